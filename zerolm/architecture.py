@@ -1,0 +1,152 @@
+"""Architectures as lists of layers of weight matrices: shapes only, nothing is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Role = Literal["attention", "ffn", "embedding", "head"]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The shape of one weight matrix, ``rows`` (outputs) x ``cols`` (inputs).
+
+    ``parts`` is the number of projections fused along the rows (3 for a fused QKV matrix).
+    ``scaled`` marks a projection into the residual stream whose initial deviation is divided by
+    sqrt(2 L) in a network of L layers, as GPT-2 does.
+    """
+
+    role: Role
+    rows: int
+    cols: int
+    parts: int = 1
+    scaled: bool = False
+
+    @property
+    def weights(self) -> int:
+        return self.rows * self.cols
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer: its matrices and what else a cost needs to know.
+
+    ``width`` is the size of the residual stream, ``query_width`` heads x head size of the queries that
+    attend to the context, ``kv_width`` KV heads x head size. ``vectors`` counts biases and norms;
+    ``body_vectors`` those of them that ``body_params`` counts.
+    """
+
+    matrices: tuple[Matrix, ...]
+    width: int
+    query_width: int
+    kv_width: int
+    vectors: int = 0
+    body_vectors: int = 0
+
+    @property
+    def weights(self) -> int:
+        return sum(matrix.weights for matrix in self.matrices)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What a network stores outside its layers.
+
+    ``embedding`` and ``head`` count weights. A tied head is stored with the embedding: it adds
+    multiply-accumulates but no parameters. ``vectors`` are final norms and the biases of the head;
+    ``body_vectors`` those that ``body_params`` counts. ``head_matrices`` are the untied matrices of
+    the head, which are quantised like the body's.
+    """
+
+    embedding: int
+    tied_head: int = 0
+    head_matrices: tuple[Matrix, ...] = ()
+    vectors: int = 0
+    body_vectors: int = 0
+
+    @property
+    def head(self) -> int:
+        return sum(matrix.weights for matrix in self.head_matrices)
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A concrete network: the choices made in its space (plain JSON) and the layers they give."""
+
+    space: str
+    choices: dict[str, Any]
+    layers: tuple[Layer, ...]
+    ends: Ends
+
+    @property
+    def depth(self) -> int:
+        return len(self.layers)
+
+    @property
+    def mean_width(self) -> float:
+        return sum(layer.width for layer in self.layers) / len(self.layers)
+
+    def shape_key(self) -> tuple[Layer, ...]:
+        """Equal for architectures whose layers are permutations of each other."""
+        return tuple(sorted(self.layers, key=repr))
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Layers as columns: the arrays that every score and every cost is a function of.
+
+    With n layers of at most m matrices, ``rows``, ``cols``, ``parts`` (int64) and ``attention``,
+    ``ffn``, ``scaled`` (bool) are (n, m), absent matrices having 0 rows and columns and 1 part;
+    ``width``, ``query_width``, ``kv_width``, ``vectors`` and ``body_vectors`` are (n,) int64.
+    """
+
+    rows: Ints
+    cols: Ints
+    parts: Ints
+    attention: Bools
+    ffn: Bools
+    scaled: Bools
+    width: Ints
+    query_width: Ints
+    kv_width: Ints
+    vectors: Ints
+    body_vectors: Ints
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer]) -> Shapes:
+        size = (len(layers), max((len(layer.matrices) for layer in layers), default=0))
+        rows, cols = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        parts = np.ones(size, np.int64)
+        attention, ffn, scaled = (np.zeros(size, np.bool_) for _ in range(3))
+        for i, layer in enumerate(layers):
+            for j, matrix in enumerate(layer.matrices):
+                rows[i, j], cols[i, j], parts[i, j] = matrix.rows, matrix.cols, matrix.parts
+                attention[i, j] = matrix.role == "attention"
+                ffn[i, j] = matrix.role == "ffn"
+                scaled[i, j] = matrix.scaled
+        columns = [
+            np.array([getattr(layer, name) for layer in layers], np.int64)
+            for name in ("width", "query_width", "kv_width", "vectors", "body_vectors")
+        ]
+        return cls(rows, cols, parts, attention, ffn, scaled, *columns)
+
+    def __len__(self) -> int:
+        return len(self.width)
+
+    @property
+    def present(self) -> Bools:
+        """(n, m): which matrices exist."""
+        return self.rows > 0
+
+    @property
+    def weights(self) -> Ints:
+        """(n, m): weights of each matrix."""
+        return self.rows * self.cols

@@ -1,0 +1,80 @@
+"""Costs of an architecture, exact in integers and additive over layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Architecture, Ends, Ints, Shapes
+
+COSTS: Final = ("params", "body_params", "macs", "kv_bytes", "weight_bytes")
+GROUP_BYTES: Final = 2
+"""Bytes that a quantised group stores beside its weights (one 16-bit scale)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """How the network is run: what the costs depend on beside its shapes.
+
+    ``context`` tokens attended to, ``batch`` sequences, ``kv_bits`` a cached number, ``bits`` a weight
+    of the body and head, in groups of ``group_size`` (16 and 32 bits need no groups).
+    """
+
+    context: int = 1024
+    batch: int = 1
+    kv_bits: int = 16
+    bits: int = 16
+    group_size: int = 128
+
+    def layers(self, shapes: Shapes) -> Ints:
+        """What each layer adds: (n, 5) int64, columns in the order of ``COSTS``.
+
+        ``params`` stored numbers; ``macs`` multiply-accumulates of one token that attends to
+        ``context`` tokens; ``kv_bytes`` bytes of keys and values; ``weight_bytes`` bytes on disk.
+        """
+        weights = shapes.weights.sum(axis=1)
+        kv_bits = 2 * shapes.kv_width * (self.context * self.batch * self.kv_bits)
+        return np.stack(
+            [
+                weights + shapes.vectors,
+                weights + shapes.body_vectors,
+                weights + 2 * self.context * shapes.query_width,
+                kv_bits // 8,
+                self._matrix_bytes(shapes.weights).sum(axis=1) + shapes.vectors * self._rest_bytes,
+            ],
+            axis=1,
+        )
+
+    def ends(self, ends: Ends) -> Ints:
+        """What everything outside the layers adds: (5,) int64 in the order of ``COSTS``."""
+        head = np.array([matrix.weights for matrix in ends.head_matrices], np.int64)
+        stored = ends.embedding + ends.vectors
+        return np.array(
+            [
+                stored + ends.head,
+                ends.body_vectors,
+                ends.tied_head + ends.head,
+                0,
+                int(self._matrix_bytes(head).sum()) + stored * self._rest_bytes,
+            ],
+            np.int64,
+        )
+
+    def of(self, architecture: Architecture) -> dict[str, int]:
+        """All costs of one architecture by name."""
+        layers = self.layers(Shapes.of(architecture.layers)).sum(axis=0)
+        total = layers + self.ends(architecture.ends)
+        return {name: int(value) for name, value in zip(COSTS, total, strict=True)}
+
+    @property
+    def _rest_bytes(self) -> int:
+        """Bytes of a number that is never quantised: embeddings, norms, biases."""
+        return 4 if self.bits == 32 else 2
+
+    def _matrix_bytes(self, weights: Ints) -> Ints:
+        packed = -(-weights * self.bits // 8)
+        if self.bits in (16, 32):
+            return packed
+        return packed + GROUP_BYTES * -(-weights // self.group_size)

@@ -1,0 +1,93 @@
+"""Closed-form capacity scores: expectations over random weights, no weight is ever drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from zerolm.architecture import Floats, Ints, Shapes
+from zerolm.scores.base import closed_form
+from zerolm.scores.initialisation import variance
+
+
+@closed_form("zerolm", source="ZeroLM, arXiv 2503.18646, equations 3-7, in expectation", sees_depth=True)
+def zerolm(shapes: Shapes, depth: Ints, /, *, alpha: float, init: str = "scaled") -> Floats:
+    """alpha S_attn + (1 - alpha) S_ffn of each layer, (n,).
+
+    S(W) = ||W||_F^2 / min(rows, cols), whose expectation is max(rows, cols) x variance. A fused QKV
+    matrix stays fused.
+    """
+    if not np.isfinite(alpha):
+        raise ValueError(f"alpha must be a finite number, not {alpha}")
+    capacity = np.maximum(shapes.rows, shapes.cols) * variance(shapes, depth, init)
+    weight = alpha * shapes.attention + (1.0 - alpha) * shapes.ffn
+    return np.asarray((weight * capacity).sum(axis=1), np.float64)
+
+
+@closed_form("geo", source="geometric mean of attention and FFN weights")
+def geo(shapes: Shapes, depth: Ints, /) -> Floats:
+    """sqrt(P_attn P_ffn) of each layer, (n,), with P the weights of its attention and FFN matrices."""
+    attention = (shapes.weights * shapes.attention).sum(axis=1)
+    ffn = (shapes.weights * shapes.ffn).sum(axis=1)
+    return np.sqrt(attention.astype(np.float64)) * np.sqrt(ffn.astype(np.float64))
+
+
+def saturation(depth: Ints, mean_width: Floats) -> Floats:
+    """L / (L + log3 d): depth beyond about log3 of the width adds little."""
+    return np.asarray(depth / (depth + np.log(mean_width) / np.log(3.0)), np.float64)
+
+
+@closed_form(
+    "geo_saturating",
+    source="geo x L / (L + log3 d); depth saturates as in Levine et al., arXiv 2006.12467",
+    factor=saturation,
+)
+def geo_saturating(shapes: Shapes, depth: Ints, /) -> Floats:
+    """``geo``; its factor L / (L + log3 d) is applied to the sum over layers."""
+    return geo(shapes, depth)
+
+
+def _projections(shapes: Shapes) -> tuple[Floats, Floats, Floats]:
+    """Rows and columns of the single projections in each matrix, and how many there are, (n, m) each."""
+    rows = np.where(shapes.present, shapes.rows // shapes.parts, 1).astype(np.float64)
+    cols = np.where(shapes.present, shapes.cols, 1).astype(np.float64)
+    return rows, cols, np.where(shapes.present, shapes.parts, 0).astype(np.float64)
+
+
+@closed_form("stable_rank", source="||W||_F^2 / ||W||_2^2 at the Marchenko-Pastur edge")
+def stable_rank(shapes: Shapes, depth: Ints, /) -> Floats:
+    """Sum over projections of rows cols / (sqrt rows + sqrt cols)^2, (n,); no scale enters."""
+    rows, cols, count = _projections(shapes)
+    return np.asarray((count * rows * cols / (np.sqrt(rows) + np.sqrt(cols)) ** 2).sum(axis=1))
+
+
+@closed_form("spectral_capacity", source="NSC, arXiv 2609.23087, in the Marchenko-Pastur limit")
+def spectral_capacity(shapes: Shapes, depth: Ints, /) -> Floats:
+    """Sum over projections of E sum_i ln(1 + sigma_i^2) with Xavier variance 2 / (rows + cols), (n,).
+
+    The Marchenko-Pastur integral k int ln(1 + g x) p(x) dx has a closed form, the Shannon transform
+    (Tulino and Verdu, Random Matrix Theory and Wireless Communications, equation 1.14), with
+    k = min(rows, cols), ratio b = k / max and g = variance x max.
+    """
+    rows, cols, count = _projections(shapes)
+    k, largest = np.minimum(rows, cols), np.maximum(rows, cols)
+    return np.asarray((count * k * shannon_transform(2.0 * largest / (rows + cols), k / largest)).sum(axis=1))
+
+
+def shannon_transform(g: Floats, b: Floats) -> Floats:
+    """int ln(1 + g x) p_b(x) dx for the Marchenko-Pastur density p_b on ((1 - sqrt b)^2, (1 + sqrt b)^2).
+
+    ``b`` = min / max in (0, 1]; x are the eigenvalues of W W^T / (variance x max).
+    """
+    upper = np.sqrt(g * (1.0 + np.sqrt(b)) ** 2 + 1.0)
+    lower = np.sqrt(g * (1.0 - np.sqrt(b)) ** 2 + 1.0)
+    f = (upper - lower) ** 2
+    return np.asarray(
+        np.log(1.0 + g - f / 4) + np.log(1.0 + g * b - f / 4) / b - f / (4 * b * g), np.float64
+    )
+
+
+@closed_form("log_complexity", source="sum of ln ||W||_F, ZeroLM figure 3", sees_depth=True)
+def log_complexity(shapes: Shapes, depth: Ints, /, *, init: str = "scaled") -> Floats:
+    """Sum over matrices of 1/2 ln(rows cols variance), (n,)."""
+    squares = np.where(shapes.present, shapes.weights * variance(shapes, depth, init), 1.0)
+    return np.asarray(0.5 * np.log(squares).sum(axis=1), np.float64)

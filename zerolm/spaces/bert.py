@@ -1,0 +1,81 @@
+"""Uniform BERT encoders, as transformers builds them for masked-word pre-training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.spaces.base import space
+from zerolm.spaces.uniform import UniformSpace
+
+
+@space
+class Bert(UniformSpace):
+    """Parameters are those of ``BertForMaskedLM``: the tied head with its transform, no pooler."""
+
+    name = "bert"
+    summary = "uniform BERT encoders with a masked-word head"
+
+    def __init__(
+        self,
+        depth: Sequence[int] = range(2, 33),
+        hidden: Sequence[int] = range(128, 1537, 64),
+        head_size: Sequence[int] = (64,),
+        ffn: Sequence[int] = range(320, 6913, 64),
+        hidden_per_depth: Sequence[float] = (24.0, 128.0),
+        ffn_per_hidden: Sequence[float] = (2.5, 4.5),
+        vocab: int = 30522,
+        positions: int = 512,
+    ) -> None:
+        super().__init__(
+            depth, hidden, head_size, (1,), ffn, hidden_per_depth, ffn_per_hidden,
+            vocab, positions, True, False,
+        )  # fmt: skip
+        for fixed in ("heads_per_kv", "tied", "per_layer"):
+            del self.settings[fixed]
+
+    def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
+        return bert_layer(hidden, ffn)
+
+    def ends(self, hidden: int) -> Ends:
+        return bert_ends(hidden, self.vocab, self.positions)
+
+    def blind_spots(self) -> str:
+        return "the number of heads (a head size of 64 by default), vocabulary and positions"
+
+    def config(self, architecture: Architecture) -> dict[str, Any] | None:
+        choices = architecture.choices
+        return {
+            "architectures": ["BertForMaskedLM"],
+            "model_type": "bert",
+            "vocab_size": self.vocab,
+            "max_position_embeddings": self.positions,
+            "type_vocab_size": 2,
+            "hidden_size": choices["hidden"],
+            "num_hidden_layers": choices["depth"],
+            "num_attention_heads": choices["heads"],
+            "intermediate_size": choices["ffn"],
+            "hidden_act": "gelu",
+            "initializer_range": 0.02,
+            "layer_norm_eps": 1e-12,
+            "tie_word_embeddings": True,
+            "pad_token_id": 0,
+        }
+
+
+def bert_layer(d: int, f: int) -> Layer:
+    """q, k, v, o and two FFN matrices; biases everywhere, two layer norms."""
+    matrices = (*[Matrix("attention", d, d)] * 4, Matrix("ffn", f, d), Matrix("ffn", d, f))
+    vectors = 4 * d + f + d + 4 * d
+    return Layer(matrices, d, d, d, vectors, vectors)
+
+
+def bert_ends(d: int, vocab: int, positions: int, types: int = 2) -> Ends:
+    """Three embeddings and their norm; the head: a dense transform, its norm, the tied words, a bias."""
+    return Ends(
+        embedding=(vocab + positions + types) * d,
+        tied_head=vocab * d,
+        head_matrices=(Matrix("head", d, d),),
+        vectors=2 * d + (d + 2 * d + vocab),
+    )

@@ -1,0 +1,187 @@
+"""FlexiBERT (ZeroLM, Table VIII): heterogeneous encoders, in the three views of their benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.spaces.base import (
+    MAX_DEPTH,
+    Backbone,
+    Bound,
+    Candidates,
+    ChoiceBlock,
+    SearchSpace,
+    field,
+    integer,
+    integers,
+    no_others,
+    space,
+)
+
+VIEWS: Final = ("declared", "published", "trained")
+OPERATIONS: Final[tuple[tuple[str, str | int], ...]] = (
+    ("SA", "SDP"),
+    ("SA", "WMA"),
+    ("LT", "DFT"),
+    ("LT", "DCT"),
+    ("DSC", 5),
+    ("DSC", 9),
+)
+VOCABULARY: Final = 30522
+POSITIONS: Final = 512
+EMBEDDING: Final = 128
+PUBLISHED_HIDDEN: Final = 256
+PUBLISHED_FFN: Final = 1024
+
+
+@space
+class FlexiBert(SearchSpace):
+    """Table VIII; ``view`` says which network a configuration stands for.
+
+    ``declared``: as a user reads it; ``published``: as the published proxies scored it (hidden 256 and
+    FFN 1024 whatever it says); ``trained``: as it was trained (every operation is plain attention, the
+    first FFN matrix is 4 x hidden, and the FFN width enters only layers with several stacks).
+    """
+
+    name = "flexibert"
+    summary = "encoders mixing attention, linear transforms and dynamic convolution (Table VIII)"
+
+    def __init__(
+        self,
+        view: str = "declared",
+        depth: Sequence[int] = (2, 4),
+        hidden: Sequence[int] = (128, 256),
+        heads: Sequence[int] = (2, 4),
+        ffn: Sequence[int] = (512, 1024),
+        stacks: Sequence[int] = (1, 3),
+    ) -> None:
+        if view not in VIEWS:
+            raise ValueError(f"view {view!r} is not known; there are {', '.join(VIEWS)}")
+        self.view = view
+        self.depth = integers("depth", depth, 1, MAX_DEPTH)
+        self.hidden = integers("hidden", hidden)
+        self.heads = integers("heads", heads)
+        self.ffn = integers("ffn", ffn)
+        self.stacks = integers("stacks", stacks, 1, 64)
+        for width in self.hidden:
+            for count in self.heads:
+                if width % count:
+                    raise ValueError(f"hidden {width} is not divisible by {count} heads")
+        self.settings = {
+            "view": view,
+            "depth": list(self.depth),
+            "hidden": list(self.hidden),
+            "heads": list(self.heads),
+            "ffn": list(self.ffn),
+            "stacks": list(self.stacks),
+        }
+
+    def backbones(self) -> Iterator[Backbone]:
+        for hidden in self.hidden:
+            candidates = Candidates.of([(c, self._layer(hidden, c)) for c in self._layer_choices()])
+            width = self._width(hidden)
+            for depth in self.depth:
+                block = ChoiceBlock(candidates, depth)
+                yield Backbone({"hidden_size": hidden}, width, self._ends(hidden), (block,))
+
+    def read(self, choices: Mapping[str, Any]) -> Architecture:
+        no_others(choices, ("hidden_size", "encoder_layers"))
+        hidden = integer("hidden_size", field(choices, "hidden_size"))
+        entries = field(choices, "encoder_layers")
+        if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_DEPTH:
+            raise ValueError(f"encoder_layers must list 1 to {MAX_DEPTH} layers")
+        layers = tuple(self._layer(hidden, entry) for entry in entries)
+        return Architecture(self.name, dict(choices), layers, self._ends(hidden))
+
+    def join(self, backbone: Backbone, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return {**backbone.choices, "encoder_layers": [dict(layer) for layer in layers]}
+
+    def bounds(self, architecture: Architecture) -> Iterator[Bound]:
+        yield from self.touched("depth", architecture.depth, self.depth)
+        yield from self.touched("hidden", architecture.choices["hidden_size"], self.hidden)
+        widths = {layer["feed_forward_dimension"] for layer in architecture.choices["encoder_layers"]}
+        if len(widths) == 1:
+            yield from self.touched("ffn", widths.pop(), self.ffn)
+
+    def blind_spots(self) -> str:
+        return "heads of self-attention, DFT against DCT, and scaled against no matrix at all"
+
+    def _layer_choices(self) -> Iterator[dict[str, Any]]:
+        for operation, parameter in OPERATIONS:
+            for heads in reversed(self.heads):
+                for ffn in self.ffn:
+                    for stacks in self.stacks:
+                        yield {
+                            "operation_type": operation,
+                            "operation_parameter": parameter,
+                            "num_operation_heads": heads,
+                            "feed_forward_dimension": ffn,
+                            "num_feed_forward": stacks,
+                        }
+
+    def _width(self, hidden: int) -> int:
+        return PUBLISHED_HIDDEN if self.view == "published" else hidden
+
+    def _ends(self, hidden: int) -> Ends:
+        width = self._width(hidden)
+        tables = (VOCABULARY + POSITIONS + 2) * EMBEDDING
+        project = width != EMBEDDING
+        return Ends(
+            embedding=tables + (EMBEDDING * width if project else 0),
+            vectors=2 * EMBEDDING + (width if project else 0),
+        )
+
+    def _layer(self, hidden: int, choice: Any) -> Layer:
+        if not isinstance(choice, dict):
+            raise ValueError(f"a layer must be an object, not {choice!r}")
+        names = ("operation_type", "operation_parameter", "num_operation_heads",
+                 "feed_forward_dimension", "num_feed_forward")  # fmt: skip
+        no_others(choice, names)
+        operation, parameter = field(choice, names[0]), field(choice, names[1])
+        heads = integer(names[2], field(choice, names[2]))
+        ffn = integer(names[3], field(choice, names[3]))
+        stacks = integer(names[4], field(choice, names[4]), 1, 64)
+        if operation == "DSC":
+            integer("operation_parameter", parameter, 1, 1024)
+        elif (operation, parameter) not in OPERATIONS:
+            known = ", ".join(f"{a} {b}" for a, b in OPERATIONS)
+            raise ValueError(f"operation {operation!r} {parameter!r} is not known; there are {known}")
+        h = self._width(hidden)
+        if h % heads:
+            raise ValueError(f"hidden {h} is not divisible by {heads} heads")
+        if self.view == "trained":
+            attention, vectors, width = self_attention(h, False)
+            ffns = stack(h, [4 * h] + [ffn] * (stacks - 1))
+        else:
+            ffns = stack(h, [PUBLISHED_FFN if self.view == "published" else ffn] * stacks)
+            if operation == "SA":
+                attention, vectors, width = self_attention(h, parameter == "WMA")
+            elif operation == "LT":
+                attention, vectors, width = (Matrix("attention", h, h),), h, 0
+            else:
+                attention, vectors, width = dynamic_convolution(h, heads, int(parameter))
+        vectors += sum(matrix.rows for matrix in ffns) + 2 * h
+        return Layer(attention + ffns, h, width, width, vectors)
+
+
+def self_attention(h: int, weighted: bool) -> tuple[tuple[Matrix, ...], int, int]:
+    """Matrices, biases and norms, and attending width: q, k, v, o, and one more if multiplicative."""
+    count = 5 if weighted else 4
+    return tuple(Matrix("attention", h, h) for _ in range(count)), count * h + 2 * h, h
+
+
+def dynamic_convolution(h: int, heads: int, kernel: int) -> tuple[tuple[Matrix, ...], int, int]:
+    """The same of a span-based dynamic convolution, half of whose heads attend."""
+    n = max(1, heads // 2)
+    a = n * (h // heads)
+    shapes = [(a, h)] * 3 + [(h, kernel), (a, h), (n * kernel, a), (a, h), (h, h)]
+    vectors = 3 * a + a + n * kernel + a + h + 2 * h
+    return tuple(Matrix("attention", rows, cols) for rows, cols in shapes), vectors, a
+
+
+def stack(h: int, widths: Sequence[int]) -> tuple[Matrix, ...]:
+    """FFN matrices from h through the widths and back to h."""
+    sizes = [h, *widths, h]
+    return tuple(Matrix("ffn", rows, cols) for cols, rows in zip(sizes, sizes[1:], strict=False))

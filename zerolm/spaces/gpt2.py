@@ -1,0 +1,204 @@
+"""GPT-2 and Transformer-XL with a width and a head count of their own in every layer (ZeroLM, Table VII)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.spaces.base import (
+    MAX_DEPTH,
+    MAX_VOCAB,
+    Backbone,
+    Bound,
+    Candidates,
+    ChoiceBlock,
+    SearchSpace,
+    each_layer,
+    field,
+    integer,
+    integers,
+    interval,
+    no_others,
+    space,
+)
+
+CUTOFFS: Final = {"wt103": (19997, 39997, 199997), "lm1b": (59997, 99997, 639997)}
+POSITIONS: Final = 192
+FIELDS: Final = ("n_layer", "d_model", "d_inner", "n_head", "d_embed", "div_val")
+
+
+class PerLayerDecoder(SearchSpace):
+    """Common to both: depth, width, and FFN width and heads chosen anew in every layer."""
+
+    vocabulary: ClassVar[dict[str, int]]
+
+    def __init__(
+        self,
+        corpus: str = "wt103",
+        depth: Sequence[int] = range(2, 17),
+        hidden: Sequence[int] = range(128, 1025, 64),
+        ffn: Sequence[int] = range(256, 4097, 64),
+        ffn_per_hidden: Sequence[float] = (2.0, 32.0),
+        heads: Sequence[int] = (2, 4, 8),
+        d_embed: Sequence[int] = (128, 256, 512),
+        div_val: Sequence[int] = (1, 2, 4),
+    ) -> None:
+        if corpus not in CUTOFFS:
+            raise ValueError(f"corpus {corpus!r} is not known; there are {', '.join(CUTOFFS)}")
+        self.corpus = corpus
+        self.depth = integers("depth", depth, 1, MAX_DEPTH)
+        self.hidden = integers("hidden", hidden)
+        self.ffn = integers("ffn", ffn)
+        self.ffn_per_hidden = interval("ffn_per_hidden", ffn_per_hidden)
+        self.heads = integers("heads", heads)
+        self.d_embed = integers("d_embed", d_embed)
+        self.div_val = integers("div_val", div_val, 1, 64)
+        for width in self.hidden:
+            for count in self.heads:
+                if width % count:
+                    raise ValueError(f"hidden {width} is not divisible by {count} heads")
+        if not any(self._widths(hidden) for hidden in self.hidden):
+            raise ValueError(
+                f"no FFN width of {self.ffn[0]} to {self.ffn[-1]} lies within {self.ffn_per_hidden} x hidden"
+            )
+        self.settings = {
+            "corpus": corpus,
+            "depth": list(self.depth),
+            "hidden": list(self.hidden),
+            "ffn": list(self.ffn),
+            "ffn_per_hidden": list(self.ffn_per_hidden),
+            "heads": list(self.heads),
+            "d_embed": list(self.d_embed),
+            "div_val": list(self.div_val),
+        }
+
+    def backbones(self) -> Iterator[Backbone]:
+        for hidden in self.hidden:
+            heads = sorted(self.heads, key=lambda count: abs(hidden / count - 64))
+            options = [
+                ({"d_inner": ffn, "n_head": count}, self._layer(hidden, ffn))
+                for ffn in self._widths(hidden)
+                for count in heads
+            ]
+            if not options:
+                continue
+            candidates = Candidates.of(options)
+            for depth in self.depth:
+                block = ChoiceBlock(candidates, depth)
+                for d_embed in self.d_embed:
+                    for div_val in self.div_val:
+                        choices = {
+                            "n_layer": depth, "d_model": hidden, "d_embed": d_embed, "div_val": div_val
+                        }  # fmt: skip
+                        yield Backbone(choices, hidden, self._ends(hidden, d_embed, div_val), (block,))
+
+    def read(self, choices: Mapping[str, Any]) -> Architecture:
+        no_others(choices, FIELDS)
+        depth = integer("n_layer", field(choices, "n_layer"), 1, MAX_DEPTH)
+        hidden = integer("d_model", field(choices, "d_model"))
+        widths = each_layer("d_inner", field(choices, "d_inner"), depth, integer)
+        for count in each_layer("n_head", field(choices, "n_head"), depth, integer):
+            if hidden % count:
+                raise ValueError(f"d_model {hidden} is not divisible by {count} heads")
+        d_embed = integer("d_embed", field(choices, "d_embed"), -1)
+        if d_embed == 0:
+            raise ValueError("d_embed must be positive, or -1 for d_model")
+        div_val = integer("div_val", field(choices, "div_val"), 1, 64)
+        layers = tuple(self._layer(hidden, ffn) for ffn in widths)
+        ends = self._ends(hidden, hidden if d_embed == -1 else d_embed, div_val)
+        return Architecture(self.name, dict(choices), layers, ends)
+
+    def join(self, backbone: Backbone, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            **backbone.choices,
+            "d_inner": [layer["d_inner"] for layer in layers],
+            "n_head": [layer["n_head"] for layer in layers],
+        }
+
+    def bounds(self, architecture: Architecture) -> Iterator[Bound]:
+        hidden = int(architecture.choices["d_model"])
+        yield from self.touched("depth", architecture.depth, self.depth)
+        yield from self.touched("hidden", hidden, self.hidden)
+        widths = set(architecture.choices["d_inner"])
+        if widths == {self.ffn[-1]}:
+            yield from self.touched("ffn", self.ffn[-1], self.ffn)
+        elif widths == {self.ffn[0]}:
+            yield from self.touched("ffn", self.ffn[0], self.ffn)
+        elif widths == {self._widths(hidden)[0]}:
+            yield from self.touched("ffn_per_hidden", self.ffn_per_hidden[0], self.ffn_per_hidden)
+
+    def blind_spots(self) -> str:
+        return "the heads of each layer, d_embed and div_val (the smallest embedding is taken)"
+
+    def _widths(self, hidden: int) -> list[int]:
+        low, high = self.ffn_per_hidden
+        return [ffn for ffn in self.ffn if low * hidden <= ffn <= high * hidden]
+
+    def _layer(self, d: int, f: int) -> Layer:
+        raise NotImplementedError
+
+    def _ends(self, d: int, d_embed: int, div_val: int) -> Ends:
+        raise NotImplementedError
+
+    def _adaptive(self, d: int, d_embed: int, div_val: int, cutoffs: Sequence[int]) -> int:
+        """Weights of an adaptive input embedding; the softmax is tied to it."""
+        tokens = self.vocabulary[self.corpus]
+        integer("vocabulary", tokens, 1, MAX_VOCAB)
+        if div_val == 1:
+            return tokens * d_embed + (d * d_embed if d_embed != d else 0)
+        edges = [0, *(cutoff for cutoff in cutoffs if cutoff < tokens), tokens]
+        sizes = [high - low for low, high in zip(edges, edges[1:], strict=False)]
+        return sum((size + d) * (d_embed // div_val**i) for i, size in enumerate(sizes))
+
+
+@space
+class Gpt2(PerLayerDecoder):
+    """GPT-2 as the benchmark trains it: fused QKV, residual projections scaled at initialisation."""
+
+    name = "gpt2"
+    summary = "GPT-2 with an FFN width and head count of its own in every layer (Table VII)"
+    vocabulary = {"wt103": 50264, "lm1b": 50264}
+
+    def _layer(self, d: int, f: int) -> Layer:
+        matrices = (
+            Matrix("attention", 3 * d, d, parts=3),
+            Matrix("attention", d, d, scaled=True),
+            Matrix("ffn", f, d),
+            Matrix("ffn", d, f, scaled=True),
+        )
+        # The LM1B runs kept Transformer-XL's attention: d^2 + 2 d more than the matrices, 4 d less bias.
+        attention = 4 * d if self.corpus == "wt103" else d * d + 2 * d
+        body = attention + f + d
+        return Layer(matrices, d, d, d, body + 4 * d, body)
+
+    def _ends(self, d: int, d_embed: int, div_val: int) -> Ends:
+        if self.corpus == "lm1b":
+            embedding = self._adaptive(d, d_embed, div_val, ())
+            return Ends(embedding, tied_head=embedding)
+        embedding = self._adaptive(d, d_embed, div_val, CUTOFFS["wt103"])
+        return Ends(embedding + POSITIONS * d, tied_head=embedding, vectors=2 * d)
+
+
+@space
+class TransformerXL(PerLayerDecoder):
+    """Transformer-XL as the benchmark trains it: relative positions, adaptive embeddings."""
+
+    name = "transformer_xl"
+    summary = "Transformer-XL with an FFN width and head count of its own in every layer"
+    vocabulary = {"wt103": 267736, "lm1b": 793470}
+
+    def _layer(self, d: int, f: int) -> Layer:
+        matrices = (
+            Matrix("attention", 3 * d, d, parts=3),
+            Matrix("attention", d, d),
+            Matrix("attention", d, d),
+            Matrix("ffn", f, d),
+            Matrix("ffn", d, f),
+        )
+        body = 2 * d + f + d
+        return Layer(matrices, d, d, d, body + 4 * d, body)
+
+    def _ends(self, d: int, d_embed: int, div_val: int) -> Ends:
+        embedding = self._adaptive(d, d_embed, div_val, CUTOFFS[self.corpus])
+        return Ends(embedding, tied_head=embedding)

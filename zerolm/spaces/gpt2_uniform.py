@@ -1,0 +1,83 @@
+"""The GPT-2 that transformers builds: one width for all layers, learned positions, tied embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.spaces.base import space
+from zerolm.spaces.uniform import UniformSpace
+
+
+@space
+class Gpt2Uniform(UniformSpace):
+    """Every head has its own keys and values, so ``heads_per_kv`` is 1."""
+
+    name = "gpt2-uniform"
+    summary = "the GPT-2 that transformers builds: the same layer throughout, tied embeddings"
+
+    def __init__(
+        self,
+        depth: Sequence[int] = range(2, 49),
+        hidden: Sequence[int] = range(128, 2049, 64),
+        head_size: Sequence[int] = (64,),
+        ffn: Sequence[int] = range(320, 9217, 64),
+        hidden_per_depth: Sequence[float] = (24.0, 128.0),
+        ffn_per_hidden: Sequence[float] = (2.5, 4.5),
+        vocab: int = 50257,
+        positions: int = 1024,
+    ) -> None:
+        super().__init__(
+            depth, hidden, head_size, (1,), ffn, hidden_per_depth, ffn_per_hidden,
+            vocab, positions, True, False,
+        )  # fmt: skip
+        for fixed in ("heads_per_kv", "tied", "per_layer"):
+            del self.settings[fixed]
+
+    def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
+        return gpt2_layer(hidden, ffn)
+
+    def ends(self, hidden: int) -> Ends:
+        return gpt2_ends(hidden, self.vocab, self.positions)
+
+    def blind_spots(self) -> str:
+        return "the number of heads (a head size of 64 by default), vocabulary and positions"
+
+    def config(self, architecture: Architecture) -> dict[str, Any] | None:
+        choices = architecture.choices
+        return {
+            "architectures": ["GPT2LMHeadModel"],
+            "model_type": "gpt2",
+            "vocab_size": self.vocab,
+            "n_positions": self.positions,
+            "n_embd": choices["hidden"],
+            "n_layer": choices["depth"],
+            "n_head": choices["heads"],
+            "n_inner": choices["ffn"],
+            "activation_function": "gelu_new",
+            "initializer_range": 0.02,
+            "layer_norm_epsilon": 1e-5,
+            "tie_word_embeddings": True,
+            "bos_token_id": self.vocab - 1,
+            "eos_token_id": self.vocab - 1,
+        }
+
+
+def gpt2_layer(d: int, f: int) -> Layer:
+    """Fused QKV, output projection, two FFN matrices; biases everywhere, two layer norms."""
+    matrices = (
+        Matrix("attention", 3 * d, d, parts=3),
+        Matrix("attention", d, d, scaled=True),
+        Matrix("ffn", f, d),
+        Matrix("ffn", d, f, scaled=True),
+    )
+    vectors = 4 * d + f + d + 4 * d
+    return Layer(matrices, d, d, d, vectors, vectors)
+
+
+def gpt2_ends(d: int, vocab: int, positions: int, tied: bool = True) -> Ends:
+    head = () if tied else (Matrix("head", vocab, d),)
+    return Ends((vocab + positions) * d, vocab * d if tied else 0, head, 2 * d, 2 * d)
+
+

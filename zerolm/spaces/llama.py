@@ -1,0 +1,96 @@
+"""Llama-shaped decoders: RMS norms, rotary positions, grouped queries, gated FFN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.spaces.base import space
+from zerolm.spaces.uniform import UniformSpace
+
+
+@space
+class Llama(UniformSpace):
+    """From about 10 M to 3 B parameters; vocabulary and tying are settings, for no score judges them."""
+
+    name = "llama"
+    summary = "Llama-shaped decoders with grouped queries and a gated FFN"
+
+    def __init__(
+        self,
+        depth: Sequence[int] = range(4, 33),
+        hidden: Sequence[int] = range(256, 2561, 64),
+        head_size: Sequence[int] = (64, 128),
+        heads_per_kv: Sequence[int] = (3, 4, 8),
+        ffn: Sequence[int] = range(640, 11521, 64),
+        hidden_per_depth: Sequence[float] = (24.0, 128.0),
+        ffn_per_hidden: Sequence[float] = (2.5, 4.5),
+        vocab: int = 32000,
+        positions: int = 2048,
+        tied: bool = True,
+        per_layer: bool = False,
+    ) -> None:
+        super().__init__(
+            depth, hidden, head_size, heads_per_kv, ffn, hidden_per_depth, ffn_per_hidden,
+            vocab, positions, tied, per_layer,
+        )  # fmt: skip
+
+    def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
+        return gated_layer(hidden, heads, kv_heads, head_size, ffn)
+
+    def ends(self, hidden: int) -> Ends:
+        return decoder_ends(hidden, self.vocab, self.tied)
+
+    def blind_spots(self) -> str:
+        return "the head size, and whether heads share keys and values beyond the shapes of k and v"
+
+    def config(self, architecture: Architecture) -> dict[str, Any] | None:
+        choices = architecture.choices
+        if isinstance(choices["kv_heads"], list) or isinstance(choices["ffn"], list):
+            return None
+        return {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "vocab_size": self.vocab,
+            "hidden_size": choices["hidden"],
+            "intermediate_size": choices["ffn"],
+            "num_hidden_layers": choices["depth"],
+            "num_attention_heads": choices["heads"],
+            "num_key_value_heads": choices["kv_heads"],
+            "head_dim": choices["head_size"],
+            "hidden_act": "silu",
+            "max_position_embeddings": self.positions,
+            "initializer_range": 0.02,
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 10000.0,
+            "attention_bias": False,
+            "mlp_bias": False,
+            "tie_word_embeddings": self.tied,
+            "bos_token_id": None,
+            "eos_token_id": None,
+        }
+
+
+def gated_layer(
+    d: int, heads: int, kv_heads: int, s: int, f: int, qkv_bias: bool = False, qk_norm: bool = False
+) -> Layer:
+    """q, k, v, o and gate, up, down, with two RMS norms."""
+    q, kv = heads * s, kv_heads * s
+    matrices = (
+        Matrix("attention", q, d),
+        Matrix("attention", kv, d),
+        Matrix("attention", kv, d),
+        Matrix("attention", d, q),
+        Matrix("ffn", f, d),
+        Matrix("ffn", f, d),
+        Matrix("ffn", d, f),
+    )
+    vectors = 2 * d + (q + 2 * kv if qkv_bias else 0) + (2 * s if qk_norm else 0)
+    return Layer(matrices, d, q, kv, vectors, vectors)
+
+
+def decoder_ends(d: int, vocab: int, tied: bool) -> Ends:
+    """Embedding, final norm, and the head where it is stored by itself."""
+    head = () if tied else (Matrix("head", vocab, d),)
+    return Ends(vocab * d, tied_head=vocab * d if tied else 0, head_matrices=head, vectors=d, body_vectors=d)

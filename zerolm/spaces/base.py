@@ -86,14 +86,13 @@ class Backbone:
 class CandidateTable:
     """The columns of a choice block that solvers see.
 
-    ``score`` (c,) float64 and ``costs`` (c, k) int64 are what one chosen candidate adds; ``count``
-    choices are made; ``multiplicity`` (c,) counts the ways to choose each.
+    ``score`` (c,) float64 and ``costs`` (c, k) int64 are what one chosen candidate adds;
+    ``multiplicity`` (c,) counts the ways to choose each.
     """
 
     score: Floats
     costs: Ints
     multiplicity: tuple[int, ...]
-    count: int = 1
 
     def __len__(self) -> int:
         return len(self.score)

@@ -1,0 +1,32 @@
+"""zerolm: choose and shrink transformer language models without training them.
+
+The public functions are imported when they are first used, so that ``import zerolm`` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zerolm.groundtruth.bench import bench
+    from zerolm.scores.base import make_score
+    from zerolm.solvers.search import search
+    from zerolm.spaces.base import make_space
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "bench": "zerolm.groundtruth.bench",
+    "make_score": "zerolm.scores",
+    "make_space": "zerolm.spaces",
+    "score": "zerolm.spaces.document",
+    "search": "zerolm.solvers.search",
+}
+__all__ = ["__version__", "bench", "make_score", "make_space", "search"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'zerolm' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,235 @@
+"""The proven and the sampled ways to answer the same questions of a search."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from zerolm.architecture import Floats, Ints
+from zerolm.costs import COSTS
+from zerolm.solvers import milp
+from zerolm.solvers.counting import count_at_least
+from zerolm.solvers.exact import Exact
+from zerolm.solvers.exhaustive import States, Ways
+from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem, Solution, at_least, near
+from zerolm.solvers.sampling import Sample
+from zerolm.statistics import TOLERANCE, tie_ranks
+
+KV_BYTES, MACS, PARAMS = COSTS.index("kv_bytes"), COSTS.index("macs"), COSTS.index("params")
+COUNTED = 2000
+"""Tied shapes that are looked at one by one where they cannot be counted in closed form."""
+LEVELS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A number of architectures, exact or a proven lower bound."""
+
+    value: int
+    exact: bool
+
+
+class Engine(Protocol):
+    """Answers within the budgets that it was made for."""
+
+    optimal: bool
+    complete_front: bool
+
+    def in_order(self) -> Iterator[tuple[Solution, float]]:
+        """Solutions best first, each with a proven upper bound on it and all that follow."""
+
+    def front(self) -> list[Solution]:
+        """The Pareto front of score against the engine's cost column, cheapest first."""
+
+    def count(self, threshold: float, best: float) -> Count:
+        """Architectures that score ``threshold`` or more."""
+
+    def pick(self, best: float) -> Solution | None:
+        """Among those within 1 % of the best: the least KV cache, then the fewest MACs."""
+
+    def extreme(self, side: str, column: int, budgets: Budgets) -> int | None:
+        """The least (side "max") or largest ("min") cost in ``column`` within ``budgets``."""
+
+
+class Pool:
+    """Answers from a list of states: of all of them (proven), or of a sample."""
+
+    complete_front = True
+
+    def __init__(self, states: States | Sample, budgets: Budgets, column: int, optimal: bool) -> None:
+        self.states, self.column, self.optimal = states, column, optimal
+        self.budgets = budgets
+        self.kept = np.flatnonzero(budgets.allow(states.costs))
+        self.score: Floats = states.score[self.kept]
+        self.costs: Ints = states.costs[self.kept]
+        self.ways: Ways = states.ways[self.kept]
+
+    def in_order(self) -> Iterator[tuple[Solution, float]]:
+        ranks = tie_ranks(self.score)
+        order = np.lexsort(
+            (self.costs[:, PARAMS], self.costs[:, MACS], self.costs[:, KV_BYTES], -ranks)
+        )
+        for i in order:
+            yield self._solution(int(i)), float(self.score[i])
+
+    def front(self) -> list[Solution]:
+        cost = self.costs[:, self.column]
+        order = np.lexsort((-self.score, cost))
+        if not len(order):
+            return []
+        score = self.score[order]
+        running = np.maximum.accumulate(score)
+        higher = score[1:] > running[:-1] + 1e-12 * np.abs(running[:-1])
+        return [self._solution(int(i)) for i in order[np.concatenate([[True], higher])]]
+
+    def count(self, threshold: float, best: float) -> Count:
+        ways = self.ways[at_least(self.score, threshold)]
+        if ways.dtype != object and float(ways.sum(dtype=np.float64)) > 2**62:
+            ways = ways.astype(object)
+        return Count(int(ways.sum()), self.optimal)
+
+    def pick(self, best: float) -> Solution | None:
+        close = np.flatnonzero(at_least(self.score, near(best)))
+        if not len(close):
+            return None
+        key = (-self.score[close], self.costs[close, MACS], self.costs[close, KV_BYTES])
+        return self._solution(int(close[np.lexsort(key)[0]]))
+
+    def extreme(self, side: str, column: int, budgets: Budgets) -> int | None:
+        values = self.states.costs[budgets.allow(self.states.costs), column]
+        if not len(values):
+            return None
+        return int(values.min() if side == "max" else values.max())
+
+    def _solution(self, i: int) -> Solution:
+        return self.states.solution(int(self.kept[i]))
+
+
+class Proven:
+    """Answers from exact dynamic programming where one cost is bounded, else from HiGHS."""
+
+    optimal = True
+
+    def __init__(self, problems: Sequence[Problem], budgets: Budgets, column: int, programmes: bool) -> None:
+        self.problems, self.budgets, self.column = problems, budgets, column
+        self.active = budgets.active(problems)
+        self.programmes = programmes
+        self.complete_front = not programmes
+        if not programmes and [limit for limit in self.active if limit != ("max", column)]:
+            names = ", ".join(f"{side}_{COSTS[i]}" for side, i in self.active)
+            raise ValueError(f"method 'exact' takes one upper budget, not {names}; use milp or auto")
+        self.leading = _representatives(problems, bool(np.any(budgets.low > 0)))
+        columns = {i for side, i in self.active if side == "max"} | {column}
+        self.exact = {i: Exact(problems, i) for i in columns}
+        self.budget = int(budgets.high[column])
+
+    def in_order(self) -> Iterator[tuple[Solution, float]]:
+        return self._stream(self.leading)
+
+    def front(self) -> list[Solution]:
+        if not self.programmes:
+            return self.exact[self.column].front(self.budget, self.leading)
+        least = self.extreme("max", self.column, self.budgets)
+        top = next(self.in_order(), None)
+        if least is None or top is None:
+            return []
+        found: list[Solution] = []
+        for level in np.geomspace(max(least, 1), max(int(top[0].costs[self.column]), 1), LEVELS)[:-1]:
+            budgets = self.budgets.replaced("max", self.column, max(least, int(level)))
+            engine = Proven(self.problems, budgets, self.column, True)
+            best = next(engine.in_order(), None)
+            if best and (not found or best[0].score > found[-1].score + TOLERANCE * abs(found[-1].score)):
+                found.append(best[0])
+        return [*found, top[0]]
+
+    def count(self, threshold: float, best: float) -> Count:
+        columns = [column for _, column in self.active]
+        close = [p for i, p in enumerate(self.problems) if self._reaches(i, threshold)]
+        counted = count_at_least(close, self.budgets, columns, threshold)
+        if counted is not None:
+            return Count(counted, True)
+        found, every = 0, range(len(self.problems))
+        for solution, _ in itertools.islice(self._stream(every), 50 if self.programmes else COUNTED):
+            if not at_least(solution.score, threshold):
+                return Count(found, True)
+            found += self.problems[solution.problem].ways(solution.picks)
+        return Count(found, False)
+
+    def pick(self, best: float) -> Solution | None:
+        close = [i for i in self.leading if self._reaches(i, near(best))]
+        found = milp.least_cost(
+            [self.problems[i] for i in close], self.budgets, (KV_BYTES, MACS), near(best)
+        )
+        if found is None:
+            return None
+        return Solution(close[found.problem], found.picks, found.score, found.costs)
+
+    def extreme(self, side: str, column: int, budgets: Budgets) -> int | None:
+        if not [limit for limit in budgets.active(self.problems)]:
+            lows, highs = zip(*(p.extreme_costs() for p in self.problems), strict=True)
+            return int(min(c[column] for c in lows) if side == "max" else max(c[column] for c in highs))
+        if side == "max":
+            found = milp.least_cost(self.problems, budgets, (column,))
+            return None if found is None else int(found.costs[column])
+        best: int | None = None
+        for problem in sorted(self.problems, key=lambda p: -int(p.extreme_costs()[1][column])):
+            if best is not None and int(problem.extreme_costs()[1][column]) <= best:
+                break
+            objective = [-table.costs[:, column].astype(float) for table, _ in problem.blocks]
+            optimum = milp.minimise(problem, objective, budgets)
+            if optimum is not None:
+                value = int(problem.cost(optimum.picks)[column])
+                best = value if best is None else max(best, value)
+        return best
+
+    def _stream(self, indices: Sequence[int]) -> Iterator[tuple[Solution, float]]:
+        if self.programmes:
+            return milp.in_order(self.problems, self.budgets, self._bound, indices)
+        exact = self.exact[self.column]
+        return ((s, s.score) for s in exact.in_order(self.budget, indices))
+
+    def _bound(self, index: int) -> float | None:
+        """An upper bound of a problem's score: the best under each upper budget alone."""
+        least, most = self.problems[index].extreme_costs()
+        if np.any(least > self.budgets.high) or np.any(most < self.budgets.low):
+            return None
+        bound = math.inf
+        for column, exact in self.exact.items():
+            alone = exact.best_score(index, int(self.budgets.high[column]))
+            if alone is None:
+                return None
+            bound = min(bound, alone)
+        return bound
+
+    def _reaches(self, index: int, threshold: float) -> bool:
+        bound = self._bound(index)
+        return bound is not None and bool(at_least(bound, threshold))
+
+
+def _representatives(problems: Sequence[Problem], lower_bounds: bool) -> list[int]:
+    """Problems without those that differ from another only by costing more, such as a larger embedding.
+
+    With lower bounds on costs a dearer one may be the only one that fits, so all stay.
+    """
+    if lower_bounds:
+        return list(range(len(problems)))
+    groups: dict[object, list[int]] = {}
+    for index, problem in enumerate(problems):
+        blocks = tuple((id(table), count) for table, count in problem.blocks)
+        groups.setdefault((blocks, problem.factor, problem.offset), []).append(index)
+    kept = []
+    for group in groups.values():
+        costs = np.array([problems[i].costs for i in group])
+        least = np.flatnonzero((costs == costs.min(axis=0)).all(axis=1))
+        kept += [group[least[0]]] if len(least) else group
+    return sorted(kept)
+
+
+def bounded_columns(budgets: Budgets) -> list[int]:
+    """Cost columns with an upper budget."""
+    return [i for i in range(len(COSTS)) if budgets.high[i] < UNBOUNDED]

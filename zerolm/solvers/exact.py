@@ -1,0 +1,282 @@
+"""Exact dynamic programming: the Pareto front of score against one cost, and solutions in order of score.
+
+Scores are turned into 62-bit integers once, so that sums do not depend on their order, equal sums are
+equal, and a point of a front can be traced back by exact subtraction.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from zerolm.architecture import Floats, Ints
+from zerolm.solvers.problem import UNBOUNDED, Problem, Solution
+from zerolm.spaces import CandidateTable
+
+UNREACHED = -(1 << 62)
+DENSE_LIMIT = 1 << 17
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """Points that no other dominates: ``cost`` and ``score`` (p,) int64, both strictly increasing."""
+
+    cost: Ints
+    score: Ints
+
+    def best(self, budget: int) -> int:
+        """The highest score at a cost of at most ``budget``, or ``UNREACHED``."""
+        i = int(np.searchsorted(self.cost, budget, side="right"))
+        return int(self.score[i - 1]) if i else UNREACHED
+
+
+EMPTY = Front(np.zeros(0, np.int64), np.zeros(0, np.int64))
+ORIGIN = Front(np.zeros(1, np.int64), np.zeros(1, np.int64))
+
+
+def prune(cost: Ints, score: Ints) -> Front:
+    """The front of points (p,) in any order."""
+    order = np.argsort(cost, kind="stable")
+    cost, score = cost[order], score[order]
+    before = np.concatenate([[UNREACHED - 1], np.maximum.accumulate(score)[:-1]])
+    kept = np.flatnonzero(score > before)
+    cost, score = cost[kept], score[kept]
+    last = np.ones(len(cost), np.bool_)
+    last[:-1] = cost[:-1] != cost[1:]
+    return Front(cost[last], score[last])
+
+
+def add_choice(front: Front, cost: Ints, score: Ints) -> Front:
+    """The front after one more choice among candidates (c,): the pruned Minkowski sum."""
+    if not len(front.cost):
+        return front
+    base = int(front.cost[0] + cost.min())
+    steps = np.concatenate([np.diff(front.cost), cost - cost.min()])
+    step = int(np.gcd.reduce(steps)) or 1
+    length = (int(front.cost[-1] + cost.max()) - base) // step + 1
+    if length > min(DENSE_LIMIT, len(front.cost) * len(cost)):
+        return prune((front.cost[None] + cost[:, None]).ravel(), (front.score[None] + score[:, None]).ravel())
+    # On a short lattice of costs, shifted maxima of a dense array are faster than sorting all sums.
+    places = (front.cost - front.cost[0]) // step
+    width = int(places[-1]) + 1
+    dense = np.full(width, UNREACHED // 2, np.int64)
+    dense[places] = front.score
+    total = np.full(length, UNREACHED, np.int64)
+    for shift, value in zip(((cost - cost.min()) // step).tolist(), score.tolist(), strict=True):
+        part = total[shift : shift + width]
+        np.maximum(part, dense + value, out=part)
+    reached = np.flatnonzero(total > UNREACHED // 4)
+    return prune(base + step * reached, total[reached])
+
+
+def merge(a: Front, b: Front) -> Front:
+    if not len(a.cost) or not len(b.cost):
+        return b if not len(a.cost) else a
+    return prune(np.concatenate([a.cost, b.cost]), np.concatenate([a.score, b.score]))
+
+
+@dataclass(eq=False)
+class Exact:
+    """Fronts and ordered solutions of several problems by one cost column.
+
+    ``scale`` turns a table's scores into integers; fronts of shared tables are computed once.
+    """
+
+    problems: Sequence[Problem]
+    column: int
+    scale: float = field(init=False)
+    _scores: dict[int, Ints] = field(init=False, default_factory=dict)
+    _fronts: dict[tuple[tuple[int, int], ...], Front] = field(init=False, default_factory=dict)
+    _suffixes: dict[tuple[tuple[int, int], ...], _Suffixes] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        largest = max(
+            sum(count * float(np.abs(table.score).max()) for table, count in problem.blocks)
+            for problem in self.problems
+        )
+        self.scale = float(1 << 59) / largest if largest else 1.0
+
+    def integers(self, table: CandidateTable) -> Ints:
+        if id(table) not in self._scores:
+            self._scores[id(table)] = np.rint(table.score * self.scale).astype(np.int64)
+        return self._scores[id(table)]
+
+    def value(self, problem: Problem, score: int | Ints) -> Floats:
+        """The score of a problem from its integer sum."""
+        return np.asarray(problem.factor * (np.asarray(score) / self.scale) + problem.offset)
+
+    def prefix(self, blocks: Sequence[tuple[CandidateTable, int]]) -> Front:
+        """The front of these choices alone, without the backbone's own cost."""
+        key = tuple((id(table), count) for table, count in blocks)
+        if not key:
+            return ORIGIN
+        if key not in self._fronts:
+            table, count = blocks[-1]
+            before = self.prefix([*blocks[:-1], (table, count - 1)] if count > 1 else blocks[:-1])
+            self._fronts[key] = add_choice(before, table.costs[:, self.column], self.integers(table))
+        return self._fronts[key]
+
+    def best_score(self, index: int, budget: int = UNBOUNDED) -> float | None:
+        """The best score of one problem under a budget, None where nothing fits."""
+        problem = self.problems[index]
+        found = self.prefix(problem.blocks).best(budget - int(problem.costs[self.column]))
+        return None if found == UNREACHED else float(self.value(problem, found))
+
+    def front(self, budget: int = UNBOUNDED, indices: Sequence[int] | None = None) -> list[Solution]:
+        """The whole front over all (or these) problems up to ``budget``, cheapest first."""
+        costs, scores, owners, sums = [], [], [], []
+        for index in range(len(self.problems)) if indices is None else indices:
+            problem = self.problems[index]
+            local = self.prefix(problem.blocks)
+            costs.append(local.cost + problem.costs[self.column])
+            scores.append(self.value(problem, local.score))
+            owners.append(np.full(len(local.cost), index))
+            sums.append(local.score)
+        cost, score = np.concatenate(costs), np.concatenate(scores)
+        owner, total = np.concatenate(owners), np.concatenate(sums)
+        order = np.lexsort((-score, cost))
+        order = order[cost[order] <= budget]
+        running = np.maximum.accumulate(score[order])
+        margin = 1e-12 * np.abs(running)
+        kept = np.concatenate([[True], score[order][1:] > (running + margin)[:-1]])[: len(order)]
+        solutions = []
+        for i in order[kept]:
+            index = int(owner[i])
+            problem = self.problems[index]
+            picks = self.trace(problem, int(cost[i] - problem.costs[self.column]), int(total[i]))
+            solutions.append(Solution(index, picks, problem.score(picks), problem.cost(picks)))
+        return solutions
+
+    def trace(self, problem: Problem, cost: int, score: int) -> tuple[tuple[int, ...], ...]:
+        """The picks behind a point of the problem's front, by exact subtraction."""
+        picks: list[tuple[int, ...]] = []
+        blocks = list(problem.blocks)
+        while blocks:
+            table, count = blocks.pop()
+            chosen = []
+            for left in range(count - 1, -1, -1):
+                before = self.prefix([*blocks, (table, left)] if left else blocks)
+                costs = cost - table.costs[:, self.column]
+                scores = score - self.integers(table)
+                place = np.searchsorted(before.cost, costs)
+                inside = np.minimum(place, len(before.cost) - 1)
+                found = (before.cost[inside] == costs) & (before.score[inside] == scores)
+                candidate = int(np.flatnonzero(found)[0])
+                chosen.append(candidate)
+                cost, score = int(costs[candidate]), int(scores[candidate])
+            picks.append(tuple(sorted(chosen)))
+        return tuple(reversed(picks))
+
+    def in_order(
+        self, budget: int = UNBOUNDED, indices: Sequence[int] | None = None
+    ) -> Iterator[Solution]:
+        """All solutions of all (or these) problems under the budget, best first, each once.
+
+        Best-first search whose bound is exact: the front of what remains to be chosen. Nothing is
+        ever expanded that does not lead to a solution of the score it promises.
+        """
+        tick = itertools.count(0, -1)  # the newest of equal bounds first: depth before breadth on a plateau
+        heap: list[tuple[float, int, int, _Node | None]] = []
+        for index in range(len(self.problems)) if indices is None else indices:
+            best = self.best_score(index, budget)
+            if best is not None:
+                heapq.heappush(heap, (-best, next(tick), index, None))
+        while heap:
+            _, _, index, node = heapq.heappop(heap)
+            problem = self.problems[index]
+            suffixes = self._suffix(problem)
+            room = budget - int(problem.costs[self.column])
+            if node is None:
+                node = suffixes.start()
+            elif suffixes.complete(node):
+                picks = suffixes.picks(node)
+                yield Solution(index, picks, problem.score(picks), problem.cost(picks))
+                continue
+            for child in suffixes.children(node):
+                rest = suffixes.front(child).best(room - child.cost)
+                if rest != UNREACHED:
+                    bound = float(self.value(problem, child.score + rest))
+                    heapq.heappush(heap, (-bound, next(tick), index, child))
+
+    def _suffix(self, problem: Problem) -> _Suffixes:
+        key = tuple((id(table), count) for table, count in problem.blocks)
+        if key not in self._suffixes:
+            self._suffixes[key] = _Suffixes(problem.blocks, self.column, self.integers)
+        return self._suffixes[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """Candidates above ``candidate`` of block ``block`` are decided; ``left`` picks of it remain."""
+
+    block: int
+    candidate: int
+    left: int
+    cost: int
+    score: int
+    chosen: tuple[int, ...]
+
+
+class _Suffixes:
+    """Fronts of all ways to finish: candidates up to j for n more picks, then the later blocks."""
+
+    def __init__(
+        self,
+        blocks: Sequence[tuple[CandidateTable, int]],
+        column: int,
+        integers: Callable[[CandidateTable], Ints],
+    ) -> None:
+        self.blocks = blocks
+        self.costs = [table.costs[:, column].tolist() for table, _ in blocks]
+        self.scores = [integers(table).tolist() for table, _ in blocks]
+        self.fronts: list[list[list[Front]]] = [[] for _ in blocks]
+        after = ORIGIN
+        for b in range(len(blocks) - 1, -1, -1):
+            table, count = blocks[b]
+            row = [after] + [EMPTY] * count
+            for j in range(len(table)):
+                above = row
+                row = [after]
+                for n in range(1, count + 1):
+                    shifted = Front(row[-1].cost + self.costs[b][j], row[-1].score + self.scores[b][j])
+                    row.append(merge(above[n], shifted))
+                self.fronts[b].append(row)
+            after = row[count]
+
+    def start(self) -> _Node:
+        return self._enter(0, 0, 0, ())
+
+    def _enter(self, block: int, cost: int, score: int, chosen: tuple[int, ...]) -> _Node:
+        if block == len(self.blocks):
+            return _Node(block, 0, 0, cost, score, chosen)
+        table, count = self.blocks[block]
+        return _Node(block, len(table) - 1, count, cost, score, chosen)
+
+    def complete(self, node: _Node) -> bool:
+        return node.block == len(self.blocks)
+
+    def front(self, node: _Node) -> Front:
+        return ORIGIN if self.complete(node) else self.fronts[node.block][node.candidate][node.left]
+
+    def children(self, node: _Node) -> Iterator[_Node]:
+        """Pick the current candidate once more, or leave it for good."""
+        b, j = node.block, node.candidate
+        cost, score = node.cost + self.costs[b][j], node.score + self.scores[b][j]
+        chosen = (*node.chosen, j)
+        if node.left == 1:
+            yield self._enter(b + 1, cost, score, chosen)
+        else:
+            yield _Node(b, j, node.left - 1, cost, score, chosen)
+        if j:
+            yield _Node(b, j - 1, node.left, node.cost, node.score, node.chosen)
+
+    def picks(self, node: _Node) -> tuple[tuple[int, ...], ...]:
+        picks, start = [], 0
+        for _, count in self.blocks:
+            picks.append(tuple(sorted(node.chosen[start : start + count])))
+            start += count
+        return tuple(picks)

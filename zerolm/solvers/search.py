@@ -1,0 +1,296 @@
+"""The search of a space under budgets: method, best architectures, pick, front, certificate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from zerolm.architecture import Floats, Ints, Shapes
+from zerolm.costs import COSTS, CostModel
+from zerolm.scores import ClosedForm, Score, WholeScore, make_score, score_names, score_options
+from zerolm.solvers.engines import (
+    KV_BYTES,
+    MACS,
+    PARAMS,
+    Count,
+    Engine,
+    Pool,
+    Proven,
+    bounded_columns,
+)
+from zerolm.solvers.exhaustive import LIMIT, States, count_states
+from zerolm.solvers.problem import Budgets, Problem, Solution, at_least, compile_problems, near
+from zerolm.solvers.result import Baseline, Binding, Certificate, Choice, SearchResult
+from zerolm.solvers.sampling import Evaluate, additive, nsga2, pymoo_installed, random_sample
+from zerolm.spaces import Backbone, SearchSpace, make_space
+from zerolm.statistics import TOLERANCE, tie_ranks
+
+METHODS: Final = ("auto", "exact", "milp", "exhaustive", "nsga2", "random")
+WHOLE_LIMIT: Final = 100_000
+"""Architectures up to which a score that is not additive is evaluated on all of them."""
+DRAWS: Final = 10_000
+STREAMED: Final = 5000
+
+
+class Infeasible(ValueError):
+    """No architecture of the space keeps the budgets."""
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """Everything that stays the same while bounds are relaxed and baselines are asked."""
+
+    score: Score
+    costs: CostModel
+    method: str
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One space with one score and its budgets, compiled."""
+
+    space: SearchSpace
+    backbones: Sequence[Backbone]
+    problems: Sequence[Problem]
+    engine: Engine
+    method: str
+    column: int
+
+    def choice(self, solution: Solution) -> Choice:
+        architecture = self.space.assemble(self.backbones[solution.problem], solution.picks)
+        costs = {name: int(value) for name, value in zip(COSTS, solution.costs, strict=True)}
+        return Choice(architecture, solution.score, costs)
+
+    def best(self, top: int) -> tuple[list[Choice], float]:
+        """The best distinct shapes in order, and the proven upper bound of the first.
+
+        Of equals come first those with the smaller KV cache, then fewer MACs, then fewer parameters.
+        """
+        found: dict[object, list[Choice]] = {}
+        bound, last = -np.inf, np.inf
+        for streamed, (solution, limit) in enumerate(self.engine.in_order()):
+            bound = limit if not streamed else bound
+            if len(found) >= top and (streamed > STREAMED or not at_least(solution.score, last)):
+                break
+            choice = self.choice(solution)
+            key = choice.architecture.shape_key()
+            if key in found or len(found) < top:
+                found.setdefault(key, []).append(choice)
+                last = min(last, solution.score)
+            elif isinstance(self.engine, Pool):
+                break  # a pool streams equals in their final order
+        choices = [min(same, key=_preference) for same in found.values()]
+        ranks = tie_ranks(np.array([choice.score for choice in choices]))
+        order = sorted(range(len(choices)), key=lambda i: (-int(ranks[i]), _preference(choices[i])))
+        return [choices[i] for i in order], bound
+
+
+def search(
+    space: SearchSpace | str,
+    score: Score | str = "geo",
+    *,
+    budgets: dict[str, int] | None = None,
+    costs: CostModel | None = None,
+    options: dict[str, Any] | None = None,
+    top: int = 10,
+    method: str = "auto",
+    seed: int = 0,
+    compare: bool = True,
+    progress: Callable[[str], None] = lambda _: None,
+) -> SearchResult:
+    """The best architectures of ``space`` by ``score`` within ``budgets``.
+
+    ``budgets`` maps ``max_`` or ``min_`` of a cost to an integer, such as ``{"max_params": 40_000_000}``;
+    ``costs`` says how the network is run; ``options`` are the score's, such as ``{"alpha": 1.1}``.
+    ``compare`` also asks what the baselines choose and what each bound costs. Raises ``Infeasible``
+    where nothing fits and ``ValueError`` for arguments that make no sense.
+    """
+    start = time.perf_counter()
+    if method not in METHODS:
+        raise ValueError(f"method {method!r} is not known; there are {', '.join(METHODS)}")
+    if top < 1:
+        raise ValueError(f"top must be at least 1, not {top}")
+    space = make_space(space) if isinstance(space, str) else space
+    costs = costs or CostModel()
+    score = make_score(score, costs, **(options or {})) if isinstance(score, str) else score
+    setup = _Setup(score, costs, method, seed)
+    limits = Budgets.of(budgets or {})
+    progress(f"building the tables of {space.name}")
+    run = _compile(space, limits, setup)
+    progress(f"searching {space.name} ({run.method})")
+    best, bound = run.best(top)
+    if not best:
+        raise Infeasible(_explain(run, limits))
+    top_score = best[0].score
+    progress("counting ties, choosing the pick")
+    ties = run.engine.count(top_score, top_score)
+    near_ties = run.engine.count(near(top_score), top_score)
+    solution = run.engine.pick(top_score)
+    pick = run.choice(solution) if solution else best[0]
+    progress("drawing the front")
+    front = [run.choice(point) for point in run.engine.front()]
+    gap = max(0.0, bound - top_score) / max(abs(top_score), 1e-300)
+    certificate = Certificate(
+        run.method,
+        run.engine.optimal and gap <= TOLERANCE,
+        gap if run.engine.optimal else None,
+        time.perf_counter() - start,
+        "exact" if ties.exact and near_ties.exact else "at least",
+    )
+    baselines: list[Baseline] = []
+    binding: list[Binding] = []
+    if compare:
+        progress("asking the baselines")
+        baselines = _baselines(space, limits, setup)
+        if run.engine.optimal and isinstance(score, ClosedForm):
+            progress("relaxing each bound")
+            binding = _binding(space, limits, setup, best[0])
+    return SearchResult(
+        space, score.name, score.options, dict(budgets or {}), asdict(costs), certificate, pick, best,
+        front, COSTS[run.column], run.engine.complete_front, ties, near_ties, baselines, binding,
+    )  # fmt: skip
+
+
+def _compile(space: SearchSpace, budgets: Budgets, setup: _Setup, score: Score | None = None) -> _Run:
+    score = score or setup.score
+    backbones = list(space.backbones())
+    additive_score = score if isinstance(score, ClosedForm) else _nothing(score)
+    problems = compile_problems(backbones, additive_score, setup.costs)
+    column = next(iter(bounded_columns(budgets)), PARAMS)
+    method = _method(setup.method, score, problems, budgets)
+    evaluate = (
+        additive(problems) if isinstance(score, ClosedForm) else _whole(space, backbones, score)
+    )
+    engine: Engine
+    if method in ("exact", "milp"):
+        engine = Proven(problems, budgets, column, method == "milp")
+    elif method == "exhaustive":
+        states = States.of(problems)
+        if isinstance(score, WholeScore):
+            states = _rescored(states, evaluate)
+        engine = Pool(states, budgets, column, optimal=True)
+    elif method == "nsga2":
+        engine = Pool(nsga2(problems, evaluate, budgets, column, seed=setup.seed), budgets, column, False)
+    else:
+        engine = Pool(random_sample(problems, evaluate, DRAWS, setup.seed), budgets, column, False)
+    return _Run(space, backbones, problems, engine, method, column)
+
+
+def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Budgets) -> str:
+    states = count_states(problems)
+    if isinstance(score, WholeScore):
+        if method in ("exact", "milp"):
+            raise ValueError(f"score {score.name!r} is not additive; use exhaustive, nsga2 or random")
+        if method != "auto":
+            return method
+        if states <= WHOLE_LIMIT:
+            return "exhaustive"
+        return "nsga2" if pymoo_installed() else "random"
+    if method != "auto":
+        return method
+    if states <= LIMIT:
+        return "exhaustive"
+    active = budgets.active(problems)
+    return "exact" if not active or (len(active) == 1 and active[0][0] == "max") else "milp"
+
+
+def _nothing(score: Score) -> ClosedForm:
+    """Tables of zeros, for scores that need the whole network."""
+
+    def layer(shapes: Shapes, depth: Ints) -> Floats:
+        return np.zeros(len(shapes))
+
+    return ClosedForm(score.name, layer, score.source)
+
+
+def _whole(space: SearchSpace, backbones: Sequence[Backbone], score: WholeScore) -> Evaluate:
+    return lambda pairs: score.of_many([space.assemble(backbones[i], picks) for i, picks in pairs])
+
+
+def _rescored(states: States, evaluate: Evaluate) -> States:
+    if len(states.score) > WHOLE_LIMIT:
+        raise ValueError(
+            f"method 'exhaustive' would build {len(states.score)} architectures, more than {WHOLE_LIMIT}; "
+            f"use nsga2 or random"
+        )
+    solutions = [states.solution(i) for i in range(len(states.score))]
+    scores = evaluate([(solution.problem, solution.picks) for solution in solutions])
+    return States(states.problems, states.problem, states.row, scores, states.costs, states.ways)
+
+
+def _preference(choice: Choice) -> tuple[int, int, int]:
+    names = (COSTS[KV_BYTES], COSTS[MACS], COSTS[PARAMS])
+    return tuple(choice.costs[name] for name in names)  # type: ignore[return-value]
+
+
+def _baselines(space: SearchSpace, budgets: Budgets, setup: _Setup) -> list[Baseline]:
+    found = []
+    for name in score_names():
+        baseline = make_score(name, setup.costs) if not score_options(name) else None
+        if baseline is None or not baseline.baseline or name == setup.score.name:
+            continue
+        run = _compile(space, budgets, setup, baseline)
+        solution = next(run.engine.in_order(), None)
+        if solution is None:
+            continue
+        choice = run.choice(solution[0])
+        scored = Choice(choice.architecture, setup.score.of(choice.architecture), choice.costs)
+        found.append(Baseline(name, choice.score, scored))
+    return found
+
+
+def _binding(space: SearchSpace, budgets: Budgets, setup: _Setup, best: Choice) -> list[Binding]:
+    """Every bound that, widened alone by 10 %, allows a better score."""
+    found = []
+
+    def ask(bound: str, kind: str, at: float, to: float, wider: SearchSpace, limits: Budgets) -> None:
+        solution = next(_compile(wider, limits, setup).engine.in_order(), None)
+        if solution is None:
+            return
+        score = solution[0].score
+        gain = (score - best.score) / abs(best.score) if best.score else np.inf
+        if gain > TOLERANCE:
+            found.append(Binding(bound, kind, at, to, score, gain))
+
+    for side, column in budgets.active(_compile_only(space, setup)):
+        value = int((budgets.high if side == "max" else budgets.low)[column])
+        relaxed = value * 11 // 10 if side == "max" else value * 9 // 10
+        limits = budgets.replaced(side, column, relaxed)
+        ask(f"{side}_{COSTS[column]}", "budget", value, relaxed, space, limits)
+    for bound in space.bounds(best.architecture):
+        ask(bound.name, "shape", bound.at, bound.wider_to, bound.wider, budgets)
+    return sorted(found, key=lambda binding: -binding.gain)
+
+
+def _compile_only(space: SearchSpace, setup: _Setup) -> list[Problem]:
+    assert isinstance(setup.score, ClosedForm)
+    return compile_problems(list(space.backbones()), setup.score, setup.costs)
+
+
+def _explain(run: _Run, budgets: Budgets) -> str:
+    """Which budgets cannot be kept, and the nearest values that can."""
+    active = budgets.active(run.problems)
+    hints = []
+    for side, column in active:
+        free = budgets.replaced(side, column, Budgets().high[column] if side == "max" else 0)
+        value = run.engine.extreme(side, column, free)
+        if value is not None:
+            limit = int((budgets.high if side == "max" else budgets.low)[column])
+            word = "at least" if side == "max" else "at most"
+            hints.append(f"{side}_{COSTS[column]} {limit} would have to be {word} {value}")
+    given = ", ".join(
+        f"{side}_{COSTS[c]} {(budgets.high if side == 'max' else budgets.low)[c]}" for side, c in active
+    )
+    if not run.engine.optimal:
+        return f"none of the sampled architectures of {run.space.name} keeps {given}; try exact or milp"
+    if not hints:
+        return f"no architecture of {run.space.name} keeps {given}, nor all but one of these bounds"
+    return f"no architecture of {run.space.name} keeps {given}: {', or '.join(hints)}"
+
+
+__all__ = ["METHODS", "Count", "Infeasible", "search"]

@@ -2,6 +2,7 @@
 
 from zerolm.scores import baselines, capacity
 from zerolm.scores.base import (
+    Batch,
     ClosedForm,
     Score,
     WholeScore,
@@ -13,6 +14,7 @@ from zerolm.scores.base import (
 )
 
 __all__ = [
+    "Batch",
     "ClosedForm",
     "Score",
     "WholeScore",

@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -16,8 +16,27 @@ from zerolm.costs import CostModel
 Factor = Callable[[Ints, Floats], Floats]
 
 
-class LayerFunction(Protocol):
-    def __call__(self, shapes: Shapes, depth: Ints, /, **options: Any) -> Floats | Ints: ...
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Architectures ready to be scored: the shapes of all their layers in one table."""
+
+    architectures: Sequence[Architecture]
+    shapes: Shapes
+    depths: Ints
+    widths: Floats
+
+    @classmethod
+    def of(cls, architectures: Sequence[Architecture]) -> Batch:
+        return cls(
+            architectures,
+            Shapes.of([layer for a in architectures for layer in a.layers]),
+            np.array([a.depth for a in architectures], np.int64),
+            np.array([a.mean_width for a in architectures], np.float64),
+        )
+
+
+LayerFunction = TypeVar("LayerFunction", bound=Callable[..., Floats | Ints])
+"""``f(shapes, depth, *, options)``, giving (n,) for n layers."""
 
 
 def unit_factor(depth: Ints, mean_width: Floats) -> Floats:
@@ -42,18 +61,16 @@ class ClosedForm:
     baseline: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
-    def of_many(self, architectures: Sequence[Architecture]) -> Floats:
+    def of_many(self, architectures: Sequence[Architecture] | Batch) -> Floats:
         """Scores (n,) of architectures, all layers in one vectorised call.
 
         Layer terms are added exactly (Shewchuk), so that no order of layers changes a score.
         """
-        depths = np.array([a.depth for a in architectures], np.int64)
-        shapes = Shapes.of([layer for a in architectures for layer in a.layers])
-        terms = self.layer(shapes, np.repeat(depths, depths))
-        sums = [math.fsum(part) for part in np.split(terms, np.cumsum(depths)[:-1])]
-        widths = np.array([a.mean_width for a in architectures])
-        constant = [self.ends(a.ends) if self.ends else 0 for a in architectures]
-        return np.asarray(self.factor(depths, widths) * np.array(sums) + np.array(constant), np.float64)
+        batch = architectures if isinstance(architectures, Batch) else Batch.of(architectures)
+        terms = self.layer(batch.shapes, np.repeat(batch.depths, batch.depths))
+        sums = [math.fsum(part) for part in np.split(terms, np.cumsum(batch.depths)[:-1])]
+        constant = [self.ends(a.ends) if self.ends else 0 for a in batch.architectures]
+        return np.asarray(self.factor(batch.depths, batch.widths) * np.array(sums) + np.array(constant))
 
     def of(self, architecture: Architecture) -> float:
         return float(self.of_many([architecture])[0])
@@ -69,8 +86,9 @@ class WholeScore:
     baseline: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
-    def of_many(self, architectures: Sequence[Architecture]) -> Floats:
-        return np.array([self.whole(a) for a in architectures], np.float64)
+    def of_many(self, architectures: Sequence[Architecture] | Batch) -> Floats:
+        batch = architectures.architectures if isinstance(architectures, Batch) else architectures
+        return np.array([self.whole(a) for a in batch], np.float64)
 
     def of(self, architecture: Architecture) -> float:
         return float(self.whole(architecture))

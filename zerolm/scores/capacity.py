@@ -28,7 +28,7 @@ def geo(shapes: Shapes, depth: Ints, /) -> Floats:
     """sqrt(P_attn P_ffn) of each layer, (n,), with P the weights of its attention and FFN matrices."""
     attention = (shapes.weights * shapes.attention).sum(axis=1)
     ffn = (shapes.weights * shapes.ffn).sum(axis=1)
-    return np.sqrt(attention.astype(np.float64)) * np.sqrt(ffn.astype(np.float64))
+    return np.asarray(np.sqrt(attention.astype(np.float64)) * np.sqrt(ffn.astype(np.float64)))
 
 
 def saturation(depth: Ints, mean_width: Floats) -> Floats:
@@ -81,9 +81,7 @@ def shannon_transform(g: Floats, b: Floats) -> Floats:
     upper = np.sqrt(g * (1.0 + np.sqrt(b)) ** 2 + 1.0)
     lower = np.sqrt(g * (1.0 - np.sqrt(b)) ** 2 + 1.0)
     f = (upper - lower) ** 2
-    return np.asarray(
-        np.log(1.0 + g - f / 4) + np.log(1.0 + g * b - f / 4) / b - f / (4 * b * g), np.float64
-    )
+    return np.asarray(np.log(1.0 + g - f / 4) + np.log(1.0 + g * b - f / 4) / b - f / (4 * b * g), np.float64)
 
 
 @closed_form("log_complexity", source="sum of ln ||W||_F, ZeroLM figure 3", sees_depth=True)

@@ -57,7 +57,7 @@ def lattice_of(table: CandidateTable, columns: Sequence[int]) -> Ints | None:
     step = int(np.gcd.reduce(costs[:, lead]))
     if not step:
         return np.zeros(len(table), np.int64) if np.ptp(table.score) == 0 else None
-    lattice = costs[:, lead] // step
+    lattice: Ints = costs[:, lead] // step
     span, high = int(lattice.max()), int(np.argmax(lattice))
     low = int(np.argmin(lattice))
     for column in varying:

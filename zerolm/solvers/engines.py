@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -52,6 +53,9 @@ class Engine(Protocol):
     def pick(self, best: float) -> Solution | None:
         """Among those within 1 % of the best: the least KV cache, then the fewest MACs."""
 
+    def peaks(self) -> dict[int, float]:
+        """The best score of each problem that has one; an upper bound where the front is not complete."""
+
     def extreme(self, side: str, column: int, budgets: Budgets) -> int | None:
         """The least (side "max") or largest ("min") cost in ``column`` within ``budgets``."""
 
@@ -71,9 +75,7 @@ class Pool:
 
     def in_order(self) -> Iterator[tuple[Solution, float]]:
         ranks = tie_ranks(self.score)
-        order = np.lexsort(
-            (self.costs[:, PARAMS], self.costs[:, MACS], self.costs[:, KV_BYTES], -ranks)
-        )
+        order = np.lexsort((self.costs[:, PARAMS], self.costs[:, MACS], self.costs[:, KV_BYTES], -ranks))
         for i in order:
             yield self._solution(int(i)), float(self.score[i])
 
@@ -100,6 +102,12 @@ class Pool:
         key = (-self.score[close], self.costs[close, MACS], self.costs[close, KV_BYTES])
         return self._solution(int(close[np.lexsort(key)[0]]))
 
+    def peaks(self) -> dict[int, float]:
+        peaks: dict[int, float] = {}
+        for index, score in zip(self.states.problem[self.kept].tolist(), self.score.tolist(), strict=True):
+            peaks[index] = max(score, peaks.get(index, score))
+        return peaks
+
     def extreme(self, side: str, column: int, budgets: Budgets) -> int | None:
         values = self.states.costs[budgets.allow(self.states.costs), column]
         if not len(values):
@@ -120,20 +128,23 @@ class Proven:
         self.active = budgets.active(problems)
         self.programmes = programmes
         self.complete_front = not programmes
-        if not programmes and [limit for limit in self.active if limit != ("max", column)]:
-            names = ", ".join(f"{side}_{COSTS[i]}" for side, i in self.active)
-            raise ValueError(f"method 'exact' takes one upper budget, not {names}; use milp or auto")
         self.leading = _representatives(problems, bool(np.any(budgets.low > 0)))
-        columns = {i for side, i in self.active if side == "max"} | {column}
-        self.exact = {i: Exact(problems, i) for i in columns}
-        self.budget = int(budgets.high[column])
+        if programmes:
+            columns = {i for side, i in self.active if side == "max"} | {column}
+            self.exact = {i: Exact(problems, i, [int(budgets.high[i])] * len(problems)) for i in columns}
+        else:
+            limits = single_limits(problems, budgets, column)
+            if limits is None:
+                names = ", ".join(f"{side}_{COSTS[i]}" for side, i in self.active)
+                raise ValueError(f"method 'exact' takes one upper budget, not {names}; use milp or auto")
+            self.exact = {column: Exact(problems, column, limits)}
 
     def in_order(self) -> Iterator[tuple[Solution, float]]:
         return self._stream(self.leading)
 
     def front(self) -> list[Solution]:
         if not self.programmes:
-            return self.exact[self.column].front(self.budget, self.leading)
+            return self.exact[self.column].front(self.leading)
         least = self.extreme("max", self.column, self.budgets)
         top = next(self.in_order(), None)
         if least is None or top is None:
@@ -162,15 +173,17 @@ class Proven:
 
     def pick(self, best: float) -> Solution | None:
         close = [i for i in self.leading if self._reaches(i, near(best))]
-        found = milp.least_cost(
-            [self.problems[i] for i in close], self.budgets, (KV_BYTES, MACS), near(best)
-        )
+        found = milp.least_cost([self.problems[i] for i in close], self.budgets, (KV_BYTES, MACS), near(best))
         if found is None:
             return None
         return Solution(close[found.problem], found.picks, found.score, found.costs)
 
+    def peaks(self) -> dict[int, float]:
+        bounds = {index: self._bound(index) for index in self.leading}
+        return {index: bound for index, bound in bounds.items() if bound is not None}
+
     def extreme(self, side: str, column: int, budgets: Budgets) -> int | None:
-        if not [limit for limit in budgets.active(self.problems)]:
+        if not budgets.active(self.problems):
             lows, highs = zip(*(p.extreme_costs() for p in self.problems), strict=True)
             return int(min(c[column] for c in lows) if side == "max" else max(c[column] for c in highs))
         if side == "max":
@@ -191,7 +204,7 @@ class Proven:
         if self.programmes:
             return milp.in_order(self.problems, self.budgets, self._bound, indices)
         exact = self.exact[self.column]
-        return ((s, s.score) for s in exact.in_order(self.budget, indices))
+        return ((s, s.score) for s in exact.in_order(indices))
 
     def _bound(self, index: int) -> float | None:
         """An upper bound of a problem's score: the best under each upper budget alone."""
@@ -199,8 +212,8 @@ class Proven:
         if np.any(least > self.budgets.high) or np.any(most < self.budgets.low):
             return None
         bound = math.inf
-        for column, exact in self.exact.items():
-            alone = exact.best_score(index, int(self.budgets.high[column]))
+        for exact in self.exact.values():
+            alone = exact.best_score(index)
             if alone is None:
                 return None
             bound = min(bound, alone)
@@ -222,12 +235,57 @@ def _representatives(problems: Sequence[Problem], lower_bounds: bool) -> list[in
     for index, problem in enumerate(problems):
         blocks = tuple((id(table), count) for table, count in problem.blocks)
         groups.setdefault((blocks, problem.factor, problem.offset), []).append(index)
-    kept = []
+    kept: list[int] = []
     for group in groups.values():
         costs = np.array([problems[i].costs for i in group])
         least = np.flatnonzero((costs == costs.min(axis=0)).all(axis=1))
         kept += [group[least[0]]] if len(least) else group
     return sorted(kept)
+
+
+def single_limits(problems: Sequence[Problem], budgets: Budgets, column: int) -> list[int] | None:
+    """The budgets as one upper limit on ``column`` for each problem, or None where they are more than that.
+
+    Within a backbone several costs often are one: all grow in the same proportion from candidate to
+    candidate. Then the tightest limit stands for all. A problem that cannot keep a limit gets -1.
+    """
+    limits = []
+    for problem in problems:
+        limit = _single_limit(problem, budgets, column)
+        if limit is None:
+            return None
+        limits.append(limit)
+    return limits
+
+
+def _single_limit(problem: Problem, budgets: Budgets, column: int) -> int | None:
+    least, most = problem.extreme_costs()
+    if np.any(least > budgets.high) or np.any(most < budgets.low):
+        return -1
+    if np.any(least < budgets.low):
+        return None
+    limit = int(budgets.high[column])
+    for other in np.flatnonzero(most > budgets.high):
+        if other == column:
+            continue
+        slope = _proportion(problem, int(other), column)
+        if slope is None:
+            return None
+        room = int(budgets.high[other] - least[other])
+        limit = min(limit, int(least[column]) + room * slope.denominator // slope.numerator)
+    return limit
+
+
+def _proportion(problem: Problem, of: int, to: int) -> Fraction | None:
+    """The one positive ratio in which two costs grow from candidate to candidate, if there is one."""
+    grown = [table.costs - table.costs.min(axis=0) for table, _ in problem.blocks]
+    x, y = (np.concatenate([g[:, c] for g in grown]) for c in (to, of))
+    top = int(np.argmax(x))
+    if not x[top] or not y[top]:
+        return None
+    slope = Fraction(int(y[top]), int(x[top]))
+    proportional = np.array_equal(y.astype(object) * slope.denominator, x.astype(object) * slope.numerator)
+    return slope if proportional else None
 
 
 def bounded_columns(budgets: Budgets) -> list[int]:

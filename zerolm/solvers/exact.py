@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.solvers.problem import UNBOUNDED, Problem, Solution
+from zerolm.solvers.problem import Problem, Solution
 from zerolm.spaces import CandidateTable
 
 UNREACHED = -(1 << 62)
@@ -32,6 +32,11 @@ class Front:
         """The highest score at a cost of at most ``budget``, or ``UNREACHED``."""
         i = int(np.searchsorted(self.cost, budget, side="right"))
         return int(self.score[i - 1]) if i else UNREACHED
+
+    def upto(self, budget: int) -> Front:
+        """The points at a cost of at most ``budget``."""
+        i = int(np.searchsorted(self.cost, budget, side="right"))
+        return Front(self.cost[:i], self.score[:i])
 
 
 EMPTY = Front(np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -83,11 +88,13 @@ def merge(a: Front, b: Front) -> Front:
 class Exact:
     """Fronts and ordered solutions of several problems by one cost column.
 
-    ``scale`` turns a table's scores into integers; fronts of shared tables are computed once.
+    Problem i may cost up to ``limits[i]`` in that column. ``scale`` turns a table's scores into
+    integers; fronts of shared tables are computed once.
     """
 
     problems: Sequence[Problem]
     column: int
+    limits: Sequence[int]
     scale: float = field(init=False)
     _scores: dict[int, Ints] = field(init=False, default_factory=dict)
     _fronts: dict[tuple[tuple[int, int], ...], Front] = field(init=False, default_factory=dict)
@@ -120,18 +127,18 @@ class Exact:
             self._fronts[key] = add_choice(before, table.costs[:, self.column], self.integers(table))
         return self._fronts[key]
 
-    def best_score(self, index: int, budget: int = UNBOUNDED) -> float | None:
-        """The best score of one problem under a budget, None where nothing fits."""
+    def best_score(self, index: int) -> float | None:
+        """The best score of one problem within its limit, None where nothing fits."""
         problem = self.problems[index]
-        found = self.prefix(problem.blocks).best(budget - int(problem.costs[self.column]))
+        found = self.prefix(problem.blocks).best(self.limits[index] - int(problem.costs[self.column]))
         return None if found == UNREACHED else float(self.value(problem, found))
 
-    def front(self, budget: int = UNBOUNDED, indices: Sequence[int] | None = None) -> list[Solution]:
-        """The whole front over all (or these) problems up to ``budget``, cheapest first."""
+    def front(self, indices: Sequence[int] | None = None) -> list[Solution]:
+        """The whole front over all (or these) problems within their limits, cheapest first."""
         costs, scores, owners, sums = [], [], [], []
         for index in range(len(self.problems)) if indices is None else indices:
             problem = self.problems[index]
-            local = self.prefix(problem.blocks)
+            local = self.prefix(problem.blocks).upto(self.limits[index] - int(problem.costs[self.column]))
             costs.append(local.cost + problem.costs[self.column])
             scores.append(self.value(problem, local.score))
             owners.append(np.full(len(local.cost), index))
@@ -139,10 +146,11 @@ class Exact:
         cost, score = np.concatenate(costs), np.concatenate(scores)
         owner, total = np.concatenate(owners), np.concatenate(sums)
         order = np.lexsort((-score, cost))
-        order = order[cost[order] <= budget]
+        if not len(order):
+            return []
         running = np.maximum.accumulate(score[order])
         margin = 1e-12 * np.abs(running)
-        kept = np.concatenate([[True], score[order][1:] > (running + margin)[:-1]])[: len(order)]
+        kept = np.concatenate([[True], score[order][1:] > (running + margin)[:-1]])
         solutions = []
         for i in order[kept]:
             index = int(owner[i])
@@ -171,10 +179,8 @@ class Exact:
             picks.append(tuple(sorted(chosen)))
         return tuple(reversed(picks))
 
-    def in_order(
-        self, budget: int = UNBOUNDED, indices: Sequence[int] | None = None
-    ) -> Iterator[Solution]:
-        """All solutions of all (or these) problems under the budget, best first, each once.
+    def in_order(self, indices: Sequence[int] | None = None) -> Iterator[Solution]:
+        """All solutions of all (or these) problems within their limits, best first, each once.
 
         Best-first search whose bound is exact: the front of what remains to be chosen. Nothing is
         ever expanded that does not lead to a solution of the score it promises.
@@ -182,14 +188,14 @@ class Exact:
         tick = itertools.count(0, -1)  # the newest of equal bounds first: depth before breadth on a plateau
         heap: list[tuple[float, int, int, _Node | None]] = []
         for index in range(len(self.problems)) if indices is None else indices:
-            best = self.best_score(index, budget)
+            best = self.best_score(index)
             if best is not None:
                 heapq.heappush(heap, (-best, next(tick), index, None))
         while heap:
             _, _, index, node = heapq.heappop(heap)
             problem = self.problems[index]
             suffixes = self._suffix(problem)
-            room = budget - int(problem.costs[self.column])
+            room = self.limits[index] - int(problem.costs[self.column])
             if node is None:
                 node = suffixes.start()
             elif suffixes.complete(node):

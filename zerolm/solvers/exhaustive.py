@@ -76,9 +76,7 @@ class States:
 @lru_cache(maxsize=64)
 def multisets(candidates: int, count: int) -> Ints:
     """All sorted choices of ``count`` among ``candidates``, (r, count)."""
-    found = itertools.chain.from_iterable(
-        itertools.combinations_with_replacement(range(candidates), count)
-    )
+    found = itertools.chain.from_iterable(itertools.combinations_with_replacement(range(candidates), count))
     return np.fromiter(found, np.int64).reshape(-1, count)
 
 
@@ -98,9 +96,7 @@ def _enumerate(
     return problem.factor * score + problem.offset, costs, ways
 
 
-def _ways(
-    table: CandidateTable, sets: Ints, dtype: np.dtype[np.generic]
-) -> Ways:
+def _ways(table: CandidateTable, sets: Ints, dtype: np.dtype[np.generic]) -> Ways:
     """Ordered choices behind each multiset: permutations times the ways to choose each candidate."""
     multiplicity = np.array(table.multiplicity, dtype)
     ways = multiplicity[sets].prod(axis=1) if len(sets[0]) else np.ones(len(sets), dtype)

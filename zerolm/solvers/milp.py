@@ -134,9 +134,7 @@ def _solve(
     return Optimum(picks, value, min(value, bound))
 
 
-def _budget_rows(
-    problem: Problem, budgets: Budgets, owner: Ints
-) -> Iterator[tuple[Floats, float, float]]:
+def _budget_rows(problem: Problem, budgets: Budgets, owner: Ints) -> Iterator[tuple[Floats, float, float]]:
     """One row a limit that can bind, in units of the greatest common divisor of its coefficients."""
     costs = np.concatenate([table.costs for table, _ in problem.blocks])
     least, most = problem.extreme_costs()
@@ -190,7 +188,7 @@ def in_order(
 def least_cost(
     problems: Sequence[Problem], budgets: Budgets, columns: Sequence[int], min_score: float | None = None
 ) -> Solution | None:
-    """The solution with the lexicographically least costs in ``columns`` that scores ``min_score`` or more."""
+    """The solution of lexicographically least costs in ``columns`` that scores ``min_score`` or more."""
     order = sorted(range(len(problems)), key=lambda i: tuple(problems[i].extreme_costs()[0][list(columns)]))
     best: Solution | None = None
     for index in order:

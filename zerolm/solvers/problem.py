@@ -33,9 +33,7 @@ class Problem:
 
     def score(self, picks: Sequence[Sequence[int]]) -> float:
         terms = [
-            table.score[i]
-            for (table, _), chosen in zip(self.blocks, picks, strict=True)
-            for i in chosen
+            table.score[i] for (table, _), chosen in zip(self.blocks, picks, strict=True) for i in chosen
         ]
         return self.factor * math.fsum(terms) + self.offset
 
@@ -78,7 +76,9 @@ class Budgets:
         for name, value in limits.items():
             side, _, cost = name.partition("_")
             if side not in ("min", "max") or cost not in COSTS:
-                raise ValueError(f"budget {name!r} is not known; there are min_ and max_ of {', '.join(COSTS)}")
+                raise ValueError(
+                    f"budget {name!r} is not known; there are min_ and max_ of {', '.join(COSTS)}"
+                )
             if value < 0:
                 raise ValueError(f"budget {name} must not be negative, but is {value}")
             column = budgets.high if side == "max" else budgets.low
@@ -138,9 +138,10 @@ def compile_problems(backbones: Sequence[Backbone], score: ClosedForm, costs: Co
                 if key[:2] not in score_columns:
                     score_columns[key[:2]] = _score_column(candidates, score, depth)
                 tables[key] = CandidateTable(
-                    score_columns[key[:2]] * repeat, cost_columns[id(candidates)] * repeat,
+                    score_columns[key[:2]] * repeat,
+                    cost_columns[id(candidates)] * repeat,
                     candidates.multiplicity,
-                )  # fmt: skip
+                )
             blocks.append((tables[key], 1 if block.tied else block.count))
         factor = score.factor(np.array([depth]), np.array([float(backbone.width)]))
         problems.append(

@@ -60,7 +60,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Binding:
-    """A bound that costs score: 10 % wider (``relaxed_to``), alone, it allows ``score``; ``gain`` is relative."""
+    """A bound that costs score: 10 % wider (``relaxed_to``), it allows ``score``; ``gain`` is relative."""
 
     bound: str
     kind: str
@@ -73,6 +73,15 @@ class Binding:
         return dict(self.__dict__)
 
 
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The best score within the budgets at one depth and width."""
+
+    depth: int
+    width: int
+    score: float
+
+
 @dataclass(frozen=True)
 class SearchResult:
     """The best architectures of a space within budgets, and how far that is proven.
@@ -80,7 +89,8 @@ class SearchResult:
     ``best`` holds shapes that are distinct and no permutations of each other, best first; ``ties`` and
     ``near_ties`` count the architectures of the space that score as much as ``best[0]`` or within 1 % of
     it; ``pick`` is the near-tie with the smallest KV cache, then the fewest MACs. ``front`` is the Pareto
-    front of score against ``front_cost``.
+    front of score against ``front_cost``, or some points of it where ``front_complete`` is false;
+    ``landscape`` holds the best score at each depth and width (then: an upper bound of it).
     """
 
     space: SearchSpace
@@ -96,6 +106,7 @@ class SearchResult:
     front_complete: bool
     ties: Count
     near_ties: Count
+    landscape: list[Peak] = field(default_factory=list)
     baselines: list[Baseline] = field(default_factory=list)
     binding: list[Binding] = field(default_factory=list)
 
@@ -116,6 +127,7 @@ class SearchResult:
             "front": [choice.to_json() for choice in self.front],
             "ties": self.ties.value,
             "near_ties": self.near_ties.value,
+            "landscape": [[peak.depth, peak.width, peak.score] for peak in self.landscape],
             "baselines": [baseline.to_json() for baseline in self.baselines],
             "binding": [binding.to_json() for binding in self.binding],
         }

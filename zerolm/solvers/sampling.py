@@ -1,4 +1,4 @@
-"""What is not exact: uniform random sampling and NSGA-II, for comparison and for scores that do not add up."""
+"""What is not exact: random sampling and NSGA-II, for comparison and for scores that do not add up."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ class Sample:
             np.array(ways, object),
         )
 
+    @property
+    def problem(self) -> Ints:
+        return np.array([s.problem for s in self.solutions], np.int64)
+
     def solution(self, i: int) -> Solution:
         return self.solutions[i]
 
@@ -58,7 +62,8 @@ def random_sample(problems: Sequence[Problem], evaluate: Evaluate, draws: int, s
         for table, count in problem.blocks:
             size *= sum(table.multiplicity) ** count
         sizes.append(size)
-    total, seen = sum(sizes), {}
+    total = sum(sizes)
+    seen: dict[tuple[int, Picks], None] = {}
     for _ in range(draws):
         ticket, index = generator.randrange(total), 0  # big integers: floats would lose small backbones
         while ticket >= sizes[index]:

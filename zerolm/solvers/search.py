@@ -21,10 +21,11 @@ from zerolm.solvers.engines import (
     Pool,
     Proven,
     bounded_columns,
+    single_limits,
 )
 from zerolm.solvers.exhaustive import LIMIT, States, count_states
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least, compile_problems, near
-from zerolm.solvers.result import Baseline, Binding, Certificate, Choice, SearchResult
+from zerolm.solvers.result import Baseline, Binding, Certificate, Choice, Peak, SearchResult
 from zerolm.solvers.sampling import Evaluate, additive, nsga2, pymoo_installed, random_sample
 from zerolm.spaces import Backbone, SearchSpace, make_space
 from zerolm.statistics import TOLERANCE, tie_ranks
@@ -151,9 +152,23 @@ def search(
             progress("relaxing each bound")
             binding = _binding(space, limits, setup, best[0])
     return SearchResult(
-        space, score.name, score.options, dict(budgets or {}), asdict(costs), certificate, pick, best,
-        front, COSTS[run.column], run.engine.complete_front, ties, near_ties, baselines, binding,
-    )  # fmt: skip
+        space,
+        score.name,
+        score.options,
+        dict(budgets or {}),
+        asdict(costs),
+        certificate,
+        pick,
+        best,
+        front,
+        COSTS[run.column],
+        run.engine.complete_front,
+        ties,
+        near_ties,
+        _landscape(run),
+        baselines,
+        binding,
+    )
 
 
 def _compile(space: SearchSpace, budgets: Budgets, setup: _Setup, score: Score | None = None) -> _Run:
@@ -162,10 +177,8 @@ def _compile(space: SearchSpace, budgets: Budgets, setup: _Setup, score: Score |
     additive_score = score if isinstance(score, ClosedForm) else _nothing(score)
     problems = compile_problems(backbones, additive_score, setup.costs)
     column = next(iter(bounded_columns(budgets)), PARAMS)
-    method = _method(setup.method, score, problems, budgets)
-    evaluate = (
-        additive(problems) if isinstance(score, ClosedForm) else _whole(space, backbones, score)
-    )
+    method = _method(setup.method, score, problems, budgets, column)
+    evaluate = additive(problems) if isinstance(score, ClosedForm) else _whole(space, backbones, score)
     engine: Engine
     if method in ("exact", "milp"):
         engine = Proven(problems, budgets, column, method == "milp")
@@ -181,7 +194,7 @@ def _compile(space: SearchSpace, budgets: Budgets, setup: _Setup, score: Score |
     return _Run(space, backbones, problems, engine, method, column)
 
 
-def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Budgets) -> str:
+def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Budgets, column: int) -> str:
     states = count_states(problems)
     if isinstance(score, WholeScore):
         if method in ("exact", "milp"):
@@ -195,8 +208,7 @@ def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Bud
         return method
     if states <= LIMIT:
         return "exhaustive"
-    active = budgets.active(problems)
-    return "exact" if not active or (len(active) == 1 and active[0][0] == "max") else "milp"
+    return "milp" if single_limits(problems, budgets, column) is None else "exact"
 
 
 def _nothing(score: Score) -> ClosedForm:
@@ -221,6 +233,14 @@ def _rescored(states: States, evaluate: Evaluate) -> States:
     solutions = [states.solution(i) for i in range(len(states.score))]
     scores = evaluate([(solution.problem, solution.picks) for solution in solutions])
     return States(states.problems, states.problem, states.row, scores, states.costs, states.ways)
+
+
+def _landscape(run: _Run) -> list[Peak]:
+    peaks: dict[tuple[int, int], float] = {}
+    for index, score in run.engine.peaks().items():
+        key = run.backbones[index].depth, run.backbones[index].width
+        peaks[key] = max(score, peaks.get(key, score))
+    return [Peak(depth, width, score) for (depth, width), score in sorted(peaks.items())]
 
 
 def _preference(choice: Choice) -> tuple[int, int, int]:

@@ -258,19 +258,21 @@ def interval(name: str, values: Sequence[float]) -> tuple[float, float]:
 
 def field(choices: Mapping[str, Any], name: str) -> Any:
     if name not in choices:
-        raise ValueError(f"the architecture lacks {name!r}; it has {', '.join(map(str, choices)) or 'no fields'}")
+        raise ValueError(
+            f"the architecture lacks {name!r}; it has {', '.join(map(str, choices)) or 'no fields'}"
+        )
     return choices[name]
 
 
 def no_others(choices: Mapping[str, Any], known: Sequence[str]) -> None:
     unknown = [str(name) for name in choices if name not in known]
     if unknown:
-        raise ValueError(f"the architecture has an unknown field {unknown[0]!r}; known are {', '.join(known)}")
+        raise ValueError(
+            f"the architecture has an unknown field {unknown[0]!r}; known are {', '.join(known)}"
+        )
 
 
-def each_layer(
-    name: str, value: Any, depth: int, check: Callable[[str, Any], int]
-) -> tuple[int, ...]:
+def each_layer(name: str, value: Any, depth: int, check: Callable[[str, Any], int]) -> tuple[int, ...]:
     """One integer for all ``depth`` layers, or a list of one a layer, as a tuple."""
     values = value if isinstance(value, list | tuple) else [value] * depth
     if len(values) != depth:

@@ -29,9 +29,18 @@ class Bert(UniformSpace):
         positions: int = 512,
     ) -> None:
         super().__init__(
-            depth, hidden, head_size, (1,), ffn, hidden_per_depth, ffn_per_hidden,
-            vocab, positions, True, False,
-        )  # fmt: skip
+            depth,
+            hidden,
+            head_size,
+            (1,),
+            ffn,
+            hidden_per_depth,
+            ffn_per_hidden,
+            vocab,
+            positions,
+            True,
+            False,
+        )
         for fixed in ("heads_per_kv", "tied", "per_layer"):
             del self.settings[fixed]
 

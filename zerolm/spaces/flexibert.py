@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from zerolm.architecture import Architecture, Ends, Layer, Matrix
@@ -106,7 +107,7 @@ class FlexiBert(SearchSpace):
             yield from self.touched("ffn", widths.pop(), self.ffn)
 
     def blind_spots(self) -> str:
-        return "heads of self-attention, DFT against DCT, and scaled against no matrix at all"
+        return "the heads of attention and of linear transforms, nor DFT against DCT"
 
     def _layer_choices(self) -> Iterator[dict[str, Any]]:
         for operation, parameter in OPERATIONS:
@@ -136,8 +137,13 @@ class FlexiBert(SearchSpace):
     def _layer(self, hidden: int, choice: Any) -> Layer:
         if not isinstance(choice, dict):
             raise ValueError(f"a layer must be an object, not {choice!r}")
-        names = ("operation_type", "operation_parameter", "num_operation_heads",
-                 "feed_forward_dimension", "num_feed_forward")  # fmt: skip
+        names = (
+            "operation_type",
+            "operation_parameter",
+            "num_operation_heads",
+            "feed_forward_dimension",
+            "num_feed_forward",
+        )
         no_others(choice, names)
         operation, parameter = field(choice, names[0]), field(choice, names[1])
         heads = integer(names[2], field(choice, names[2]))
@@ -184,4 +190,4 @@ def dynamic_convolution(h: int, heads: int, kernel: int) -> tuple[tuple[Matrix, 
 def stack(h: int, widths: Sequence[int]) -> tuple[Matrix, ...]:
     """FFN matrices from h through the widths and back to h."""
     sizes = [h, *widths, h]
-    return tuple(Matrix("ffn", rows, cols) for cols, rows in zip(sizes, sizes[1:], strict=False))
+    return tuple(Matrix("ffn", rows, cols) for cols, rows in pairwise(sizes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from zerolm.architecture import Architecture, Ends, Layer, Matrix
@@ -89,8 +90,11 @@ class PerLayerDecoder(SearchSpace):
                 for d_embed in self.d_embed:
                     for div_val in self.div_val:
                         choices = {
-                            "n_layer": depth, "d_model": hidden, "d_embed": d_embed, "div_val": div_val
-                        }  # fmt: skip
+                            "n_layer": depth,
+                            "d_model": hidden,
+                            "d_embed": d_embed,
+                            "div_val": div_val,
+                        }
                         yield Backbone(choices, hidden, self._ends(hidden, d_embed, div_val), (block,))
 
     def read(self, choices: Mapping[str, Any]) -> Architecture:
@@ -148,7 +152,7 @@ class PerLayerDecoder(SearchSpace):
         if div_val == 1:
             return tokens * d_embed + (d * d_embed if d_embed != d else 0)
         edges = [0, *(cutoff for cutoff in cutoffs if cutoff < tokens), tokens]
-        sizes = [high - low for low, high in zip(edges, edges[1:], strict=False)]
+        sizes = [high - low for low, high in pairwise(edges)]
         return sum((size + d) * (d_embed // div_val**i) for i, size in enumerate(sizes))
 
 
@@ -158,7 +162,7 @@ class Gpt2(PerLayerDecoder):
 
     name = "gpt2"
     summary = "GPT-2 with an FFN width and head count of its own in every layer (Table VII)"
-    vocabulary = {"wt103": 50264, "lm1b": 50264}
+    vocabulary: ClassVar = {"wt103": 50264, "lm1b": 50264}
 
     def _layer(self, d: int, f: int) -> Layer:
         matrices = (
@@ -186,7 +190,7 @@ class TransformerXL(PerLayerDecoder):
 
     name = "transformer_xl"
     summary = "Transformer-XL with an FFN width and head count of its own in every layer"
-    vocabulary = {"wt103": 267736, "lm1b": 793470}
+    vocabulary: ClassVar = {"wt103": 267736, "lm1b": 793470}
 
     def _layer(self, d: int, f: int) -> Layer:
         matrices = (

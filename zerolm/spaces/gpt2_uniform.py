@@ -29,9 +29,18 @@ class Gpt2Uniform(UniformSpace):
         positions: int = 1024,
     ) -> None:
         super().__init__(
-            depth, hidden, head_size, (1,), ffn, hidden_per_depth, ffn_per_hidden,
-            vocab, positions, True, False,
-        )  # fmt: skip
+            depth,
+            hidden,
+            head_size,
+            (1,),
+            ffn,
+            hidden_per_depth,
+            ffn_per_hidden,
+            vocab,
+            positions,
+            True,
+            False,
+        )
         for fixed in ("heads_per_kv", "tied", "per_layer"):
             del self.settings[fixed]
 
@@ -79,5 +88,3 @@ def gpt2_layer(d: int, f: int) -> Layer:
 def gpt2_ends(d: int, vocab: int, positions: int, tied: bool = True) -> Ends:
     head = () if tied else (Matrix("head", vocab, d),)
     return Ends((vocab + positions) * d, vocab * d if tied else 0, head, 2 * d, 2 * d)
-
-

@@ -32,9 +32,18 @@ class Llama(UniformSpace):
         per_layer: bool = False,
     ) -> None:
         super().__init__(
-            depth, hidden, head_size, heads_per_kv, ffn, hidden_per_depth, ffn_per_hidden,
-            vocab, positions, tied, per_layer,
-        )  # fmt: skip
+            depth,
+            hidden,
+            head_size,
+            heads_per_kv,
+            ffn,
+            hidden_per_depth,
+            ffn_per_hidden,
+            vocab,
+            positions,
+            tied,
+            per_layer,
+        )
 
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
         return gated_layer(hidden, heads, kv_heads, head_size, ffn)

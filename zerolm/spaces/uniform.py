@@ -92,9 +92,11 @@ class UniformSpace(SearchSpace):
                 for depth in self._depths(hidden):
                     block = ChoiceBlock(candidates, depth, tied=not self.per_layer)
                     choices = {
-                        "depth": depth, "hidden": hidden, "head_size": head_size,
+                        "depth": depth,
+                        "hidden": hidden,
+                        "head_size": head_size,
                         "heads": hidden // head_size,
-                    }  # fmt: skip
+                    }
                     yield Backbone(choices, hidden, ends, (block,))
 
     def join(self, backbone: Backbone, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -172,9 +174,8 @@ class UniformSpace(SearchSpace):
         grouped = [(h, s) for h, s in heads if any(h // s % g == 0 for g in self.heads_per_kv)]
         if not grouped:
             counts = sorted({h // s for h, s in heads})
-            raise ValueError(
-                f"no number of heads of {_span(counts)} is divisible by heads_per_kv {list(self.heads_per_kv)}"
-            )
+            groups = list(self.heads_per_kv)
+            raise ValueError(f"no number of heads of {_span(counts)} is divisible by heads_per_kv {groups}")
         deep = [(h, s) for h, s in grouped if self._depths(h)]
         if not deep:
             hidden = [h for h, _ in grouped]

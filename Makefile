@@ -1,0 +1,38 @@
+# make demo   install the core and run a budgeted search that writes its result folder (demo/)
+# make test   install everything the tests need and run them all
+# make env    .venv with every extra that the tests use
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+CORE := zerolm/architecture.py,zerolm/costs.py,zerolm/statistics.py,zerolm/scores/*,zerolm/spaces/*,zerolm/solvers/*
+
+.PHONY: demo test env clean
+
+demo: $(VENV)/core.stamp
+	$(BIN)/zerolm search llama --max-params 125M --max-kv-bytes 32MB --context 2048 --out demo --force
+
+test: $(VENV)/env.stamp
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --cov=zerolm --cov-report=
+	$(BIN)/coverage report --include='$(CORE)' --fail-under=85
+
+env: $(VENV)/env.stamp
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) --editable .
+	touch $@
+
+# Torch comes first and pinned: anything that depends on it would bring another build.
+$(VENV)/env.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) torch==2.13.0
+	$(PIP) --editable '.[nsga2,torch]' pytest pytest-cov hypothesis mypy ruff types-PyYAML
+	touch $@ $(VENV)/core.stamp
+
+clean:
+	rm -rf $(VENV) demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -1,0 +1,124 @@
+"""Small customised spaces with all their architectures, listed without the solvers' tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from zerolm.architecture import Architecture, Floats, Ints
+from zerolm.costs import COSTS, CostModel
+from zerolm.scores import Batch, Score
+from zerolm.spaces import SearchSpace, make_space
+
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": (
+        "gpt2",
+        {"depth": [2, 3], "hidden": [128, 192], "ffn": [320, 384, 512], "heads": [2, 4],
+         "d_embed": [128, 256], "div_val": [1, 2]},
+    ),
+    "llama per layer": (
+        "llama",
+        {"depth": [2, 3], "hidden": [256, 384], "head_size": [64], "heads_per_kv": [1, 2],
+         "ffn": [640, 768, 1024], "hidden_per_depth": [80.0, 200.0], "ffn_per_hidden": [2.0, 4.0],
+         "per_layer": True},
+    ),
+    "llama": (
+        "llama",
+        {"depth": [2, 3, 4], "hidden": [256, 384, 512], "head_size": [64, 128], "heads_per_kv": [1, 2, 3],
+         "ffn": [640, 768, 1024], "hidden_per_depth": [80.0, 200.0], "ffn_per_hidden": [2.0, 3.0],
+         "tied": False},
+    ),
+    "flexibert": ("flexibert", {"depth": [1, 2], "heads": [2]}),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """Every architecture of a space, with their costs (n, 5)."""
+
+    space: SearchSpace
+    architectures: list[Architecture]
+
+    @cached_property
+    def batch(self) -> Batch:
+        return Batch.of(self.architectures)
+
+    @cached_property
+    def costs(self) -> Ints:
+        costs = [CostModel().of(architecture) for architecture in self.architectures]
+        return np.array([[cost[name] for name in COSTS] for cost in costs], np.int64)
+
+    def scores(self, score: Score) -> Floats:
+        return score.of_many(self.batch)
+
+    def quantile(self, name: str, share: float) -> int:
+        """A value of a cost that about this share of the architectures keeps."""
+        return int(np.quantile(self.costs[:, COSTS.index(name)], share, method="nearest"))
+
+
+@lru_cache
+def catalogue(name: str) -> Catalogue:
+    kind, settings = SETTINGS[name]
+    space = make_space(kind, **settings)
+    return Catalogue(space, [space.read(choices) for choices in members(space)])
+
+
+def members(space: SearchSpace) -> Iterator[dict[str, Any]]:
+    """The choices of every architecture of a space, from the ranges in its settings alone."""
+    ranges = space.settings
+    if space.name == "gpt2":
+        yield from _gpt2(ranges)
+    elif space.name == "flexibert":
+        yield from _flexibert(ranges)
+    else:
+        yield from _llama(ranges)
+
+
+def _gpt2(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    low, high = ranges["ffn_per_hidden"]
+    for depth, width, d_embed, div_val in product(*(ranges[k] for k in ("depth", "hidden", "d_embed", "div_val"))):
+        widths = [ffn for ffn in ranges["ffn"] if low * width <= ffn <= high * width]
+        for layers in product(product(widths, ranges["heads"]), repeat=depth):
+            yield {
+                "n_layer": depth, "d_model": width, "d_embed": d_embed, "div_val": div_val,
+                "d_inner": [ffn for ffn, _ in layers], "n_head": [heads for _, heads in layers],
+            }  # fmt: skip
+
+
+def _llama(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    shallow, deep = ranges["hidden_per_depth"]
+    narrow, wide = ranges["ffn_per_hidden"]
+    for depth, width, size in product(ranges["depth"], ranges["hidden"], ranges["head_size"]):
+        if width % size or not shallow <= width / depth <= deep:
+            continue
+        heads = width // size
+        kv_heads = [heads // group for group in ranges["heads_per_kv"] if heads % group == 0]
+        widths = [ffn for ffn in ranges["ffn"] if narrow <= ffn / width <= wide]
+        one = list(product(kv_heads, widths))
+        per_layer = product(one, repeat=depth) if ranges["per_layer"] else ([pair] * depth for pair in one)
+        for layers in per_layer:
+            yield {
+                "depth": depth, "hidden": width, "head_size": size, "heads": heads,
+                "kv_heads": [kv for kv, _ in layers], "ffn": [ffn for _, ffn in layers],
+            }  # fmt: skip
+
+
+def _flexibert(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    operations = [("SA", "SDP"), ("SA", "WMA"), ("LT", "DFT"), ("LT", "DCT"), ("DSC", 5), ("DSC", 9)]
+    one = [
+        {
+            "operation_type": kind, "operation_parameter": parameter, "num_operation_heads": heads,
+            "feed_forward_dimension": ffn, "num_feed_forward": stacks,
+        }
+        for (kind, parameter), heads, ffn, stacks in product(
+            operations, ranges["heads"], ranges["ffn"], ranges["stacks"]
+        )
+    ]  # fmt: skip
+    for depth, width in product(ranges["depth"], ranges["hidden"]):
+        for layers in product(one, repeat=depth):
+            yield {"hidden_size": width, "encoder_layers": list(layers)}

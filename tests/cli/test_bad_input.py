@@ -1,0 +1,277 @@
+"""Wrong input: one clear line on stderr, exit status 2, nothing on stdout, nothing half written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FAST = ("search", "bert", "--hidden", "128", "--depth", "2")
+
+WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "no space": (("search",), ("no space is named", "zerolm spaces")),
+    "unknown space": (("search", "lama"), ("'lama'", "llama", "flexibert")),
+    "unknown score": (("search", "bert", "--score", "geometry"), ("'geometry'", "geo", "zerolm")),
+    "unknown method": (("search", "bert", "--method", "annealing"), ("'annealing'", "exact", "milp")),
+    "unknown flag": (("search", "bert", "--max-parms", "1M"), ("--max-parms",)),
+    "unknown command": (("serch", "bert"), ("serch",)),
+    "unknown unit": (("search", "bert", "--max-params", "40Q"), ("max_params", "'40Q'", "k, M, G, T")),
+    "bytes as a count": (("search", "bert", "--max-kv-bytes", "40M"), ("max_kv_bytes", "MiB")),
+    "count as bytes": (("search", "bert", "--max-params", "40MB"), ("max_params", "'40MB'")),
+    "not a number": (("search", "bert", "--max-params", "many"), ("max_params", "'many'")),
+    "fraction": (("search", "bert", "--max-params", "0.5"), ("whole number", "'0.5'")),
+    "negative budget": (("search", "bert", "--max-params", "-5"), ("-5",)),
+    "below the smallest": (("search", "llama", "--max-params", "1M"), ("1000000", "at least 10815744")),
+    "above the largest": (("search", "bert", "--min-params", "1T"), ("at most 1032199482",)),
+    "contradiction": (
+        ("search", "bert", "--max-params", "1M", "--min-params", "2M"),
+        ("min_params 2000000", "max_params 1000000"),
+    ),
+    "jointly impossible": (
+        ("search", "llama", "--max-params", "20M", "--min-macs", "90M"),
+        ("max_params 20000000 would have to be at least", "min_macs 90000000 would have to be at most"),
+    ),
+    "per-layer, one below": (("search", "gpt2", "--max-params", "100k"), ("100000", "at least")),
+    "per-layer, several below": (
+        ("search", "gpt2", "--hidden", "128,192", "--depth", "2:4", "--max-params", "7M", "--min-macs", "9M"),
+        ("max_params 7000000 would have to be at least", "min_macs 9000000 would have to be at most"),
+    ),
+    "alpha is text": (("search", "bert", "--score", "zerolm", "--alpha", "high"), ("alpha", "high")),
+    "alpha is nan": (("search", "bert", "--score", "zerolm", "--alpha", "nan"), ("alpha", "nan")),
+    "alpha is infinite": (("search", "bert", "--score", "zerolm", "--alpha", "inf"), ("alpha", "inf")),
+    "alpha is missing": (("search", "bert", "--score", "zerolm"), ("alpha",)),
+    "alpha of geo": (("search", "bert", "--alpha", "1"), ("geo", "alpha")),
+    "unknown initialisation": (
+        ("search", "bert", "--score", "zerolm", "--alpha", "1", "--init", "zero"),
+        ("'zero'", "xavier"),
+    ),
+    "empty range": (("search", "llama", "--depth", "8:4"), ("depth", "'8:4'", "empty")),
+    "range of text": (("search", "llama", "--depth", "deep"), ("depth", "'deep'")),
+    "endless range": (("search", "llama", "--ffn", "1:999999999:1"), ("ffn", "larger step")),
+    "zero step": (("search", "llama", "--ffn", "1:9:0"), ("step", "ffn")),
+    "range of another space": (("search", "bert", "--d-embed", "128"), ("'d_embed'", "hidden")),
+    "indivisible head size": (("search", "llama", "--hidden", "250"), ("250", "64, 128")),
+    "indivisible KV heads": (
+        ("search", "llama", "--hidden", "320", "--head-size", "64"),
+        ("5", "heads_per_kv [3, 4, 8]"),
+    ),
+    "indivisible heads": (("search", "gpt2", "--hidden", "130"), ("130", "4 heads")),
+    "no depth fits": (("search", "llama", "--hidden", "2048", "--depth", "4"), ("depth", "24 to 128")),
+    "no FFN fits": (("search", "llama", "--ffn", "64"), ("FFN", "2.5 to 4.5")),
+    "unknown view": (("search", "flexibert", "--view", "mine"), ("'mine'", "published")),
+    "exact with two budgets": (
+        ("search", "llama", "--per-layer", "--max-params", "90M", "--max-kv-bytes", "9MB",
+         "--method", "exact"),
+        ("exact", "max_params", "max_kv_bytes", "milp"),
+    ),
+    "too many states": (("search", "gpt2", "--method", "exhaustive"), ("exhaustive", "exact or milp")),
+    "top is zero": (("search", "bert", "--top", "0"), ("top",)),
+    "bits out of range": (("search", "bert", "--bits", "0"), ("bits",)),
+    "context is negative": (("search", "bert", "--context", "-1"), ("context",)),
+    "missing configuration": (("search", "--config", "nowhere.yaml"), ("'nowhere.yaml'",)),
+    "missing architecture": (("score", "nowhere.json"), ("'nowhere.json'",)),
+    "no benchmark": (("bench", "run", "--data", "."), ("no benchmark is named",)),
+    "missing benchmark file": (("bench", "run", "nowhere.json"), ("'nowhere.json'",)),
+    "missing data folder": (("bench", "run", "gpt2_wt103", "--data", "nowhere"), ("'nowhere'",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_one_line_and_status_2(name: str, zerolm: Callable[..., Any]) -> None:
+    arguments, words = WRONG[name]
+    ran = zerolm(*arguments)
+    assert ran.status == 2
+    assert ran.out == ""
+    assert ran.err.count("\n") == 1
+    assert "Traceback" not in ran.err
+    for word in words:
+        assert word in ran.err
+
+
+def test_joint_infeasibility_names_values_that_are_feasible(zerolm: Callable[..., Any]) -> None:
+    arguments = ["search", "llama", "--max-params", "20M", "--min-macs", "90M"]
+    message = zerolm(*arguments).err
+    nearest = message.split("max_params 20000000 would have to be at least ")[1].split(",")[0].strip()
+    assert zerolm(*arguments[:3], nearest, *arguments[4:]).status == 0
+    assert zerolm(*arguments[:3], str(int(nearest) - 1), *arguments[4:]).status == 2
+
+
+def test_an_existing_output_is_refused_and_left_alone(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine").write_text("dear")
+    ran = zerolm(*FAST, "--out", str(out))
+    assert ran.status == 2
+    assert "--force" in ran.err
+    assert [p.name for p in out.iterdir()] == ["mine"]
+
+
+def test_force_replaces_only_when_the_new_one_is_complete(
+    zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    assert zerolm(*FAST, "--out", str(out)).status == 0
+    before = (out / "result.json").read_text()
+
+    def fail(*_: Any) -> str:
+        raise ValueError("the disk is full")
+
+    monkeypatch.setattr("zerolm.report.html.report", fail)
+    assert zerolm(*FAST, "--top", "2", "--out", str(out), "--force").status == 2
+    assert (out / "result.json").read_text() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    monkeypatch.undo()
+    assert zerolm(*FAST, "--top", "2", "--out", str(out), "--force").status == 0
+    assert len(json.loads((out / "result.json").read_text())["best"]) == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("place", ["file", "missing/out", "link"])
+def test_an_output_that_is_no_new_folder(place: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("dear")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    ran = zerolm(*FAST, "--out", str(tmp_path / place), "--force")
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert (tmp_path / "file").read_text() == "dear"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+GOOD: dict[str, Any] = {
+    "name": "mine",
+    "space": "gpt2",
+    "metric": "ppl",
+    "higher_is_better": False,
+    "architectures": [
+        {
+            "id": str(i),
+            "architecture": {
+                "n_layer": 2, "d_model": 64 * i, "d_inner": [256, 300 + i], "n_head": [2, 2],
+                "d_embed": 128, "div_val": 1,
+            },
+            "results": {"ppl": 50.0 - i},
+        }
+        for i in (1, 2, 3)
+    ],
+}  # fmt: skip
+
+
+def spoil(path: str, value: Any) -> str:
+    """The good benchmark with one field replaced, or removed (``...``)."""
+    document = json.loads(json.dumps(GOOD))
+    place, *steps = path.split(".")
+    target, key = document, place
+    for step in steps:
+        target = target[int(key)] if isinstance(target, list) else target[key]
+        key = step
+    if value is ...:
+        del target[key]
+    elif isinstance(target, list):
+        target[int(key)] = value
+    else:
+        target[key] = value
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (json.dumps(GOOD)[:-40], ("cannot be read",)),
+        ("", ("cannot be read",)),
+        ("[" * 100_000, ("cannot be read",)),
+        ("[]", ("benchmark file",)),
+        (spoil("space", ...), ("space", "required")),
+        (spoil("architectures", ...), ("architectures", "required")),
+        (spoil("architectures", []), ("architectures", "at least 2")),
+        (spoil("architectures.1.results", ...), ("architectures.1.results",)),
+        (spoil("architectures.1.results", {}), ("no metric 'ppl'",)),
+        (spoil("architectures.1.results.ppl", "low"), ("architectures.1.results.ppl",)),
+        (spoil("architectures.1.results.ppl", float("nan")), ("ppl of 2", "finite")),
+        (spoil("architectures.1.architecture.d_inner", [256]), ("architecture 2", "d_inner", "depth is 2")),
+        (spoil("architectures.1.architecture.d_model", ...), ("architecture 2", "d_model")),
+        (spoil("architectures.1.architecture.d_model", 10**30), ("architecture 2", "d_model")),
+        (spoil("architectures.1.architecture.n_head", [3, 3]), ("architecture 2", "3 heads")),
+        (spoil("space", "mamba"), ("'mamba'", "flexibert")),
+        (spoil("metric", "accuracy"), ("'accuracy'", "ppl")),
+        (spoil("count", 7), ("7", "3")),
+    ],
+)
+def test_benchmark_files_that_cannot_be(
+    text: str, words: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(text)
+    ran = zerolm("bench", "run", str(file))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    for word in words:
+        assert word in ran.err
+
+
+def test_the_good_benchmark_is_good(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(GOOD))
+    ran = zerolm("bench", "run", str(file), "--json")
+    assert ran.status == 0
+    assert {row["tau"] for row in json.loads(ran.out)["rows"] if row["score"] == "geo"} == {1.0}
+
+
+def test_an_unknown_benchmark_names_the_known_ones(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text(json.dumps(GOOD))
+    ran = zerolm("bench", "run", "yours", "--data", str(tmp_path))
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert "mine" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", ("cannot be read",)),
+        ("[]", ("object",)),
+        ("{}", ("model_type",)),
+        ('{"space": "lama", "architecture": {}}', ("'lama'", "llama")),
+        ('{"space": "llama", "architecture": {"depth": 2}}', ("'hidden'",)),
+        ('{"space": "llama", "settings": {"vocab": "x"}, "architecture": {}}', ("vocab", "'x'")),
+        ('{"space": "llama", "settings": {"depth": 3}, "architecture": {}}', ("settings",)),
+        ('{"model_type": "mamba"}', ("'mamba'", "llama")),
+        ('{"model_type": "llama", "hidden_size": 64}', ("num_hidden_layers",)),
+        (
+            '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,'
+            ' "num_key_value_heads": 3, "intermediate_size": 8, "vocab_size": 9}',
+            ("4", "3", "divisible"),
+        ),
+    ],
+)
+def test_architectures_that_cannot_be(
+    text: str, words: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(text)
+    for path in (file, tmp_path):
+        ran = zerolm("score", str(path))
+        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+        for word in words:
+            assert word in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("space: [", ("cannot be read",)),
+        ("- llama", ("mapping",)),
+        ("space: bert\nmax_prams: 1M", ("'max_prams'", "max_params")),
+        ("space: bert\nbudgets: {}", ("'budgets'",)),
+        ("space: bert\ntop: many", ("top", "'many'")),
+        ("space: !!python/object/apply:os.system ['true']", ("cannot be read",)),
+    ],
+)
+def test_configurations_that_cannot_be(
+    text: str, words: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    ran = zerolm("search", "--config", str(file))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    for word in words:
+        assert word in ran.err

@@ -1,0 +1,175 @@
+"""The commands as a user types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zerolm as package
+from zerolm.costs import COSTS
+from zerolm.spaces import make_space
+from zerolm.spaces.document import from_document
+
+SMALL = ("search", "llama", "--max-params", "30M", "--max-kv-bytes", "8MB", "--top", "3")
+
+
+def test_search_prints_one_json_object(zerolm: Callable[..., Any]) -> None:
+    ran = zerolm(*SMALL, "--json")
+    assert (ran.status, ran.err) == (0, "")
+    found = json.loads(ran.out)
+    assert found["space"] == "llama"
+    assert found["score"] == "geo"
+    assert found["certificate"].keys() >= {"method", "optimal", "gap", "seconds"}
+    assert found["certificate"]["optimal"] is True
+    assert found["certificate"]["gap"] == 0.0
+    assert len(found["best"]) == 3
+    for choice in [found["pick"], *found["best"], *found["front"]]:
+        assert choice.keys() >= {"architecture", "score", "costs"}
+        assert set(choice["costs"]) == set(COSTS)
+        assert choice["costs"]["params"] <= 30_000_000
+        assert choice["costs"]["kv_bytes"] <= 8_000_000
+    assert found["ties"] >= 1
+    assert found["near_ties"] >= found["ties"]
+    assert {baseline["name"] for baseline in found["baselines"]} >= {"params", "body_params", "depth", "macs"}
+    assert isinstance(found["binding"], list)
+
+
+def test_search_writes_a_folder_that_reads_back(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ran = zerolm(*SMALL, "--out", str(out), "--json")
+    assert ran.status == 0
+    assert sorted(p.name for p in out.iterdir()) == [
+        "01", "02", "03", "pick", "report.html", "result.json"
+    ]  # fmt: skip
+    assert json.loads((out / "result.json").read_text()) == json.loads(ran.out)
+    pick = json.loads(ran.out)["pick"]
+    document = json.loads((out / "pick" / "architecture.json").read_text())
+    assert from_document(document).choices == pick["architecture"]
+    for path in (out / "pick", out / "pick" / "config.json"):
+        scored = json.loads(zerolm("score", str(path), "--json").out)
+        assert scored["costs"] == pick["costs"]
+        values = {row["score"]: row["value"] for row in scored["scores"] if row["alpha"] is None}
+        assert values["geo"] == pytest.approx(pick["score"], rel=1e-12)
+
+
+def test_the_report_is_one_self_contained_page(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    zerolm("search", "llama", "--max-params", "125M", "--out", str(tmp_path / "out"))
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<html") == page.count("</html>") == 1
+    assert page.count('class="plotly-graph-div"') == 2
+    head = page.split("plotly.js v")[0]
+    assert "src=" not in head
+    for words in (
+        "Proven: none of the 33,781",
+        "How flat the optimum is",
+        "Bounds that cost score",
+        "ffn_per_hidden",
+    ):
+        assert words in page
+
+
+@pytest.mark.parametrize("name", ["flexibert", "gpt2"])
+def test_reports_of_spaces_without_a_stock_class(
+    name: str, zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    small = {"flexibert": ["--depth", "2"], "gpt2": ["--depth", "3", "--hidden", "128", "--ffn", "256:512"]}
+    ran = zerolm("search", name, *small[name], "--out", str(tmp_path / "out"))
+    assert (ran.status, ran.err.count("\n")) == (0, 1)
+    assert [p.name for p in (tmp_path / "out" / "pick").iterdir()] == ["architecture.json"]
+
+
+def test_a_configuration_file_equals_the_flags(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    flags = zerolm("search", "llama", "--max-params", "60M", "--hidden", "256:512", "--score", "zerolm",
+                   "--alpha", "1.1", "--untied", "--per-layer", "--depth", "4:6", "--head-size", "64",
+                   "--heads-per-kv", "4", "--hidden-per-depth", "40:128", "--top", "2", "--bits", "4",
+                   "--json")  # fmt: skip
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "space: llama\nmax-params: 60M\nhidden: '256:512'\nscore: zerolm\nalpha: 1.1\ntied: false\n"
+        "per_layer: true\ndepth: [4, 5, 6]\nhead_size: 64\nheads_per_kv: [4]\ntop: 9\nbits: 4\n"
+        "hidden_per_depth: [40, 128]\njson: true\n"
+    )
+    config = zerolm("search", "--config", str(file), "--top", "2")
+    assert flags.status == config.status == 0
+    one, other = json.loads(flags.out), json.loads(config.out)
+    one["certificate"].pop("seconds")
+    other["certificate"].pop("seconds")
+    assert one == other
+    assert one["settings"]["tied"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [("30M", 30_000_000), ("0.03G", 30_000_000), ("30000k", 30_000_000), ("30000000", 30_000_000)],
+)
+def test_units_of_counts(text: str, amount: int, zerolm: Callable[..., Any]) -> None:
+    found = json.loads(zerolm("search", "bert", "--max-params", text, "--json").out)
+    assert found["budgets"] == {"max_params": amount}
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("64MB", 64_000_000), ("64MiB", 64 << 20), ("1.5kB", 1500), ("2GiB", 2 << 30)]
+)
+def test_units_of_sizes(text: str, amount: int, zerolm: Callable[..., Any]) -> None:
+    found = json.loads(zerolm("search", "bert", "--min-weight-bytes", "1", "--max-weight-bytes", "2GB",
+                              "--max-kv-bytes", "9GB", "--min-kv-bytes", "0", "--json").out)  # fmt: skip
+    assert found["budgets"]["max_kv_bytes"] == 9_000_000_000
+    from zerolm.cli.units import parse_amount
+
+    assert parse_amount("max_kv_bytes", text) == amount
+
+
+def test_spaces_lists_exact_sizes(zerolm: Callable[..., Any]) -> None:
+    rows = {row["name"]: row for row in json.loads(zerolm("spaces", "--json").out)}
+    assert rows["flexibert"]["size"] == 10_621_440
+    assert rows["gpt2"]["size"] == make_space("gpt2").size()
+    text = zerolm("spaces").out
+    for row in rows.values():
+        assert f"{row['size']:,}" in text
+
+
+def test_search_for_people(zerolm: Callable[..., Any]) -> None:
+    out = zerolm("search", "gpt2", "--max-params", "40M", "--top", "2").out
+    for words in ("pick:", "Proven: none of the 3.348e37", "at least", "binding: max_params", "by depth"):
+        assert words in out
+    assert "Nothing is proven" in zerolm("search", "bert", "--method", "random").out
+
+
+def test_score_for_people(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    config = make_space("bert").config(make_space("bert").read(
+        {"depth": 2, "hidden": 128, "head_size": 64, "heads": 2, "ffn": 512}))  # fmt: skip
+    file.write_text(json.dumps(config))
+    out = zerolm("score", str(file), "--alpha", "0.7", "--bits", "4").out
+    for words in ("zerolm (alpha 0.7)", "geo", "KV cache", "(4,416,698)"):
+        assert words in out
+
+
+def test_importing_stays_light() -> None:
+    code = (
+        "import sys, zerolm, zerolm.cli; heavy = [m for m in ('torch', 'scipy.optimize', 'plotly', 'pymoo') "
+        "if m in sys.modules]; assert not heavy, heavy; zerolm.search; zerolm.bench; zerolm.score; "
+        "assert not any(m in sys.modules for m in ('torch', 'plotly', 'pymoo'))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_python_m_and_help() -> None:
+    for arguments in (["--help"], ["search", "-h"], ["bench", "run", "--help"]):
+        ran = subprocess.run([sys.executable, "-m", "zerolm", *arguments], capture_output=True, text=True)
+        assert ran.returncode == 0
+        assert "Usage" in ran.stdout
+
+
+def test_public_functions() -> None:
+    result = package.search("bert", budgets={"max_params": 10_000_000}, top=1)
+    rows = package.score(result.pick.architecture, ["geo"])
+    assert rows == [{"score": "geo", "alpha": None, "value": pytest.approx(result.pick.score)}]
+    with pytest.raises(AttributeError, match="carve"):
+        package.carve  # noqa: B018

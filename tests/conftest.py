@@ -1,0 +1,52 @@
+"""What all tests share: reproducible hypothesis runs, published results, the command in this process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from zerolm.cli import main
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode does not find brute, catalogue and drawn
+
+settings.register_profile(
+    "zerolm", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("zerolm")
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder with the benchmark files; tests that need it are skipped where there is none."""
+    folder = os.environ.get("ZEROLM_DATA")
+    if not folder:
+        pytest.skip("ZEROLM_DATA does not name a folder with benchmark files")
+    return Path(folder).resolve()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command returned and printed."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def zerolm(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run the command line with these arguments."""
+
+    def run(*arguments: str) -> Ran:
+        capsys.readouterr()
+        status = main(list(arguments))
+        captured = capsys.readouterr()
+        return Ran(status, captured.out, captured.err)
+
+    return run

@@ -1,0 +1,109 @@
+"""Agreement with published results: the measured table of label-free scores and the best alpha.
+
+Golden values are tau-b / rho of the FlexiBERT, GPT-2 and Transformer-XL benchmarks: the published proxies'
+own figures where there are such (ZeroLM on GPT-2, #params on FlexiBERT), else independent measurements.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zerolm.groundtruth.bench import Row, bench
+
+COLUMNS = ("body_params", "geo", "geo_saturating", "stable_rank", 0.5, "best")
+TABLE: dict[tuple[str, str | None], tuple[tuple[float, float], ...]] = {
+    ("flexibert_glue", "trained"):
+        ((.572, .765), (.575, .770), (.703, .878), (.687, .869), (.720, .890), (.745, .875)),
+    ("flexibert_glue", "declared"):
+        ((.484, .675), (.578, .772), (.675, .865), (.639, .840), (.611, .821), (.643, .841)),
+    ("flexibert_glue", "published"):
+        ((.454, .652), (.504, .721), (.540, .770), (.535, .763), (.543, .772), (.579, .774)),
+    ("gpt2_wt103", None):
+        ((.847, .967), (.873, .976), (.833, .958), (.798, .940), (.577, .749), (.871, .979)),
+    ("gpt2_lm1b", None):
+        ((.913, .986), (.928, .990), (.868, .969), (.812, .942), (.644, .804), (.873, .977)),
+    ("transformer_xl_wt103", None):
+        ((.862, .973), (.865, .974), (.864, .973), (.863, .973), (.719, .897), (.873, .970)),
+    ("transformer_xl_lm1b", None):
+        ((.976, .999), (.978, .999), (.972, .998), (.968, .998), (.806, .929), (.965, .998)),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rows(data_folder: Path) -> list[Row]:
+    return bench(list(dict.fromkeys(name for name, _ in TABLE)), data=str(data_folder))
+
+
+def find(rows: list[Row], benchmark: str, view: str | None, column: str | float) -> Row:
+    score, alpha = ("zerolm", column) if column in (0.5, 1.0, 1.1, "best") else (column, None)
+    found = [
+        row
+        for row in rows
+        if (row.benchmark, row.view, row.score, row.alpha) == (benchmark, view, score, alpha)
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize(("benchmark", "view"), TABLE)
+def test_the_table_is_reproduced(benchmark: str, view: str | None, rows: list[Row]) -> None:
+    for column, (tau, rho) in zip(COLUMNS, TABLE[benchmark, view], strict=True):
+        row = find(rows, benchmark, view, column)
+        assert row.tau == pytest.approx(tau, abs=0.0015), column
+        assert row.rho == pytest.approx(rho, abs=0.0015), column
+
+
+def test_gpt2_to_the_digit(rows: list[Row]) -> None:
+    """ZeroLM's published -0.871 / -0.979 at alpha 1.1 come out of the closed form."""
+    zerolm = find(rows, "gpt2_wt103", None, 1.1)
+    assert zerolm.tau == pytest.approx(0.871, abs=0.0005)
+    assert zerolm.rho == pytest.approx(0.979, abs=0.0005)
+    assert find(rows, "gpt2_wt103", None, "geo").tau == pytest.approx(0.8728, abs=0.0005)
+    assert find(rows, "gpt2_wt103", None, "body_params").tau == pytest.approx(0.8466, abs=0.0005)
+
+
+def test_ties_are_not_broken_by_rounding(rows: list[Row]) -> None:
+    """Depth alone on FlexiBERT: .682 / .834 with its ties, .482 when they are broken at random."""
+    depth = find(rows, "flexibert_glue", "trained", "depth")
+    assert depth.tau == pytest.approx(0.682, abs=0.0005)
+    assert depth.rho == pytest.approx(0.834, abs=0.0005)
+    assert depth.tau_random_ties == pytest.approx(0.482, abs=0.0005)
+    best = find(rows, "flexibert_glue", "trained", "best")
+    assert best.saw_labels
+    assert best.best_alpha == 1.0
+
+
+def test_spectral_capacity_is_near_its_rerun(rows: list[Row]) -> None:
+    """NSC on the declared view, Xavier: .636 / .836 by numerical integration."""
+    row = find(rows, "flexibert_glue", "declared", "spectral_capacity")
+    assert row.tau == pytest.approx(0.636, abs=0.003)
+    assert row.rho == pytest.approx(0.836, abs=0.003)
+
+
+def test_a_constant_score_has_no_agreement(rows: list[Row]) -> None:
+    row = find(rows, "flexibert_glue", "published", "width")
+    assert (row.tau, row.tau_random_ties, row.rho) == (None, None, None)
+
+
+def test_the_command(data_folder: Path, zerolm: Callable[..., Any]) -> None:
+    ran = zerolm("bench", "run", "gpt2_wt103", str(data_folder / "flexibert_glue.json"), "--data", str(data_folder),
+                 "--alpha", "0.3", "--json")  # fmt: skip
+    assert ran.status == 0
+    found = json.loads(ran.out)["rows"]
+    keys = ["benchmark", "view", "metric", "score", "alpha", "n", "tau", "tau_random_ties", "rho"]
+    assert all(list(row)[: len(keys)] == keys for row in found)
+    assert {row["alpha"] for row in found if row["score"] == "zerolm"} == {0.3, "best"}
+    assert {row["view"] for row in found} == {None, "declared", "published", "trained"}
+    assert {(row["benchmark"], row["n"]) for row in found} == {("gpt2_wt103", 200), ("flexibert_glue", 500)}
+
+
+def test_another_metric_and_the_table_for_people(data_folder: Path, zerolm: Callable[..., Any]) -> None:
+    ran = zerolm("bench", "run", "flexibert_glue", "--metric", "cola", "--data", str(data_folder))
+    assert ran.status == 0
+    for words in ("view trained: cola, 500 architectures", "baseline", "saw the labels", "geo_saturating"):
+        assert words in ran.out

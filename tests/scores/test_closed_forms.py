@@ -1,0 +1,176 @@
+"""Closed-form scores against their formulas, written matrix by matrix."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from drawn import architectures
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.costs import CostModel
+from zerolm.scores import ClosedForm, make_score, score_names, score_options
+from zerolm.scores.capacity import shannon_transform
+
+INITS = ("scaled", "normal", "xavier", "kaiming", "orthogonal")
+
+
+def every_closed_form() -> list[ClosedForm]:
+    made = []
+    for name in score_names():
+        options = {"alpha": -0.7} if "alpha" in score_options(name) else {}
+        inits = INITS if "init" in score_options(name) else (None,)
+        for init in inits:
+            score = make_score(name, **options, **({"init": init} if init else {}))
+            assert isinstance(score, ClosedForm)
+            made.append(score)
+    return made
+
+
+def label(score: ClosedForm) -> str:
+    return "-".join([score.name, *map(str, score.options.values())])
+
+
+def variance(matrix: Matrix, depth: int, init: str) -> float:
+    n, m = matrix.rows, matrix.cols
+    deviation = 0.02 / math.sqrt(2 * depth) if matrix.scaled and init == "scaled" else 0.02
+    return {
+        "scaled": deviation**2,
+        "normal": 0.02**2,
+        "xavier": 2 / (n + m),
+        "kaiming": 2 / m,
+        "orthogonal": 1 / max(n, m),
+    }[init]
+
+
+def projections(architecture: Architecture) -> Iterator[tuple[int, int]]:
+    """Rows and columns, with fused matrices taken apart."""
+    for layer in architecture.layers:
+        for matrix in layer.matrices:
+            for _ in range(matrix.parts):
+                yield matrix.rows // matrix.parts, matrix.cols
+
+
+def geo(architecture: Architecture) -> float:
+    total = 0.0
+    for layer in architecture.layers:
+        weights = {"attention": 0, "ffn": 0}
+        for matrix in layer.matrices:
+            weights[matrix.role] += matrix.rows * matrix.cols
+        total += math.sqrt(weights["attention"] * weights["ffn"])
+    return total
+
+
+def saturating(architecture: Architecture) -> float:
+    depth = len(architecture.layers)
+    width = sum(layer.width for layer in architecture.layers) / depth
+    return geo(architecture) * depth / (depth + math.log(width, 3))
+
+
+def stable_rank(architecture: Architecture) -> float:
+    return sum(n * m / (math.sqrt(n) + math.sqrt(m)) ** 2 for n, m in projections(architecture))
+
+
+@pytest.mark.parametrize(
+    ("name", "formula"), [("geo", geo), ("geo_saturating", saturating), ("stable_rank", stable_rank)]
+)
+@given(architecture=architectures())
+def test_scores_without_options(
+    name: str, formula: Callable[[Architecture], float], architecture: Architecture
+) -> None:
+    assert make_score(name).of(architecture) == pytest.approx(formula(architecture), rel=1e-12, abs=1e-12)
+
+
+@given(architectures(), st.sampled_from(INITS))
+def test_log_complexity_is_half_the_log_of_the_expected_square(architecture: Architecture, init: str) -> None:
+    expected = sum(
+        0.5 * math.log(matrix.rows * matrix.cols * variance(matrix, architecture.depth, init))
+        for layer in architecture.layers
+        for matrix in layer.matrices
+    )
+    found = make_score("log_complexity", init=init).of(architecture)
+    assert found == pytest.approx(expected, rel=1e-11, abs=1e-11)
+
+
+@given(architectures(), st.floats(-2, 2), st.sampled_from(INITS))
+def test_zerolm_weighs_the_longer_side_of_every_matrix(
+    architecture: Architecture, alpha: float, init: str
+) -> None:
+    expected = sum(
+        (alpha if matrix.role == "attention" else 1 - alpha)
+        * max(matrix.rows, matrix.cols)
+        * variance(matrix, architecture.depth, init)
+        for layer in architecture.layers
+        for matrix in layer.matrices
+    )
+    found = make_score("zerolm", alpha=alpha, init=init).of(architecture)
+    assert found == pytest.approx(expected, rel=1e-10, abs=1e-10)
+
+
+@pytest.mark.parametrize("name", ["params", "body_params", "macs", "depth", "depth_width", "depth_width2"])
+@given(architecture=architectures())
+def test_counting_scores_are_exact_integers(name: str, architecture: Architecture) -> None:
+    widths = [layer.width for layer in architecture.layers]
+    expected = CostModel(context=77).of(architecture) | {
+        "depth": len(widths),
+        "depth_width": sum(widths),
+        "depth_width2": sum(width**2 for width in widths),
+    }
+    assert make_score(name, CostModel(context=77)).of(architecture) == expected[name]
+
+
+@given(st.integers(1, 200), st.integers(1, 4096))
+def test_the_width_of_equal_layers_is_exact(depth: int, width: int) -> None:
+    layer = Layer((Matrix("attention", width, width),), width, width, width)
+    architecture = Architecture("drawn", {}, (layer,) * depth, Ends(0))
+    assert make_score("width").of(architecture) == width
+
+
+@pytest.mark.parametrize("score", every_closed_form(), ids=label)
+@given(architecture=architectures(max_depth=8), order=st.randoms(use_true_random=False))
+def test_no_order_of_layers_changes_a_score(
+    score: ClosedForm, architecture: Architecture, order: random.Random
+) -> None:
+    shuffled = list(architecture.layers)
+    order.shuffle(shuffled)
+    permuted = Architecture("drawn", {}, tuple(shuffled), architecture.ends)
+    assert score.of(permuted) == score.of(architecture)
+
+
+@pytest.mark.parametrize("score", every_closed_form(), ids=label)
+@given(drawn=st.lists(architectures(max_depth=3), min_size=1, max_size=4))
+def test_many_architectures_score_as_each_alone(score: ClosedForm, drawn: list[Architecture]) -> None:
+    alone = [score.of(architecture) for architecture in drawn]
+    assert score.of_many(drawn) == pytest.approx(alone, rel=1e-12, abs=1e-15)
+
+
+def marchenko_pastur(g: float, b: float) -> float:
+    """int ln(1 + g x) p_b(x) dx by quadrature over an angle, which removes the roots at both edges."""
+
+    def integrand(angle: float) -> float:
+        x = 1 + b + 2 * math.sqrt(b) * math.cos(angle)
+        density = 2 * b * math.sin(angle) ** 2 / (math.pi * b * x) if x > 0 else 0.0
+        return math.log1p(g * x) * density
+
+    return float(quad(integrand, 0, math.pi, epsabs=1e-13, epsrel=1e-12, limit=200)[0])
+
+
+@given(st.floats(0.01, 20), st.floats(0.001, 1))
+def test_the_shannon_transform_equals_quadrature(g: float, b: float) -> None:
+    found = float(shannon_transform(np.array(g), np.array(b)))
+    assert found == pytest.approx(marchenko_pastur(g, b), rel=1e-8)
+
+
+@given(architectures(max_depth=2))
+def test_spectral_capacity_integrates_every_projection(architecture: Architecture) -> None:
+    expected = sum(
+        min(n, m) * marchenko_pastur(2 * max(n, m) / (n + m), min(n, m) / max(n, m))
+        for n, m in projections(architecture)
+    )
+    assert make_score("spectral_capacity").of(architecture) == pytest.approx(expected, rel=1e-8)

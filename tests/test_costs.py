@@ -1,0 +1,99 @@
+"""Every cost against a slow twin that counts matrix by matrix."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+
+import pytest
+from drawn import architectures, ends, layers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerolm.architecture import Architecture, Ends, Layer, Matrix, Shapes
+from zerolm.costs import COSTS, CostModel
+
+COST_MODELS = st.builds(
+    CostModel,
+    context=st.integers(1, 8192),
+    batch=st.integers(1, 16),
+    kv_bits=st.sampled_from((4, 8, 16, 32)),
+    bits=st.sampled_from((4, 8, 16, 32)),
+    group_size=st.sampled_from((1, 7, 32, 128)),
+)
+
+
+def twin(architecture: Architecture, model: CostModel) -> dict[str, int]:
+    """The costs as the specification words them, in fractions."""
+    outside = architecture.ends
+    matrices = [matrix for layer in architecture.layers for matrix in layer.matrices]
+    quantised = [matrix.rows * matrix.cols for matrix in (*matrices, *outside.head_matrices)]
+    body = sum(matrix.rows * matrix.cols for matrix in matrices)
+    head = sum(matrix.rows * matrix.cols for matrix in outside.head_matrices)
+    rest = outside.embedding + outside.vectors + sum(layer.vectors for layer in architecture.layers)
+    attending = sum(layer.query_width for layer in architecture.layers)
+    kv = sum(layer.kv_width for layer in architecture.layers)
+    bytes_stored = sum(ceil(Fraction(count * model.bits, 8)) for count in quantised)
+    if model.bits not in (16, 32):
+        bytes_stored += sum(2 * ceil(Fraction(count, model.group_size)) for count in quantised)
+    kv_bytes = Fraction(2 * kv * model.context * model.batch * model.kv_bits, 8)
+    assert kv_bytes.denominator == 1
+    return {
+        "params": body + head + rest,
+        "body_params": body + outside.body_vectors + sum(layer.body_vectors for layer in architecture.layers),
+        "macs": body + head + outside.tied_head + 2 * model.context * attending,
+        "kv_bytes": int(kv_bytes),
+        "weight_bytes": bytes_stored + rest * (4 if model.bits == 32 else 2),
+    }
+
+
+@given(architectures(), COST_MODELS)
+def test_costs_equal_their_slow_twin(architecture: Architecture, model: CostModel) -> None:
+    assert model.of(architecture) == twin(architecture, model)
+
+
+@given(architectures(), COST_MODELS)
+def test_costs_add_up_over_layers(architecture: Architecture, model: CostModel) -> None:
+    total = {name: int(value) for name, value in zip(COSTS, model.ends(architecture.ends), strict=True)}
+    for layer in architecture.layers:
+        alone = model.layers(Shapes.of([layer]))[0]
+        total = {name: total[name] + int(value) for name, value in zip(COSTS, alone, strict=True)}
+    assert model.of(architecture) == total
+
+
+@given(st.lists(layers(), min_size=1, max_size=3), st.integers(1, 100), st.integers(1, 100))
+def test_a_tied_head_is_computed_but_not_stored_again(drawn: list[Layer], vocab: int, width: int) -> None:
+    model = CostModel(bits=4)
+    none, tied, untied = (
+        model.of(Architecture("drawn", {}, tuple(drawn), outside))
+        for outside in (
+            Ends(vocab * width),
+            Ends(vocab * width, tied_head=vocab * width),
+            Ends(vocab * width, head_matrices=(Matrix("head", vocab, width),)),
+        )
+    )
+    assert tied == none | {"macs": none["macs"] + vocab * width}
+    assert untied["macs"] == tied["macs"]
+    assert untied["params"] - tied["params"] == vocab * width
+    assert untied["body_params"] == tied["body_params"]
+
+
+@given(ends())
+def test_what_lies_outside_the_layers_caches_nothing(outside: Ends) -> None:
+    assert CostModel().ends(outside)[COSTS.index("kv_bytes")] == 0
+
+
+@pytest.mark.parametrize(("bits", "expected"), [(4, 512 + 16), (8, 1024 + 16), (16, 2048), (32, 4096)])
+def test_weight_bytes_of_one_square_matrix(bits: int, expected: int) -> None:
+    """1024 weights in 8 groups of 128, two bytes a group: spec/ranking.md, Costs."""
+    layer = Layer((Matrix("ffn", 32, 32),), 32, 32, 32)
+    assert CostModel(bits=bits).layers(Shapes.of([layer]))[0, COSTS.index("weight_bytes")] == expected
+
+
+@given(layers(), st.sampled_from((4, 8, 16, 32)))
+def test_kv_bytes_grow_with_context_batch_and_bits(layer: Layer, kv_bits: int) -> None:
+    column = COSTS.index("kv_bytes")
+    shapes = Shapes.of([layer])
+    one = CostModel(context=64, kv_bits=kv_bits).layers(shapes)[0, column]
+    assert one == 2 * layer.kv_width * 64 * kv_bits // 8
+    assert CostModel(context=192, batch=5, kv_bits=kv_bits).layers(shapes)[0, column] == 15 * one

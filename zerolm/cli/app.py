@@ -1,0 +1,61 @@
+"""The command line: one thin file a command, errors in one line, results on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+
+import typer
+
+from zerolm.cli import bench, score, search, spaces
+
+app = typer.Typer(
+    name="zerolm",
+    help="Choose transformer language models without training them.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("search")(search.search)
+app.command("score")(score.score)
+app.command("spaces")(spaces.spaces)
+app.add_typer(bench.app, name="bench")
+
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+"""The base of all errors in the way a command was typed."""
+
+
+def load_plugins() -> None:
+    """Import third-party scores and spaces from their entry points."""
+    for group in ("zerolm.scores", "zerolm.spaces"):
+        for point in entry_points(group=group):
+            try:
+                point.load()
+            except Exception as error:
+                raise ValueError(f"plug-in {point.name!r} of {group} cannot be loaded: {error}") from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status: 2 for wrong input, with one line on stderr."""
+    try:
+        load_plugins()
+        return int(app(args=None if arguments is None else list(arguments), standalone_mode=False) or 0)
+    except (ValueError, ModuleNotFoundError) as error:
+        print(f"zerolm: {' '.join(str(error).split())}", file=sys.stderr)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nobody reads any more
+            return 0
+        print(f"zerolm: {error}", file=sys.stderr)
+    except (KeyboardInterrupt, typer.Abort):
+        print("zerolm: interrupted", file=sys.stderr)
+        return 130
+    except _USAGE_ERROR as error:
+        message = getattr(error, "format_message", error.__str__)()
+        if message:  # none where the help was shown instead
+            print(f"zerolm: {' '.join(message.split())}", file=sys.stderr)
+    return 2

@@ -1,0 +1,61 @@
+"""Reading JSON from users, and writing a result folder that appears only when it is complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+MAX_JSON_BYTES: Final = 16 << 20
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; ``ValueError`` in one line if it cannot be read."""
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise ValueError(f"{str(path)!r} is larger than {MAX_JSON_BYTES} bytes")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{str(path)!r} cannot be read: {error}") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def check_new(path: Path, force: bool) -> None:
+    """Refuse a folder that exists (unless ``force``), or whose parent does not."""
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise ValueError(f"output {str(path)!r} exists and is not a folder; name another")
+    if path.exists() and not force:
+        raise ValueError(f"output folder {str(path)!r} exists; name another, or replace it with --force")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"the folder {str(path.absolute().parent)!r} for the output does not exist")
+
+
+@contextmanager
+def new_folder(path: Path, force: bool) -> Iterator[Path]:
+    """A folder beside ``path`` to write into, renamed to ``path`` when all went well, else removed."""
+    check_new(path, force)
+    path = path.absolute()
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise ValueError(f"cannot write beside {str(path)!r}: {error.strerror}") from None
+    try:
+        yield work
+        work.chmod(0o755)
+        if path.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+            os.rename(path, old / path.name)
+            os.rename(work, path)
+            shutil.rmtree(old)
+        else:
+            os.rename(work, path)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)

@@ -1,0 +1,97 @@
+"""Sentences and numbers that the terminal and the page share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from typing import Any, Final
+
+from zerolm.architecture import Architecture
+from zerolm.solvers import SearchResult
+
+LABELS: Final = {
+    "params": "parameters",
+    "body_params": "body parameters",
+    "macs": "MACs a token",
+    "kv_bytes": "KV cache",
+    "weight_bytes": "weights",
+}
+
+
+def cost_label(name: str) -> str:
+    return LABELS[name]
+
+
+def show_cost(name: str, value: int) -> str:
+    return show_amount(value, name.endswith("bytes"))
+
+
+def show_amount(value: int, size: bool = False) -> str:
+    """Three digits and a unit: 39.7M, or 13.4 MB of a size."""
+    units = ("", "k", "M", "G", "T", "P", "E")
+    scaled, place = float(value), 0
+    while abs(scaled) >= 999.5 and place < len(units) - 1:
+        scaled, place = scaled / 1000, place + 1
+    digits = f"{scaled:.3g}" if place else str(value)
+    return f"{digits} {units[place]}B" if size else f"{digits}{units[place]}"
+
+
+def show_count(value: int) -> str:
+    """Exact up to ten millions, then the power of ten."""
+    return f"{value:,}" if value < 10**7 else f"{Decimal(value):.3e}".replace("e+", "e")
+
+
+def shape_text(architecture: Architecture) -> str:
+    """The choices in one short line; layers that differ as runs: ffn 3 x 1280 + 2 x 1344."""
+    choices = architecture.choices
+    if "encoder_layers" in choices:
+        return f"hidden {choices['hidden_size']}: " + _runs(
+            [_encoder_layer(c) for c in choices["encoder_layers"]]
+        )
+    depth, hidden = (choices.get(a, choices.get(b)) for a, b in (("depth", "n_layer"), ("hidden", "d_model")))
+    if depth is None or hidden is None:
+        return ", ".join(f"{name} {value}" for name, value in choices.items())
+    parts = [f"{depth} x {hidden}", f"heads {_value(choices.get('heads', choices.get('n_head')))}"]
+    if "kv_heads" in choices and choices["kv_heads"] != choices["heads"]:
+        parts.append(f"kv {_value(choices['kv_heads'])}")
+    parts.append(f"ffn {_value(choices.get('ffn', choices.get('d_inner')))}")
+    parts += [f"{name} {choices[name]}" for name in ("d_embed", "div_val") if name in choices]
+    return ", ".join(parts)
+
+
+def _value(value: Any) -> str:
+    return _runs([str(item) for item in value]) if isinstance(value, list) else str(value)
+
+
+def _encoder_layer(layer: dict[str, Any]) -> str:
+    stacks = layer["num_feed_forward"]
+    return (
+        f"{layer['operation_type']}-{layer['operation_parameter']}/{layer['num_operation_heads']} "
+        f"ffn {layer['feed_forward_dimension']}" + (f"x{stacks}" if stacks > 1 else "")
+    )
+
+
+def _runs(items: list[str]) -> str:
+    counts = Counter(items)
+    if len(counts) == 1 and " " not in items[0]:
+        return items[0]
+    return " + ".join(f"{count} x {item}" if count > 1 else item for item, count in counts.items())
+
+
+def certificate_sentence(result: SearchResult) -> str:
+    """What is proven, in one sentence."""
+    certificate, size = result.certificate, show_count(result.space.size())
+    if certificate.optimal:
+        return (
+            f"Proven: none of the {size} architectures of {result.space.name} within the budgets scores "
+            f"higher than the first of the list ({certificate.method}, {certificate.seconds:.2f} s)."
+        )
+    if certificate.gap is not None:
+        return (
+            f"None of the {size} architectures of {result.space.name} within the budgets scores more than "
+            f"{100 * certificate.gap:.3g} % above the first of the list ({certificate.method})."
+        )
+    return (
+        f"Nothing is proven: {certificate.method} looked at a sample of the {size} architectures of "
+        f"{result.space.name}."
+    )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from zerolm.scores.base import make_score
     from zerolm.solvers.search import search
     from zerolm.spaces.base import make_space
+    from zerolm.spaces.document import score
 
 __version__ = "0.1.0"
 
@@ -23,7 +24,7 @@ _HOMES = {
     "score": "zerolm.spaces.document",
     "search": "zerolm.solvers.search",
 }
-__all__ = ["__version__", "bench", "make_score", "make_space", "search"]
+__all__ = ["__version__", "bench", "make_score", "make_space", "score", "search"]
 
 
 def __getattr__(name: str) -> Any:

@@ -75,13 +75,13 @@ def test_zerolm_is_the_mean_over_drawn_weights(init: str, alpha: float) -> None:
 
 @pytest.mark.parametrize(("rows", "cols"), [(300, 300), (200, 500), (500, 200)])
 def test_spectral_scores_are_met_by_one_large_matrix(rows: int, cols: int) -> None:
-    """Eigenvalue statistics of a random matrix hardly fluctuate: one draw lies within a few percent."""
+    """Sums over the spectrum fluctuate by about one, however large the matrix: one draw is enough."""
     deviation = (2 / (rows + cols)) ** 0.5
     weights = np.random.default_rng(1).normal(0, deviation, (rows, cols))
     values = np.linalg.svd(weights, compute_uv=False)
     network = Architecture("drawn", {}, (Layer((Matrix("ffn", rows, cols),), 1, 0, 0),), Ends(0))
     capacity_found = make_score("spectral_capacity").of(network)
-    assert capacity_found == pytest.approx(np.log1p(values**2).sum(), rel=0.005)
+    assert capacity_found == pytest.approx(np.log1p(values**2).sum(), abs=2.0)
     rank = (values**2).sum() / values[0] ** 2
     assert make_score("stable_rank").of(network) == pytest.approx(rank, rel=0.05)
     frobenius = make_score("log_complexity", init="xavier").of(network)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -147,7 +147,7 @@ def search(
     binding: list[Binding] = []
     if compare:
         progress("asking the baselines")
-        baselines = _baselines(space, limits, setup)
+        baselines = _baselines(space, limits, replace(setup, method="auto"))
         if run.engine.optimal and isinstance(score, ClosedForm):
             progress("relaxing each bound")
             binding = _binding(space, limits, setup, best[0])

@@ -1,0 +1,77 @@
+"""What the README promises: its commands run, its Python runs, its benchmark file is one."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zerolm.scores import base
+from zerolm.spaces import space_names
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+COMMANDS = [
+    line
+    for language, text in BLOCKS
+    if language == "console"
+    for line in text.splitlines()
+    if line.startswith("zerolm ")
+]
+
+
+def run_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    yaml = next(text for language, text in BLOCKS if language == "yaml")
+    (folder / "run.yaml").write_text(yaml)
+
+
+def test_the_commands_run(
+    zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_in(tmp_path, monkeypatch)
+    without_data = [command for command in COMMANDS if "BENCHMARKS" not in command]
+    assert len(without_data) >= 6
+    for command in [*without_data, "zerolm search --config run.yaml"]:
+        ran = zerolm(*shlex.split(command)[1:])
+        assert (ran.status, "Traceback" in ran.err) == (0, False), command
+        assert ran.out
+    assert (tmp_path / "demo" / "pick" / "config.json").is_file()
+
+
+def test_the_benchmark_command_runs(zerolm: Callable[..., Any], data_folder: Path) -> None:
+    (command,) = [command for command in COMMANDS if "BENCHMARKS" in command]
+    ran = zerolm(*shlex.split(command.replace("BENCHMARKS", str(data_folder)))[1:])
+    assert (ran.status, ran.err) == (0, "")
+
+
+def test_the_python_runs(zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    run_in(tmp_path, monkeypatch)
+    assert zerolm("search", "llama", "--max-params", "15M", "--out", "demo").status == 0
+    for _, text in [block for block in BLOCKS if block[0] == "python"]:
+        names: dict[str, Any] = {}
+        exec(compile(text, "README.md", "exec"), names)
+        if "model" in names:
+            promised = json.loads(Path("demo/result.json").read_text())["pick"]["costs"]["params"]
+            assert sum(p.numel() for p in names["model"].parameters()) == promised
+    base._REGISTRY.pop("ffn_only")
+
+
+def test_the_benchmark_file_is_readable(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    text = next(text for language, text in BLOCKS if language == "json")
+    entry = re.search(r"\{\"id\".*\}\}", text, flags=re.DOTALL)
+    assert entry
+    file = tmp_path / "mine.json"
+    file.write_text(text.replace(", ...", f", {entry[0]}"))
+    assert zerolm("bench", "run", str(file)).status == 0
+
+
+def test_every_space_is_explained() -> None:
+    for name in space_names():
+        assert f"`{name}`" in README

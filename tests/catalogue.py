@@ -81,7 +81,8 @@ def members(space: SearchSpace) -> Iterator[dict[str, Any]]:
 
 def _gpt2(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
     low, high = ranges["ffn_per_hidden"]
-    for depth, width, d_embed, div_val in product(*(ranges[k] for k in ("depth", "hidden", "d_embed", "div_val"))):
+    outer = (ranges[name] for name in ("depth", "hidden", "d_embed", "div_val"))
+    for depth, width, d_embed, div_val in product(*outer):
         widths = [ffn for ffn in ranges["ffn"] if low * width <= ffn <= high * width]
         for layers in product(product(widths, ranges["heads"]), repeat=depth):
             yield {
@@ -97,11 +98,11 @@ def _llama(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if width % size or not shallow <= width / depth <= deep:
             continue
         heads = width // size
-        kv_heads = [heads // group for group in ranges["heads_per_kv"] if heads % group == 0]
+        kv_heads = [heads // group for group in ranges.get("heads_per_kv", [1]) if heads % group == 0]
         widths = [ffn for ffn in ranges["ffn"] if narrow <= ffn / width <= wide]
         one = list(product(kv_heads, widths))
-        per_layer = product(one, repeat=depth) if ranges["per_layer"] else ([pair] * depth for pair in one)
-        for layers in per_layer:
+        alike = ((pair,) * depth for pair in one)
+        for layers in product(one, repeat=depth) if ranges.get("per_layer") else alike:
             yield {
                 "depth": depth, "hidden": width, "head_size": size, "heads": heads,
                 "kv_heads": [kv for kv, _ in layers], "ffn": [ffn for _, ffn in layers],

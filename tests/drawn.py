@@ -49,7 +49,8 @@ def ends(draw: st.DrawFn) -> Ends:
 
 @st.composite
 def architectures(draw: st.DrawFn, max_depth: int = 5) -> Architecture:
-    return Architecture("drawn", {}, tuple(draw(st.lists(layers(), min_size=1, max_size=max_depth))), draw(ends()))
+    drawn = draw(st.lists(layers(), min_size=1, max_size=max_depth))
+    return Architecture("drawn", {}, tuple(drawn), draw(ends()))
 
 
 @st.composite

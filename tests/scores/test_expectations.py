@@ -63,10 +63,9 @@ def test_zerolm_is_the_mean_over_drawn_weights(init: str, alpha: float) -> None:
     draw, scores = INITIALISATIONS[init], []
     for _ in range(60):
         matrices = [matrix for layer in NETWORK.layers for matrix in layer.matrices]
-        weights = {
-            role: [draw(matrix) for matrix in matrices if matrix.role == role] for role in ("attention", "ffn")
-        }
-        scores.append(zerolm_of_weights(weights["attention"], weights["ffn"], alpha))
+        attention = [draw(matrix) for matrix in matrices if matrix.role == "attention"]
+        ffn = [draw(matrix) for matrix in matrices if matrix.role == "ffn"]
+        scores.append(zerolm_of_weights(attention, ffn, alpha))
     error = np.std(scores, ddof=1) / len(scores) ** 0.5
     expected = make_score("zerolm", alpha=alpha, init=init).of(NETWORK)
     assert np.mean(scores) == pytest.approx(expected, abs=4 * error + 1e-5 * abs(expected))

@@ -13,7 +13,14 @@ from zerolm.cli.files import check_new, new_folder, write_json
 from zerolm.cli.progress import patient
 from zerolm.cli.settings import load_settings
 from zerolm.costs import COSTS
-from zerolm.report.text import certificate_sentence, cost_label, shape_text, show_cost, show_count
+from zerolm.report.text import (
+    certificate_sentence,
+    cost_label,
+    shape_text,
+    show_cost,
+    show_count,
+    show_score,
+)
 from zerolm.solvers import SearchResult
 from zerolm.solvers import search as run_search
 from zerolm.solvers.result import Choice
@@ -134,14 +141,14 @@ def show(result: SearchResult) -> None:
         f"{more}{show_count(result.near_ties.value)} within 1 % of it\n"
     )
     heads = ("params", "body", "MACs", "KV cache", "weights")
-    print(f"{'':>4} {result.score:>11} " + " ".join(f"{head:>8}" for head in heads) + "  shape")
+    print(f"{'':>4} {result.score:>13} " + " ".join(f"{head:>8}" for head in heads) + "  shape")
     for rank, choice in enumerate(result.best, 1):
-        print(f"{rank:>4} {choice.score:>11.7g} {_line(choice)}")
+        print(f"{rank:>4} {show_score(choice.score):>13} {_line(choice)}")
     if result.baselines:
         print("what the baselines choose within the same budgets:")
     for names, choice in same_choices(result):
         change = 100 * (choice.score - best.score) / abs(best.score or 1.0)
-        print(f"{'':>4} {change:>+10.2f}% {_line(choice)}  by {', '.join(names)}")
+        print(f"{'':>4} {change:>+12.2f}% {_line(choice)}  by {', '.join(names)}")
     for binding in result.binding:
         cost = binding.bound[4:] if binding.kind == "budget" else ""
         wider = show_cost(cost, int(binding.relaxed_to)) if cost else f"{binding.relaxed_to:g}"

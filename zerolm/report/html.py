@@ -13,6 +13,7 @@ from zerolm.report.text import (
     shape_text,
     show_cost,
     show_count,
+    show_score,
 )
 from zerolm.solvers import SearchResult
 from zerolm.solvers.result import Choice
@@ -25,7 +26,8 @@ h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.15rem; margin-top: 
 p.lead { margin-top: .3rem; color: #52606d }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb }
-th { color: #52606d; font-weight: 600 } th:first-child, td:first-child, .shape { text-align: left }
+th { color: #52606d; font-weight: 600 }
+th:first-child, td:first-child, th.shape, td.shape { text-align: left }
 .card { border: 1px solid #cbd2d9; border-left: 5px solid #d9622b; padding: .6rem 1.2rem; border-radius: 4px }
 .card b.big { font-size: 1.15rem }
 .note { color: #52606d; font-size: .92rem }
@@ -88,7 +90,7 @@ def _pick_card(result: SearchResult) -> str:
 
 
 def _hover(choice: Choice) -> str:
-    return f"{shape_text(choice.architecture)}<br>score {choice.score:.6g}"
+    return f"{shape_text(choice.architecture)}<br>score {show_score(choice.score)}"
 
 
 def _points(choices: Sequence[Choice], cost: str, names: Sequence[str] = (), **look: Any) -> Any:
@@ -243,7 +245,7 @@ def _best_table(result: SearchResult) -> str:
         [
             str(rank),
             shape_text(choice.architecture),
-            f"{choice.score:.7g}",
+            show_score(choice.score),
             *(show_cost(name, choice.costs[name]) for name in COSTS),
         ]
         for rank, choice in enumerate(result.best, 1)
@@ -284,7 +286,10 @@ def _binding_table(result: SearchResult) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], shape: int = -1) -> str:
-    cells = "".join(f"<th>{escape(name)}</th>" for name in head)
+    cells = "".join(
+        f'<th class="shape">{escape(name)}</th>' if i == shape else f"<th>{escape(name)}</th>"
+        for i, name in enumerate(head)
+    )
     lines = []
     for row in rows:
         marked = [

@@ -36,6 +36,11 @@ def show_amount(value: int, size: bool = False) -> str:
     return f"{digits} {units[place]}B" if size else f"{digits}{units[place]}"
 
 
+def show_score(value: float) -> str:
+    """Enough digits to tell near-ties apart."""
+    return f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:.7g}"
+
+
 def show_count(value: int) -> str:
     """Exact up to ten millions, then the power of ten."""
     return f"{value:,}" if value < 10**7 else f"{Decimal(value):.3e}".replace("e+", "e")

@@ -47,7 +47,7 @@ class Engine(Protocol):
     def front(self) -> list[Solution]:
         """The Pareto front of score against the engine's cost column, cheapest first."""
 
-    def count(self, threshold: float, best: float) -> Count:
+    def count(self, threshold: float) -> Count:
         """Architectures that score ``threshold`` or more."""
 
     def pick(self, best: float) -> Solution | None:
@@ -89,7 +89,7 @@ class Pool:
         higher = score[1:] > running[:-1] + 1e-12 * np.abs(running[:-1])
         return [self._solution(int(i)) for i in order[np.concatenate([[True], higher])]]
 
-    def count(self, threshold: float, best: float) -> Count:
+    def count(self, threshold: float) -> Count:
         ways = self.ways[at_least(self.score, threshold)]
         if ways.dtype != object and float(ways.sum(dtype=np.float64)) > 2**62:
             ways = ways.astype(object)
@@ -158,7 +158,7 @@ class Proven:
                 found.append(best[0])
         return [*found, top[0]]
 
-    def count(self, threshold: float, best: float) -> Count:
+    def count(self, threshold: float) -> Count:
         columns = [column for _, column in self.active]
         close = [p for i, p in enumerate(self.problems) if self._reaches(i, threshold)]
         counted = count_at_least(close, self.budgets, columns, threshold)

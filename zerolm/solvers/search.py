@@ -16,7 +16,6 @@ from zerolm.solvers.engines import (
     KV_BYTES,
     MACS,
     PARAMS,
-    Count,
     Engine,
     Pool,
     Proven,
@@ -34,7 +33,8 @@ METHODS: Final = ("auto", "exact", "milp", "exhaustive", "nsga2", "random")
 WHOLE_LIMIT: Final = 100_000
 """Architectures up to which a score that is not additive is evaluated on all of them."""
 DRAWS: Final = 10_000
-STREAMED: Final = 5000
+TIED: Final = 200
+"""Equals beyond the last of the list that are still looked at, for one that is cheaper."""
 
 
 class Infeasible(ValueError):
@@ -74,21 +74,18 @@ class _Run:
         """
         found: dict[object, list[Choice]] = {}
         bound, last = -np.inf, np.inf
+        patience = 0 if isinstance(self.engine, Pool) else TIED  # a pool streams equals in their order
         for streamed, (solution, limit) in enumerate(self.engine.in_order()):
             bound = limit if not streamed else bound
-            if len(found) >= top and (streamed > STREAMED or not at_least(solution.score, last)):
+            if len(found) >= top and (streamed >= top + patience or not at_least(solution.score, last)):
                 break
             choice = self.choice(solution)
-            key = choice.architecture.shape_key()
-            if key in found or len(found) < top:
-                found.setdefault(key, []).append(choice)
-                last = min(last, solution.score)
-            elif isinstance(self.engine, Pool):
-                break  # a pool streams equals in their final order
+            found.setdefault(choice.architecture.shape_key(), []).append(choice)
+            last = solution.score if len(found) <= top else last
         choices = [min(same, key=_preference) for same in found.values()]
         ranks = tie_ranks(np.array([choice.score for choice in choices]))
         order = sorted(range(len(choices)), key=lambda i: (-int(ranks[i]), _preference(choices[i])))
-        return [choices[i] for i in order], bound
+        return [choices[i] for i in order[:top]], bound
 
 
 def search(
@@ -126,11 +123,11 @@ def search(
     progress(f"searching {space.name} ({run.method})")
     best, bound = run.best(top)
     if not best:
-        raise Infeasible(_explain(run, limits))
+        raise Infeasible(_explain(space, limits, setup, run))
     top_score = best[0].score
     progress("counting ties, choosing the pick")
-    ties = run.engine.count(top_score, top_score)
-    near_ties = run.engine.count(near(top_score), top_score)
+    ties = run.engine.count(top_score)
+    near_ties = run.engine.count(near(top_score))
     solution = run.engine.pick(top_score)
     pick = run.choice(solution) if solution else best[0]
     progress("drawing the front")
@@ -147,10 +144,11 @@ def search(
     binding: list[Binding] = []
     if compare:
         progress("asking the baselines")
-        baselines = _baselines(space, limits, replace(setup, method="auto"))
+        proven = replace(setup, method="auto")
+        baselines = _baselines(space, limits, proven)
         if run.engine.optimal and isinstance(score, ClosedForm):
             progress("relaxing each bound")
-            binding = _binding(space, limits, setup, best[0])
+            binding = _binding(space, limits, limits.active(run.problems), proven, best[0])
     return SearchResult(
         space,
         score.name,
@@ -264,7 +262,9 @@ def _baselines(space: SearchSpace, budgets: Budgets, setup: _Setup) -> list[Base
     return found
 
 
-def _binding(space: SearchSpace, budgets: Budgets, setup: _Setup, best: Choice) -> list[Binding]:
+def _binding(
+    space: SearchSpace, budgets: Budgets, active: list[tuple[str, int]], setup: _Setup, best: Choice
+) -> list[Binding]:
     """Every bound that, widened alone by 10 %, allows a better score."""
     found = []
 
@@ -277,7 +277,7 @@ def _binding(space: SearchSpace, budgets: Budgets, setup: _Setup, best: Choice) 
         if gain > TOLERANCE:
             found.append(Binding(bound, kind, at, to, score, gain))
 
-    for side, column in budgets.active(_compile_only(space, setup)):
+    for side, column in active:
         value = int((budgets.high if side == "max" else budgets.low)[column])
         relaxed = value * 11 // 10 if side == "max" else value * 9 // 10
         limits = budgets.replaced(side, column, relaxed)
@@ -287,13 +287,13 @@ def _binding(space: SearchSpace, budgets: Budgets, setup: _Setup, best: Choice) 
     return sorted(found, key=lambda binding: -binding.gain)
 
 
-def _compile_only(space: SearchSpace, setup: _Setup) -> list[Problem]:
-    assert isinstance(setup.score, ClosedForm)
-    return compile_problems(list(space.backbones()), setup.score, setup.costs)
-
-
-def _explain(run: _Run, budgets: Budgets) -> str:
+def _explain(space: SearchSpace, budgets: Budgets, setup: _Setup, run: _Run) -> str:
     """Which budgets cannot be kept, and the nearest values that can."""
+    if not run.engine.optimal:
+        method, count = run.method, make_score("params", setup.costs)
+        run = _compile(space, budgets, replace(setup, method="auto"), count)
+        if next(run.engine.in_order(), None) is not None:
+            return f"none of the architectures that {method} looked at keeps the budgets; use exact or milp"
     active = budgets.active(run.problems)
     hints = []
     for side, column in active:
@@ -306,11 +306,6 @@ def _explain(run: _Run, budgets: Budgets) -> str:
     given = ", ".join(
         f"{side}_{COSTS[c]} {(budgets.high if side == 'max' else budgets.low)[c]}" for side, c in active
     )
-    if not run.engine.optimal:
-        return f"none of the sampled architectures of {run.space.name} keeps {given}; try exact or milp"
     if not hints:
         return f"no architecture of {run.space.name} keeps {given}, nor all but one of these bounds"
     return f"no architecture of {run.space.name} keeps {given}: {', or '.join(hints)}"
-
-
-__all__ = ["METHODS", "Count", "Infeasible", "search"]

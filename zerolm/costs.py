@@ -41,7 +41,7 @@ class CostModel:
                 weights + shapes.vectors,
                 weights + shapes.body_vectors,
                 weights + 2 * self.context * shapes.query_width,
-                kv_bits // 8,
+                -(-kv_bits // 8),
                 self._matrix_bytes(shapes.weights).sum(axis=1) + shapes.vectors * self._rest_bytes,
             ],
             axis=1,

@@ -108,8 +108,12 @@ def search(
     else:
         show(result)
         if settings.out:
-            wrote = f"wrote {settings.out}: report.html, result.json, pick/ and the best {len(result.best)}"
-            print(wrote, file=sys.stderr)
+            stock = result.space.config(result.pick.architecture) is not None
+            kind = "config.json" if stock else "architecture.json (no stock class builds it)"
+            print(
+                f"wrote {settings.out}: report.html, result.json, pick/{kind} and the best {len(result.best)}",
+                file=sys.stderr,
+            )
 
 
 def write_result(result: SearchResult, out: Path, force: bool) -> None:

@@ -92,7 +92,7 @@ def test_a_configuration_file_equals_the_flags(zerolm: Callable[..., Any], tmp_p
     file = tmp_path / "run.yaml"
     file.write_text(
         "space: llama\nmax-params: 60M\nhidden: '256:512'\nscore: zerolm\nalpha: 1.1\ntied: false\n"
-        "per_layer: true\ndepth: [4, 5, 6]\nhead_size: 64\nheads_per_kv: [4]\ntop: 9\nbits: 4\n"
+        "per_layer: true\ndepth: 4:6\nhead_size: 64\nheads_per_kv: [4]\ntop: 9\nbits: 4\n"
         "hidden_per_depth: [40, 128]\njson: true\n"
     )
     config = zerolm("search", "--config", str(file), "--top", "2")

@@ -110,10 +110,8 @@ def search(
         if settings.out:
             stock = result.space.config(result.pick.architecture) is not None
             kind = "config.json" if stock else "architecture.json (no stock class builds it)"
-            print(
-                f"wrote {settings.out}: report.html, result.json, pick/{kind} and the best {len(result.best)}",
-                file=sys.stderr,
-            )
+            wrote = f"report.html, result.json, pick/{kind} and the best {len(result.best)}"
+            print(f"wrote {settings.out}: {wrote}", file=sys.stderr)
 
 
 def write_result(result: SearchResult, out: Path, force: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -112,12 +113,32 @@ def checked(model: type[Settings], values: Mapping[str, Any]) -> Settings:
         raise ValueError(_first(error)) from None
 
 
+class PlainLoader(yaml.SafeLoader):
+    """YAML without its numbers of base 60: ``4:32`` is a range, not 272."""
+
+
+PlainLoader.yaml_implicit_resolvers = {
+    first: [
+        (tag, pattern) for tag, pattern in resolvers if not tag.endswith((":int", ":float", ":timestamp"))
+    ]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+PlainLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"[-+]?(?:0|[1-9][0-9]*)$"), list("-+0123456789")
+)
+PlainLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"(?:[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|nan))$"),
+    list("-+.0123456789"),
+)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping with dashes or underscores in its names."""
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise ValueError(f"configuration {str(path)!r} is larger than {MAX_CONFIG_BYTES} bytes")
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), PlainLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"configuration {str(path)!r} cannot be read: {reason}") from None

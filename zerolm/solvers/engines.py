@@ -15,7 +15,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.costs import COSTS
 from zerolm.solvers import milp
 from zerolm.solvers.counting import count_at_least
-from zerolm.solvers.exact import Exact
+from zerolm.solvers.exact import Exact, thinned
 from zerolm.solvers.exhaustive import States, Ways
 from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem, Solution, at_least, near
 from zerolm.solvers.sampling import Sample
@@ -25,6 +25,9 @@ KV_BYTES, MACS, PARAMS = COSTS.index("kv_bytes"), COSTS.index("macs"), COSTS.ind
 COUNTED = 2000
 """Tied shapes that are looked at one by one where they cannot be counted in closed form."""
 LEVELS = 12
+"""Points of the front where each one takes a search with several budgets."""
+FRONT_POINTS = 4000
+"""Points of a front up to which it is given whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +66,9 @@ class Engine(Protocol):
 class Pool:
     """Answers from a list of states: of all of them (proven), or of a sample."""
 
-    complete_front = True
-
     def __init__(self, states: States | Sample, budgets: Budgets, column: int, optimal: bool) -> None:
         self.states, self.column, self.optimal = states, column, optimal
-        self.budgets = budgets
+        self.budgets, self.complete_front = budgets, True
         self.kept = np.flatnonzero(budgets.allow(states.costs))
         self.score: Floats = states.score[self.kept]
         self.costs: Ints = states.costs[self.kept]
@@ -87,7 +88,9 @@ class Pool:
         score = self.score[order]
         running = np.maximum.accumulate(score)
         higher = score[1:] > running[:-1] + 1e-12 * np.abs(running[:-1])
-        return [self._solution(int(i)) for i in order[np.concatenate([[True], higher])]]
+        points = order[np.concatenate([[True], higher])]
+        self.complete_front = len(points) <= FRONT_POINTS
+        return [self._solution(int(i)) for i in thinned(points, FRONT_POINTS)]
 
     def count(self, threshold: float) -> Count:
         ways = self.ways[at_least(self.score, threshold)]
@@ -144,7 +147,9 @@ class Proven:
 
     def front(self) -> list[Solution]:
         if not self.programmes:
-            return self.exact[self.column].front(self.leading)
+            points = self.exact[self.column].front(self.leading, FRONT_POINTS)
+            self.complete_front = len(points) < FRONT_POINTS
+            return points
         least = self.extreme("max", self.column, self.budgets)
         top = next(self.in_order(), None)
         if least is None or top is None:
@@ -173,10 +178,13 @@ class Proven:
 
     def pick(self, best: float) -> Solution | None:
         close = [i for i in self.leading if self._reaches(i, near(best))]
-        found = milp.least_cost([self.problems[i] for i in close], self.budgets, (KV_BYTES, MACS), near(best))
-        if found is None:
-            return None
-        return Solution(close[found.problem], found.picks, found.score, found.costs)
+        on_front = [] if self.programmes else [i for i in close if self._ordered_alike(i)]
+        found = [self._cheapest(i, near(best)) for i in on_front]
+        rest = [i for i in close if i not in set(on_front)]
+        other = milp.least_cost([self.problems[i] for i in rest], self.budgets, (KV_BYTES, MACS), near(best))
+        if other is not None:
+            found.append(Solution(rest[other.problem], other.picks, other.score, other.costs))
+        return min(found, key=lambda s: (s.costs[KV_BYTES], s.costs[MACS], -s.score), default=None)
 
     def peaks(self) -> dict[int, float]:
         bounds = {index: self._bound(index) for index in self.leading}
@@ -218,6 +226,22 @@ class Proven:
                 return None
             bound = min(bound, alone)
         return bound
+
+    def _ordered_alike(self, index: int) -> bool:
+        """Whether within a problem the cheapest solution also has the smallest KV cache and fewest MACs."""
+        problem = self.problems[index]
+        return all(
+            _is_constant(problem, cost) or _proportion(problem, cost, self.column) is not None
+            for cost in (KV_BYTES, MACS)
+        )
+
+    def _cheapest(self, index: int, threshold: float) -> Solution:
+        """The cheapest solution of a problem that scores ``threshold`` or more: a point of its front."""
+        exact, problem = self.exact[self.column], self.problems[index]
+        front = exact.prefix(problem.blocks)
+        point = int(np.argmax(at_least(exact.value(problem, front.score), threshold)))
+        picks = exact.trace(problem, int(front.cost[point]), int(front.score[point]))
+        return Solution(index, picks, problem.score(picks), problem.cost(picks))
 
     def _reaches(self, index: int, threshold: float) -> bool:
         bound = self._bound(index)
@@ -274,6 +298,10 @@ def _single_limit(problem: Problem, budgets: Budgets, column: int) -> int | None
         room = int(budgets.high[other] - least[other])
         limit = min(limit, int(least[column]) + room * slope.denominator // slope.numerator)
     return limit
+
+
+def _is_constant(problem: Problem, column: int) -> bool:
+    return not any(np.ptp(table.costs[:, column]) for table, _ in problem.blocks)
 
 
 def _proportion(problem: Problem, of: int, to: int) -> Fraction | None:

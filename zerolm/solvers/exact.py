@@ -78,6 +78,13 @@ def add_choice(front: Front, cost: Ints, score: Ints) -> Front:
     return prune(base + step * reached, total[reached])
 
 
+def thinned(points: Ints, most: int | None) -> Ints:
+    """At most ``most`` of the points, evenly chosen, both ends among them."""
+    if most is None or len(points) <= most:
+        return points
+    return points[np.linspace(0, len(points) - 1, most).round().astype(np.int64)]
+
+
 def merge(a: Front, b: Front) -> Front:
     if not len(a.cost) or not len(b.cost):
         return b if not len(a.cost) else a
@@ -133,8 +140,11 @@ class Exact:
         found = self.prefix(problem.blocks).best(self.limits[index] - int(problem.costs[self.column]))
         return None if found == UNREACHED else float(self.value(problem, found))
 
-    def front(self, indices: Sequence[int] | None = None) -> list[Solution]:
-        """The whole front over all (or these) problems within their limits, cheapest first."""
+    def front(self, indices: Sequence[int] | None = None, most: int | None = None) -> list[Solution]:
+        """The front over all (or these) problems within their limits, cheapest first.
+
+        The whole of it, or ``most`` of its points, evenly chosen.
+        """
         costs, scores, owners, sums = [], [], [], []
         for index in range(len(self.problems)) if indices is None else indices:
             problem = self.problems[index]
@@ -152,7 +162,7 @@ class Exact:
         margin = 1e-12 * np.abs(running)
         kept = np.concatenate([[True], score[order][1:] > (running + margin)[:-1]])
         solutions = []
-        for i in order[kept]:
+        for i in thinned(order[kept], most):
             index = int(owner[i])
             problem = self.problems[index]
             picks = self.trace(problem, int(cost[i] - problem.costs[self.column]), int(total[i]))

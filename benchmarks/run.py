@@ -1,0 +1,52 @@
+"""Run every benchmark and write performance.md beside this file: python benchmarks/run.py"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from timing import note
+
+HERE = Path(__file__).parent
+SCRIPTS = ("scoring.py", "flexibert.py", "front.py", "search.py")
+PACKAGES = ("numpy", "scipy", "pymoo")
+
+
+def machine() -> str:
+    """Processor, cores, versions and date."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return (
+        f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores; Python {platform.python_version()}, {versions}; "
+        f"{datetime.date.today().isoformat()}"
+    )
+
+
+def main() -> None:
+    start = time.perf_counter()
+    parts = [
+        "# Performance\n\n"
+        "Written by `python benchmarks/run.py`. Ratios compare things measured in one run and are what to "
+        "read; seconds stand beside them and belong to the machine.\n\n"
+        f"Machine: {machine()}.\n"
+    ]
+    for script in SCRIPTS:
+        note(f"== {script}")
+        command = [sys.executable, str(HERE / script)]
+        said = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+        parts.append(said.strip() + "\n")
+    parts.append(f"All of it took {(time.perf_counter() - start) / 60:.1f} minutes.\n")
+    unfinished = HERE / "performance.md.part"
+    unfinished.write_text("\n".join(parts))
+    unfinished.replace(HERE / "performance.md")
+
+
+if __name__ == "__main__":
+    main()

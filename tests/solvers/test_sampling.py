@@ -1,0 +1,209 @@
+"""What is not proven: sampling and NSGA-II, for scores that do not add up and against the exact answer."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from brute import states
+from catalogue import SETTINGS, Catalogue, catalogue
+from drawn import limits, problem_lists
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from zerolm.architecture import Architecture
+from zerolm.costs import COSTS, CostModel
+from zerolm.scores import ClosedForm, WholeScore, make_score
+from zerolm.solvers import SearchResult, sampling, search
+from zerolm.solvers.problem import Budgets, Problem
+from zerolm.solvers.sampling import Sample, additive, nsga2, random_sample
+
+
+def narrowest(architecture: Architecture) -> float:
+    """The weights of the smallest layer: no sum over layers, but blind to their order."""
+    return float(min(layer.weights for layer in architecture.layers)) / architecture.depth
+
+
+WHOLE = WholeScore("narrowest", narrowest, "a test")
+
+
+@pytest.fixture
+def quick() -> Iterator[None]:
+    """Fewer generations: what is asked does not depend on how good the sample is."""
+    original = nsga2
+
+    def short(*arguments: object, **options: object) -> Sample:
+        return original(*arguments, **{"population": 20, "generations": 8, **options})  # type: ignore[arg-type]
+
+    module = importlib.import_module("zerolm.solvers.search")
+    with patch.object(module, "nsga2", short):
+        yield
+
+
+def keeps(result: SearchResult, limits_: dict[str, int]) -> None:
+    budgets = Budgets.of(limits_)
+    for choice in (*result.best, result.pick, *result.front):
+        assert choice.costs == CostModel().of(choice.architecture)
+        assert budgets.allow(np.array(list(choice.costs.values())))
+
+
+def budget(listed: Catalogue) -> dict[str, int]:
+    return {"max_params": listed.quantile("params", 0.5), "min_macs": listed.quantile("macs", 0.1)}
+
+
+@given(problem_lists(), st.integers(1, 50), st.integers(0, 2**32 - 1))
+def test_a_random_sample_holds_states_once_and_repeats_with_its_seed(
+    problems: list[Problem], draws: int, seed: int
+) -> None:
+    sample = random_sample(problems, additive(problems), draws, seed)
+    listed = {(state.problem, state.picks): state for state in states(problems)}
+    found = [(solution.problem, solution.picks) for solution in sample.solutions]
+    assert 1 <= len(set(found)) == len(found) <= draws
+    for i, key in enumerate(found):
+        state = listed[key]
+        assert (sample.score[i], tuple(sample.costs[i].tolist())) == (state.score, state.costs)
+        assert sample.ways[i] == state.ways
+    again = random_sample(problems, additive(problems), draws, seed)
+    assert [(solution.problem, solution.picks) for solution in again.solutions] == found
+
+
+@settings(max_examples=5)
+@given(problem_lists())
+def test_every_architecture_is_equally_likely_to_be_drawn(problems: list[Problem]) -> None:
+    listed = states(problems)
+    seen: Counter[tuple[int, object]] = Counter()
+    for seed in range(1500):
+        (solution,) = random_sample(problems, additive(problems), 1, seed).solutions
+        seen[solution.problem, solution.picks] += 1
+    ways = np.array([state.ways for state in listed], np.float64)
+    expected = 1500 * ways / ways.sum()
+    observed = np.array([seen[state.problem, state.picks] for state in listed])
+    rare = expected < 5
+    observed = np.append(observed[~rare], observed[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    present = expected > 0
+    assert observed[~present].sum() == 0
+    if present.sum() > 1:
+        assert stats.chisquare(observed[present], expected[present]).pvalue > 1e-5
+
+
+@settings(max_examples=15)
+@given(problem_lists(), st.integers(0, len(COSTS) - 1), st.data())
+def test_nsga2_returns_states_and_never_beats_brute_force(
+    problems: list[Problem], column: int, data: st.DataObject
+) -> None:
+    budgets, seed = data.draw(limits(problems)), data.draw(st.integers(0, 99))
+    run = {"population": 8, "generations": 4, "seed": seed}
+    sample = nsga2(problems, additive(problems), budgets, column, **run)
+    listed = {(state.problem, state.picks): state for state in states(problems)}
+    found = [(solution.problem, solution.picks) for solution in sample.solutions]
+    assert len(set(found)) == len(found)
+    for i, key in enumerate(found):
+        assert sample.score[i] == listed[key].score
+        assert tuple(sample.costs[i].tolist()) == listed[key].costs
+    again = nsga2(problems, additive(problems), budgets, column, **run)
+    assert [(solution.problem, solution.picks) for solution in again.solutions] == found
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("method", ["random", "nsga2"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_sample_never_beats_the_exact_answer(name: str, method: str) -> None:
+    listed = catalogue(name)
+    proven = search(listed.space, "geo", budgets=budget(listed), compare=False)
+    result = search(listed.space, "geo", budgets=budget(listed), compare=False, method=method, seed=3)
+    keeps(result, budget(listed))
+    assert result.best[0].score <= proven.best[0].score * (1 + 1e-9)
+    assert not result.certificate.optimal
+    assert result.certificate.gap is None
+    assert not result.ties.exact
+    assert result.ties.value <= proven.ties.value or result.best[0].score < proven.best[0].score
+    again = search(listed.space, "geo", budgets=budget(listed), compare=False, method=method, seed=3)
+    assert [choice.to_json() for choice in again.best] == [choice.to_json() for choice in result.best]
+
+
+def test_random_sampling_of_a_tiny_space_finds_everything() -> None:
+    listed = catalogue("llama")
+    proven = search(listed.space, "geo", budgets=budget(listed), compare=False)
+    sampled = search(listed.space, "geo", budgets=budget(listed), compare=False, method="random")
+    assert [choice.score for choice in sampled.best] == [choice.score for choice in proven.best]
+    assert [choice.costs for choice in sampled.best] == [choice.costs for choice in proven.best]
+    assert sampled.ties.value == proven.ties.value
+    assert sampled.near_ties.value == proven.near_ties.value
+
+
+def test_nsga2_finds_the_best_of_a_small_space() -> None:
+    """At its own population and generations."""
+    listed = catalogue("gpt2")
+    proven = search(listed.space, "geo", budgets=budget(listed), compare=False)
+    evolved = search(listed.space, "geo", budgets=budget(listed), compare=False, method="nsga2")
+    assert evolved.best[0].score == pytest.approx(proven.best[0].score, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["auto", "exhaustive"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_whole_score_is_maximised_over_all_architectures(name: str, method: str) -> None:
+    listed = catalogue(name)
+    allowed = Budgets.of(budget(listed)).allow(listed.costs)
+    result = search(listed.space, WHOLE, budgets=budget(listed), compare=False, method=method)
+    best = listed.scores(WHOLE)[allowed].max()
+    assert result.best[0].score == best
+    assert result.certificate.method == "exhaustive"
+    assert result.certificate.optimal
+    assert result.ties.value == (listed.scores(WHOLE)[allowed] >= best * (1 - 1e-9)).sum()
+    keeps(result, budget(listed))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("method", ["random", "nsga2"])
+def test_a_whole_score_can_be_sampled(method: str) -> None:
+    listed = catalogue("llama per layer")
+    run = [
+        search(listed.space, WHOLE, budgets=budget(listed), compare=False, method=method, seed=seed)
+        for seed in (1, 1, 2)
+    ]
+    best = listed.scores(WHOLE)[Budgets.of(budget(listed)).allow(listed.costs)].max()
+    for result in run:
+        keeps(result, budget(listed))
+        assert result.best[0].score <= best
+        for choice in result.best:
+            assert choice.score == narrowest(choice.architecture)
+    assert [choice.to_json() for choice in run[0].best] == [choice.to_json() for choice in run[1].best]
+
+
+def test_baselines_of_a_whole_score() -> None:
+    listed = catalogue("llama")
+    result = search(listed.space, WHOLE, budgets=budget(listed))
+    assert result.binding == []
+    for baseline in result.baselines:
+        assert baseline.choice.score == narrowest(baseline.choice.architecture)
+        assert baseline.choice.score <= result.best[0].score
+
+
+@pytest.mark.parametrize("method", ["exact", "milp"])
+def test_a_whole_score_has_no_programme(method: str) -> None:
+    with pytest.raises(ValueError, match="'narrowest' is not additive; use exhaustive, nsga2 or random"):
+        search(catalogue("llama").space, WHOLE, method=method)
+
+
+def test_a_whole_score_that_sees_the_order_of_layers_claims_no_false_optimum() -> None:
+    """The best architecture by it is one whose layers are not sorted."""
+
+    def tapering(architecture: Architecture) -> float:
+        return float(architecture.layers[0].weights - architecture.layers[-1].weights)
+
+    listed, score = catalogue("gpt2"), WholeScore("tapering", tapering, "a test")
+    result = search(listed.space, score, compare=False)
+    assert not result.certificate.optimal or result.best[0].score == listed.scores(score).max()
+
+
+def test_nsga2_without_pymoo_names_the_extra() -> None:
+    with patch.object(sampling, "pymoo_installed", return_value=False), pytest.raises(
+        ModuleNotFoundError, match=r"zerolm\[nsga2\]"
+    ):
+        search(catalogue("llama").space, "geo", method="nsga2")

@@ -1,0 +1,218 @@
+"""What a search says beside its answer: infeasible budgets, baselines, and bounds that cost score."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from catalogue import SETTINGS, Catalogue, catalogue
+
+from zerolm.costs import COSTS, CostModel
+from zerolm.scores import ClosedForm, Score, make_score
+from zerolm.solvers import METHODS, Infeasible, exhaustive, search
+from zerolm.solvers.exhaustive import count_states
+from zerolm.solvers.problem import Budgets, compile_problems
+from zerolm.spaces import SearchSpace
+from zerolm.statistics import TOLERANCE
+
+HINT = re.compile(r"(max|min)_(\w+) (\d+) would have to be at (least|most) (\d+)")
+
+
+def feasible(listed: Catalogue, limits: dict[str, int]) -> bool:
+    return bool(Budgets.of(limits).allow(listed.costs).any())
+
+
+def best_of(listed: Catalogue, score: Score, limits: dict[str, int]) -> float:
+    return float(listed.scores(score)[Budgets.of(limits).allow(listed.costs)].max())
+
+
+def impossible(listed: Catalogue) -> list[dict[str, int]]:
+    """Budgets that cannot be kept: alone, against each other, and in threes."""
+    low = dict(zip(COSTS, listed.costs.min(axis=0).tolist(), strict=True))
+    high = dict(zip(COSTS, listed.costs.max(axis=0).tolist(), strict=True))
+    conflict = {"max_params": listed.quantile("params", 0.2), "min_macs": high["macs"]}
+    return [
+        {"max_params": low["params"] - 1},
+        {"max_macs": 0},
+        {"min_weight_bytes": high["weight_bytes"] + 1},
+        {"min_params": 1 << 80},
+        conflict,
+        {**conflict, "max_kv_bytes": high["kv_bytes"] - 1},
+        {"max_params": low["params"], "min_params": low["params"], "min_body_params": high["body_params"]},
+        {"max_params": low["params"] - 1, "max_macs": low["macs"] - 1},
+        {"max_params": 1, "max_macs": 1, "max_weight_bytes": 1},
+    ]
+
+
+@pytest.mark.parametrize("method", ["auto", "exhaustive", "milp"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_infeasible_budgets_come_with_the_nearest_feasible_ones(name: str, method: str) -> None:
+    listed = catalogue(name)
+    for limits in impossible(listed):
+        if feasible(listed, limits):  # the cheapest is the dearest too
+            continue
+        with pytest.raises(Infeasible) as caught:
+            search(listed.space, budgets=limits, method=method)
+        hints = HINT.findall(str(caught.value))
+        helped = set()
+        for side, cost, given, _, value in hints:
+            limit = f"{side}_{cost}"
+            assert min(limits[limit], (1 << 62) - 1) == int(given)
+            assert feasible(listed, {**limits, limit: int(value)})
+            closer = int(value) - 1 if side == "max" else int(value) + 1
+            assert not feasible(listed, {**limits, limit: closer})
+            helped.add(limit)
+        for limit in limits.keys() - helped:
+            assert not feasible(listed, {key: value for key, value in limits.items() if key != limit})
+        if not hints:
+            assert "nor all but one of these bounds" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_exact_names_the_nearest_feasible_budget(name: str) -> None:
+    listed = catalogue(name)
+    least = int(listed.costs[:, 0].min())
+    with pytest.raises(Infeasible, match=f"max_params {least - 1} would have to be at least {least}"):
+        search(listed.space, budgets={"max_params": least - 1}, method="exact")
+    found = search(listed.space, budgets={"max_params": least}, method="exact", compare=False)
+    assert found.best[0].costs["params"] == least
+
+
+def test_a_sample_that_keeps_no_budget_proves_nothing() -> None:
+    """One architecture of 33475650863462411705404173477556309557 keeps it; no sample finds it."""
+    with pytest.raises(Infeasible, match="use exact or milp"):
+        search("gpt2", budgets={"max_params": 6_800_000}, method="random")
+    assert search("gpt2", budgets={"max_params": 6_800_000}, compare=False).best
+
+
+def limits_for(listed: Catalogue) -> list[dict[str, int]]:
+    return [
+        {},
+        {"max_params": listed.quantile("params", 0.5)},
+        {"max_macs": listed.quantile("macs", 0.5), "min_body_params": listed.quantile("body_params", 0.2)},
+    ]
+
+
+@pytest.mark.parametrize("score", ["geo", "log_complexity"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_binding_bounds_are_those_that_cost_score(name: str, score: str) -> None:
+    listed, made = catalogue(name), make_score(score)
+    for limits in limits_for(listed):
+        result = search(listed.space, score, budgets=limits)
+        best = result.best[0].score
+        expected: dict[str, tuple[str, float, float, float]] = {}
+        for limit, value in limits.items():
+            relaxed = value * 11 // 10 if limit.startswith("max") else value * 9 // 10
+            reached = best_of(listed, made, {**limits, limit: relaxed})
+            expected[limit] = ("budget", value, relaxed, reached)
+        for bound in listed.space.bounds(result.best[0].architecture):
+            wider = search(bound.wider, score, budgets=limits, compare=False).best[0].score
+            assert wider >= best * (1 - TOLERANCE)
+            expected[bound.name] = ("shape", bound.at, bound.wider_to, wider)
+        costly = {key: entry for key, entry in expected.items() if entry[3] > best + TOLERANCE * abs(best)}
+        assert {binding.bound for binding in result.binding} == costly.keys()
+        for binding in result.binding:
+            kind, at, relaxed_to, reached = costly[binding.bound]
+            assert (binding.kind, binding.at, binding.relaxed_to) == (kind, at, relaxed_to)
+            assert binding.score == pytest.approx(reached, rel=1e-9)
+            assert binding.gain == pytest.approx((reached - best) / abs(best), rel=1e-6)
+        gains = [binding.gain for binding in result.binding]
+        assert gains == sorted(gains, reverse=True)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_bound_inside_the_space_binds(name: str) -> None:
+    """Without budgets the best touches the largest depth or width, and wider ranges score more."""
+    result = search(catalogue(name).space, "geo")
+    assert any(binding.kind == "shape" for binding in result.binding)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_baselines_choose_the_best_by_their_own_count(name: str) -> None:
+    listed, geo = catalogue(name), make_score("geo")
+    for limits in limits_for(listed):
+        result = search(listed.space, "geo", budgets=limits)
+        names = [baseline.name for baseline in result.baselines]
+        assert sorted(names) == sorted(
+            ["params", "body_params", "macs", "depth", "width", "depth_width", "depth_width2"]
+        )
+        for baseline in result.baselines:
+            choice, count = baseline.choice, make_score(baseline.name)
+            assert baseline.value == pytest.approx(best_of(listed, count, limits), rel=1e-9)
+            assert baseline.value == pytest.approx(count.of(choice.architecture), rel=1e-9)
+            assert choice.score == pytest.approx(geo.of(choice.architecture), rel=1e-9)
+            assert choice.score <= result.best[0].score * (1 + TOLERANCE)
+            assert choice.costs == CostModel().of(choice.architecture)
+            assert Budgets.of(limits).allow(np.array(list(choice.costs.values())))
+
+
+def test_no_baseline_is_compared_with_itself() -> None:
+    result = search(catalogue("llama").space, "body_params")
+    assert "body_params" not in {baseline.name for baseline in result.baselines}
+    assert len(result.baselines) == 6
+
+
+@pytest.mark.parametrize("method", ["exhaustive", "exact", "milp"])
+def test_a_result_is_plain_json_and_always_the_same(method: str) -> None:
+    listed = catalogue("gpt2")
+    limits = {"max_params": listed.quantile("params", 0.5)}
+    documents = []
+    for _ in range(2):
+        result = search(listed.space, "zerolm", options={"alpha": 1.1}, budgets=limits, method=method, top=3)
+        document = result.to_json()
+        assert json.loads(json.dumps(document)) == document
+        document["certificate"].pop("seconds")
+        documents.append(document)
+    assert documents[0] == documents[1]
+    assert documents[0]["budgets"] == limits
+    assert documents[0]["options"] == {"alpha": 1.1}
+    assert documents[0]["settings"] == listed.space.settings
+
+
+def test_costs_are_counted_as_the_network_is_run() -> None:
+    model = CostModel(context=10, batch=3, kv_bits=8, bits=4, group_size=32)
+    result = search(catalogue("llama").space, "macs", costs=model)
+    for choice in (*result.best, result.pick, *result.front, *(b.choice for b in result.baselines)):
+        assert choice.costs == model.of(choice.architecture)
+    assert result.conditions == {"context": 10, "batch": 3, "kv_bits": 8, "bits": 4, "group_size": 32}
+    assert result.best[0].score == result.best[0].costs["macs"]
+
+
+def states_of(space: SearchSpace) -> int:
+    score = make_score("geo")
+    assert isinstance(score, ClosedForm)
+    return count_states(compile_problems(list(space.backbones()), score, CostModel()))
+
+
+def test_wider_spaces_may_be_too_large_to_list() -> None:
+    """Relaxing a bound must not fail because the relaxed space has more states than are listed."""
+    space = catalogue("gpt2").space
+    expected = search(space, "geo")
+    module = importlib.import_module("zerolm.solvers.search")
+    most = states_of(space)
+    with patch.object(exhaustive, "LIMIT", most), patch.object(module, "LIMIT", most):
+        found = search(space, "geo", method="exhaustive")
+    assert [binding.bound for binding in found.binding] == [binding.bound for binding in expected.binding]
+
+
+def test_arguments_that_make_no_sense_are_refused() -> None:
+    space = catalogue("llama").space
+    with pytest.raises(ValueError, match="method 'best' is not known; there are auto, exact"):
+        search(space, method="best")
+    with pytest.raises(ValueError, match="top must be at least 1, not 0"):
+        search(space, top=0)
+    with pytest.raises(ValueError, match="score 'goe' is not known"):
+        search(space, "goe")
+    with pytest.raises(ValueError, match="'zerolm' needs alpha"):
+        search(space, "zerolm")
+    with pytest.raises(ValueError, match="alpha must be a finite number"):
+        search(space, "zerolm", options={"alpha": float("nan")})
+    with pytest.raises(ValueError, match="space 'gpt3' is not known"):
+        search("gpt3")
+    with pytest.raises(ValueError, match="budget 'max_speed' is not known"):
+        search(space, budgets={"max_speed": 3})
+    assert set(METHODS) == {"auto", "exact", "milp", "exhaustive", "nsga2", "random"}

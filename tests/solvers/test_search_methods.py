@@ -1,0 +1,179 @@
+"""Every method of the search against all architectures of small spaces, one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from brute import pareto
+from catalogue import SETTINGS, Catalogue, catalogue
+
+from zerolm.architecture import Bools, Floats
+from zerolm.costs import COSTS, CostModel
+from zerolm.scores import ClosedForm, make_score
+from zerolm.solvers import SearchResult, search
+from zerolm.solvers.problem import Budgets, at_least, near
+
+SCORES: dict[str, tuple[str, dict[str, Any]]] = {
+    "geo": ("geo", {}),
+    "zerolm 1.1": ("zerolm", {"alpha": 1.1}),
+    "zerolm -0.5": ("zerolm", {"alpha": -0.5}),
+    "geo_saturating": ("geo_saturating", {}),
+    "log_complexity": ("log_complexity", {}),
+    "depth": ("depth", {}),
+}
+BUDGETS: dict[str, dict[str, float]] = {
+    "none": {},
+    "params": {"max_params": 0.4},
+    "macs": {"max_macs": 0.6},
+    "two above": {"max_params": 0.6, "max_kv_bytes": 0.5},
+    "above and below": {"max_weight_bytes": 0.7, "min_macs": 0.3},
+}
+KV_BYTES, MACS, PARAMS = (COSTS.index(name) for name in ("kv_bytes", "macs", "params"))
+CASES = [
+    (method, budgets)
+    for method, names in {
+        "exhaustive": list(BUDGETS),
+        "exact": ["none", "params", "macs"],
+        "milp": ["two above", "above and below"],
+    }.items()
+    for budgets in names
+]
+
+
+def limits_of(listed: Catalogue, name: str) -> dict[str, int]:
+    """Budgets at quantiles of the costs of all architectures."""
+    return {limit: listed.quantile(limit[4:], share) for limit, share in BUDGETS[name].items()}
+
+
+class Truth:
+    """What a search must find, read off the list of all architectures."""
+
+    def __init__(self, listed: Catalogue, score: ClosedForm, limits: dict[str, int]) -> None:
+        allowed: Bools = Budgets.of(limits).allow(listed.costs)
+        self.architectures = [a for a, good in zip(listed.architectures, allowed, strict=True) if good]
+        self.scores: Floats = listed.scores(score)[allowed]
+        self.costs = listed.costs[allowed]
+        self.best = float(self.scores.max())
+
+    def count(self, threshold: float) -> int:
+        return int(at_least(self.scores, threshold).sum())
+
+    def cheapest(self, threshold: float, *columns: int) -> tuple[int, ...]:
+        """The lexicographically least costs among those that score the threshold or more."""
+        costs = self.costs[at_least(self.scores, threshold)]
+        return min(tuple(row) for row in costs[:, list(columns)].tolist())
+
+    def shapes(self) -> list[float]:
+        """The best score of each shape, layers in any order, best first."""
+        found: dict[object, float] = {}
+        for architecture, score in zip(self.architectures, self.scores.tolist(), strict=True):
+            key = architecture.shape_key()
+            found[key] = max(score, found.get(key, score))
+        return sorted(found.values(), reverse=True)
+
+    def front(self, column: int) -> list[tuple[int, float]]:
+        return pareto(zip(self.costs[:, column].tolist(), self.scores.tolist(), strict=True))
+
+    def peaks(self) -> dict[tuple[int, int], float]:
+        found: dict[tuple[int, int], float] = {}
+        for architecture, score in zip(self.architectures, self.scores.tolist(), strict=True):
+            key = architecture.depth, int(architecture.mean_width)
+            found[key] = max(score, found.get(key, score))
+        return found
+
+
+def check(result: SearchResult, truth: Truth, score: ClosedForm, limits: dict[str, int]) -> None:
+    """All that a result says, against the truth."""
+    best = result.best[0]
+    assert best.score == pytest.approx(truth.best, rel=1e-9)
+    assert result.certificate.optimal
+    assert result.certificate.gap == pytest.approx(0, abs=1e-9)
+    preferred = truth.cheapest(truth.best, KV_BYTES, MACS, PARAMS)
+    assert (best.costs["kv_bytes"], best.costs["macs"], best.costs["params"]) == preferred
+
+    keys = [choice.architecture.shape_key() for choice in result.best]
+    assert len(set(keys)) == len(keys)
+    shapes = truth.shapes()
+    assert [choice.score for choice in result.best] == pytest.approx(shapes[: len(keys)], rel=1e-9)
+    assert len(keys) == min(10, len(shapes))
+
+    for count, threshold in ((result.ties, truth.best), (result.near_ties, near(truth.best))):
+        expected = truth.count(threshold)
+        assert count.value == expected if count.exact else 0 < count.value <= expected
+    assert (result.certificate.counts == "exact") == (result.ties.exact and result.near_ties.exact)
+
+    assert at_least(result.pick.score, near(truth.best))
+    picked = (result.pick.costs["kv_bytes"], result.pick.costs["macs"])
+    assert picked == truth.cheapest(near(truth.best), KV_BYTES, MACS)
+
+    for choice in (*result.best, result.pick, *result.front):
+        assert choice.costs == CostModel().of(choice.architecture)
+        assert Budgets.of(limits).allow(np.array(list(choice.costs.values())))
+        assert choice.score == pytest.approx(score.of(choice.architecture), rel=1e-9)
+
+    points = [(choice.costs[result.front_cost], choice.score) for choice in result.front]
+    full = truth.front(COSTS.index(result.front_cost))
+    peaks = {(peak.depth, peak.width): peak.score for peak in result.landscape}
+    assert peaks.keys() >= truth.peaks().keys()
+    if result.front_complete:
+        assert [cost for cost, _ in points] == [cost for cost, _ in full]
+        assert [s for _, s in points] == pytest.approx([s for _, s in full], rel=1e-9)
+        assert peaks == pytest.approx(truth.peaks(), rel=1e-9)
+    else:
+        for cost, value in points:
+            assert (cost, pytest.approx(value, rel=1e-9)) in full
+        assert points[-1][1] == pytest.approx(truth.best, rel=1e-9)
+        assert all(at_least(peaks[key], value) for key, value in truth.peaks().items())
+
+
+@pytest.mark.parametrize(("method", "budgets"), CASES)
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("space", SETTINGS)
+def test_every_method_finds_what_a_list_shows(space: str, score: str, method: str, budgets: str) -> None:
+    listed, (name, options) = catalogue(space), SCORES[score]
+    made, limits = make_score(name, **options), limits_of(listed, budgets)
+    assert isinstance(made, ClosedForm)
+    result = search(
+        listed.space, name, options=options, budgets=limits, method=method, compare=False, top=10
+    )
+    assert result.certificate.method == method
+    check(result, Truth(listed, made, limits), made, limits)
+
+
+@pytest.mark.parametrize("name", ["params", "macs"])
+@pytest.mark.parametrize("method", ["exhaustive", "exact", "milp"])
+@pytest.mark.parametrize("space", SETTINGS)
+def test_of_each_shape_the_best_is_shown(space: str, method: str, name: str) -> None:
+    """Scores that see the embedding differ between architectures with the same layers."""
+    listed, score = catalogue(space), make_score(name)
+    assert isinstance(score, ClosedForm)
+    shapes = Truth(listed, score, {}).shapes()
+    for top in (1, 5, 30):
+        result = search(listed.space, name, method=method, compare=False, top=top)
+        assert [choice.score for choice in result.best] == shapes[:top]
+
+
+@pytest.mark.parametrize("budgets", BUDGETS)
+@pytest.mark.parametrize("space", SETTINGS)
+def test_auto_keeps_every_budget(space: str, budgets: str) -> None:
+    listed, score = catalogue(space), make_score("geo")
+    assert isinstance(score, ClosedForm)
+    limits = limits_of(listed, budgets)
+    check(search(listed.space, budgets=limits, compare=False), Truth(listed, score, limits), score, limits)
+
+
+def test_the_exact_method_refuses_budgets_that_are_not_one() -> None:
+    limits = limits_of(catalogue("llama per layer"), "above and below")
+    with pytest.raises(ValueError, match="method 'exact' takes one upper budget, not .*; use milp or auto"):
+        search(catalogue("llama per layer").space, budgets=limits, method="exact")
+
+
+def test_a_budget_that_never_binds_changes_no_method() -> None:
+    """The first of two upper budgets binds nowhere, the second does."""
+    limits = {"max_params": 10**12, "max_macs": 40_000_000}
+    loose = search("gpt2", budgets=limits, compare=False, top=1)
+    tight = search("gpt2", budgets={"max_macs": 40_000_000}, compare=False, top=1)
+    assert loose.certificate.method == tight.certificate.method == "exact"
+    assert loose.best[0].score == tight.best[0].score

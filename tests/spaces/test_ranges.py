@@ -1,0 +1,115 @@
+"""Ranges and settings of the spaces: what is refused, what is the same, and where they bind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from catalogue import SETTINGS, catalogue
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zerolm.spaces import make_space, space, space_names, space_settings
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("gpt3", {}, "'gpt3' is not known; there are .*gpt2"),
+    ("gpt2", {"layers": [2]}, "no setting 'layers'; it has .*depth"),
+    ("gpt2", {"depth": []}, "range of depth is empty"),
+    ("gpt2", {"depth": [0]}, "depth must be an integer from 1"),
+    ("gpt2", {"depth": [1 << 20]}, "depth must be an integer from 1"),
+    ("gpt2", {"depth": [True]}, "depth must be an integer, not True"),
+    ("gpt2", {"hidden": [128.0]}, r"hidden must be an integer, not 128\.0"),
+    ("gpt2", {"hidden": [1 << 40]}, "hidden must be an integer from 1"),
+    ("gpt2", {"hidden": [130], "heads": [4]}, "hidden 130 is not divisible by 4 heads"),
+    ("gpt2", {"hidden": [1024], "ffn": [256]}, "no FFN width of 256 to 256 lies within"),
+    ("gpt2", {"ffn_per_hidden": [4.0, 2.0]}, "ffn_per_hidden must be two positive numbers"),
+    ("gpt2", {"ffn_per_hidden": [2.0]}, "ffn_per_hidden must be two positive numbers"),
+    ("gpt2", {"ffn_per_hidden": [float("nan"), 2.0]}, "ffn_per_hidden must be two positive numbers"),
+    ("gpt2", {"ffn_per_hidden": [1.0, float("inf")]}, "ffn_per_hidden must be two positive numbers"),
+    ("gpt2", {"ffn_per_hidden": [0.0, 1.0]}, "ffn_per_hidden must be two positive numbers"),
+    ("gpt2", {"div_val": [0]}, "div_val must be an integer from 1"),
+    ("gpt2", {"corpus": "c4"}, "corpus 'c4' is not known; there are wt103, lm1b"),
+    ("transformer_xl", {"corpus": "c4"}, "corpus 'c4' is not known"),
+    ("flexibert", {"view": "seen"}, "view 'seen' is not known; there are declared, published, trained"),
+    ("flexibert", {"hidden": [129]}, "hidden 129 is not divisible by 2 heads"),
+    ("flexibert", {"stacks": [65]}, "stacks must be an integer from 1 to 64"),
+    ("llama", {"hidden": [200]}, "no hidden size of 200 is divisible by a head size"),
+    ("llama", {"hidden": [256], "heads_per_kv": [5]}, "no number of heads of 2 to 4 is divisible"),
+    ("llama", {"hidden": [256], "depth": [32]}, "no depth of 32 keeps hidden / depth within 24 to 128"),
+    ("llama", {"hidden": [256], "ffn": [4096]}, "no FFN width of 4096 lies within 2.5 to 4.5"),
+    ("llama", {"hidden_per_depth": [128.0, 24.0]}, "hidden_per_depth must be two positive numbers"),
+    ("llama", {"vocab": 0}, "vocab must be an integer from 1"),
+    ("llama", {"vocab": 1 << 60}, "vocab must be an integer from 1"),
+    ("llama", {"tied": "no"}, "tied"),
+    ("llama", {"per_layer": "no"}, "per_layer"),
+    ("bert", {"tied": False}, "no setting 'tied'"),
+    ("gpt2-uniform", {"heads_per_kv": [2]}, "no setting 'heads_per_kv'"),
+]
+
+
+@pytest.mark.parametrize(("name", "custom", "message"), REFUSED)
+def test_ranges_that_make_no_sense_are_refused(name: str, custom: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_space(name, **custom)
+
+
+def test_numbers_beyond_every_float_are_refused() -> None:
+    with pytest.raises(ValueError, match="ffn_per_hidden"):
+        make_space("llama", ffn_per_hidden=[1, 10**400])
+
+
+@pytest.mark.parametrize("name", space_names())
+def test_settings_rebuild_the_space(name: str) -> None:
+    original = make_space(name)
+    again = type(original)(**original.settings)
+    assert again.settings == original.settings
+    assert again.size() == original.size()
+    assert set(original.settings) == set(space_settings(name))
+
+
+def test_order_and_repetition_in_a_range_mean_nothing() -> None:
+    tidy = make_space("gpt2", depth=[2, 3], hidden=[128, 256], heads=[2, 4])
+    untidy = make_space("gpt2", depth=[3, 2, 3], hidden=(256, 128), heads=[4, 4, 2])
+    assert untidy.settings == tidy.settings
+    assert untidy.size() == tidy.size()
+
+
+def test_a_space_name_is_given_once() -> None:
+    with pytest.raises(ValueError, match="'gpt2' is registered already"):
+        space(type(make_space("gpt2")))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_a_bound_is_one_range_that_the_architecture_ends(name: str, data: st.DataObject) -> None:
+    listed = catalogue(name)
+    architecture = data.draw(st.sampled_from(listed.architectures))
+    if isinstance(architecture.choices.get("kv_heads"), list):
+        alike = {key: architecture.choices[key][0] for key in ("kv_heads", "ffn")}
+        architecture = listed.space.read({**architecture.choices, **alike})
+    for bound in listed.space.bounds(architecture):
+        key, side, end = bound.name.split()
+        old, new = listed.space.settings[key], bound.wider.settings[key]
+        assert {k: v for k, v in bound.wider.settings.items() if v != listed.space.settings[k]} == {key: new}
+        assert float(end) == pytest.approx(bound.at, rel=1e-5)
+        assert (side, bound.at) in ((">=", min(old)), ("<=", max(old)))
+        if side == "<=":
+            assert max(new) == bound.wider_to >= 1.099 * bound.at
+            assert min(new) == min(old)
+        else:
+            assert min(new) == bound.wider_to <= 0.901 * bound.at
+            assert max(new) == max(old)
+        assert bound.wider.size() >= listed.space.size()
+        assert bound.wider.read(architecture.choices) == architecture
+
+
+def test_an_architecture_inside_all_ranges_touches_no_bound() -> None:
+    middle = make_space("gpt2", depth=[2, 3, 4], hidden=[128, 192, 256])
+    choices = {
+        "n_layer": 3, "d_model": 192, "d_inner": [512, 1024, 2048], "n_head": [2, 2, 2],
+        "d_embed": 128, "div_val": 1,
+    }  # fmt: skip
+    assert list(middle.bounds(middle.read(choices))) == []
+    deepest = middle.read({**choices, "n_layer": 4, "d_inner": [512] * 4, "n_head": [2] * 4})
+    assert [bound.name for bound in middle.bounds(deepest)] == ["depth <= 4"]

@@ -1,0 +1,132 @@
+"""How large the spaces are: against the published numbers, and against listing them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from catalogue import SETTINGS, catalogue, members
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from zerolm.costs import COSTS, CostModel
+from zerolm.scores import make_score
+from zerolm.solvers.problem import compile_problems
+from zerolm.spaces import make_space, space_names
+
+UNIFORM = ("llama", "gpt2-uniform", "bert")
+
+
+@pytest.mark.parametrize("view", ["declared", "published", "trained"])
+def test_flexibert_has_the_published_size(view: str) -> None:
+    """10,621,440: ZeroLM, arXiv 2503.18646, Table VIII; two hidden sizes, 48 layers, depths 2 and 4."""
+    assert make_space("flexibert", view=view).size() == 10_621_440 == 2 * (48**2 + 48**4)
+
+
+@pytest.mark.parametrize("corpus", ["wt103", "lm1b"])
+@pytest.mark.parametrize("name", ["gpt2", "transformer_xl"])
+def test_table_vii_has_the_published_size(name: str, corpus: str) -> None:
+    """3.348e37: ZeroLM, Table VII, as spec/ranking.md words the ranges."""
+    total = 0
+    for d_model in range(128, 1025, 64):
+        d_inner = range(max(256, 2 * d_model), 4097, 64)
+        total += 9 * sum((3 * len(d_inner)) ** n_layer for n_layer in range(2, 17))
+    assert total == 33475650863462411705404173477556309557
+    assert make_space(name, corpus=corpus).size() == total
+
+
+def test_table_vii_has_the_published_number_of_distinct_states() -> None:
+    """93,375 states (L, d, sum of widths): spec/ranking.md."""
+    found = set()
+    for backbone in make_space("gpt2").backbones():
+        (block,) = backbone.blocks
+        widths = sorted(choice["d_inner"] for choice in block.candidates.choices)
+        assert {high - low for low, high in zip(widths, widths[1:], strict=False)} <= {64}
+        lowest, highest = block.count * widths[0], block.count * widths[-1]
+        found |= {(backbone.depth, backbone.width, total) for total in range(lowest, highest + 1, 64)}
+    assert len(found) == 93_375
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_small_space_is_as_large_as_its_list(name: str) -> None:
+    listed = [str(choices) for choices in members(catalogue(name).space)]
+    assert len(set(listed)) == len(listed) == catalogue(name).space.size()
+
+
+def ranges(low: int, high: int, step: int, most: int = 3) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(low, high).map(lambda n: n * step), min_size=1, max_size=most, unique=True)
+
+
+def intervals(low: float, high: float) -> st.SearchStrategy[list[float]]:
+    return st.lists(st.floats(low, high), min_size=2, max_size=2).map(sorted)
+
+
+CUSTOM: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "gpt2": {
+        "depth": ranges(1, 3, 1), "hidden": ranges(1, 4, 64), "ffn": ranges(2, 16, 32),
+        "ffn_per_hidden": intervals(0.5, 6), "heads": ranges(0, 2, 1).map(lambda n: [2**k for k in n]),
+        "d_embed": ranges(1, 4, 64, 2), "div_val": ranges(1, 4, 1, 2),
+    },
+    "llama": {
+        "depth": ranges(1, 3, 1), "hidden": ranges(1, 4, 64), "head_size": ranges(1, 2, 64),
+        "heads_per_kv": ranges(1, 4, 1), "ffn": ranges(2, 16, 32), "ffn_per_hidden": intervals(0.5, 6),
+        "hidden_per_depth": intervals(20, 256), "per_layer": st.booleans(),
+    },
+    "gpt2-uniform": {
+        "depth": ranges(1, 8, 1), "hidden": ranges(1, 6, 64), "ffn": ranges(2, 16, 32),
+        "ffn_per_hidden": intervals(0.5, 6), "hidden_per_depth": intervals(10, 256),
+    },
+    "flexibert": {
+        "depth": ranges(1, 2, 1, 2), "hidden": ranges(1, 4, 64), "heads": ranges(0, 2, 1, 1).map(
+            lambda n: [2**k for k in n]), "ffn": ranges(1, 8, 64, 2), "stacks": ranges(1, 3, 1, 1),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CUSTOM)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_a_customised_space_is_as_large_as_its_list(name: str, data: st.DataObject) -> None:
+    drawn = data.draw(st.fixed_dictionaries(CUSTOM[name]))
+    try:
+        space = make_space(name, **drawn)
+    except ValueError:  # nothing fits these ranges, or heads do not divide
+        assume(False)
+    if space.size() > 5000:
+        assume(False)
+    assert space.size() == sum(1 for _ in members(space))
+    assert space.size() == sum(backbone.size for backbone in space.backbones())
+
+
+@pytest.mark.parametrize("name", UNIFORM)
+def test_default_shapes_keep_their_ratios(name: str) -> None:
+    space, seen = make_space(name), 0
+    low, high = space.settings["hidden_per_depth"]
+    narrow, wide = space.settings["ffn_per_hidden"]
+    for backbone in space.backbones():
+        assert low <= backbone.width / backbone.depth <= high
+        assert backbone.choices["heads"] * backbone.choices["head_size"] == backbone.width
+        for choice in backbone.blocks[0].candidates.choices:
+            assert narrow <= choice["ffn"] / backbone.width <= wide
+            assert backbone.choices["heads"] % choice["kv_heads"] == 0
+            seen += 1
+    assert seen == space.size()
+
+
+def test_the_default_llama_space_spans_ten_million_to_three_billion() -> None:
+    backbones = list(make_space("llama").backbones())
+    costs = [p.extreme_costs() for p in compile_problems(backbones, make_score("geo"), CostModel())]
+    column = COSTS.index("params")
+    assert 8e6 < min(low[column] for low, _ in costs) < 12e6
+    assert 2.7e9 < max(high[column] for _, high in costs) < 3.6e9
+
+
+@pytest.mark.parametrize("name", space_names())
+def test_backbones_of_one_width_share_their_candidates(name: str) -> None:
+    widths: dict[int, set[tuple[object, ...]]] = {}
+    backbones = list(make_space(name).backbones())
+    for backbone in backbones:
+        key = widths.setdefault(id(backbone.blocks[0].candidates), set())
+        key.add((backbone.width, backbone.choices.get("hidden_size"), backbone.choices.get("head_size")))
+    assert all(len(key) == 1 for key in widths.values())
+    assert len({next(iter(key)) for key in widths.values()}) == len(widths)

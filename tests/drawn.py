@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.architecture import Architecture, Ends, Layer, Matrix, Role
 from zerolm.costs import COSTS
 from zerolm.solvers.problem import Budgets, Problem
 from zerolm.spaces import CandidateTable
@@ -16,7 +16,7 @@ SIZES = st.integers(1, 96)
 @st.composite
 def matrices(draw: st.DrawFn) -> Matrix:
     """An attention matrix (perhaps three projections fused) or an FFN matrix."""
-    role = draw(st.sampled_from(("attention", "ffn")))
+    role: Role = draw(st.sampled_from(("attention", "ffn")))
     parts = draw(st.sampled_from((1, 3))) if role == "attention" else 1
     return Matrix(role, parts * draw(SIZES), draw(SIZES), parts, draw(st.booleans()))
 

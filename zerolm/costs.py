@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,9 +65,12 @@ class CostModel:
 
     def of(self, architecture: Architecture) -> dict[str, int]:
         """All costs of one architecture by name."""
-        layers = self.layers(Shapes.of(architecture.layers)).sum(axis=0)
-        total = layers + self.ends(architecture.ends)
-        return {name: int(value) for name, value in zip(COSTS, total, strict=True)}
+        counts = Counter(architecture.layers)
+        rows = self.layers(Shapes.of(list(counts))).tolist()
+        total = self.ends(architecture.ends).tolist()
+        for row, count in zip(rows, counts.values(), strict=True):
+            total = [a + count * b for a, b in zip(total, row, strict=True)]
+        return dict(zip(COSTS, total, strict=True))
 
     @property
     def _rest_bytes(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,10 +25,9 @@ INITS = ("scaled", "normal", "xavier", "kaiming", "orthogonal")
 def every_closed_form() -> list[ClosedForm]:
     made = []
     for name in score_names():
-        options = {"alpha": -0.7} if "alpha" in score_options(name) else {}
-        inits = INITS if "init" in score_options(name) else (None,)
-        for init in inits:
-            score = make_score(name, **options, **({"init": init} if init else {}))
+        alpha: dict[str, Any] = {"alpha": -0.7} if "alpha" in score_options(name) else {}
+        for init in INITS if "init" in score_options(name) else (None,):
+            score = make_score(name, **alpha | ({"init": init} if init else {}))
             assert isinstance(score, ClosedForm)
             made.append(score)
     return made
@@ -128,7 +128,7 @@ def test_counting_scores_are_exact_integers(name: str, architecture: Architectur
 def test_the_width_of_equal_layers_is_exact(depth: int, width: int) -> None:
     layer = Layer((Matrix("attention", width, width),), width, width, width)
     architecture = Architecture("drawn", {}, (layer,) * depth, Ends(0))
-    assert make_score("width").of(architecture) == width
+    assert make_score("width").of(architecture) == pytest.approx(width, rel=1e-15)
 
 
 @given(architectures(max_depth=8), st.randoms(use_true_random=False))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 from drawn import architectures
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix
 from zerolm.scores import make_score
-from zerolm.scores.weights import capacity, capacity_svd, zerolm_of_weights
+from zerolm.scores.weights import zerolm_of_weights
 
 torch = pytest.importorskip("torch")
 
@@ -56,6 +55,16 @@ INITIALISATIONS: dict[str, Callable[[Matrix], Floats]] = {
 }
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Small matrices: threads would only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("init", INITIALISATIONS)
 @pytest.mark.parametrize("alpha", [-0.5, 0.5, 1.1])
 def test_zerolm_is_the_mean_over_drawn_weights(init: str, alpha: float) -> None:
@@ -87,41 +96,9 @@ def test_spectral_scores_are_met_by_one_large_matrix(rows: int, cols: int) -> No
     assert frobenius == pytest.approx(np.log(np.linalg.norm(weights)), abs=0.01)
 
 
-@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32 - 1))
-def test_capacity_by_norm_equals_capacity_by_singular_values(rows: int, cols: int, seed: int) -> None:
-    weights = np.random.default_rng(seed).normal(size=(rows, cols))
-    assert capacity(weights) == pytest.approx(capacity_svd(weights), rel=1e-10)
-    assert capacity(weights.T) == pytest.approx(capacity(weights), rel=1e-12)
-    assert capacity(3 * weights) == pytest.approx(9 * capacity(weights), rel=1e-12)
-
-
-@given(st.integers(0, 2**32 - 1), st.floats(-2, 2))
-def test_the_svd_reference_of_the_whole_score_agrees(seed: int, alpha: float) -> None:
-    draw = np.random.default_rng(seed)
-    attention = [draw.normal(size=(6, 4)), draw.normal(size=(4, 4))]
-    ffn = [draw.normal(size=(8, 4))]
-    fast = zerolm_of_weights(attention, ffn, alpha)
-    assert zerolm_of_weights(attention, ffn, alpha, svd=True) == pytest.approx(fast, rel=1e-9, abs=1e-9)
-    parts = sum(map(capacity, attention)), sum(map(capacity, ffn))
-    assert fast == pytest.approx(alpha * parts[0] + (1 - alpha) * parts[1], rel=1e-12)
-
-
 @settings(max_examples=30)
 @given(architectures(max_depth=2))
 def test_orthogonal_matrices_all_have_capacity_one(architecture: Architecture) -> None:
     """Of a semi-orthogonal matrix every singular value is 1, so zerolm only counts matrices."""
     count = sum(matrix.role == "ffn" for layer in architecture.layers for matrix in layer.matrices)
     assert make_score("zerolm", alpha=0.0, init="orthogonal").of(architecture) == pytest.approx(count)
-
-
-@pytest.mark.parametrize("weights", [np.zeros(3), np.zeros((0, 4)), np.zeros((2, 2, 2)), 1.0])
-def test_what_is_no_matrix_is_refused(weights: Floats) -> None:
-    for measure in (capacity, capacity_svd):
-        with pytest.raises(ValueError, match="must have rows and columns"):
-            measure(weights)
-
-
-@pytest.mark.parametrize("alpha", [float("nan"), float("inf"), -float("inf")])
-def test_alpha_must_be_finite(alpha: float) -> None:
-    with pytest.raises(ValueError, match="alpha must be a finite number"):
-        zerolm_of_weights([np.eye(2)], [np.eye(2)], alpha)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from drawn import architectures
@@ -36,7 +38,7 @@ def test_a_closed_form_plugs_in() -> None:
 
     @closed_form("kv", source="a test", factor=halved, sees_depth=True)
     def kv(shapes: Shapes, depth: Ints, /, *, power: int, shift: float = 1.0) -> Floats:
-        return shapes.kv_width.astype(float) ** power * depth + shift
+        return np.asarray(shapes.kv_width**power * depth + shift, np.float64)
 
     assert "kv" in score_names()
     assert score_options("kv") == ["power", "shift"]
@@ -107,7 +109,7 @@ def test_alpha_must_be_finite(alpha: float) -> None:
 
 
 @pytest.mark.parametrize(("name", "options"), [("zerolm", {"alpha": 1.0}), ("log_complexity", {})])
-def test_unknown_initialisations_are_refused(name: str, options: dict[str, float]) -> None:
+def test_unknown_initialisations_are_refused(name: str, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="initialisation 'uniform' is not known"):
         make_score(name, init="uniform", **options).of(NETWORK)
 
@@ -115,5 +117,6 @@ def test_unknown_initialisations_are_refused(name: str, options: dict[str, float
 @given(architectures(max_depth=3))
 def test_a_score_of_an_architecture_is_a_plain_float(architecture: Architecture) -> None:
     for name in score_names():
-        score = make_score(name, **({"alpha": 0.5} if "alpha" in score_options(name) else {}))
+        options: dict[str, Any] = {"alpha": 0.5} if "alpha" in score_options(name) else {}
+        score = make_score(name, **options)
         assert type(score.of(architecture)) is float

@@ -13,7 +13,7 @@ from zerolm.costs import COSTS
 from zerolm.solvers import counting, search
 from zerolm.solvers.counting import count_at_least, lattice_of
 from zerolm.solvers.problem import Budgets, Problem, at_least
-from zerolm.spaces import CandidateTable, make_space
+from zerolm.spaces import CandidateTable
 
 
 @st.composite
@@ -23,9 +23,10 @@ def lattice_problems(draw: st.DrawFn) -> list[Problem]:
     for _ in range(draw(st.integers(1, 2))):
         places = np.array(draw(st.lists(st.integers(0, 6), min_size=1, max_size=5)), np.int64)
         slopes = draw(st.lists(st.sampled_from((-3, 0, 1, 64)), min_size=len(COSTS), max_size=len(COSTS)))
+        first, slope = draw(st.sampled_from((-2.0, 0.0, 1.5))), draw(st.sampled_from((-0.5, 0.0, 1.0)))
         table = CandidateTable(
-            draw(st.sampled_from((-2.0, 0.0, 1.5))) + draw(st.sampled_from((-0.5, 0.0, 1.0))) * places,
-            np.stack([500 + slope * places for slope in slopes], axis=1),
+            np.array(first + slope * places),
+            np.stack([500 + rise * places for rise in slopes], axis=1),
             tuple(draw(st.integers(1, 4)) for _ in places),
         )
         own = np.array(draw(st.lists(st.integers(0, 9), min_size=len(COSTS), max_size=len(COSTS))), np.int64)

@@ -37,7 +37,9 @@ def test_pruning_keeps_the_pareto_front(points: list[tuple[int, int]]) -> None:
 @given(POINTS, POINTS)
 def test_merging_equals_pruning_the_union(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
     assert pairs(merge(front_of(a), front_of(b))) == pairs(front_of(a + b))
-    assert pairs(merge(exact.EMPTY, front_of(a))) == pairs(merge(front_of(a), exact.EMPTY)) == pairs(front_of(a))
+    assert (
+        pairs(merge(exact.EMPTY, front_of(a))) == pairs(merge(front_of(a), exact.EMPTY)) == pairs(front_of(a))
+    )
 
 
 @pytest.mark.parametrize("dense_limit", [exact.DENSE_LIMIT, 0])
@@ -111,7 +113,9 @@ def test_every_solution_comes_once_and_none_before_a_better_one(
 
 
 @given(problem_lists(), COLUMNS, st.data())
-def test_chosen_problems_alone_are_streamed(problems: list[Problem], column: int, data: st.DataObject) -> None:
+def test_chosen_problems_alone_are_streamed(
+    problems: list[Problem], column: int, data: st.DataObject
+) -> None:
     chosen = data.draw(st.lists(st.integers(0, len(problems) - 1), min_size=1, unique=True))
     solver = Exact(problems, column, [UNBOUNDED] * len(problems))
     expected = [state for state in states(problems) if state.problem in chosen]

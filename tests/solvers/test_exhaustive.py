@@ -75,7 +75,10 @@ def test_too_many_states_are_refused() -> None:
     score = make_score("geo")
     assert isinstance(score, ClosedForm)
     problems = compile_problems(list(catalogue("gpt2").space.backbones()), score, CostModel())
-    with patch.object(exhaustive, "LIMIT", count_states(problems) - 1), pytest.raises(
-        ValueError, match="method 'exhaustive' would visit .* states, more than .*; use exact or milp"
+    with (
+        patch.object(exhaustive, "LIMIT", count_states(problems) - 1),
+        pytest.raises(
+            ValueError, match=r"method 'exhaustive' would visit .* states, more than .*; use exact or milp"
+        ),
     ):
         States.of(problems)

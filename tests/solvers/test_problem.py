@@ -117,9 +117,16 @@ def test_backbones_of_one_depth_share_their_tables(name: str) -> None:
     assert all(len(found) == 1 for found in tables.values())
 
 
-def test_scores_that_are_no_finite_numbers_are_refused() -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_scores_must_be_finite_numbers(value: float) -> None:
     backbones = list(catalogue("gpt2").space.backbones())
-    for bad in (np.array([np.nan]), np.array([np.inf]), np.zeros((2, 2))):
-        score = ClosedForm("bad", lambda shapes, depth, bad=bad: np.resize(bad, (len(shapes), *bad.shape[1:])), "")
-        with pytest.raises(ValueError, match="did not give one finite number a layer"):
-            compile_problems(backbones, score, CostModel())
+    score = ClosedForm("bad", lambda shapes, depth: np.full(len(shapes), value), "a test")
+    with pytest.raises(ValueError, match="'bad' did not give one finite number a layer"):
+        compile_problems(backbones, score, CostModel())
+
+
+def test_scores_must_be_one_number_a_layer() -> None:
+    backbones = list(catalogue("gpt2").space.backbones())
+    score = ClosedForm("wide", lambda shapes, depth: np.zeros((len(shapes), 2)), "a test")
+    with pytest.raises(ValueError, match="'wide' did not give one finite number a layer"):
+        compile_problems(backbones, score, CostModel())

@@ -18,7 +18,7 @@ from scipy import stats
 
 from zerolm.architecture import Architecture
 from zerolm.costs import COSTS, CostModel
-from zerolm.scores import ClosedForm, WholeScore, make_score
+from zerolm.scores import WholeScore
 from zerolm.solvers import SearchResult, sampling, search
 from zerolm.solvers.problem import Budgets, Problem
 from zerolm.solvers.sampling import Sample, additive, nsga2, random_sample
@@ -148,13 +148,14 @@ def test_nsga2_finds_the_best_of_a_small_space() -> None:
 @pytest.mark.parametrize("method", ["auto", "exhaustive"])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_whole_score_is_maximised_over_all_architectures(name: str, method: str) -> None:
+    """It is proven only where a state is one architecture: elsewhere a score may see what tables do not."""
     listed = catalogue(name)
     allowed = Budgets.of(budget(listed)).allow(listed.costs)
     result = search(listed.space, WHOLE, budgets=budget(listed), compare=False, method=method)
     best = listed.scores(WHOLE)[allowed].max()
     assert result.best[0].score == best
     assert result.certificate.method == "exhaustive"
-    assert result.certificate.optimal
+    assert result.certificate.optimal == (name == "llama")
     assert result.ties.value == (listed.scores(WHOLE)[allowed] >= best * (1 - 1e-9)).sum()
     keeps(result, budget(listed))
 
@@ -203,7 +204,8 @@ def test_a_whole_score_that_sees_the_order_of_layers_claims_no_false_optimum() -
 
 
 def test_nsga2_without_pymoo_names_the_extra() -> None:
-    with patch.object(sampling, "pymoo_installed", return_value=False), pytest.raises(
-        ModuleNotFoundError, match=r"zerolm\[nsga2\]"
+    with (
+        patch.object(sampling, "pymoo_installed", return_value=False),
+        pytest.raises(ModuleNotFoundError, match=r"zerolm\[nsga2\]"),
     ):
         search(catalogue("llama").space, "geo", method="nsga2")

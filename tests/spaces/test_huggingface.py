@@ -136,6 +136,7 @@ def test_configurations_of_transformers_are_read(kind: str, data: st.DataObject)
 
 
 def test_an_untied_bert_is_read_with_its_own_decoder() -> None:
+    """Weights and bias: transformers ties the bias of the decoder only where it ties the weights."""
     config = transformers.BertConfig(
         vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
         tie_word_embeddings=False,
@@ -146,7 +147,8 @@ def test_an_untied_bert_is_read_with_its_own_decoder() -> None:
 def test_the_largest_sizes_that_are_read_do_not_overflow() -> None:
     config = {
         "model_type": "llama", "hidden_size": 1 << 20, "num_hidden_layers": 1024,
-        "num_attention_heads": 1 << 16, "head_dim": 1 << 16, "intermediate_size": 1 << 20, "vocab_size": 1 << 24,
+        "num_attention_heads": 1 << 16, "head_dim": 1 << 16, "intermediate_size": 1 << 20,
+        "vocab_size": 1 << 24,
     }  # fmt: skip
     try:
         architecture = from_config(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from zerolm.costs import COSTS, CostModel
-from zerolm.scores import make_score
+from zerolm.scores import ClosedForm, make_score
 from zerolm.solvers.problem import compile_problems
 from zerolm.spaces import make_space, space_names
 
@@ -41,7 +42,7 @@ def test_table_vii_has_the_published_number_of_distinct_states() -> None:
     for backbone in make_space("gpt2").backbones():
         (block,) = backbone.blocks
         widths = sorted(choice["d_inner"] for choice in block.candidates.choices)
-        assert {high - low for low, high in zip(widths, widths[1:], strict=False)} <= {64}
+        assert {high - low for low, high in pairwise(widths)} <= {64}
         lowest, highest = block.count * widths[0], block.count * widths[-1]
         found |= {(backbone.depth, backbone.width, total) for total in range(lowest, highest + 1, 64)}
     assert len(found) == 93_375
@@ -115,7 +116,9 @@ def test_default_shapes_keep_their_ratios(name: str) -> None:
 
 def test_the_default_llama_space_spans_ten_million_to_three_billion() -> None:
     backbones = list(make_space("llama").backbones())
-    costs = [p.extreme_costs() for p in compile_problems(backbones, make_score("geo"), CostModel())]
+    score = make_score("geo")
+    assert isinstance(score, ClosedForm)
+    costs = [problem.extreme_costs() for problem in compile_problems(backbones, score, CostModel())]
     column = COSTS.index("params")
     assert 8e6 < min(low[column] for low, _ in costs) < 12e6
     assert 2.7e9 < max(high[column] for _, high in costs) < 3.6e9

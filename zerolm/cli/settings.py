@@ -40,7 +40,7 @@ class RunSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     context: Annotated[int, Field(ge=1, le=1 << 24)] = 1024
-    batch: Annotated[int, Field(ge=1, le=1 << 16)] = 1
+    batch: Annotated[int, Field(ge=1, le=1 << 10)] = 1
     kv_bits: Annotated[int, Field(ge=1, le=32)] = 16
     bits: Annotated[int, Field(ge=1, le=32)] = 16
     group_size: Annotated[int, Field(ge=1, le=1 << 20)] = 128

@@ -96,6 +96,11 @@ def certificate_sentence(result: SearchResult) -> str:
             f"None of the {size} architectures of {result.space.name} within the budgets scores more than "
             f"{100 * certificate.gap:.3g} % above the first of the list ({certificate.method})."
         )
+    if certificate.method == "exhaustive":
+        return (
+            f"Every shape of the {size} architectures of {result.space.name} was looked at once; a score "
+            "that sees more than shapes may prefer another order of layers."
+        )
     return (
         f"Nothing is proven: {certificate.method} looked at a sample of the {size} architectures of "
         f"{result.space.name}."

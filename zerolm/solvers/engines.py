@@ -17,11 +17,13 @@ from zerolm.solvers import milp
 from zerolm.solvers.counting import count_at_least
 from zerolm.solvers.exact import Exact, thinned
 from zerolm.solvers.exhaustive import States, Ways
-from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem, Solution, at_least, near
+from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem, Solution, at_least
 from zerolm.solvers.sampling import Sample
-from zerolm.statistics import TOLERANCE, tie_ranks
+from zerolm.statistics import tie_ranks
 
 KV_BYTES, MACS, PARAMS = COSTS.index("kv_bytes"), COSTS.index("macs"), COSTS.index("params")
+PREFERENCE = (KV_BYTES, MACS, PARAMS)
+"""What decides among equals, in this order."""
 COUNTED = 2000
 """Tied shapes that are looked at one by one where they cannot be counted in closed form."""
 LEVELS = 12
@@ -53,8 +55,9 @@ class Engine(Protocol):
     def count(self, threshold: float) -> Count:
         """Architectures that score ``threshold`` or more."""
 
-    def pick(self, best: float) -> Solution | None:
-        """Among those within 1 % of the best: the least KV cache, then the fewest MACs."""
+    def cheapest(self, threshold: float) -> Solution:
+        """Of those that score ``threshold`` or more (there are some): the least KV cache, then the fewest
+        MACs, then the fewest parameters."""
 
     def peaks(self) -> dict[int, float]:
         """The best score of each problem that has one; an upper bound where the front is not complete."""
@@ -98,12 +101,10 @@ class Pool:
             ways = ways.astype(object)
         return Count(int(ways.sum()), self.optimal)
 
-    def pick(self, best: float) -> Solution | None:
-        close = np.flatnonzero(at_least(self.score, near(best)))
-        if not len(close):
-            return None
-        key = (-self.score[close], self.costs[close, MACS], self.costs[close, KV_BYTES])
-        return self._solution(int(close[np.lexsort(key)[0]]))
+    def cheapest(self, threshold: float) -> Solution:
+        close = np.flatnonzero(at_least(self.score, threshold))
+        keys = [self.costs[close, column] for column in reversed(PREFERENCE)]
+        return self._solution(int(close[np.lexsort((-self.score[close], *keys))[0]]))
 
     def peaks(self) -> dict[int, float]:
         peaks: dict[int, float] = {}
@@ -155,13 +156,23 @@ class Proven:
         if least is None or top is None:
             return []
         found: list[Solution] = []
-        for level in np.geomspace(max(least, 1), max(int(top[0].costs[self.column]), 1), LEVELS)[:-1]:
-            budgets = self.budgets.replaced("max", self.column, max(least, int(level)))
+        for level in np.geomspace(max(least, 1), max(int(top[0].costs[self.column]), 1), LEVELS):
+            if found and level < found[-1].costs[self.column]:
+                continue
+            budgets = self.budgets.replaced("max", self.column, max(least, round(level)))
             engine = Proven(self.problems, budgets, self.column, True)
             best = next(engine.in_order(), None)
-            if best and (not found or best[0].score > found[-1].score + TOLERANCE * abs(found[-1].score)):
-                found.append(best[0])
-        return [*found, top[0]]
+            if best and not (found and at_least(found[-1].score, best[0].score)):
+                found.append(engine.cheapest_for(best[0].score))
+        return found
+
+    def cheapest_for(self, score: float) -> Solution:
+        """The solution that scores ``score`` or more at the least cost in the engine's column."""
+        close = [i for i in range(len(self.problems)) if self._reaches(i, score)]
+        problems = [self.problems[i] for i in close]
+        found = milp.least_cost(problems, self.budgets, (self.column,), score)
+        assert found is not None  # a solution with this score was just found
+        return Solution(close[found.problem], found.picks, found.score, found.costs)
 
     def count(self, threshold: float) -> Count:
         columns = [column for _, column in self.active]
@@ -176,15 +187,15 @@ class Proven:
             found += self.problems[solution.problem].ways(solution.picks)
         return Count(found, False)
 
-    def pick(self, best: float) -> Solution | None:
-        close = [i for i in self.leading if self._reaches(i, near(best))]
+    def cheapest(self, threshold: float) -> Solution:
+        close = [i for i in self.leading if self._reaches(i, threshold)]
         on_front = [] if self.programmes else [i for i in close if self._ordered_alike(i)]
-        found = [self._cheapest(i, near(best)) for i in on_front]
-        rest = [i for i in close if i not in set(on_front)]
-        other = milp.least_cost([self.problems[i] for i in rest], self.budgets, (KV_BYTES, MACS), near(best))
+        found = [self._first_on_front(i, threshold) for i in on_front]
+        rest = sorted(set(close) - set(on_front))
+        other = milp.least_cost([self.problems[i] for i in rest], self.budgets, PREFERENCE, threshold)
         if other is not None:
             found.append(Solution(rest[other.problem], other.picks, other.score, other.costs))
-        return min(found, key=lambda s: (s.costs[KV_BYTES], s.costs[MACS], -s.score), default=None)
+        return min(found, key=lambda s: (*s.costs[list(PREFERENCE)], -s.score))
 
     def peaks(self) -> dict[int, float]:
         bounds = {index: self._bound(index) for index in self.leading}
@@ -228,14 +239,14 @@ class Proven:
         return bound
 
     def _ordered_alike(self, index: int) -> bool:
-        """Whether within a problem the cheapest solution also has the smallest KV cache and fewest MACs."""
+        """Whether within a problem the cheapest solution is also the preferred one."""
         problem = self.problems[index]
         return all(
             _is_constant(problem, cost) or _proportion(problem, cost, self.column) is not None
-            for cost in (KV_BYTES, MACS)
+            for cost in PREFERENCE
         )
 
-    def _cheapest(self, index: int, threshold: float) -> Solution:
+    def _first_on_front(self, index: int, threshold: float) -> Solution:
         """The cheapest solution of a problem that scores ``threshold`` or more: a point of its front."""
         exact, problem = self.exact[self.column], self.problems[index]
         front = exact.prefix(problem.blocks)

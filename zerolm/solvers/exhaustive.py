@@ -86,7 +86,8 @@ def _enumerate(
     score, costs = np.zeros(1), problem.costs[None]
     ways: Ways = np.ones(1, np.int64)
     total = math.prod(sum(table.multiplicity) ** count for table, count in problem.blocks)
-    if total >= 1 << 62:
+    longest = max((count for _, count in problem.blocks), default=1)
+    if total * longest >= 1 << 62:  # a product on the way is larger than the result
         ways = ways.astype(object)
     for table, count in problem.blocks:
         sets = multisets(len(table), count)

@@ -143,6 +143,9 @@ def compile_problems(backbones: Sequence[Backbone], score: ClosedForm, costs: Co
                     candidates.multiplicity,
                 )
             blocks.append((tables[key], 1 if block.tied else block.count))
+        for table, count in blocks:
+            if float(np.abs(table.costs).max(initial=0)) * count >= UNBOUNDED:
+                raise ValueError("costs beyond 2^62 cannot be compared exactly; reduce context or batch")
         factor = score.factor(np.array([depth]), np.array([float(backbone.width)]))
         problems.append(
             Problem(

@@ -70,7 +70,8 @@ class _Run:
     def best(self, top: int) -> tuple[list[Choice], float]:
         """The best distinct shapes in order, and the proven upper bound of the first.
 
-        Of equals come first those with the smaller KV cache, then fewer MACs, then fewer parameters.
+        Of equals come first those with the smaller KV cache, then fewer MACs, then fewer parameters;
+        where there are very many, of those that were looked at.
         """
         found: dict[object, list[Choice]] = {}
         bound, last = -np.inf, np.inf
@@ -82,7 +83,7 @@ class _Run:
             choice = self.choice(solution)
             found.setdefault(choice.architecture.shape_key(), []).append(choice)
             last = solution.score if len(found) <= top else last
-        choices = [min(same, key=_preference) for same in found.values()]
+        choices = [_preferred(same) for same in found.values()]
         ranks = tie_ranks(np.array([choice.score for choice in choices]))
         order = sorted(range(len(choices)), key=lambda i: (-int(ranks[i]), _preference(choices[i])))
         return [choices[i] for i in order[:top]], bound
@@ -125,11 +126,12 @@ def search(
     if not best:
         raise Infeasible(_explain(space, limits, setup, run))
     top_score = best[0].score
+    if isinstance(run.engine, Proven):
+        best = _led_by(run.choice(run.engine.cheapest(top_score)), best)[:top]
     progress("counting ties, choosing the pick")
     ties = run.engine.count(top_score)
     near_ties = run.engine.count(near(top_score))
-    solution = run.engine.pick(top_score)
-    pick = run.choice(solution) if solution else best[0]
+    pick = run.choice(run.engine.cheapest(near(top_score)))
     progress("drawing the front")
     front = [run.choice(point) for point in run.engine.front()]
     gap = max(0.0, bound - top_score) / max(abs(top_score), 1e-300)
@@ -181,10 +183,11 @@ def _compile(space: SearchSpace, budgets: Budgets, setup: _Setup, score: Score |
     if method in ("exact", "milp"):
         engine = Proven(problems, budgets, column, method == "milp")
     elif method == "exhaustive":
-        states = States.of(problems)
+        states, proven = States.of(problems), True
         if isinstance(score, WholeScore):
             states = _rescored(states, evaluate)
-        engine = Pool(states, budgets, column, optimal=True)
+            proven = bool(np.all(states.ways == 1))  # else it may see what a shape leaves open
+        engine = Pool(states, budgets, column, proven)
     elif method == "nsga2":
         engine = Pool(nsga2(problems, evaluate, budgets, column, seed=setup.seed), budgets, column, False)
     else:
@@ -231,6 +234,17 @@ def _rescored(states: States, evaluate: Evaluate) -> States:
     solutions = [states.solution(i) for i in range(len(states.score))]
     scores = evaluate([(solution.problem, solution.picks) for solution in solutions])
     return States(states.problems, states.problem, states.row, scores, states.costs, states.ways)
+
+
+def _led_by(first: Choice, choices: Sequence[Choice]) -> list[Choice]:
+    """``first``, then the choices of other shapes."""
+    key = first.architecture.shape_key()
+    return [first, *(choice for choice in choices if choice.architecture.shape_key() != key)]
+
+
+def _preferred(same: Sequence[Choice]) -> Choice:
+    """Of one shape's choices (best first) the cheapest among those that tie with the first."""
+    return min((c for c in same if at_least(c.score, same[0].score)), key=_preference)
 
 
 def _landscape(run: _Run) -> list[Peak]:

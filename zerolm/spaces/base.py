@@ -249,17 +249,27 @@ def integer(name: str, value: Any, low: int = 1, high: int = MAX_WIDTH) -> int:
     return int(value)
 
 
+def truth(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, not {value!r}")
+    return value
+
+
 def interval(name: str, values: Sequence[float]) -> tuple[float, float]:
     """A pair low <= high of positive finite numbers."""
-    if len(values) != 2 or not all(math.isfinite(v) and v > 0 for v in values) or values[0] > values[1]:
-        raise ValueError(f"{name} must be two positive numbers LOW:HIGH, not {list(values)}")
-    return float(values[0]), float(values[1])
+    try:
+        low, high = (float(value) for value in values)
+    except (OverflowError, TypeError, ValueError):
+        low, high = 0.0, 0.0
+    if not 0 < low <= high < math.inf:
+        raise ValueError(f"{name} must be two positive numbers LOW:HIGH, not {str(values)[:80]}")
+    return low, high
 
 
 def field(choices: Mapping[str, Any], name: str) -> Any:
     if name not in choices:
         raise ValueError(
-            f"the architecture lacks {name!r}; it has {', '.join(map(str, choices)) or 'no fields'}"
+            f"the architecture lacks {name!r}; it has {', '.join(map(repr, choices)) or 'no fields'}"
         )
     return choices[name]
 

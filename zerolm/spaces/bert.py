@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.architecture import Ends, Layer, Matrix
 from zerolm.spaces.base import space
 from zerolm.spaces.uniform import UniformSpace
 
@@ -53,8 +53,7 @@ class Bert(UniformSpace):
     def blind_spots(self) -> str:
         return "the number of heads (a head size of 64 by default), vocabulary and positions"
 
-    def config(self, architecture: Architecture) -> dict[str, Any] | None:
-        choices = architecture.choices
+    def stock_config(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "architectures": ["BertForMaskedLM"],
             "model_type": "bert",
@@ -80,11 +79,14 @@ def bert_layer(d: int, f: int) -> Layer:
     return Layer(matrices, d, d, d, vectors, vectors)
 
 
-def bert_ends(d: int, vocab: int, positions: int, types: int = 2) -> Ends:
-    """Three embeddings and their norm; the head: a dense transform, its norm, the tied words, a bias."""
+def bert_ends(d: int, vocab: int, positions: int, types: int = 2, tied: bool = True) -> Ends:
+    """Three embeddings and their norm; the head: a dense transform, its norm, the words, a bias."""
+    words = () if tied else (Matrix("head", vocab, d),)
     return Ends(
         embedding=(vocab + positions + types) * d,
-        tied_head=vocab * d,
-        head_matrices=(Matrix("head", d, d),),
-        vectors=2 * d + (d + 2 * d + vocab),
+        tied_head=vocab * d if tied else 0,
+        head_matrices=(Matrix("head", d, d), *words),
+        vectors=2 * d
+        + (d + 2 * d + vocab)
+        + (0 if tied else vocab),  # untied, the words' bias is stored twice
     )

@@ -29,10 +29,11 @@ def from_document(document: Any) -> Architecture:
     if "space" not in document or "architecture" not in document:
         raise ValueError(
             "an architecture needs 'space' and 'architecture', or 'model_type' for a Hugging Face "
-            f"configuration; it has {', '.join(map(str, document)) or 'no fields'}"
+            f"configuration; it has {', '.join(map(repr, document)) or 'no fields'}"
         )
     no_others(document, ("space", "settings", "architecture"))
-    settings, choices = document.get("settings") or {}, document["architecture"]
+    settings, choices = document.get("settings"), document["architecture"]
+    settings = {} if settings is None else settings
     if not isinstance(settings, Mapping) or not isinstance(choices, Mapping):
         raise ValueError("'settings' and 'architecture' must be JSON objects")
     try:

@@ -102,7 +102,8 @@ class PerLayerDecoder(SearchSpace):
         depth = integer("n_layer", field(choices, "n_layer"), 1, MAX_DEPTH)
         hidden = integer("d_model", field(choices, "d_model"))
         widths = each_layer("d_inner", field(choices, "d_inner"), depth, integer)
-        for count in each_layer("n_head", field(choices, "n_head"), depth, integer):
+        heads = each_layer("n_head", field(choices, "n_head"), depth, integer)
+        for count in heads:
             if hidden % count:
                 raise ValueError(f"d_model {hidden} is not divisible by {count} heads")
         d_embed = integer("d_embed", field(choices, "d_embed"), -1)
@@ -111,7 +112,8 @@ class PerLayerDecoder(SearchSpace):
         div_val = integer("div_val", field(choices, "div_val"), 1, 64)
         layers = tuple(self._layer(hidden, ffn) for ffn in widths)
         ends = self._ends(hidden, hidden if d_embed == -1 else d_embed, div_val)
-        return Architecture(self.name, dict(choices), layers, ends)
+        read = {**choices, "d_inner": list(widths), "n_head": list(heads)}
+        return Architecture(self.name, read, layers, ends)
 
     def join(self, backbone: Backbone, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {

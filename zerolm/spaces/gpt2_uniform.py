@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.architecture import Ends, Layer, Matrix
 from zerolm.spaces.base import space
 from zerolm.spaces.uniform import UniformSpace
 
@@ -53,8 +53,7 @@ class Gpt2Uniform(UniformSpace):
     def blind_spots(self) -> str:
         return "the number of heads (a head size of 64 by default), vocabulary and positions"
 
-    def config(self, architecture: Architecture) -> dict[str, Any] | None:
-        choices = architecture.choices
+    def stock_config(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "architectures": ["GPT2LMHeadModel"],
             "model_type": "gpt2",

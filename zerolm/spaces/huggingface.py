@@ -92,6 +92,7 @@ def _bert(config: Mapping[str, Any]) -> Architecture:
         _size(config, "vocab_size", MAX_VOCAB),
         _size(config, "max_position_embeddings", MAX_VOCAB, 512),
         _size(config, "type_vocab_size", MAX_VOCAB, 2),
+        tied=bool(config.get("tie_word_embeddings", True)),
     )
     choices = {"depth": depth, "hidden": hidden, "heads": heads, "ffn": ffn}
     return _uniform("bert", choices, bert_layer(hidden, ffn), ends)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.architecture import Ends, Layer, Matrix
 from zerolm.spaces.base import space
 from zerolm.spaces.uniform import UniformSpace
 
@@ -16,6 +16,7 @@ class Llama(UniformSpace):
 
     name = "llama"
     summary = "Llama-shaped decoders with grouped queries and a gated FFN"
+    grouped = True
 
     def __init__(
         self,
@@ -54,10 +55,7 @@ class Llama(UniformSpace):
     def blind_spots(self) -> str:
         return "the head size, and whether heads share keys and values beyond the shapes of k and v"
 
-    def config(self, architecture: Architecture) -> dict[str, Any] | None:
-        choices = architecture.choices
-        if isinstance(choices["kv_heads"], list) or isinstance(choices["ffn"], list):
-            return None
+    def stock_config(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from zerolm.architecture import Architecture, Ends, Layer
 from zerolm.spaces.base import (
@@ -22,6 +22,7 @@ from zerolm.spaces.base import (
     integers,
     interval,
     no_others,
+    truth,
 )
 
 FIELDS = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
@@ -32,6 +33,9 @@ class UniformSpace(SearchSpace):
 
     ``hidden_per_depth`` and ``ffn_per_hidden`` keep the shapes within what is trained in practice.
     """
+
+    grouped: ClassVar[bool] = False
+    """Whether heads may share keys and values."""
 
     def __init__(
         self,
@@ -56,8 +60,8 @@ class UniformSpace(SearchSpace):
         self.ffn_per_hidden = interval("ffn_per_hidden", ffn_per_hidden)
         self.vocab = integer("vocab", vocab, 1, MAX_VOCAB)
         self.positions = integer("positions", positions, 1, MAX_VOCAB)
-        self.tied = bool(tied)
-        self.per_layer = bool(per_layer)
+        self.tied = truth("tied", tied)
+        self.per_layer = truth("per_layer", per_layer)
         self.settings = {
             "depth": list(self.depth),
             "hidden": list(self.hidden),
@@ -76,6 +80,10 @@ class UniformSpace(SearchSpace):
     @abstractmethod
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
         """The layer of these sizes."""
+
+    @abstractmethod
+    def stock_config(self, choices: Mapping[str, Any]) -> dict[str, Any]:
+        """The Hugging Face configuration of choices that are the same in all layers."""
 
     @abstractmethod
     def ends(self, hidden: int) -> Ends:
@@ -118,13 +126,21 @@ class UniformSpace(SearchSpace):
         for count in kv_heads:
             if heads % count:
                 raise ValueError(f"{heads} heads are not divisible by {count} KV heads")
+            if count != heads and not self.grouped:
+                raise ValueError(f"in {self.name} every head is a KV head: {heads} KV heads, not {count}")
         widths = each_layer("ffn", field(choices, "ffn"), depth, integer)
         made = {
             pair: self.layer(hidden, heads, pair[0], head_size, pair[1])
             for pair in set(zip(kv_heads, widths, strict=True))
         }
         layers = tuple(made[pair] for pair in zip(kv_heads, widths, strict=True))
-        return Architecture(self.name, dict(choices), layers, self.ends(hidden))
+        read = {**choices, "kv_heads": alike(kv_heads), "ffn": alike(widths)}
+        return Architecture(self.name, read, layers, self.ends(hidden))
+
+    def config(self, architecture: Architecture) -> dict[str, Any] | None:
+        if any(isinstance(architecture.choices[name], list) for name in ("kv_heads", "ffn")):
+            return None
+        return self.stock_config(architecture.choices)
 
     def bounds(self, architecture: Architecture) -> Iterator[Bound]:
         choices = architecture.choices

@@ -24,7 +24,8 @@ def machine() -> str:
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
-        f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores; Python {platform.python_version()}, {versions}; "
+        f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores; "
+        f"Python {platform.python_version()}, {versions}; "
         f"{datetime.date.today().isoformat()}"
     )
 
@@ -34,7 +35,8 @@ def main() -> None:
     parts = [
         "# Performance\n\n"
         "Written by `python benchmarks/run.py`. Ratios compare things measured in one run and are what to "
-        "read; seconds stand beside them and belong to the machine.\n\n"
+        "read; seconds stand beside them and belong to the machine. They are processor seconds of one "
+        "thread, but for whole processes, which are timed by the clock on the wall.\n\n"
         f"Machine: {machine()}.\n"
     ]
     for script in SCRIPTS:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from timing import note, number, stopwatch, table
+from timing import note, number, one_thread, stopwatch, table
 
 from zerolm.architecture import Architecture, Floats, Shapes
 from zerolm.costs import CostModel
@@ -147,6 +147,7 @@ def measure(name: str, rng: np.random.Generator) -> list[list[Any]]:
 
 
 def main() -> None:
+    one_thread()
     rng = np.random.default_rng(0)
     print("## Scoring\n")
     rows = [row for name in SPACES for row in measure(name, rng)]

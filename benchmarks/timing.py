@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import time
@@ -11,15 +12,30 @@ from typing import TypeVar
 T = TypeVar("T")
 PATIENCE = 10.0
 """Seconds after which a measurement is not repeated."""
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def stopwatch(function: Callable[[], T], repeats: int = 1) -> tuple[float, T]:
-    """Median seconds of ``repeats`` calls (no more once ``PATIENCE`` is spent), and what the last returned."""
+def one_thread() -> None:
+    """Start this script again with one thread for linear algebra, unless it has but one.
+
+    Threads that wait for a core taken by other work would be charged to whoever uses them.
+    """
+    if not ONE_THREAD.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ONE_THREAD})
+
+
+def stopwatch(
+    function: Callable[[], T], repeats: int = 1, clock: Callable[[], float] = time.process_time
+) -> tuple[float, T]:
+    """Median seconds of ``repeats`` calls, fewer once ``PATIENCE`` is spent, and what the last returned.
+
+    By default those that the processor spent on this process: other work on the machine does not count.
+    """
     taken: list[float] = []
     while not taken or (len(taken) < repeats and sum(taken) < PATIENCE):
-        start = time.perf_counter()
+        start = clock()
         result = function()
-        taken.append(time.perf_counter() - start)
+        taken.append(clock() - start)
     return statistics.median(taken), result
 
 

@@ -53,6 +53,12 @@ class Catalogue:
         costs = [CostModel().of(architecture) for architecture in self.architectures]
         return np.array([[cost[name] for name in COSTS] for cost in costs], np.int64)
 
+    @cached_property
+    def shapes(self) -> list[int]:
+        """A number for each architecture, the same where layers are permutations of each other."""
+        numbers: dict[object, int] = {}
+        return [numbers.setdefault(a.shape_key(), len(numbers)) for a in self.architectures]
+
     def scores(self, score: Score) -> Floats:
         return score.of_many(self.batch)
 

@@ -251,7 +251,7 @@ class Proven:
         exact, problem = self.exact[self.column], self.problems[index]
         front = exact.prefix(problem.blocks)
         point = int(np.argmax(at_least(exact.value(problem, front.score), threshold)))
-        picks = exact.trace(problem, int(front.cost[point]), int(front.score[point]))
+        (picks,) = exact.trace(problem, front.cost[[point]], front.score[[point]])
         return Solution(index, picks, problem.score(picks), problem.cost(picks))
 
     def _reaches(self, index: int, threshold: float) -> bool:

@@ -161,33 +161,41 @@ class Exact:
         running = np.maximum.accumulate(score[order])
         margin = 1e-12 * np.abs(running)
         kept = np.concatenate([[True], score[order][1:] > (running + margin)[:-1]])
-        solutions = []
-        for i in thinned(order[kept], most):
-            index = int(owner[i])
+        chosen = thinned(order[kept], most)
+        found: dict[int, Solution] = {}
+        for index in np.unique(owner[chosen]).tolist():
             problem = self.problems[index]
-            picks = self.trace(problem, int(cost[i] - problem.costs[self.column]), int(total[i]))
-            solutions.append(Solution(index, picks, problem.score(picks), problem.cost(picks)))
-        return solutions
+            points = chosen[owner[chosen] == index]
+            traced = self.trace(problem, cost[points] - problem.costs[self.column], total[points])
+            for point, picks in zip(points.tolist(), traced, strict=True):
+                found[point] = Solution(index, picks, problem.score(picks), problem.cost(picks))
+        return [found[point] for point in chosen.tolist()]
 
-    def trace(self, problem: Problem, cost: int, score: int) -> tuple[tuple[int, ...], ...]:
-        """The picks behind a point of the problem's front, by exact subtraction."""
-        picks: list[tuple[int, ...]] = []
+    def trace(self, problem: Problem, cost: Ints, score: Ints) -> list[tuple[tuple[int, ...], ...]]:
+        """The picks behind points (p,) of the problem's front, by exact subtraction from the last choice."""
         blocks = list(problem.blocks)
+        picks: list[list[tuple[int, ...]]] = []
         while blocks:
             table, count = blocks.pop()
-            chosen = []
+            chosen = np.empty((len(cost), count), np.int64)
             for left in range(count - 1, -1, -1):
                 before = self.prefix([*blocks, (table, left)] if left else blocks)
-                costs = cost - table.costs[:, self.column]
-                scores = score - self.integers(table)
-                place = np.searchsorted(before.cost, costs)
-                inside = np.minimum(place, len(before.cost) - 1)
-                found = (before.cost[inside] == costs) & (before.score[inside] == scores)
-                candidate = int(np.flatnonzero(found)[0])
-                chosen.append(candidate)
-                cost, score = int(costs[candidate]), int(scores[candidate])
-            picks.append(tuple(sorted(chosen)))
-        return tuple(reversed(picks))
+                chosen[:, left] = self._last_choice(table, before, cost, score)
+                cost = cost - table.costs[chosen[:, left], self.column]
+                score = score - self.integers(table)[chosen[:, left]]
+            picks.append([tuple(row) for row in np.sort(chosen, axis=1).tolist()])
+        return list(zip(*reversed(picks), strict=True))
+
+    def _last_choice(self, table: CandidateTable, before: Front, cost: Ints, score: Ints) -> Ints:
+        """For points (p,) the first candidate whose removal leaves a point of the front before it."""
+        choice = np.full(len(cost), -1)
+        for candidate, (c, s) in enumerate(
+            zip(table.costs[:, self.column].tolist(), self.integers(table).tolist(), strict=True)
+        ):
+            place = np.minimum(np.searchsorted(before.cost, cost - c), len(before.cost) - 1)
+            found = (before.cost[place] == cost - c) & (before.score[place] == score - s)
+            choice[found & (choice < 0)] = candidate
+        return choice
 
     def in_order(self, indices: Sequence[int] | None = None) -> Iterator[Solution]:
         """All solutions of all (or these) problems within their limits, best first, each once.

@@ -171,9 +171,9 @@ def main() -> None:
         f"Score against MACs, with NSGA-II of population {POPULATION} x {GENERATIONS} generations beside it "
         f"(integer genes, vectorised evaluation): how many times longer it takes than the exact front with "
         f"its blocks as the layers come, than that with the coarsest blocks first, and than the first "
-        f"together with the architectures of {POPULATION} of its points. Hypervolume is NSGA-II's share of the exact "
-        f"one; the gap is its median shortfall at equal MACs in units of the range of scores. The heuristic "
-        f"subnet of LLaMA has {macs / 1e12:.4f} TMACs, as in LoNAS.\n"
+        f"together with the architectures of {POPULATION} of its points. Hypervolume is NSGA-II's share of "
+        f"the exact one; the gap is its median shortfall at equal MACs in units of the range of scores. The "
+        f"heuristic subnet of LLaMA has {macs / 1e12:.4f} TMACs, as in LoNAS.\n"
     )
     header = [
         "space", "NSGA-II / exact", "coarsest first", f"with {POPULATION} architectures", "hypervolume",

@@ -15,6 +15,7 @@ from zerolm.costs import COSTS
 from zerolm.solvers import exact
 from zerolm.solvers.exact import Exact, Front, add_choice, merge, prune
 from zerolm.solvers.problem import UNBOUNDED, Problem, Solution
+from zerolm.spaces import CandidateTable
 
 COLUMNS = st.integers(0, len(COSTS) - 1)
 POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(-9, 9)), min_size=1, max_size=8)
@@ -135,3 +136,14 @@ def test_the_best_score_of_each_problem(problems: list[Problem], column: int, da
         assert (best is None) == (not scores)
         if best is not None:
             assert best == pytest.approx(max(scores), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(("step", "points"), [(1e-6, 3), (1e-13, 1)])
+def test_a_front_rises_by_more_than_noise(step: float, points: int) -> None:
+    costs = np.zeros((3, len(COSTS)), np.int64)
+    costs[:, 0] = (1, 2, 3)
+    table = CandidateTable(1.0 + step * np.arange(3), costs, (1, 1, 1))
+    for blocks in (((table, 1),), ((table, 1), (table, 1))):
+        problem = Problem(blocks, costs[0])
+        front = Exact([problem], 0, [UNBOUNDED]).front()
+        assert len(front) == (points if len(blocks) == 1 else 2 * points - 1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from zerolm.costs import COSTS
 from zerolm.solvers import milp
-from zerolm.solvers.engines import Proven
+from zerolm.solvers.proven import Proven
 from zerolm.solvers.problem import Budgets, Problem, at_least
 
 ONE = problem_lists(max_problems=1)

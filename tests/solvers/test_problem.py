@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import ClosedForm, make_score
-from zerolm.solvers.engines import single_limits
+from zerolm.solvers.limits import single_limits
 from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem, at_least, compile_problems, near
 
 

@@ -124,7 +124,7 @@ class Exact:
         return np.asarray(problem.factor * (np.asarray(score) / self.scale) + problem.offset)
 
     def prefix(self, blocks: Sequence[tuple[CandidateTable, int]]) -> Front:
-        """The front of these choices alone, without the backbone's own cost."""
+        """The front of these choices, made one after the other."""
         key = tuple((id(table), count) for table, count in blocks)
         if not key:
             return ORIGIN
@@ -134,10 +134,20 @@ class Exact:
             self._fronts[key] = add_choice(before, table.costs[:, self.column], self.integers(table))
         return self._fronts[key]
 
+    def points(self, problem: Problem) -> Front:
+        """The front of a problem's choices, without the backbone's own cost."""
+        return self.prefix([problem.blocks[b] for b in self._coarse_first(problem)])
+
+    def _coarse_first(self, problem: Problem) -> list[int]:
+        """Blocks by falling range of cost: few sums differ until the fine steps come."""
+        return sorted(
+            range(len(problem.blocks)), key=lambda b: -int(np.ptp(problem.blocks[b][0].costs[:, self.column]))
+        )
+
     def best_score(self, index: int) -> float | None:
         """The best score of one problem within its limit, None where nothing fits."""
         problem = self.problems[index]
-        found = self.prefix(problem.blocks).best(self.limits[index] - int(problem.costs[self.column]))
+        found = self.points(problem).best(self.limits[index] - int(problem.costs[self.column]))
         return None if found == UNREACHED else float(self.value(problem, found))
 
     def front(self, indices: Sequence[int] | None = None, most: int | None = None) -> list[Solution]:
@@ -148,7 +158,7 @@ class Exact:
         costs, scores, owners, sums = [], [], [], []
         for index in range(len(self.problems)) if indices is None else indices:
             problem = self.problems[index]
-            local = self.prefix(problem.blocks).upto(self.limits[index] - int(problem.costs[self.column]))
+            local = self.points(problem).upto(self.limits[index] - int(problem.costs[self.column]))
             costs.append(local.cost + problem.costs[self.column])
             scores.append(self.value(problem, local.score))
             owners.append(np.full(len(local.cost), index))
@@ -173,8 +183,9 @@ class Exact:
 
     def trace(self, problem: Problem, cost: Ints, score: Ints) -> list[tuple[tuple[int, ...], ...]]:
         """The picks behind points (p,) of the problem's front, by exact subtraction from the last choice."""
-        blocks = list(problem.blocks)
-        picks: list[list[tuple[int, ...]]] = []
+        order = self._coarse_first(problem)
+        blocks = [problem.blocks[b] for b in order]
+        picks: list[list[tuple[int, ...]]] = [[] for _ in blocks]
         while blocks:
             table, count = blocks.pop()
             chosen = np.empty((len(cost), count), np.int64)
@@ -183,8 +194,8 @@ class Exact:
                 chosen[:, left] = self._last_choice(table, before, cost, score)
                 cost = cost - table.costs[chosen[:, left], self.column]
                 score = score - self.integers(table)[chosen[:, left]]
-            picks.append([tuple(row) for row in np.sort(chosen, axis=1).tolist()])
-        return list(zip(*reversed(picks), strict=True))
+            picks[order[len(blocks)]] = [tuple(row) for row in np.sort(chosen, axis=1).tolist()]
+        return list(zip(*picks, strict=True))
 
     def _last_choice(self, table: CandidateTable, before: Front, cost: Ints, score: Ints) -> Ints:
         """For points (p,) the first candidate whose removal leaves a point of the front before it."""

@@ -12,18 +12,11 @@ import numpy as np
 from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score, score_names, score_options
-from zerolm.solvers.engines import (
-    KV_BYTES,
-    MACS,
-    PARAMS,
-    Engine,
-    Pool,
-    Proven,
-    bounded_columns,
-    single_limits,
-)
+from zerolm.solvers.engines import PARAMS, PREFERENCE, Engine, Pool
 from zerolm.solvers.exhaustive import LIMIT, States, count_states
+from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least, compile_problems, near
+from zerolm.solvers.proven import Proven
 from zerolm.solvers.result import Baseline, Binding, Certificate, Choice, Peak, SearchResult
 from zerolm.solvers.sampling import Evaluate, additive, nsga2, pymoo_installed, random_sample
 from zerolm.spaces import Backbone, SearchSpace, make_space
@@ -255,9 +248,8 @@ def _landscape(run: _Run) -> list[Peak]:
     return [Peak(depth, width, score) for (depth, width), score in sorted(peaks.items())]
 
 
-def _preference(choice: Choice) -> tuple[int, int, int]:
-    names = (COSTS[KV_BYTES], COSTS[MACS], COSTS[PARAMS])
-    return tuple(choice.costs[name] for name in names)  # type: ignore[return-value]
+def _preference(choice: Choice) -> list[int]:
+    return [choice.costs[COSTS[column]] for column in PREFERENCE]
 
 
 def _baselines(space: SearchSpace, budgets: Budgets, setup: _Setup) -> list[Baseline]:

@@ -59,7 +59,7 @@ def test_what_lies_outside_the_layers_caches_nothing(outside: Ends) -> None:
 
 @pytest.mark.parametrize(("bits", "expected"), [(4, 512 + 16), (8, 1024 + 16), (16, 2048), (32, 4096)])
 def test_weight_bytes_of_one_square_matrix(bits: int, expected: int) -> None:
-    """1024 weights in 8 groups of 128, two bytes a group: spec/ranking.md, Costs."""
+    """1024 weights in 8 groups of 128, two bytes a group."""
     layer = Layer((Matrix("ffn", 32, 32),), 32, 32, 32)
     assert CostModel(bits=bits).layers(Shapes.of([layer]))[0, COSTS.index("weight_bytes")] == expected
 

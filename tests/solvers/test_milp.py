@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from zerolm.costs import COSTS
 from zerolm.solvers import milp
-from zerolm.solvers.proven import Proven
 from zerolm.solvers.problem import Budgets, Problem, at_least
+from zerolm.solvers.proven import Proven
 
 ONE = problem_lists(max_problems=1)
 COLUMNS = st.integers(0, len(COSTS) - 1)

@@ -94,6 +94,7 @@ def limits_for(listed: Catalogue) -> list[dict[str, int]]:
         {},
         {"max_params": listed.quantile("params", 0.5)},
         {"max_macs": listed.quantile("macs", 0.5), "min_body_params": listed.quantile("body_params", 0.2)},
+        {"max_params": listed.quantile("params", 0.5), "min_macs": listed.quantile("macs", 0.5)},
     ]
 
 

@@ -1,4 +1,4 @@
-"""The weight matrices of a layer in each space, as spec/ranking.md lists them (rows x columns)."""
+"""The weight matrices of a layer in each space, written out once more (rows x columns)."""
 
 from __future__ import annotations
 

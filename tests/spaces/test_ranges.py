@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerolm.spaces import make_space, space, space_names, space_settings
+from zerolm.spaces.base import widen, widen_interval
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("gpt3", {}, "'gpt3' is not known; there are .*gpt2"),
@@ -111,3 +112,31 @@ def test_an_architecture_inside_all_ranges_touches_no_bound() -> None:
     assert list(middle.bounds(middle.read(choices))) == []
     deepest = middle.read({**choices, "n_layer": 4, "d_inner": [512] * 4, "n_head": [2] * 4})
     assert [bound.name for bound in middle.bounds(deepest)] == ["depth <= 4"]
+
+
+@pytest.mark.parametrize(
+    ("values", "side", "wider"),
+    [
+        (range(64, 2049, 64), 1, [*range(64, 2241, 64)]),  # 10 % of 2048 are three steps of 64
+        ([64, 128], 1, [64, 128, 192]),  # one step at least
+        ([100], 1, [100, 110]),
+        ([1], 1, [1, 2]),
+        ([1000, 1040], -1, [920, 960, 1000, 1040]),
+        ([2, 3], -1, [1, 2, 3]),
+    ],
+)
+def test_a_range_is_continued_by_a_tenth_in_its_own_steps(
+    values: list[int], side: int, wider: list[int]
+) -> None:
+    assert widen(values, side) == wider
+
+
+@pytest.mark.parametrize("values", [[1], [1, 2], [64, 128]])
+def test_nothing_lies_below_the_first_step(values: list[int]) -> None:
+    with pytest.raises(ValueError, match="nothing below"):
+        widen(values, -1)
+
+
+@pytest.mark.parametrize(("side", "wider"), [(-1, [1.8, 3.0]), (1, [2.0, 3.3])])
+def test_a_ratio_is_widened_by_a_tenth(side: int, wider: list[float]) -> None:
+    assert widen_interval([2.0, 3.0], side) == pytest.approx(wider)

@@ -27,7 +27,7 @@ def test_flexibert_has_the_published_size(view: str) -> None:
 @pytest.mark.parametrize("corpus", ["wt103", "lm1b"])
 @pytest.mark.parametrize("name", ["gpt2", "transformer_xl"])
 def test_table_vii_has_the_published_size(name: str, corpus: str) -> None:
-    """3.348e37: ZeroLM, Table VII, as spec/ranking.md words the ranges."""
+    """3.348e37: ZeroLM, Table VII, counted from its ranges."""
     total = 0
     for d_model in range(128, 1025, 64):
         d_inner = range(max(256, 2 * d_model), 4097, 64)
@@ -37,7 +37,7 @@ def test_table_vii_has_the_published_size(name: str, corpus: str) -> None:
 
 
 def test_table_vii_has_the_published_number_of_distinct_states() -> None:
-    """93,375 states (L, d, sum of widths): spec/ranking.md."""
+    """93,375 states (L, d, sum of widths) differ for a score at random initialisation."""
     found = set()
     for backbone in make_space("gpt2").backbones():
         (block,) = backbone.blocks

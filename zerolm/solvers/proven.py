@@ -32,6 +32,7 @@ class Proven:
         self.active = budgets.active(problems)
         self.programmes = programmes
         self.complete_front = not programmes
+        self.seen: dict[tuple[int, milp.Picks], Solution] = {}
         self.leading = _representatives(problems, bool(np.any(budgets.low > 0)))
         if programmes:
             columns = {i for side, i in self.active if side == "max"} | {column}
@@ -44,7 +45,9 @@ class Proven:
             self.exact = {column: Exact(problems, column, limits)}
 
     def in_order(self) -> Iterator[tuple[Solution, float]]:
-        return self._stream(self.leading)
+        for solution, bound in self._stream(self.leading):
+            self.seen[solution.problem, solution.picks] = solution
+            yield solution, bound
 
     def front(self) -> list[Solution]:
         if not self.programmes:
@@ -75,17 +78,21 @@ class Proven:
         return Solution(close[found.problem], found.picks, found.score, found.costs)
 
     def count(self, threshold: float) -> Count:
+        """Counted in closed form, or among the solutions in order: exact if one below the threshold came."""
         columns = [column for _, column in self.active]
         close = [p for i, p in enumerate(self.problems) if self._reaches(i, threshold)]
         counted = count_at_least(close, self.budgets, columns, threshold)
         if counted is not None:
             return Count(counted, True)
-        found, every = 0, range(len(self.problems))
-        for solution, _ in itertools.islice(self._stream(every), 50 if self.programmes else COUNTED):
-            if not at_least(solution.score, threshold):
-                return Count(found, True)
-            found += self.problems[solution.problem].ways(solution.picks)
-        return Count(found, False)
+        if self.programmes:  # each one more would take a programme of its own
+            solutions = list(self.seen.values())
+        else:
+            solutions = [s for s, _ in itertools.islice(self._stream(range(len(self.problems))), COUNTED)]
+        good = [s for s in solutions if at_least(s.score, threshold)]
+        every = not self.programmes or len(self.leading) == len(self.problems)
+        ended = not self.programmes and len(solutions) < COUNTED
+        found = sum(self.problems[s.problem].ways(s.picks) for s in good)
+        return Count(found, every and (ended or len(good) < len(solutions)))
 
     def cheapest(self, threshold: float) -> Solution:
         close = [i for i in self.leading if self._reaches(i, threshold)]

@@ -16,7 +16,7 @@ from zerolm.cli import main
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode does not find brute, catalogue and drawn
 
 settings.register_profile(
-    "zerolm", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "zerolm", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("zerolm")
 

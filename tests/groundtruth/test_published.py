@@ -91,8 +91,8 @@ def test_a_constant_score_has_no_agreement(rows: list[Row]) -> None:
 
 
 def test_the_command(data_folder: Path, zerolm: Callable[..., Any]) -> None:
-    ran = zerolm("bench", "run", "gpt2_wt103", str(data_folder / "flexibert_glue.json"), "--data", str(data_folder),
-                 "--alpha", "0.3", "--json")  # fmt: skip
+    file, folder = str(data_folder / "flexibert_glue.json"), str(data_folder)
+    ran = zerolm("bench", "run", "gpt2_wt103", file, "--data", folder, "--alpha", "0.3", "--json")
     assert ran.status == 0
     found = json.loads(ran.out)["rows"]
     keys = ["benchmark", "view", "metric", "score", "alpha", "n", "tau", "tau_random_ties", "rho"]

@@ -142,7 +142,7 @@ def test_the_best_score_of_each_problem(problems: list[Problem], column: int, da
 def test_a_front_rises_by_more_than_noise(step: float, points: int) -> None:
     costs = np.zeros((3, len(COSTS)), np.int64)
     costs[:, 0] = (1, 2, 3)
-    table = CandidateTable(1.0 + step * np.arange(3), costs, (1, 1, 1))
+    table = CandidateTable(np.array([1.0, 1.0 + step, 1.0 + 2 * step]), costs, (1, 1, 1))
     for blocks in (((table, 1),), ((table, 1), (table, 1))):
         problem = Problem(blocks, costs[0])
         front = Exact([problem], 0, [UNBOUNDED]).front()

@@ -125,14 +125,16 @@ class Exact:
 
     def prefix(self, blocks: Sequence[tuple[CandidateTable, int]]) -> Front:
         """The front of these choices, made one after the other."""
-        key = tuple((id(table), count) for table, count in blocks)
-        if not key:
-            return ORIGIN
-        if key not in self._fronts:
-            table, count = blocks[-1]
-            before = self.prefix([*blocks[:-1], (table, count - 1)] if count > 1 else blocks[:-1])
-            self._fronts[key] = add_choice(before, table.costs[:, self.column], self.integers(table))
-        return self._fronts[key]
+        front, made = ORIGIN, tuple[tuple[int, int], ...]()
+        for table, count in blocks:
+            for chosen in range(1, count + 1):
+                key = (*made, (id(table), chosen))
+                if key not in self._fronts:
+                    costs, scores = table.costs[:, self.column], self.integers(table)
+                    self._fronts[key] = add_choice(front, costs, scores)
+                front = self._fronts[key]
+            made = (*made, (id(table), count))
+        return front
 
     def points(self, problem: Problem) -> Front:
         """The front of a problem's choices, without the backbone's own cost."""

@@ -113,11 +113,12 @@ def search(
     setup = _Setup(score, costs, method, seed)
     limits = Budgets.of(budgets or {})
     progress(f"building the tables of {space.name}")
-    run = _compile(space, limits, setup)
+    backbones = list(space.backbones())
+    run = _compile(space, backbones, limits, setup)
     progress(f"searching {space.name} ({run.method})")
     best, bound = run.best(top)
     if not best:
-        raise Infeasible(_explain(space, limits, setup, run))
+        raise Infeasible(_explain(run, limits, setup))
     top_score = best[0].score
     if isinstance(run.engine, Proven):
         best = _led_by(run.choice(run.engine.cheapest(top_score)), best)[:top]
@@ -140,10 +141,10 @@ def search(
     if compare:
         progress("asking the baselines")
         proven = replace(setup, method="auto")
-        baselines = _baselines(space, limits, proven)
+        baselines = _baselines(run, limits, proven)
         if run.engine.optimal and isinstance(score, ClosedForm):
             progress("relaxing each bound")
-            binding = _binding(space, limits, limits.active(run.problems), proven, best[0])
+            binding = _binding(run, limits, proven, best[0])
     return SearchResult(
         space,
         score.name,
@@ -164,9 +165,14 @@ def search(
     )
 
 
-def _compile(space: SearchSpace, budgets: Budgets, setup: _Setup, score: Score | None = None) -> _Run:
+def _compile(
+    space: SearchSpace,
+    backbones: Sequence[Backbone],
+    budgets: Budgets,
+    setup: _Setup,
+    score: Score | None = None,
+) -> _Run:
     score = score or setup.score
-    backbones = list(space.backbones())
     additive_score = score if isinstance(score, ClosedForm) else _nothing(score)
     problems = compile_problems(backbones, additive_score, setup.costs)
     column = next(iter(bounded_columns(budgets)), PARAMS)
@@ -252,13 +258,13 @@ def _preference(choice: Choice) -> list[int]:
     return [choice.costs[COSTS[column]] for column in PREFERENCE]
 
 
-def _baselines(space: SearchSpace, budgets: Budgets, setup: _Setup) -> list[Baseline]:
+def _baselines(main: _Run, budgets: Budgets, setup: _Setup) -> list[Baseline]:
     found = []
     for name in score_names():
         baseline = make_score(name, setup.costs) if not score_options(name) else None
         if baseline is None or not baseline.baseline or name == setup.score.name:
             continue
-        run = _compile(space, budgets, setup, baseline)
+        run = _compile(main.space, main.backbones, budgets, setup, baseline)
         solution = next(run.engine.in_order(), None)
         if solution is None:
             continue
@@ -268,14 +274,13 @@ def _baselines(space: SearchSpace, budgets: Budgets, setup: _Setup) -> list[Base
     return found
 
 
-def _binding(
-    space: SearchSpace, budgets: Budgets, active: list[tuple[str, int]], setup: _Setup, best: Choice
-) -> list[Binding]:
+def _binding(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> list[Binding]:
     """Every bound that, widened alone by 10 %, allows a better score."""
     found = []
 
     def ask(bound: str, kind: str, at: float, to: float, wider: SearchSpace, limits: Budgets) -> None:
-        solution = next(_compile(wider, limits, setup).engine.in_order(), None)
+        backbones = main.backbones if wider is main.space else list(wider.backbones())
+        solution = next(_compile(wider, backbones, limits, setup).engine.in_order(), None)
         if solution is None:
             return
         score = solution[0].score
@@ -283,21 +288,21 @@ def _binding(
         if gain > TOLERANCE:
             found.append(Binding(bound, kind, at, to, score, gain))
 
-    for side, column in active:
+    for side, column in budgets.active(main.problems):
         value = int((budgets.high if side == "max" else budgets.low)[column])
         relaxed = value * 11 // 10 if side == "max" else value * 9 // 10
         limits = budgets.replaced(side, column, relaxed)
-        ask(f"{side}_{COSTS[column]}", "budget", value, relaxed, space, limits)
-    for bound in space.bounds(best.architecture):
+        ask(f"{side}_{COSTS[column]}", "budget", value, relaxed, main.space, limits)
+    for bound in main.space.bounds(best.architecture):
         ask(bound.name, "shape", bound.at, bound.wider_to, bound.wider, budgets)
     return sorted(found, key=lambda binding: -binding.gain)
 
 
-def _explain(space: SearchSpace, budgets: Budgets, setup: _Setup, run: _Run) -> str:
+def _explain(run: _Run, budgets: Budgets, setup: _Setup) -> str:
     """Which budgets cannot be kept, and the nearest values that can."""
     if not run.engine.optimal:
         method, count = run.method, make_score("params", setup.costs)
-        run = _compile(space, budgets, replace(setup, method="auto"), count)
+        run = _compile(run.space, run.backbones, budgets, replace(setup, method="auto"), count)
         if next(run.engine.in_order(), None) is not None:
             return f"none of the architectures that {method} looked at keeps the budgets; use exact or milp"
     active = budgets.active(run.problems)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from zerolm.cli import main
-
-sys.path.insert(0, str(Path(__file__).parent))  # importlib mode does not find brute, catalogue and drawn
 
 settings.register_profile(
     "zerolm", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]

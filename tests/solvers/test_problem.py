@@ -7,7 +7,7 @@ import pytest
 from brute import states
 from catalogue import SETTINGS, catalogue
 from drawn import limits, problem_lists
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerolm.costs import COSTS, CostModel
@@ -51,6 +51,7 @@ def test_active_limits_are_those_that_something_breaks(problems: list[Problem], 
     assert len(found) == len(expected)
 
 
+@settings(max_examples=200)
 @given(problem_lists(), st.data(), st.integers(0, len(COSTS) - 1))
 def test_single_limits_allow_exactly_what_the_budgets_do(
     problems: list[Problem], data: st.DataObject, column: int

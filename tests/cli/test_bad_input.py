@@ -275,3 +275,20 @@ def test_configurations_that_cannot_be(
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
     for word in words:
         assert word in ran.err
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"\x00" * 64, b"[" * 200_000])
+def test_files_that_are_no_text_of_ours(content: bytes, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "it.json"
+    file.write_bytes(content)
+    for arguments in (["score", str(file)], ["bench", "run", str(file)], ["search", "--config", str(file)]):
+        ran = zerolm(*arguments)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert "it.json" in ran.err
+
+
+@pytest.mark.parametrize("arguments", [["score"], ["search", "--config"]])
+def test_devices_are_not_read(arguments: list[str], zerolm: Callable[..., Any]) -> None:
+    ran = zerolm(*arguments, "/dev/zero")
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert "regular file" in ran.err

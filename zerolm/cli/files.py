@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.groundtruth.reader import read_text
+
 MAX_JSON_BYTES: Final = 16 << 20
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; ``ValueError`` in one line if it cannot be read."""
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise ValueError(f"{str(path)!r} is larger than {MAX_JSON_BYTES} bytes")
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        return json.loads(read_text(path, MAX_JSON_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} cannot be read: {error}") from None
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from zerolm.cli.units import parse_amount, parse_integers, parse_interval
 from zerolm.costs import COSTS, CostModel
+from zerolm.groundtruth.reader import read_text
 from zerolm.scores import make_score
 from zerolm.solvers import METHODS
 from zerolm.spaces import SearchSpace, make_space, space_class, space_settings
@@ -136,10 +137,8 @@ PlainLoader.add_implicit_resolver(
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping with dashes or underscores in its names."""
     try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise ValueError(f"configuration {str(path)!r} is larger than {MAX_CONFIG_BYTES} bytes")
-        document = yaml.load(path.read_text(encoding="utf-8"), PlainLoader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = yaml.load(read_text(path, MAX_CONFIG_BYTES), PlainLoader)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"configuration {str(path)!r} cannot be read: {reason}") from None
     if not isinstance(document, dict):

@@ -80,13 +80,22 @@ def locate(name: str, data: str | None) -> Path:
     return folder / f"{name}.json"
 
 
+def read_text(path: Path, most: int) -> str:
+    """The text of a regular file of at most ``most`` bytes; ``ValueError`` for another."""
+    if not path.is_file():
+        raise ValueError("it is not a regular file")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"it is larger than {most} bytes")
+    return content.decode("utf-8")
+
+
 def read(path: Path) -> GroundTruth:
     """Read and check a benchmark file; ``ValueError`` says what is wrong with it."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ValueError(f"benchmark file {str(path)!r} is larger than {MAX_BYTES} bytes")
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        document = json.loads(read_text(path, MAX_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"benchmark file {str(path)!r} cannot be read: {error}") from None
     try:
         truth = GroundTruth.model_validate(document)

@@ -17,7 +17,10 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown score": (("search", "bert", "--score", "geometry"), ("'geometry'", "geo", "zerolm")),
     "unknown method": (("search", "bert", "--method", "annealing"), ("'annealing'", "exact", "milp")),
     "unknown flag": (("search", "bert", "--max-parms", "1M"), ("--max-parms",)),
-    "unknown command": (("serch", "bert"), ("serch",)),
+    "unknown command": (("serch", "bert"), ("serch", "search")),
+    "no folder": (("search", "bert", "--out", ""), ("no folder",)),
+    "odd head size": (("search", "llama", "--head-size", "3", "--hidden", "384"), ("odd", "4")),
+    "vocabulary of text": (("search", "llama", "--vocab", "big"), ("vocab", "'big'")),
     "unknown unit": (("search", "bert", "--max-params", "40Q"), ("max_params", "'40Q'", "k, M, G, T")),
     "bytes as a count": (("search", "bert", "--max-kv-bytes", "40M"), ("max_kv_bytes", "MiB")),
     "count as bytes": (("search", "bert", "--max-params", "40MB"), ("max_params", "'40MB'")),
@@ -129,6 +132,28 @@ def test_force_replaces_only_when_the_new_one_is_complete(
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.parametrize("names", [["result.json", "mine"], ["mine"], ["pick"]])
+def test_force_replaces_nothing_but_an_earlier_result(
+    names: list[str], zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in names:
+        (out / name).write_text("dear")
+    ran = zerolm(*FAST, "--out", str(out), "--force")
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert "more than an earlier result" in ran.err
+    assert sorted(p.name for p in out.iterdir()) == sorted(names)
+
+
+def test_force_does_not_replace_the_folder_one_stands_in(
+    zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for out in (".", str(tmp_path)):
+        assert zerolm(*FAST, "--out", out, "--force").status == 2
+
+
 @pytest.mark.parametrize("place", ["file", "missing/out", "link"])
 def test_an_output_that_is_no_new_folder(place: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("dear")
@@ -233,7 +258,13 @@ def test_an_unknown_benchmark_names_the_known_ones(zerolm: Callable[..., Any], t
         ('{"space": "lama", "architecture": {}}', ("'lama'", "llama")),
         ('{"space": "llama", "architecture": {"depth": 2}}', ("'hidden'",)),
         ('{"space": "llama", "settings": {"vocab": "x"}, "architecture": {}}', ("vocab", "'x'")),
-        ('{"space": "llama", "settings": {"depth": 3}, "architecture": {}}', ("settings",)),
+        ('{"space": "llama", "settings": {"depth": 3}, "architecture": {}}', ("range of depth",)),
+        ('{"space": "llama", "space": "bert", "architecture": {}}', ("'space' is given twice",)),
+        (
+            '{"space": "llama", "architecture": {"depth": 2, "hidden": 12, "head_size": 3, "heads": 4,'
+            ' "ffn": 8}}',
+            ("head_size 3 is odd",),
+        ),
         ('{"model_type": "mamba"}', ("'mamba'", "llama")),
         ('{"model_type": "llama", "hidden_size": 64}', ("num_hidden_layers",)),
         (
@@ -263,6 +294,9 @@ def test_architectures_that_cannot_be(
         ("space: bert\nmax_prams: 1M", ("'max_prams'", "max_params")),
         ("space: bert\nbudgets: {}", ("'budgets'",)),
         ("space: bert\ntop: many", ("top", "'many'")),
+        ("space: bert\ntop: true", ("top", "true")),
+        ("space: bert\nmax_params: 9M\nmax_params: 8M", ("'max_params' is given twice",)),
+        ("space: bert\nmax_params: 9M\nmax-params: 8M", ("'max_params' twice",)),
         ("space: !!python/object/apply:os.system ['true']", ("cannot be read",)),
     ],
 )

@@ -15,6 +15,7 @@ from zerolm.costs import COSTS
 from zerolm.solvers import milp
 from zerolm.solvers.problem import Budgets, Problem, at_least
 from zerolm.solvers.proven import Proven
+from zerolm.spaces import CandidateTable
 
 ONE = problem_lists(max_problems=1)
 COLUMNS = st.integers(0, len(COSTS) - 1)
@@ -155,3 +156,13 @@ def test_the_proven_engine_answers_as_brute_force(
         beaten = [(c, s) for c, s in points if c <= cost and s >= score and (c, s) != (cost, score)]
         assert not beaten
     assert engine.front()[-1].score == best
+
+
+def test_the_front_keeps_a_budget_of_nothing() -> None:
+    """One candidate costs nothing, the other one unit: the least that a cost can be above the budget."""
+    costs = np.zeros((2, len(COSTS)), np.int64)
+    costs[0, 0] = 1
+    table = CandidateTable(np.array([1.0, 0.0]), costs, (1, 1))
+    budgets = Budgets().replaced("max", 0, 0)
+    front = Proven([Problem(((table, 1),), costs[1])], budgets, 0, programmes=True).front()
+    assert [(solution.score, int(solution.costs[0])) for solution in front] == [(0.0, 0)]

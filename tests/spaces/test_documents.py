@@ -127,7 +127,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"space": "gpt2", "settings": [], "architecture": GPT2}, "must be JSON objects"),
     ({"space": "gpt2", "settings": False, "architecture": GPT2}, "must be JSON objects"),
     ({"space": ["gpt2"], "architecture": GPT2}, "space"),
-    ({"space": "gpt2", "settings": {"depth": 3}, "architecture": GPT2}, "settings do not fit"),
+    ({"space": "gpt2", "settings": {"depth": 3}, "architecture": GPT2}, "range of depth"),
     ({"space": "gpt2", "settings": {"name": 3}, "architecture": GPT2}, "settings do not fit|no setting"),
     ({"space": "gpt2", "architecture": {}}, "lacks 'n_layer'"),
     ({"space": "gpt2", "architecture": {**GPT2, "heads": 3}}, "unknown field 'heads'"),

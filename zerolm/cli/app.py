@@ -25,6 +25,7 @@ app.command("score")(score.score)
 app.command("spaces")(spaces.spaces)
 app.add_typer(bench.app, name="bench")
 
+COMMANDS = ("search", "score", "spaces", "bench run")
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """The base of all errors in the way a command was typed."""
 
@@ -56,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except _USAGE_ERROR as error:
         message = getattr(error, "format_message", error.__str__)()
-        if message:  # none where the help was shown instead
-            print(f"zerolm: {' '.join(message.split())}", file=sys.stderr)
+        if message.lstrip().startswith("Usage:"):  # a command that needs another shows its help
+            print(message, file=sys.stderr)
+        else:
+            hint = f" There are {', '.join(COMMANDS)}." if "No such command" in message else ""
+            print(f"zerolm: {' '.join(message.split())}{hint}", file=sys.stderr)
     return 2

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.groundtruth.reader import read_text
+from zerolm.groundtruth.reader import parse_json, read_text
 
 MAX_JSON_BYTES: Final = 16 << 20
 
@@ -19,7 +19,7 @@ MAX_JSON_BYTES: Final = 16 << 20
 def read_json(path: Path) -> Any:
     """The content of a JSON file; ``ValueError`` in one line if it cannot be read."""
     try:
-        return json.loads(read_text(path, MAX_JSON_BYTES))
+        return parse_json(read_text(path, MAX_JSON_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} cannot be read: {error}") from None
 
@@ -29,13 +29,31 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def check_new(path: Path, force: bool) -> None:
-    """Refuse a folder that exists (unless ``force``), or whose parent does not."""
+    """Refuse a folder that exists, or whose parent does not.
+
+    With ``force`` a folder that holds nothing but an earlier result may be replaced; no other, for
+    replacing deletes.
+    """
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         raise ValueError(f"output {str(path)!r} exists and is not a folder; name another")
     if path.exists() and not force:
         raise ValueError(f"output folder {str(path)!r} exists; name another, or replace it with --force")
+    if path.exists() and not _is_result(path):
+        raise ValueError(
+            f"output folder {str(path)!r} holds more than an earlier result, so --force does not replace it; "
+            f"name another"
+        )
     if not path.absolute().parent.is_dir():
         raise ValueError(f"the folder {str(path.absolute().parent)!r} for the output does not exist")
+
+
+def _is_result(folder: Path) -> bool:
+    """Whether a folder is empty, or a result that this program wrote, and not where the user stands."""
+    names = {entry.name for entry in folder.iterdir()}
+    ours = all(name in ("result.json", "report.html", "pick") or name.isdecimal() for name in names)
+    here = Path.cwd().resolve()
+    stands_in = folder.resolve() in (here, *here.parents)
+    return not stands_in and (not names or (ours and "result.json" in names))
 
 
 @contextmanager
@@ -53,8 +71,13 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
         if path.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
             os.rename(path, old / path.name)
-            os.rename(work, path)
-            shutil.rmtree(old)
+            try:
+                os.rename(work, path)
+            except OSError:
+                os.rename(old / path.name, path)
+                raise
+            finally:
+                shutil.rmtree(old, ignore_errors=True)
         else:
             os.rename(work, path)
     finally:

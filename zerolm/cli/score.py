@@ -11,7 +11,7 @@ import typer
 from zerolm.cli.files import read_json
 from zerolm.cli.settings import RunSettings, checked
 from zerolm.cli.units import parse_numbers
-from zerolm.report.text import cost_label, shape_text, show_cost
+from zerolm.report.text import cost_label, shape_text, show_cost, show_score
 from zerolm.spaces.document import ALPHAS, from_document
 from zerolm.spaces.document import score as score_rows
 
@@ -50,7 +50,7 @@ def score(
         print(f"  {cost_label(cost):<18} {show_cost(cost, value):>10}  ({value:,})")
     for row in rows:
         label = row["score"] + (f" (alpha {row['alpha']:g})" if row["alpha"] is not None else "")
-        print(f"  {label:<22} {row['value']:.8g}")
+        print(f"  {label:<22} {show_score(row['value'])}")
 
 
 def _document(path: Path) -> Any:

@@ -88,6 +88,8 @@ def search(
     """The best architectures of a space within budgets, with a proof that they are the best."""
     flags = {name: value for name, value in locals().items() if name not in ("config", "json_output")}
     settings = load_settings(config, {**flags, "json": json_output})
+    if settings.out is not None and not settings.out.strip():
+        raise ValueError("out names no folder")
     if settings.out:
         check_new(Path(settings.out), settings.force)
     result = run_search(

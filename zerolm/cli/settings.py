@@ -32,6 +32,7 @@ INTEGER_RANGES: Final = (
 )
 INTERVALS: Final = ("hidden_per_depth", "ffn_per_hidden")
 PLAIN: Final = ("vocab", "positions", "tied", "per_layer", "view", "corpus")
+SWITCHES: Final = ("tied", "per_layer", "force", "json")
 BUDGETS: Final = tuple(f"{side}_{cost}" for side in ("max", "min") for cost in COSTS)
 
 
@@ -89,6 +90,8 @@ def load_settings(config: Path | None, flags: Mapping[str, Any]) -> SearchSettin
     known = space_settings(space)
     values: dict[str, Any] = {"budgets": {}, "ranges": {}}
     for name, value in given.items():
+        if isinstance(value, bool) and name not in SWITCHES:
+            raise ValueError(f"{name} cannot be {str(value).lower()}: it is no switch")
         if name in BUDGETS:
             values["budgets"][name] = parse_amount(name, value)
         elif name in (*INTEGER_RANGES, *INTERVALS, *PLAIN):
@@ -115,7 +118,14 @@ def checked(model: type[Settings], values: Mapping[str, Any]) -> Settings:
 
 
 class PlainLoader(yaml.SafeLoader):
-    """YAML without its numbers of base 60: ``4:32`` is a range, not 272."""
+    """YAML without its numbers of base 60 (``4:32`` is a range, not 272) and without repeated keys."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.YAMLError(f"{key!r} is given twice")
+        return super().construct_mapping(node, deep)
 
 
 PlainLoader.yaml_implicit_resolvers = {
@@ -143,12 +153,18 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ValueError(f"configuration {str(path)!r} cannot be read: {reason}") from None
     if not isinstance(document, dict):
         raise ValueError(f"configuration {str(path)!r} must be a mapping of settings to values")
-    return {str(name).replace("-", "_"): value for name, value in document.items()}
+    names = [str(name).replace("-", "_") for name in document]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise ValueError(f"configuration {str(path)!r} gives {twice!r} twice")
+    return dict(zip(names, document.values(), strict=True))
 
 
 def _range(space: str, name: str, value: Any) -> Any:
     if name in INTERVALS:
         return parse_interval(name, value)
+    if name in ("vocab", "positions"):
+        return parse_amount(name, value)
     if name in PLAIN:
         return value
     default = inspect.signature(space_class(space).__init__).parameters[name].default

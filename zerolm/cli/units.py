@@ -21,7 +21,7 @@ BYTES: Final = {
     "gib": 2**30,
     "tib": 2**40,
 }
-_NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z]*)\s*")
+_NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE]\+?[0-9]{1,2})?)\s*([A-Za-z]*)\s*")
 MAX_VALUES: Final = 100_000
 
 
@@ -34,7 +34,7 @@ def parse_amount(name: str, value: Any) -> int:
     shown = "kB, MB, GB, TB, KiB, MiB, GiB, TiB" if sizes else "k, M, G, T"
     match = _NUMBER.fullmatch(str(value))
     if match is None or match[2].lower() not in units:
-        raise ValueError(f"{name} must be a number with an optional unit of {shown}, not {str(value)!r}")
+        raise ValueError(f"{name} must be a number with an optional unit of {shown}, not {str(value)[:80]!r}")
     amount = Decimal(match[1]) * units[match[2].lower()]
     if amount != int(amount):
         raise ValueError(f"{name} must be a whole number, not {str(value)!r}")

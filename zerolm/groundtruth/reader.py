@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from zerolm.architecture import Architecture, Floats
-from zerolm.spaces import make_space, space_settings
+from zerolm.spaces import make_space, space_names, space_settings
 from zerolm.spaces.flexibert import VIEWS
 
 MAX_BYTES: Final = 256 << 20
@@ -32,7 +32,7 @@ class GroundTruth(BaseModel):
     """A benchmark file: architectures of one space with their results."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
-    name: Annotated[str, Field(min_length=1, max_length=200)]
+    name: Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,200}$")]
     space: str
     metric: str
     higher_is_better: bool
@@ -69,7 +69,7 @@ def locate(name: str, data: str | None) -> Path:
     path = Path(name)
     if path.suffix == ".json" or path.name != name:
         if not path.is_file():
-            raise ValueError(f"benchmark file {name!r} does not exist")
+            raise ValueError(f"benchmark file {name!r} does not exist, or is no file")
         return path
     folder = data_folder(data)
     known = known_names(folder)
@@ -91,10 +91,23 @@ def read_text(path: Path, most: int) -> str:
     return content.decode("utf-8")
 
 
+def parse_json(text: str) -> Any:
+    """JSON whose objects name each field once; ``ValueError`` else."""
+
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ValueError(f"field {next(n for n in names if names.count(n) > 1)!r} is given twice")
+        return found
+
+    return json.loads(text, object_pairs_hook=fields)
+
+
 def read(path: Path) -> GroundTruth:
     """Read and check a benchmark file; ``ValueError`` says what is wrong with it."""
     try:
-        document = json.loads(read_text(path, MAX_BYTES))
+        document = parse_json(read_text(path, MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"benchmark file {str(path)!r} cannot be read: {error}") from None
     try:
@@ -103,6 +116,9 @@ def read(path: Path) -> GroundTruth:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
         raise ValueError(f"benchmark file {str(path)!r}: {place}: {first['msg'].lower()}") from None
+    ids = {entry.id for entry in truth.architectures}
+    if len(ids) < len(truth.architectures):
+        raise ValueError(f"benchmark file {str(path)!r}: some architectures have the same id")
     if truth.count is not None and truth.count != len(truth.architectures):
         raise ValueError(
             f"benchmark file {str(path)!r} promises {truth.count} architectures, but has "
@@ -127,6 +143,11 @@ def quality(truth: GroundTruth, metric: str) -> Floats:
 
 def views(truth: GroundTruth) -> list[View]:
     """The networks behind the configurations, once for each way to read them."""
+    if truth.space not in space_names():
+        known_spaces = ", ".join(space_names())
+        raise ValueError(
+            f"benchmark {truth.name}: space {truth.space!r} is not known; there are {known_spaces}"
+        )
     known = space_settings(truth.space)
     if "view" in known:
         return [View(view, _networks(truth, {"view": view})) for view in VIEWS]

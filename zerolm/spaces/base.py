@@ -234,6 +234,8 @@ def make_space(name: str, **settings: Any) -> SearchSpace:
 
 def integers(name: str, values: Sequence[int], low: int = 1, high: int = MAX_WIDTH) -> tuple[int, ...]:
     """Sorted distinct integers within [low, high]; ``ValueError`` for none or others."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise ValueError(f"the range of {name} must be a list of integers, not {_short(values)}")
     if not values:
         raise ValueError(f"the range of {name} is empty; give at least one integer from {low} to {high}")
     for value in values:
@@ -243,10 +245,18 @@ def integers(name: str, values: Sequence[int], low: int = 1, high: int = MAX_WID
 
 def integer(name: str, value: Any, low: int = 1, high: int = MAX_WIDTH) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ValueError(f"{name} must be an integer, not {value!r}")
+        raise ValueError(f"{name} must be an integer, not {_short(value)}")
     if not low <= value <= high:
-        raise ValueError(f"{name} must be an integer from {low} to {high}, not {value}")
+        raise ValueError(f"{name} must be an integer from {low} to {high}, not {_short(int(value))}")
     return int(value)
+
+
+def _short(value: Any) -> str:
+    """A value as a message shows it, whatever its size."""
+    if isinstance(value, int) and abs(value) >= 10**40:
+        return "one of more than 40 digits"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def truth(name: str, value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zerolm.architecture import Ends, Layer, Matrix
+from zerolm.architecture import Architecture, Ends, Layer, Matrix
 from zerolm.spaces.base import space
 from zerolm.spaces.uniform import UniformSpace
 
@@ -32,6 +32,8 @@ class Llama(UniformSpace):
         tied: bool = True,
         per_layer: bool = False,
     ) -> None:
+        for size in head_size:
+            self.even(size)
         super().__init__(
             depth,
             hidden,
@@ -45,6 +47,17 @@ class Llama(UniformSpace):
             tied,
             per_layer,
         )
+
+    def read(self, choices: Mapping[str, Any]) -> Architecture:
+        architecture = super().read(choices)
+        self.even(architecture.choices["head_size"])
+        return architecture
+
+    @staticmethod
+    def even(head_size: Any) -> None:
+        """Rotary positions turn pairs of numbers."""
+        if isinstance(head_size, int) and head_size % 2:
+            raise ValueError(f"head_size {head_size} is odd; rotary positions need {head_size + 1}, say")
 
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
         return gated_layer(hidden, heads, kv_heads, head_size, ffn)

@@ -62,7 +62,8 @@ class Proven:
         for level in np.geomspace(max(least, 1), max(int(top[0].costs[self.column]), 1), LEVELS):
             if found and level < found[-1].costs[self.column]:
                 continue
-            budgets = self.budgets.replaced("max", self.column, max(least, round(level)))
+            limit = min(max(least, round(level)), int(self.budgets.high[self.column]))
+            budgets = self.budgets.replaced("max", self.column, limit)
             engine = Proven(self.problems, budgets, self.column, True)
             best = next(engine.in_order(), None)
             if best and not (found and at_least(found[-1].score, best[0].score)):

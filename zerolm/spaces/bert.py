@@ -28,21 +28,7 @@ class Bert(UniformSpace):
         vocab: int = 30522,
         positions: int = 512,
     ) -> None:
-        super().__init__(
-            depth,
-            hidden,
-            head_size,
-            (1,),
-            ffn,
-            hidden_per_depth,
-            ffn_per_hidden,
-            vocab,
-            positions,
-            True,
-            False,
-        )
-        for fixed in ("heads_per_kv", "tied", "per_layer"):
-            del self.settings[fixed]
+        super().__init__(depth, hidden, head_size, ffn, hidden_per_depth, ffn_per_hidden, vocab, positions)
 
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
         return bert_layer(hidden, ffn)

@@ -38,12 +38,12 @@ class Llama(UniformSpace):
             depth,
             hidden,
             head_size,
-            heads_per_kv,
             ffn,
             hidden_per_depth,
             ffn_per_hidden,
             vocab,
             positions,
+            heads_per_kv,
             tied,
             per_layer,
         )

@@ -35,21 +35,21 @@ class UniformSpace(SearchSpace):
     """
 
     grouped: ClassVar[bool] = False
-    """Whether heads may share keys and values."""
+    """Whether heads may share keys and values; else tying and equal layers are no settings either."""
 
     def __init__(
         self,
         depth: Sequence[int],
         hidden: Sequence[int],
         head_size: Sequence[int],
-        heads_per_kv: Sequence[int],
         ffn: Sequence[int],
         hidden_per_depth: Sequence[float],
         ffn_per_hidden: Sequence[float],
         vocab: int,
         positions: int,
-        tied: bool,
-        per_layer: bool,
+        heads_per_kv: Sequence[int] = (1,),
+        tied: bool = True,
+        per_layer: bool = False,
     ) -> None:
         self.depth = integers("depth", depth, 1, MAX_DEPTH)
         self.hidden = integers("hidden", hidden)
@@ -75,6 +75,9 @@ class UniformSpace(SearchSpace):
             "tied": self.tied,
             "per_layer": self.per_layer,
         }
+        if not self.grouped:
+            for fixed in ("heads_per_kv", "tied", "per_layer"):
+                del self.settings[fixed]
         self._check()
 
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import groupby, permutations, product
+from itertools import combinations, groupby, permutations, product
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from zerolm.architecture import Floats
-from zerolm.statistics import agreement, tie_ranks
+from zerolm.statistics import agreement, kendall, spearman, tie_ranks, within_budget
 
 Pairs = list[tuple[int, int]]
 PAIRS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=2, max_size=40)
@@ -109,3 +109,61 @@ def test_only_vectors_of_one_length_pair() -> None:
         agreement(np.zeros(3), np.zeros(4))
     with pytest.raises(ValueError, match="do not pair"):
         agreement(np.zeros((2, 2)), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_only_finite_numbers_agree(bad: float) -> None:
+    values = np.array([1.0, bad, 2.0])
+    for score, result in ((values, np.arange(3.0)), (np.arange(3.0), values)):
+        with pytest.raises(ValueError, match="finite"):
+            agreement(score, result)
+
+
+TABLES = st.integers(2, 12).flatmap(
+    lambda n: st.lists(st.lists(st.integers(-3, 3), min_size=n, max_size=n), min_size=2, max_size=6)
+)
+
+
+@given(TABLES)
+def test_many_scores_agree_as_one_by_one(table: list[list[int]]) -> None:
+    result, *scores = np.array(table, np.float64)
+    each = [agreement(score, result) for score in scores]
+    assert np.array_equal(kendall(np.array(scores), result), [a.tau for a in each], equal_nan=True)
+    assert np.array_equal(spearman(np.array(scores), result), [a.rho for a in each], equal_nan=True)
+
+
+def test_many_pairs_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    score, result = np.random.default_rng(0).integers(0, 9, (2, 40)).astype(np.float64)
+    whole = agreement(score, result)
+    monkeypatch.setattr("zerolm.statistics.correlations.CELLS", 100)
+    assert agreement(score, result) == whole
+
+
+def test_scores_are_rows() -> None:
+    with pytest.raises(ValueError, match="do not pair"):
+        kendall(np.zeros(3), np.zeros(3))
+    with pytest.raises(ValueError, match="do not pair"):
+        spearman(np.zeros((2, 3)), np.zeros(4))
+
+
+TRIPLES = st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=2, max_size=40)
+
+
+@given(TRIPLES, st.integers(1, 12))
+def test_agreement_within_bins_counts_their_pairs_only(rows: list[tuple[int, int, int]], bins: int) -> None:
+    score, result, cost = np.array(rows, np.float64).T
+    edges = np.quantile(cost, np.arange(1, bins) / bins)
+    place = [sum(c > edge + 1e-9 for edge in edges) for c in cost]
+    difference = untied_x = untied_y = 0
+    for i, j in combinations(range(len(rows)), 2):
+        if place[i] == place[j]:
+            x, y = np.sign(score[i] - score[j]), np.sign(result[i] - result[j])
+            difference, untied_x, untied_y = difference + x * y, untied_x + abs(x), untied_y + abs(y)
+    expected = difference / math.sqrt(untied_x * untied_y) if untied_x and untied_y else math.nan
+    assert within_budget(score, result, cost, bins) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@given(TRIPLES)
+def test_one_bin_is_agreement(rows: list[tuple[int, int, int]]) -> None:
+    score, result, cost = np.array(rows, np.float64).T
+    assert within_budget(score, result, cost, 1) == pytest.approx(agreement(score, result).tau, nan_ok=True)

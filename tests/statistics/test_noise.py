@@ -1,0 +1,79 @@
+"""The noise ceiling on simulated benchmarks, whose noise-free quality is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerolm.architecture import Floats, Ints
+from zerolm.statistics import agreement, noise_ceiling
+
+
+def benchmark(noise: float, seed: int, networks: int = 120) -> tuple[Floats, Floats, Ints]:
+    """Results, noise-free quality and labels: networks of one to four runs, poor ones noisier."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(networks), rng.integers(1, 5, networks))
+    quality = rng.normal(size=networks)[labels]
+    scale = noise * np.where(quality < 0.0, 2.0, 1.0)
+    return quality + scale * rng.standard_t(5, len(labels)), quality, labels
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.3])
+def test_the_ceiling_is_what_the_true_quality_reaches(noise: float) -> None:
+    found, reached = [], []
+    for seed in range(10):
+        result, quality, labels = benchmark(noise, seed)
+        ceiling = noise_ceiling(result, labels)
+        assert ceiling is not None
+        known = agreement(quality, result)
+        found.append((ceiling.tau, ceiling.rho))
+        reached.append((known.tau, known.rho))
+    assert np.mean(found, axis=0) == pytest.approx(np.mean(reached, axis=0), abs=0.03)
+
+
+@given(st.integers(0, 99), st.sampled_from([0.03, 0.1, 0.2]))
+def test_more_noise_lowers_the_ceiling(seed: int, noise: float) -> None:
+    high, low = (noise_ceiling(*benchmark(size, seed, 40)[::2], draws=50) for size in (noise, 2.5 * noise))
+    assert high is not None
+    assert low is not None
+    assert 0.0 < low.tau < high.tau < 1.0
+    assert 0.0 < low.rho < high.rho < 1.0
+    assert low.deviation > high.deviation
+
+
+def test_without_noise_a_perfect_predictor_is_perfect() -> None:
+    quality = np.random.default_rng(0).normal(size=30)
+    labels = np.repeat(np.arange(30), 3)
+    ceiling = noise_ceiling(quality[labels], labels)
+    assert ceiling is not None
+    assert (ceiling.tau, ceiling.rho) == pytest.approx((1.0, 1.0))
+    assert (ceiling.deviation, ceiling.networks, ceiling.runs) == (0.0, 30, 90)
+
+
+def test_the_deviation_is_pooled_within_networks() -> None:
+    ceiling = noise_ceiling(np.array([1.0, 3.0, 10.0, 14.0, 99.0]), np.array([7, 7, 5, 5, 1]))
+    assert ceiling is not None
+    assert ceiling.deviation == pytest.approx(np.sqrt((2.0 + 8.0) / 2))
+    assert (ceiling.networks, ceiling.runs) == (2, 4)
+
+
+def test_there_is_no_ceiling_without_repeats_and_none_above_pure_noise() -> None:
+    assert noise_ceiling(np.arange(5.0), np.arange(5)) is None
+    result = np.random.default_rng(0).normal(size=400)
+    ceiling = noise_ceiling(result, np.arange(400) % 20)
+    assert ceiling is not None
+    assert abs(ceiling.tau) < 0.35
+    with pytest.raises(ValueError, match="do not pair"):
+        noise_ceiling(np.arange(5.0), np.arange(4))
+
+
+@given(st.integers(0, 30))
+def test_the_names_of_networks_and_the_unit_do_not_matter(seed: int) -> None:
+    result, _, labels = benchmark(0.3, seed, 30)
+    a = noise_ceiling(result, labels, draws=20)
+    b = noise_ceiling(4.0 * result, 1000 + 3 * labels, draws=20)
+    assert a is not None
+    assert b is not None
+    assert (b.tau, b.rho, b.deviation) == pytest.approx((a.tau, a.rho, 4.0 * a.deviation))

@@ -1,0 +1,32 @@
+"""How well a score agrees with trained results: rank correlations, intervals, regret, noise ceilings.
+
+Scores, results and costs are vectors with one entry an architecture; higher scores and results are better.
+"""
+
+from zerolm.statistics.bootstrap import Bootstrap, Interval, Resampled, gain, interval
+from zerolm.statistics.budgets import budget_ladder, random_regret, regret, regret_curve, top_overlap
+from zerolm.statistics.correlations import Agreement, agreement, kendall, spearman, within_budget
+from zerolm.statistics.noise import Ceiling, noise_ceiling
+from zerolm.statistics.ranks import TOLERANCE, tie_ranks
+
+__all__ = [
+    "TOLERANCE",
+    "Agreement",
+    "Bootstrap",
+    "Ceiling",
+    "Interval",
+    "Resampled",
+    "agreement",
+    "budget_ladder",
+    "gain",
+    "interval",
+    "kendall",
+    "noise_ceiling",
+    "random_regret",
+    "regret",
+    "regret_curve",
+    "spearman",
+    "tie_ranks",
+    "top_overlap",
+    "within_budget",
+]

@@ -1,0 +1,105 @@
+"""Bootstrap intervals of rank agreement, by quadratic forms instead of resampled tables.
+
+A resample of n architectures is a vector w of counts. With S_ij = sign(x_i - x_j) sign(y_i - y_j) its
+concordant minus discordant pairs are w^T S w / 2, for all resamples at once one matrix product. The
+copies of one architecture are not compared with each other: they would be ties that nobody measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolm.architecture import Floats, Ints
+from zerolm.statistics.correlations import Agreement, agreement
+from zerolm.statistics.ranks import correlation, tie_ranks
+
+EXACT_IN_SINGLE: Final = 1 << 24
+"""Single precision holds every integer up to here; no sum below exceeds n^2."""
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """Agreement of one score: as observed, and in each resample, (draws,), nan where undefined."""
+
+    observed: Agreement
+    tau: Floats
+    tau_random_ties: Floats
+    rho: Floats
+
+
+class Bootstrap:
+    """Resamples of architectures, drawn once for a ``result`` (n,) and the same for every score.
+
+    Because they are the same, differences between the scores' draws are paired. ``counts`` (n, draws)
+    says how often each resample holds each architecture.
+    """
+
+    def __init__(self, result: Floats, draws: int = 1000, seed: int = 0) -> None:
+        if result.ndim != 1 or not len(result):
+            raise ValueError(f"a result of shape {result.shape} cannot be resampled: (n,) is needed")
+        n = len(result)
+        drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=draws)
+        exact = np.float32 if n * n <= EXACT_IN_SINGLE else np.float64
+        self.result = result
+        self.counts: NDArray[Any] = np.ascontiguousarray(drawn.T, exact)
+        self._pairs = (n * n - np.sum(drawn**2, axis=1)) / 2.0
+        ranks = tie_ranks(result, 0.0)
+        self._signs = _signs(ranks, exact)
+        self._untied, centred, self._square = self._ranked(ranks)
+        self._weighted = self.counts * centred
+
+    def resample(self, score: Floats) -> Resampled:
+        """tau-b, tau with random ties and rho of ``score`` (n,) in each resample."""
+        observed = agreement(score, self.result)
+        ranks = tie_ranks(score)
+        signs = _signs(ranks, self.counts.dtype) * self._signs
+        difference = np.einsum("id,id->d", self.counts, signs @ self.counts) / 2.0
+        untied, centred, square = self._ranked(ranks)
+        return Resampled(
+            observed,
+            tau=correlation(difference, untied, self._untied),
+            tau_random_ties=correlation(difference, np.where(untied > 0, self._pairs, 0.0), self._untied),
+            rho=correlation(np.einsum("id,id->d", self._weighted, centred), square, self._square),
+        )
+
+    def _ranked(self, ranks: Ints) -> tuple[Floats, Floats, Floats]:
+        """Of each resample: pairs not tied (draws,), centred average ranks (n, draws), their squares' sum."""
+        n = len(ranks)
+        starts = np.flatnonzero(np.diff(np.sort(ranks), prepend=-1))
+        sizes = np.add.reduceat(self.counts[np.argsort(ranks, kind="stable")], starts, axis=0)
+        untied = (n * n - np.sum(sizes * sizes, axis=0, dtype=np.float64)) / 2.0
+        centred = np.cumsum(sizes, axis=0, dtype=np.float64) - (sizes + n) / 2.0
+        square = np.einsum("gd,gd,gd->d", sizes, centred, centred)
+        return np.asarray(untied), np.asarray(centred[ranks]), np.asarray(square)
+
+
+def interval(values: Floats, level: float = 0.95) -> Interval:
+    """The percentile interval that holds ``level`` of the values (draws,), nan left out."""
+    defined = values[~np.isnan(values)]
+    if not len(defined):
+        return Interval(float("nan"), float("nan"))
+    low, high = np.quantile(defined, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    return Interval(float(low), float(high))
+
+
+def gain(a: Resampled, b: Resampled, level: float = 0.95) -> tuple[float, float, float]:
+    """By how much the tau-b of ``a`` exceeds that of ``b``, and the paired interval of it: (gain, low, high).
+
+    Both must come from one ``Bootstrap``.
+    """
+    return a.observed.tau - b.observed.tau, *interval(a.tau - b.tau, level)
+
+
+def _signs(ranks: Ints, dtype: Any) -> NDArray[Any]:
+    """sign(r_i - r_j), (n, n)."""
+    narrow = ranks.astype(np.int32)
+    return np.asarray(np.sign(narrow[:, None] - narrow), dtype)

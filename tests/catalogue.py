@@ -34,6 +34,12 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
          "tied": False},
     ),
     "flexibert": ("flexibert", {"depth": [1, 2], "heads": [2]}),
+    "autoformer": ("autoformer", {"depth": [2, 3], "hidden": [192, 240]}),
+    "pit": (
+        "pit",
+        {"base_dim": [16, 24], "mlp_ratio": [2, 4.5], "depth1": [1, 2], "depth2": [2, 4], "depth3": [3],
+         "heads": [2, 3, 4]},
+    ),
 }  # fmt: skip
 
 
@@ -81,6 +87,10 @@ def members(space: SearchSpace) -> Iterator[dict[str, Any]]:
         yield from _gpt2(ranges)
     elif space.name == "flexibert":
         yield from _flexibert(ranges)
+    elif space.name == "autoformer":
+        yield from _autoformer(ranges)
+    elif space.name == "pit":
+        yield from _pit(ranges)
     else:
         yield from _llama(ranges)
 
@@ -129,3 +139,22 @@ def _flexibert(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for depth, width in product(ranges["depth"], ranges["hidden"]):
         for layers in product(one, repeat=depth):
             yield {"hidden_size": width, "encoder_layers": list(layers)}
+
+
+def _autoformer(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for depth, width in product(ranges["depth"], ranges["hidden"]):
+        for layers in product(product(ranges["mlp_ratio"], ranges["heads"]), repeat=depth):
+            yield {
+                "hidden_dim": width, "depth": depth,
+                "mlp_ratio": [ratio for ratio, _ in layers], "num_heads": [heads for _, heads in layers],
+            }  # fmt: skip
+
+
+def _pit(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    outer = (ranges[name] for name in ("base_dim", "mlp_ratio", "depth1", "depth2", "depth3"))
+    for base_dim, ratio, *depth in product(*outer):
+        for a, b, c in product(ranges["heads"], repeat=3):
+            if b % a == c % b == 0:
+                yield {
+                    "base_dim": base_dim, "mlp_ratio": ratio, "depth": depth, "num_heads": [a, b, c]
+                }  # fmt: skip

@@ -18,7 +18,8 @@ def matrices(draw: st.DrawFn) -> Matrix:
     """An attention matrix (perhaps three projections fused) or an FFN matrix."""
     role: Role = draw(st.sampled_from(("attention", "ffn")))
     parts = draw(st.sampled_from((1, 3))) if role == "attention" else 1
-    return Matrix(role, parts * draw(SIZES), draw(SIZES), parts, draw(st.booleans()))
+    name = draw(st.sampled_from(("", "q", "up")))
+    return Matrix(role, parts * draw(SIZES), draw(SIZES), parts, draw(st.booleans()), name)
 
 
 @st.composite

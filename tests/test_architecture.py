@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from drawn import architectures, ends, layers
@@ -42,6 +43,18 @@ def test_permuted_layers_have_the_same_shape_key(architecture: Architecture, ord
     permuted = Architecture("drawn", {}, tuple(shuffled), architecture.ends)
     assert permuted.shape_key() == architecture.shape_key()
     assert permuted.mean_width == architecture.mean_width
+
+
+@given(architectures(), st.sampled_from(("", "q", "down")))
+def test_the_name_of_a_matrix_is_no_shape(architecture: Architecture, name: str) -> None:
+    renamed = tuple(
+        replace(layer, matrices=tuple(replace(matrix, name=name) for matrix in layer.matrices))
+        for layer in architecture.layers
+    )
+    assert {matrix.name for layer in renamed for matrix in layer.matrices} == {name}
+    assert renamed == architecture.layers
+    assert hash(renamed) == hash(architecture.layers)
+    assert replace(architecture, layers=renamed[::-1]).shape_key() == architecture.shape_key()
 
 
 @given(architectures(), layers())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -15,13 +15,14 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, order=True, slots=True)
 class Matrix:
     """The shape of one weight matrix, ``rows`` (outputs) x ``cols`` (inputs).
 
     ``parts`` is the number of projections fused along the rows (3 for a fused QKV matrix).
     ``scaled`` marks a projection into the residual stream whose initial deviation is divided by
-    sqrt(2 L) in a network of L layers, as GPT-2 does.
+    sqrt(2 L) in a network of L layers, as GPT-2 does. ``name`` says what the matrix is within its layer
+    (q, qkv, o, up, ...); a label and no shape, it never makes two matrices differ.
     """
 
     role: Role
@@ -29,13 +30,14 @@ class Matrix:
     cols: int
     parts: int = 1
     scaled: bool = False
+    name: str = field(default="", compare=False)
 
     @property
     def weights(self) -> int:
         return self.rows * self.cols
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, order=True, slots=True)
 class Layer:
     """One layer: its matrices and what else a cost needs to know.
 
@@ -96,7 +98,7 @@ class Architecture:
 
     def shape_key(self) -> tuple[Layer, ...]:
         """Equal for architectures whose layers are permutations of each other."""
-        return tuple(sorted(self.layers, key=repr))
+        return tuple(sorted(self.layers))
 
 
 @dataclass(frozen=True)

@@ -82,10 +82,10 @@ class Truth:
     def front(self, column: int) -> list[tuple[int, float]]:
         return pareto(zip(self.costs[:, column].tolist(), self.scores.tolist(), strict=True))
 
-    def peaks(self) -> dict[tuple[int, int], float]:
-        found: dict[tuple[int, int], float] = {}
+    def peaks(self) -> dict[tuple[int, float], float]:
+        found: dict[tuple[int, float], float] = {}
         for i, score in zip(self.kept, self.scores.tolist(), strict=True):
-            key = int(self.listed.batch.depths[i]), int(self.listed.batch.widths[i])
+            key = int(self.listed.batch.depths[i]), float(self.listed.batch.widths[i])
             found[key] = max(score, found.get(key, score))
         return found
 

@@ -30,6 +30,9 @@ SPACES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama per layer": ("llama", {"per_layer": True, "tied": False}),
     "gpt2-uniform": ("gpt2-uniform", {}),
     "bert": ("bert", {}),
+    "autoformer": ("autoformer", {}),
+    "small autoformer": ("autoformer", {"size": "small", "classes": 1000}),
+    "pit": ("pit", {}),
 }
 MODEL = CostModel(context=100, bits=4)
 SCORES = [
@@ -84,7 +87,7 @@ def test_what_is_assembled_has_the_picked_layers_and_reads_back(name: str, data:
     assert list(architecture.layers) == expected
     assert architecture.ends == backbone.ends
     assert (architecture.space, architecture.depth) == (space.name, backbone.depth)
-    assert {layer.width for layer in architecture.layers} == {backbone.width}
+    assert architecture.mean_width == backbone.width
     assert backbone.choices.items() <= architecture.choices.items()
     assert space.read(architecture.choices) == architecture
     document = json.loads(json.dumps(to_document(space, architecture)))

@@ -23,6 +23,8 @@ GPT2 = {
     "n_layer": 2, "d_model": 128, "d_inner": [256, 512], "n_head": [2, 4], "d_embed": 128, "div_val": 2
 }  # fmt: skip
 LLAMA = {"depth": 2, "hidden": 256, "head_size": 64, "heads": 4, "kv_heads": 1, "ffn": 640}
+AUTOFORMER = {"hidden_dim": 192, "mlp_ratio": [3.5, 4.0], "depth": 2, "num_heads": [3, 4]}
+PIT = {"base_dim": 16, "mlp_ratio": 6, "depth": [1, 4, 2], "num_heads": [2, 4, 4]}
 
 
 def flexibert(*layers: Any, width: int = 128) -> dict[str, Any]:
@@ -42,6 +44,8 @@ VALID: list[dict[str, Any]] = [
     {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_inner": None, "vocab_size": 99},
     {"model_type": "bert", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
      "intermediate_size": 128, "vocab_size": 99, "max_position_embeddings": 10},
+    {"space": "autoformer", "settings": {"size": "small", "classes": 9}, "architecture": AUTOFORMER},
+    {"space": "pit", "settings": {"mlp_ratio": [2, 2.5]}, "architecture": PIT},
 ]  # fmt: skip
 NUMBERS = st.one_of(
     st.integers(-2, 9),
@@ -56,7 +60,7 @@ JSON = st.recursive(
 
 @pytest.mark.parametrize("document", VALID)
 def test_the_valid_documents_are_read(document: dict[str, Any]) -> None:
-    assert from_document(document).depth == 2
+    assert from_document(document).depth == (7 if document.get("space") == "pit" else 2)
 
 
 @given(JSON)
@@ -158,6 +162,22 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"space": "llama", "architecture": {**LLAMA, "ffn": [640] * 3}}, "ffn lists 3 layers"),
     ({"space": "bert", "architecture": {**LLAMA, "kv_heads": 1}}, "kv_heads|KV heads"),
     ({"space": "gpt2-uniform", "architecture": {**LLAMA, "kv_heads": 1}}, "kv_heads|KV heads"),
+    ({"space": "autoformer", "architecture": PIT}, "unknown field 'base_dim'"),
+    ({"space": "autoformer", "architecture": {**AUTOFORMER, "depth": 3}}, "mlp_ratio lists 2 layers, but"),
+    ({"space": "autoformer", "architecture": {**AUTOFORMER, "num_heads": [3]}}, "num_heads lists 1 layers"),
+    ({"space": "autoformer", "architecture": {**AUTOFORMER, "num_heads": 0}}, "num_heads must be an integer"),
+    ({"space": "autoformer", "architecture": {**AUTOFORMER, "num_heads": 1 << 20}}, "from 1 to 16384"),
+    ({"space": "autoformer", "architecture": {**AUTOFORMER, "mlp_ratio": True}}, "mlp_ratio must be a posi"),
+    ({"space": "autoformer", "architecture": {**AUTOFORMER, "mlp_ratio": [4, "4"]}}, "positive number .*'4'"),
+    ({"space": "autoformer", "architecture": {**AUTOFORMER, "mlp_ratio": 1e-9}}, "FFN width .*, not 0"),
+    ({"space": "pit", "architecture": AUTOFORMER}, "unknown field 'hidden_dim'"),
+    ({"space": "pit", "architecture": {**PIT, "depth": [1, 4]}}, r"depth must list 3 stages, not \[1, 4\]"),
+    ({"space": "pit", "architecture": {**PIT, "depth": 4}}, "depth must list 3 stages, not 4"),
+    ({"space": "pit", "architecture": {**PIT, "depth": [1, 0, 2]}}, "depth must be an integer from 1 to"),
+    ({"space": "pit", "architecture": {**PIT, "num_heads": [2, 4.0, 4]}}, r"an integer, not 4\.0"),
+    ({"space": "pit", "architecture": {**PIT, "num_heads": [8, 4, 2]}}, r"\[8, 4, 2\] cannot be pooled"),
+    ({"space": "pit", "architecture": {**PIT, "mlp_ratio": [6] * 3}}, "mlp_ratio must be a positive number"),
+    ({"space": "pit", "architecture": {**PIT, "base_dim": 1 << 19}}, "base_dim x heads must be an integer"),
     ({"model_type": "gpt9"}, "model_type 'gpt9' is not known"),
     ({**VALID[6], "hidden_size": None}, "lacks hidden_size"),
     ({**VALID[6], "hidden_size": 66}, "hidden_size 66 is not divisible by num_attention_heads 4"),

@@ -15,9 +15,20 @@ from zerolm.spaces import make_space
 Shapes = list[tuple[int, int]]
 OPERATIONS = [("SA", "SDP"), ("SA", "WMA"), ("LT", "DFT"), ("LT", "DCT"), ("DSC", 5), ("DSC", 9)]
 
+ATTENTION_NAMES = {
+    ("SA", "SDP"): "q k v o",
+    ("SA", "WMA"): "q k v o weight",
+    **{("LT", kind): "mix" for kind in ("DFT", "DCT")},
+    **{("DSC", kernel): "q k v depthwise pointwise kernel conv o" for kernel in (5, 9)},
+}
+
 
 def shapes(layer: Layer, role: str) -> Counter[tuple[int, int]]:
     return Counter((matrix.rows, matrix.cols) for matrix in layer.matrices if matrix.role == role)
+
+
+def names(layer: Layer) -> str:
+    return " ".join(matrix.name for matrix in layer.matrices)
 
 
 def flexibert_attention(operation: str, parameter: Any, h: int, heads: int) -> Shapes:
@@ -76,6 +87,8 @@ def test_flexibert_in_its_three_views(
         assert shapes(layer, "ffn") == Counter(feed_forward)
         assert len(layer.matrices) == len(attention) + len(feed_forward)
         assert not any(matrix.scaled or matrix.parts > 1 for matrix in layer.matrices)
+        mixing = "q k v o" if view == "trained" else ATTENTION_NAMES[kind, parameter]
+        assert names(layer) == " ".join([mixing, "up", *["middle"] * (stacks - 1), "down"])
 
 
 @given(d=st.integers(1, 8).map(lambda n: 64 * n), f=st.integers(1, 4096))
@@ -91,6 +104,7 @@ def test_table_vii_layers(name: str, d: int, f: int) -> None:
     scaled = residual if name == "gpt2" else []
     assert [matrix for matrix in layer.matrices if matrix.scaled] == scaled
     assert (layer.width, layer.query_width, layer.kv_width) == (d, d, d)
+    assert names(layer) == ("qkv o up down" if name == "gpt2" else "qkv o relative up down")
 
 
 @given(
@@ -112,3 +126,52 @@ def test_uniform_layers(size: int, heads: int, group: int, f: int) -> None:
     assert shapes(bert, "attention") == Counter([(d, d)] * 4)
     assert shapes(bert, "ffn") == Counter([(f, d), (d, f)])
     assert (bert.kv_width, gpt2.kv_width) == (d, d)
+    assert names(llama) == "q k v o gate up down"
+    assert (names(gpt2), names(bert)) == ("qkv o up down", "q k v o up down")
+
+
+@given(
+    d=st.integers(1, 16).map(lambda n: 24 * n),
+    drawn=st.lists(
+        st.tuples(st.integers(1, 12), st.sampled_from((2, 3.0, 3.5, 4.0))), min_size=1, max_size=4
+    ),
+)
+def test_autoformer_layers(d: int, drawn: list[tuple[int, float]]) -> None:
+    heads, ratios = [h for h, _ in drawn], [r for _, r in drawn]
+    choices = {"hidden_dim": d, "mlp_ratio": ratios, "depth": len(drawn), "num_heads": heads}
+    layers = make_space("autoformer").read(choices).layers
+    assert len(layers) == len(drawn)
+    for layer, (count, ratio) in zip(layers, drawn, strict=True):
+        w, f = 64 * count, int(ratio * d)
+        assert shapes(layer, "attention") == Counter([(3 * w, d), (d, w)])
+        assert shapes(layer, "ffn") == Counter([(f, d), (d, f)])
+        assert (layer.width, layer.query_width, layer.kv_width) == (d, w, w)
+        assert [matrix.parts for matrix in layer.matrices] == [3, 1, 1, 1]
+        assert (names(layer), layer.body_vectors) == ("qkv o up down", 0)
+
+
+@given(
+    base=st.sampled_from((16, 24, 40)),
+    ratio=st.sampled_from((2, 4, 6.0, 2.5)),
+    stages=st.tuples(*[st.integers(1, 4)] * 3),
+    heads=st.sampled_from(((2, 2, 2), (2, 4, 8), (3, 3, 12))),
+)
+def test_pit_layers(base: int, ratio: float, stages: tuple[int, ...], heads: tuple[int, ...]) -> None:
+    choices = {"base_dim": base, "mlp_ratio": ratio, "depth": list(stages), "num_heads": list(heads)}
+    layers = make_space("pit").read(choices).layers
+    widths = [base * count for count, depth in zip(heads, stages, strict=True) for _ in range(depth)]
+    assert [layer.width for layer in layers] == widths
+    for layer, d in zip(layers, widths, strict=True):
+        f = int(ratio * d)
+        assert shapes(layer, "attention") == Counter([(3 * d, d), (d, d)])
+        assert shapes(layer, "ffn") == Counter([(f, d), (d, f)])
+        assert (layer.query_width, layer.kv_width) == (d, d)
+        assert [matrix.parts for matrix in layer.matrices] == [3, 1, 1, 1]
+        assert (names(layer), layer.body_vectors) == ("qkv o up down", 0)
+
+
+def test_the_matrices_of_heads_are_named() -> None:
+    llama = make_space("llama", tied=False)
+    for space in (llama, make_space("bert"), make_space("autoformer"), make_space("pit")):
+        matrices = next(space.backbones()).ends.head_matrices
+        assert {matrix.name for matrix in matrices} == {"head"}

@@ -45,6 +45,28 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("llama", {"per_layer": "no"}, "per_layer"),
     ("bert", {"tied": False}, "no setting 'tied'"),
     ("gpt2-uniform", {"heads_per_kv": [2]}, "no setting 'heads_per_kv'"),
+    ("autoformer", {"size": "huge"}, "size 'huge' is not known; there are tiny, small, base"),
+    ("autoformer", {"size": ["tiny"]}, r"size \['tiny'\] is not known"),
+    ("autoformer", {"mlp_ratio": []}, "range of mlp_ratio is empty; give at least one positive number"),
+    ("autoformer", {"mlp_ratio": 4.0}, "range of mlp_ratio must be a list of positive numbers, not 4.0"),
+    ("autoformer", {"mlp_ratio": "4"}, "range of mlp_ratio must be a list of positive numbers, not '4'"),
+    ("autoformer", {"mlp_ratio": [4.0, 0]}, "mlp_ratio must be a positive number up to 1048576, not 0"),
+    ("autoformer", {"mlp_ratio": [-1.0]}, r"mlp_ratio must be a positive number up to 1048576, not -1\.0"),
+    ("autoformer", {"mlp_ratio": [True]}, "mlp_ratio must be a positive number up to 1048576, not True"),
+    ("autoformer", {"mlp_ratio": ["4"]}, "mlp_ratio must be a positive number up to 1048576, not '4'"),
+    ("autoformer", {"mlp_ratio": [float("nan")]}, "mlp_ratio must be a positive number .* not nan"),
+    ("autoformer", {"mlp_ratio": [float("inf")]}, "mlp_ratio must be a positive number .* not inf"),
+    ("autoformer", {"mlp_ratio": [10**400]}, "mlp_ratio must be a positive number .* more than 40 digits"),
+    ("autoformer", {"mlp_ratio": [1e-9]}, "the FFN width must be an integer from 1 to 1048576, not 0"),
+    ("autoformer", {"mlp_ratio": [1e6]}, "the FFN width must be an integer from 1"),
+    ("autoformer", {"heads": [1 << 15]}, "heads must be an integer from 1 to 16384"),
+    ("autoformer", {"depth": []}, "range of depth is empty"),
+    ("autoformer", {"classes": 0}, "classes must be an integer from 1"),
+    ("pit", {"depth": [2, 6, 4]}, "no setting 'depth'; it has .*depth1, depth2, depth3"),
+    ("pit", {"depth2": [0]}, "depth2 must be an integer from 1"),
+    ("pit", {"base_dim": [1 << 18]}, "base_dim x heads must be an integer from 1"),
+    ("pit", {"mlp_ratio": [0.0]}, "mlp_ratio must be a positive number"),
+    ("pit", {"heads": [2.0]}, r"heads must be an integer, not 2\.0"),
 ]
 
 
@@ -135,6 +157,13 @@ def test_a_range_is_continued_by_a_tenth_in_its_own_steps(
 def test_nothing_lies_below_the_first_step(values: list[int]) -> None:
     with pytest.raises(ValueError, match="nothing below"):
         widen(values, -1)
+
+
+@pytest.mark.parametrize(("side", "wider"), [(-1, [3.0, 3.5, 4.0]), (1, [3.5, 4.0, 4.5])])
+def test_listed_ratios_are_continued_and_none_is_lost(side: int, wider: list[float]) -> None:
+    space, to = make_space("autoformer").widened("mlp_ratio", side)
+    assert space.settings["mlp_ratio"] == wider
+    assert to == wider[0 if side < 0 else -1]
 
 
 @pytest.mark.parametrize(("side", "wider"), [(-1, [1.8, 3.0]), (1, [2.0, 3.3])])

@@ -48,13 +48,29 @@ def test_table_vii_has_the_published_number_of_distinct_states() -> None:
     assert len(found) == 93_375
 
 
+@pytest.mark.parametrize(
+    ("size", "widths", "layer", "depths"),
+    [("tiny", 3, 2 * 2, (12, 13, 14)), ("small", 3, 3 * 3, (12, 13, 14)), ("base", 3, 2 * 3, (14, 15, 16))],
+)
+def test_autoformer_has_the_size_of_its_supernets(
+    size: str, widths: int, layer: int, depths: tuple[int, ...]
+) -> None:
+    """Chen et al., arXiv 2107.00651, table 2: a layer chooses its heads and its FFN ratio."""
+    assert make_space("autoformer", size=size).size() == widths * sum(layer**depth for depth in depths)
+
+
+def test_pit_has_the_size_of_auto_prox() -> None:
+    """4 head sizes, 4 ratios, 3 depths in each of 3 stages, and the 10 rising triples of 2, 4 and 8 heads."""
+    assert make_space("pit").size() == 4 * 4 * 3**3 * 10
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_small_space_is_as_large_as_its_list(name: str) -> None:
     listed = [str(choices) for choices in members(catalogue(name).space)]
     assert len(set(listed)) == len(listed) == catalogue(name).space.size()
 
 
-def ranges(low: int, high: int, step: int, most: int = 3) -> st.SearchStrategy[list[int]]:
+def ranges(low: int, high: int, step: float, most: int = 3) -> st.SearchStrategy[list[Any]]:
     return st.lists(st.integers(low, high).map(lambda n: n * step), min_size=1, max_size=most, unique=True)
 
 
@@ -82,6 +98,14 @@ CUSTOM: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "flexibert": {
         "depth": ranges(1, 2, 1, 2), "hidden": ranges(1, 4, 64), "heads": ranges(0, 2, 1, 1).map(
             lambda n: [2**k for k in n]), "ffn": ranges(1, 8, 64, 2), "stacks": ranges(1, 3, 1, 1),
+    },
+    "autoformer": {
+        "size": st.sampled_from(("tiny", "small", "base")), "depth": ranges(1, 4, 1, 2),
+        "hidden": ranges(1, 9, 24), "heads": ranges(1, 12, 1), "mlp_ratio": ranges(2, 8, 0.5),
+    },
+    "pit": {
+        "base_dim": ranges(1, 6, 8), "mlp_ratio": ranges(1, 16, 0.5), "depth1": ranges(1, 3, 1),
+        "depth2": ranges(1, 8, 1), "depth3": ranges(1, 6, 1), "heads": ranges(1, 12, 1, 5),
     },
 }  # fmt: skip
 
@@ -127,11 +151,7 @@ def test_the_default_llama_space_spans_ten_million_to_three_billion() -> None:
 
 
 @pytest.mark.parametrize("name", space_names())
-def test_backbones_of_one_width_share_their_candidates(name: str) -> None:
-    widths: dict[int, set[tuple[object, ...]]] = {}
+def test_backbones_with_the_same_candidates_share_them(name: str) -> None:
     backbones = list(make_space(name).backbones())
-    for backbone in backbones:
-        key = widths.setdefault(id(backbone.blocks[0].candidates), set())
-        key.add((backbone.width, backbone.choices.get("hidden_size"), backbone.choices.get("head_size")))
-    assert all(len(key) == 1 for key in widths.values())
-    assert len({next(iter(key)) for key in widths.values()}) == len(widths)
+    shared = {id(block.candidates): block.candidates for b in backbones for block in b.blocks}
+    assert len({(c.layers, str(c.choices)) for c in shared.values()}) == len(shared)

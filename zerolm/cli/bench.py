@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from itertools import groupby
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from zerolm.cli import bench_data
+from zerolm.cli.files import check_new, new_folder
 from zerolm.cli.progress import patient
 from zerolm.cli.units import parse_numbers
-from zerolm.groundtruth.bench import Row
+from zerolm.groundtruth.bench import Comparison, Row, Section
 from zerolm.groundtruth.bench import bench as run_bench
+from zerolm.groundtruth.reader import data_folder, known_names
 from zerolm.spaces.document import ALPHAS
 
 app = typer.Typer(help="Compare scores with published results.", no_args_is_help=True)
+app.command("ls")(bench_data.ls)
+app.command("download")(bench_data.download)
 
 
 @app.callback()
@@ -27,34 +33,122 @@ def run(
     names: Annotated[
         list[str] | None, typer.Argument(help="Benchmarks in the data folder, or files.")
     ] = None,
-    data: Annotated[str | None, typer.Option(help="Folder of benchmark files; else ZEROLM_DATA.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All benchmarks of the data folder.")] = False,
+    data: Annotated[
+        str | None, typer.Option(help="Folder of benchmark files; else ZEROLM_DATA, else the cache.")
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="A result of the file; else the file's own.")] = None,
     alpha: Annotated[list[str] | None, typer.Option(help="Of zerolm; repeat for several.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for report.html and tables.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the folder if it exists.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Kendall's tau-b and Spearman's rho of every closed-form score, with the baselines."""
+    """Every closed-form score against published results, with the baselines: is it better than counting?"""
+    names = chosen(names or [], every, data)
     alphas = parse_numbers("alpha", alpha) if alpha else ALPHAS
-    rows = run_bench(names or [], data=data, metric=metric, alphas=alphas, progress=patient())
+    if out is not None:
+        check_new(out, force)
+    found = run_bench(names, data=data, metric=metric, alphas=alphas, progress=patient())
+    if out is not None:
+        write(found, out, force)
     if json_output:
-        print(json.dumps({"rows": [row.to_json() for row in rows]}))
+        print(json.dumps(found.to_json()))
         return
-    for (benchmark, view), group in groupby(rows, key=lambda row: (row.benchmark, row.view)):
-        _table(benchmark, view, list(group))
+    for section in found.sections:
+        show(section)
+    if out is not None:
+        print(f"wrote {out}: report.html, result.json, rows.csv, scores.csv", file=sys.stderr)
 
 
-def _table(benchmark: str, view: str | None, rows: list[Row]) -> None:
-    title = f"{benchmark}{f', view {view}' if view else ''}: {rows[0].metric}, {rows[0].n} architectures"
-    print(f"\n{title}\n{'score':<26}{'tau-b':>8}{'random ties':>13}{'rho':>8}")
+def chosen(names: list[str], every: bool, data: str | None) -> list[str]:
+    """The benchmarks that the user means."""
+    if not every:
+        return names
+    if names:
+        raise ValueError(f"either name benchmarks or ask for --all, not both ({', '.join(names)} and --all)")
+    folder = data_folder(data)
+    found = known_names(folder)
+    if not found:
+        raise ValueError(f"{str(folder)!r} holds no benchmark; 'zerolm bench download' fetches seven")
+    return found
+
+
+def write(found: Comparison, out: Path, force: bool) -> None:
+    """The page, and the numbers as JSON and CSV, in a new folder."""
+    from zerolm.report.comparison import write_comparison
+
+    with new_folder(out, force) as folder:
+        write_comparison(found, folder)
+
+
+HEADS = ("tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget", "regret 1/5", "")
+
+
+def show(section: Section) -> None:
+    """One table: what each score reaches, best first, and whether it beats counting parameters."""
+    truth, rows = section.truth, section.rows
+    better = "higher is better" if truth.is_higher_better(section.metric) else "lower is better"
+    print(f"\n{section.title}: {section.metric} ({better}), {len(section.result)} architectures")
+    widths = (8, 14, 13, 8, 11, 16, 11, 16)
+    print(f"{'score':<24}" + "".join(f"{h:>{w}}" for h, w in zip(HEADS, (*widths, 0), strict=True)))
     for row in sorted(rows, key=lambda row: -(row.tau if row.tau is not None else -2.0)):
-        alpha = (
-            ""
-            if row.alpha is None
-            else f" {row.alpha}" + (f" ({row.best_alpha:g})" if row.best_alpha is not None else "")
+        cells = (
+            _show(row.tau),
+            _span(row.tau_low, row.tau_high),
+            _show(row.tau_random_ties),
+            _show(row.rho),
+            "" if row.score == "body_params" else _signed(row.gain),
+            "" if row.score == "body_params" else _span(row.gain_low, row.gain_high, sign=True),
+            _show(row.within_budget),
+            f"{row.regret_1:.3g}/{row.regret_5:.3g}",
         )
-        mark = "  baseline" if row.baseline else "  saw the labels" if row.saw_labels else ""
-        numbers = f"{_show(row.tau):>8}{_show(row.tau_random_ties):>13}{_show(row.rho):>8}"
-        print(f"{row.score + alpha:<26}{numbers}{mark}")
+        line = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        print(f"{row.label:<24}{line}  {remark(row)}".rstrip())
+    for line in facts(section):
+        print(line)
+
+
+def facts(section: Section) -> list[str]:
+    """What stands below a table."""
+    one, five = section.random_regret
+    lines = [f"a random choice has regret {one:.3g}/{five:.3g}"]
+    if section.plateau:
+        low, high = section.plateau
+        lines.append(f"alphas level with the best (95 %): {low:g} to {high:g}")
+    if section.ceiling:
+        c = section.ceiling
+        lines.append(
+            f"noise ceiling: a perfect predictor reaches about {c.tau:.2f}/{c.rho:.2f} (tau/rho), from "
+            f"{c.runs} runs of {c.networks} repeated networks"
+        )
+    if section.published:
+        p = section.published
+        numbers = "/".join("-" if x is None else f"{x:.3f}" for x in (p.tau, p.rho))
+        lines.append(f"best published: {numbers} (tau/rho), {p.by}")
+    return lines
+
+
+def remark(row: Row) -> str:
+    """What the numbers of a row must not hide."""
+    notes = []
+    if row.baseline:
+        notes.append("baseline")
+    if row.saw_labels:
+        notes.append("saw the labels")
+    if row.verdict in ("not better", "unclear"):
+        notes.append("does not beat counting parameters" if row.verdict == "not better" else "not shown to")
+    return ", ".join(notes)
 
 
 def _show(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.4f}"
+
+
+def _span(low: float | None, high: float | None, sign: bool = False) -> str:
+    if low is None or high is None:
+        return "-"
+    return f"{low:+.3f}..{high:+.3f}" if sign else f"{low:.3f}..{high:.3f}"

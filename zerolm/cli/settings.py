@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from zerolm.cli.units import parse_amount, parse_integers, parse_interval
+from zerolm.cli.units import parse_amount, parse_integers, parse_interval, parse_numbers
 from zerolm.costs import COSTS, CostModel
 from zerolm.groundtruth.reader import read_text
 from zerolm.scores import make_score
@@ -29,9 +29,16 @@ INTEGER_RANGES: Final = (
     "stacks",
     "d_embed",
     "div_val",
+    "base_dim",
+    "depth1",
+    "depth2",
+    "depth3",
 )
 INTERVALS: Final = ("hidden_per_depth", "ffn_per_hidden")
-PLAIN: Final = ("vocab", "positions", "tied", "per_layer", "view", "corpus")
+NUMBERS: Final = ("mlp_ratio",)
+COUNTS: Final = ("vocab", "positions", "classes")
+PLAIN: Final = ("tied", "per_layer", "view", "corpus", "size")
+RANGES: Final = (*INTEGER_RANGES, *INTERVALS, *NUMBERS, *COUNTS, *PLAIN)
 SWITCHES: Final = ("tied", "per_layer", "force", "json")
 BUDGETS: Final = tuple(f"{side}_{cost}" for side in ("max", "min") for cost in COSTS)
 
@@ -94,7 +101,7 @@ def load_settings(config: Path | None, flags: Mapping[str, Any]) -> SearchSettin
             raise ValueError(f"{name} cannot be {str(value).lower()}: it is no switch")
         if name in BUDGETS:
             values["budgets"][name] = parse_amount(name, value)
-        elif name in (*INTEGER_RANGES, *INTERVALS, *PLAIN):
+        elif name in RANGES:
             if name not in known:
                 raise ValueError(f"space {space!r} has no setting {name!r}; it has {', '.join(known)}")
             values["ranges"][name] = _range(space, name, value)
@@ -163,7 +170,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def _range(space: str, name: str, value: Any) -> Any:
     if name in INTERVALS:
         return parse_interval(name, value)
-    if name in ("vocab", "positions"):
+    if name in NUMBERS:
+        return value if isinstance(value, list) else parse_numbers(name, str(value).split(","))
+    if name in COUNTS:
         return parse_amount(name, value)
     if name in PLAIN:
         return value
@@ -176,6 +185,6 @@ def _first(error: ValidationError) -> str:
     name = ".".join(map(str, problem["loc"]))
     if problem["type"] == "extra_forbidden":
         fields = [n for n in SearchSettings.model_fields if n not in ("budgets", "ranges", "json_output")]
-        known = [*fields, "json", *BUDGETS, *INTEGER_RANGES, *INTERVALS, *PLAIN]
+        known = [*fields, "json", *BUDGETS, *RANGES]
         return f"setting {name!r} is not known; there are {', '.join(known)}"
     return f"{name} {problem['input']!r} is not possible: {problem['msg'].lower()}"

@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from zerolm.architecture import Floats
-from zerolm.groundtruth.reader import GroundTruth, data_folder, known_names, locate, quality, read, views
+import numpy as np
+
+from zerolm.architecture import Architecture, Floats, Ints
+from zerolm.calibration.alpha import GRID
+from zerolm.groundtruth.published import BEST, Published
+from zerolm.groundtruth.reader import (
+    GroundTruth,
+    View,
+    data_folder,
+    known_names,
+    locate,
+    quality,
+    read,
+    views,
+)
 from zerolm.scores import Batch, make_score, score_names, score_options
 from zerolm.spaces.document import ALPHAS
-from zerolm.statistics import Agreement, agreement
+from zerolm.statistics import (
+    Bootstrap,
+    Ceiling,
+    Resampled,
+    budget_ladder,
+    gain,
+    interval,
+    noise_ceiling,
+    random_regret,
+    regret,
+    regret_curve,
+    top_overlap,
+    within_budget,
+)
 
-GRID: Final = tuple(round(step / 10, 1) for step in range(-15, 16))
-"""The alphas among which ``best`` is chosen (ZeroLM, Algorithm 1)."""
+DRAWS: Final = 1000
+PARAMETERS: Final = ("params", "body_params")
+"""The baselines that a score has to beat to be worth more than counting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Agreement of one score with one benchmark in one view.
+    """Agreement of one score with one benchmark in one view. None stands for what is not defined.
 
     ``alpha`` is None for scores without one, and ``best`` where it was chosen by the labels themselves:
-    then ``saw_labels`` is set and ``best_alpha`` names it.
+    then ``saw_labels`` is set and ``best_alpha`` names it. ``_low`` and ``_high`` bound 95 % bootstrap
+    intervals. ``gain`` is the tau-b beyond that of ``body_params``, its interval paired. ``verdict`` is
+    ``better`` where the whole interval lies above 0 and ``params`` is beaten too, ``not better`` where
+    one of them has at least the same tau-b, else ``unclear``. ``within_budget`` is tau-b within deciles
+    of body parameters, ``top_overlap`` the share of the best tenth among the highest-scored tenth,
+    ``regret_1`` and ``regret_5`` the loss of quality under budgets (in the unit of the metric).
     """
 
     benchmark: str
@@ -32,14 +65,118 @@ class Row:
     alpha: float | str | None
     n: int
     tau: float | None
+    tau_low: float | None
+    tau_high: float | None
     tau_random_ties: float | None
     rho: float | None
+    rho_low: float | None
+    rho_high: float | None
+    gain: float | None
+    gain_low: float | None
+    gain_high: float | None
+    within_budget: float | None
+    top_overlap: float
+    regret_1: float
+    regret_5: float
     baseline: bool
+    verdict: str | None
     saw_labels: bool = False
     best_alpha: float | None = None
 
+    @property
+    def label(self) -> str:
+        """The score with its alpha."""
+        if self.alpha is None:
+            return self.score
+        return f"{self.score} {self.alpha}" + (f" ({self.best_alpha:g})" if self.saw_labels else "")
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AlphaPoint:
+    """tau-b of ``zerolm`` at one alpha; ``level`` where the best alpha is not shown to be better."""
+
+    alpha: float
+    tau: float | None
+    low: float | None
+    high: float | None
+    level: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """One benchmark in one view: its rows, and what the report draws.
+
+    ``result`` (n,) is signed so that higher is better; ``scores`` and ``regrets`` (19,) go by the rows'
+    labels; ``budgets`` (19,) are body parameters.
+    """
+
+    truth: GroundTruth
+    view: str | None
+    metric: str
+    rows: list[Row]
+    random_regret: tuple[float, float]
+    ceiling: Ceiling | None
+    curve: list[AlphaPoint]
+    published: Published | None
+    result: Floats
+    budgets: Floats
+    scores: dict[str, Floats]
+    regrets: dict[str, Floats]
+
+    @property
+    def title(self) -> str:
+        return self.truth.name + (f", view {self.view}" if self.view else "")
+
+    @property
+    def plateau(self) -> tuple[float, float] | None:
+        """The stretch of alphas around the best one that are level with it."""
+        taus = [-math.inf if point.tau is None else point.tau for point in self.curve]
+        best = max(range(len(taus)), key=lambda i: taus[i])
+        if not self.curve[best].level:
+            return None
+        low = high = best
+        while low > 0 and self.curve[low - 1].level:
+            low -= 1
+        while high < len(taus) - 1 and self.curve[high + 1].level:
+            high += 1
+        return self.curve[low].alpha, self.curve[high].alpha
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "benchmark": self.truth.name,
+            "view": self.view,
+            "metric": self.metric,
+            "n": len(self.result),
+            "source": self.truth.source,
+            "random_regret": list(self.random_regret),
+            "ceiling": asdict(self.ceiling) if self.ceiling else None,
+            "published": asdict(self.published) if self.published else None,
+            "alpha_curve": [asdict(point) for point in self.curve],
+            "alpha_plateau": self.plateau,
+            "budgets": self.budgets.tolist(),
+            "regret_by_budget": {label: curve.tolist() for label, curve in self.regrets.items()},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Scores compared with benchmarks: a section for each benchmark and view."""
+
+    sections: list[Section]
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for section in self.sections for row in section.rows]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, as ``zerolm bench run --json`` prints it."""
+        return {
+            "rows": [row.to_json() for row in self.rows],
+            "sections": [section.to_json() for section in self.sections],
+        }
 
 
 def bench(
@@ -48,46 +185,161 @@ def bench(
     data: str | None = None,
     metric: str | None = None,
     alphas: Sequence[float] = ALPHAS,
+    draws: int = DRAWS,
     progress: Callable[[str], None] = lambda _: None,
-) -> list[Row]:
+) -> Comparison:
     """Agreement of every closed-form score with benchmarks, named or given as files.
 
-    ``metric`` is the file's own unless named. Everything is read and checked before anything is scored.
+    ``metric`` is the file's own unless named; intervals come from ``draws`` bootstrap resamples.
+    Everything is read and checked before anything is scored.
     """
     if not names:
-        raise ValueError(f"no benchmark is named; there are {', '.join(known_names(data_folder(data)))}")
-    truths = [read(locate(name, data)) for name in names]
-    results = [quality(truth, metric or truth.metric) for truth in truths]
-    rows: list[Row] = []
-    for truth, result in zip(truths, results, strict=True):
-        for view in views(truth):
-            progress(f"scoring {truth.name}" + (f", view {view.name}" if view.name else ""))
-            rows += _rows(
-                truth, view.name, metric or truth.metric, Batch.of(view.architectures), result, alphas
-            )
-    return rows
-
-
-def _rows(
-    truth: GroundTruth, view: str | None, metric: str, batch: Batch, result: Floats, alphas: Sequence[float]
-) -> list[Row]:
-    def row(score: str, alpha: float | str | None, found: Agreement, **marks: Any) -> Row:
-        tau, tau_random, rho = (
-            None if math.isnan(x) else x for x in (found.tau, found.tau_random_ties, found.rho)
+        folder = data_folder(data)
+        raise ValueError(
+            f"no benchmark is named; there are {', '.join(known_names(folder)) or 'none'}, or --all of them"
         )
-        return Row(truth.name, view, metric, score, alpha, found.n, tau, tau_random, rho, **marks)
+    truths = [read(locate(name, data)) for name in names]
+    metrics = [metric or truth.metric for truth in truths]
+    results = [quality(truth, name) for truth, name in zip(truths, metrics, strict=True)]
+    readings = [views(truth) for truth in truths]
+    sections: list[Section] = []
+    for truth, name, result, reading in zip(truths, metrics, results, readings, strict=True):
+        ceiling = noise_ceiling(result, repeated_networks(reading))
+        bootstrap = Bootstrap(result, draws)
+        for view in reading:
+            progress(f"scoring {truth.name}" + (f", view {view.name}" if view.name else ""))
+            sections.append(_section(truth, view, name, bootstrap, alphas, ceiling))
+    return Comparison(sections)
 
-    rows = []
+
+def repeated_networks(reading: Sequence[View]) -> Ints:
+    """A label (n,) for each architecture; those that were trained as the same network share one.
+
+    Where a benchmark has a view of what was trained, that one says so: its layers in order and their
+    heads, whatever else the configuration names.
+    """
+    view = next((view for view in reading if view.name == "trained"), reading[0])
+    labels: dict[Hashable, int] = {}
+    return np.array(
+        [labels.setdefault(_identity(a, view.name == "trained"), len(labels)) for a in view.architectures],
+        np.int64,
+    )
+
+
+def _identity(architecture: Architecture, trained: bool) -> Hashable:
+    if not trained:
+        return json.dumps(architecture.choices, sort_keys=True)
+    heads = tuple(layer["num_operation_heads"] for layer in architecture.choices["encoder_layers"])
+    return architecture.layers, heads
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """One score of a section, before it is compared with the baselines."""
+
+    score: str
+    alpha: float | str | None
+    values: Floats
+    baseline: bool = False
+    best_alpha: float | None = None
+
+
+def _section(
+    truth: GroundTruth,
+    view: View,
+    metric: str,
+    bootstrap: Bootstrap,
+    alphas: Sequence[float],
+    ceiling: Ceiling | None,
+) -> Section:
+    batch, result = Batch.of(view.architectures), bootstrap.result
+    cost = make_score("body_params").of_many(batch)
+    grid = {
+        alpha: make_score("zerolm", alpha=alpha).of_many(batch) for alpha in dict.fromkeys([*alphas, *GRID])
+    }
+    resampled = {alpha: bootstrap.resample(values) for alpha, values in grid.items()}
+    best = max(GRID, key=lambda alpha: _or(resampled[alpha].observed.tau, -math.inf))
+    asked = [
+        *(_Asked("zerolm", alpha, grid[alpha]) for alpha in alphas),
+        _Asked("zerolm", "best", grid[best], best_alpha=best),
+    ]
     for name in score_names():
         if "alpha" not in score_options(name):
             made = make_score(name)
-            rows.append(row(name, None, agreement(made.of_many(batch), result), baseline=made.baseline))
-            continue
-        found = {
-            alpha: agreement(make_score(name, alpha=alpha).of_many(batch), result)
-            for alpha in dict.fromkeys([*alphas, *GRID])
-        }
-        rows += [row(name, alpha, found[alpha], baseline=False) for alpha in alphas]
-        best = max(GRID, key=lambda alpha: -math.inf if math.isnan(found[alpha].tau) else found[alpha].tau)
-        rows.append(row(name, "best", found[best], baseline=False, saw_labels=True, best_alpha=best))
-    return rows
+            asked.append(_Asked(name, None, made.of_many(batch), made.baseline))
+    found = [bootstrap.resample(one.values) for one in asked]
+    parameters = {one.score: each for one, each in zip(asked, found, strict=True) if one.score in PARAMETERS}
+    rows = [
+        _row(truth.name, view.name, metric, one, each, parameters, result, cost)
+        for one, each in zip(asked, found, strict=True)
+    ]
+    shown = {row.label: one.values for row, one in zip(rows, asked, strict=True)}
+    return Section(
+        truth,
+        view.name,
+        metric,
+        rows,
+        (random_regret(result, cost, 1), random_regret(result, cost, 5)),
+        ceiling,
+        [_point(alpha, resampled[alpha], resampled[best]) for alpha in GRID],
+        BEST.get((truth.name, view.name)) if metric == truth.metric else None,
+        result,
+        budget_ladder(cost),
+        shown,
+        {label: regret_curve(values, result, cost, 1) for label, values in shown.items()},
+    )
+
+
+def _row(
+    benchmark: str,
+    view: str | None,
+    metric: str,
+    asked: _Asked,
+    found: Resampled,
+    parameters: dict[str, Resampled],
+    result: Floats,
+    cost: Floats,
+) -> Row:
+    observed = found.observed
+    tau, rho = interval(found.tau), interval(found.rho)
+    gained = gain(found, parameters["body_params"])
+    numbers = [
+        observed.tau,
+        *tau,
+        observed.tau_random_ties,
+        observed.rho,
+        *rho,
+        *gained,
+        within_budget(asked.values, result, cost),
+    ]
+    rivals = max(_or(other.observed.tau, -math.inf) for other in parameters.values())
+    verdict = None
+    if not asked.baseline and not math.isnan(observed.tau):
+        verdict = "not better" if observed.tau <= rivals else "better" if gained[1] > 0 else "unclear"
+    return Row(
+        benchmark,
+        view,
+        metric,
+        asked.score,
+        asked.alpha,
+        observed.n,
+        *(None if math.isnan(number) else number for number in numbers),
+        top_overlap(asked.values, result, max(1, len(result) // 10)),
+        regret(asked.values, result, cost, 1),
+        regret(asked.values, result, cost, 5),
+        asked.baseline,
+        verdict,
+        asked.alpha == "best",
+        asked.best_alpha,
+    )
+
+
+def _point(alpha: float, found: Resampled, best: Resampled) -> AlphaPoint:
+    low, high = interval(found.tau)
+    numbers = (None if math.isnan(number) else number for number in (found.observed.tau, low, high))
+    reach = gain(found, best)[2]
+    return AlphaPoint(alpha, *numbers, level=bool(reach >= 0.0))
+
+
+def _or(value: float, otherwise: float) -> float:
+    return otherwise if math.isnan(value) else value

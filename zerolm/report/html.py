@@ -179,7 +179,7 @@ def _flatness_figure(result: SearchResult) -> Any:
             mode="markers",
             marker=colour,
             hovertext=[
-                f"{p.depth} layers of width {p.width}: {s:.2f} % of the best"
+                f"{p.depth} layers of width {p.width:.6g}: {s:.2f} % of the best"
                 for p, s in zip(result.landscape, share, strict=True)
             ],
             hoverinfo="text",

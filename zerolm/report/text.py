@@ -53,15 +53,34 @@ def shape_text(architecture: Architecture) -> str:
         return f"hidden {choices['hidden_size']}: " + _runs(
             [_encoder_layer(c) for c in choices["encoder_layers"]]
         )
-    depth, hidden = (choices.get(a, choices.get(b)) for a, b in (("depth", "n_layer"), ("hidden", "d_model")))
+    if "base_dim" in choices:
+        return _stages(choices)
+    depth = _first(choices, "depth", "n_layer")
+    hidden = _first(choices, "hidden", "d_model", "hidden_dim")
     if depth is None or hidden is None:
         return ", ".join(f"{name} {value}" for name, value in choices.items())
-    parts = [f"{depth} x {hidden}", f"heads {_value(choices.get('heads', choices.get('n_head')))}"]
+    parts = [f"{depth} x {hidden}", f"heads {_value(_first(choices, 'heads', 'n_head', 'num_heads'))}"]
     if "kv_heads" in choices and choices["kv_heads"] != choices["heads"]:
         parts.append(f"kv {_value(choices['kv_heads'])}")
-    parts.append(f"ffn {_value(choices.get('ffn', choices.get('d_inner')))}")
+    if "mlp_ratio" in choices:
+        parts.append(f"ffn ratio {_value(choices['mlp_ratio'])}")
+    else:
+        parts.append(f"ffn {_value(_first(choices, 'ffn', 'd_inner'))}")
     parts += [f"{name} {choices[name]}" for name in ("d_embed", "div_val") if name in choices]
     return ", ".join(parts)
+
+
+def _stages(choices: dict[str, Any]) -> str:
+    """Stages of unlike widths: 2 x 64 + 6 x 128 + 4 x 256, heads 2/4/8, ffn ratio 4."""
+    stages = zip(choices["depth"], choices["num_heads"], strict=True)
+    widths = " + ".join(f"{depth} x {heads * choices['base_dim']}" for depth, heads in stages)
+    heads = "/".join(map(str, choices["num_heads"]))
+    return f"{widths}, heads {heads}, ffn ratio {choices['mlp_ratio']}"
+
+
+def _first(choices: dict[str, Any], *names: str) -> Any:
+    """The choice by the name that its space gives it."""
+    return next((choices[name] for name in names if name in choices), None)
 
 
 def _value(value: Any) -> str:

@@ -78,16 +78,24 @@ class ClosedForm:
 
 @dataclass(frozen=True)
 class WholeScore:
-    """A score of a whole network that need not be a sum over layers. Higher is better."""
+    """A score of a whole network that need not be a sum over layers. Higher is better.
+
+    ``many`` scores several at once where that is faster. ``guides`` are closed forms whose best
+    architectures are worth scoring: a search may re-rank those.
+    """
 
     name: str
     whole: Callable[[Architecture], float]
     source: str
     baseline: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    many: Callable[[Sequence[Architecture]], Floats] | None = None
+    guides: tuple[ClosedForm, ...] = ()
 
     def of_many(self, architectures: Sequence[Architecture] | Batch) -> Floats:
         batch = architectures.architectures if isinstance(architectures, Batch) else architectures
+        if self.many:
+            return self.many(batch)
         return np.array([self.whole(a) for a in batch], np.float64)
 
     def of(self, architecture: Architecture) -> float:

@@ -75,10 +75,10 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The best score within the budgets at one depth and width."""
+    """The best score within the budgets at one depth and mean width."""
 
     depth: int
-    width: int
+    width: float
     score: float
 
 

@@ -247,7 +247,7 @@ def _preferred(same: Sequence[Choice]) -> Choice:
 
 
 def _landscape(run: _Run) -> list[Peak]:
-    peaks: dict[tuple[int, int], float] = {}
+    peaks: dict[tuple[int, float], float] = {}
     for index, score in run.engine.peaks().items():
         key = run.backbones[index].depth, run.backbones[index].width
         peaks[key] = max(score, peaks.get(key, score))

@@ -1,6 +1,6 @@
 """Search spaces: what may be chosen, and the layers that a choice gives."""
 
-from zerolm.spaces import bert, flexibert, gpt2, gpt2_uniform, llama
+from zerolm.spaces import autoformer, bert, flexibert, gpt2, gpt2_uniform, llama, pit
 from zerolm.spaces.base import (
     Backbone,
     Bound,
@@ -22,12 +22,14 @@ __all__ = [
     "Candidates",
     "ChoiceBlock",
     "SearchSpace",
+    "autoformer",
     "bert",
     "flexibert",
     "gpt2",
     "gpt2_uniform",
     "llama",
     "make_space",
+    "pit",
     "space",
     "space_class",
     "space_names",

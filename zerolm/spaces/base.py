@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ MAX_DEPTH = 1024
 MAX_WIDTH = 1 << 20
 MAX_VOCAB = 1 << 24
 """No shape beyond these is read, so that exact int64 arithmetic cannot overflow."""
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +67,13 @@ class ChoiceBlock:
 
 @dataclass(frozen=True, eq=False)
 class Backbone:
-    """Global choices (plain JSON), the parts outside the layers, and the blocks of layers."""
+    """Global choices (plain JSON), the parts outside the layers, and the blocks of layers.
+
+    ``width`` is the mean over the layers of the residual stream's size.
+    """
 
     choices: dict[str, Any]
-    width: int
+    width: float
     ends: Ends
     blocks: tuple[ChoiceBlock, ...]
 
@@ -113,6 +117,8 @@ class SearchSpace(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    listed: ClassVar[tuple[str, ...]] = ()
+    """Settings that list real numbers; two real numbers in another are the ends of an interval."""
     settings: dict[str, Any]
     """The ranges and settings in force, plain JSON; ``type(self)(**settings)`` rebuilds the space."""
 
@@ -158,7 +164,8 @@ class SearchSpace(ABC):
     def widened(self, name: str, side: int) -> tuple[SearchSpace, float]:
         """The space with the range ``name`` 10 % (at least one step) wider at one side (-1 or 1)."""
         values = self.settings[name]
-        wider = widen_interval(values, side) if len(values) == 2 and _is_real(values) else widen(values, side)
+        interval = len(values) == 2 and _is_real(values) and name not in self.listed
+        wider = widen_interval(values, side) if interval else widen(values, side)
         return type(self)(**{**self.settings, name: wider}), wider[0 if side < 0 else -1]
 
     def touched(self, name: str, value: float, attainable: Sequence[float]) -> Iterator[Bound]:
@@ -177,19 +184,16 @@ def _is_real(values: Sequence[float]) -> bool:
     return any(isinstance(value, float) for value in values)
 
 
-def widen(values: Sequence[int], side: int) -> list[int]:
-    """Sorted integers, continued by at least one step and by 10 % of the end value."""
-    values = sorted(values)
-    if side > 0:
-        step = values[-1] - values[-2] if len(values) > 1 else max(1, values[-1] // 10)
-        extra = range(values[-1] + step, values[-1] + max(step, values[-1] // 10) + 1, step)
-        return [*values, *extra]
-    step = values[1] - values[0] if len(values) > 1 else max(1, values[0] // 10)
-    extra = range(values[0] - step, values[0] - max(step, values[0] // 10) - 1, -step)
+def widen(values: Sequence[float], side: int) -> list[float]:
+    """Sorted numbers, continued by at least one step and by 10 % of the end value."""
+    values = sorted(values, reverse=side < 0)
+    end = values[-1]
+    step = abs(end - values[-2]) if len(values) > 1 else max(1, end // 10)
+    extra = [end + side * step * i for i in range(1, max(1, int(end // (10 * step))) + 1)]
     positive = [value for value in extra if value > 0]
     if not positive:
-        raise ValueError(f"nothing below {values[0]}")
-    return [*reversed(positive), *values]
+        raise ValueError(f"nothing below {end}")
+    return sorted([*values, *positive])
 
 
 def widen_interval(values: Sequence[float], side: int) -> list[float]:
@@ -259,6 +263,22 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def numbers(name: str, values: Sequence[float]) -> tuple[float, ...]:
+    """Sorted distinct positive numbers; ``ValueError`` for none or others."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise ValueError(f"the range of {name} must be a list of positive numbers, not {_short(values)}")
+    if not values:
+        raise ValueError(f"the range of {name} is empty; give at least one positive number")
+    return tuple(sorted({number(name, value) for value in values}))
+
+
+def number(name: str, value: Any) -> float:
+    """A positive number, as it is: an integer stays one."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_WIDTH:
+        raise ValueError(f"{name} must be a positive number up to {MAX_WIDTH}, not {_short(value)}")
+    return value
+
+
 def truth(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, not {value!r}")
@@ -292,8 +312,8 @@ def no_others(choices: Mapping[str, Any], known: Sequence[str]) -> None:
         )
 
 
-def each_layer(name: str, value: Any, depth: int, check: Callable[[str, Any], int]) -> tuple[int, ...]:
-    """One integer for all ``depth`` layers, or a list of one a layer, as a tuple."""
+def each_layer(name: str, value: Any, depth: int, check: Callable[[str, Any], Number]) -> tuple[Number, ...]:
+    """One number for all ``depth`` layers, or a list of one a layer, as a tuple."""
     values = value if isinstance(value, list | tuple) else [value] * depth
     if len(values) != depth:
         raise ValueError(f"{name} lists {len(values)} layers, but the depth is {depth}")

@@ -60,18 +60,22 @@ class Bert(UniformSpace):
 
 def bert_layer(d: int, f: int) -> Layer:
     """q, k, v, o and two FFN matrices; biases everywhere, two layer norms."""
-    matrices = (*[Matrix("attention", d, d)] * 4, Matrix("ffn", f, d), Matrix("ffn", d, f))
+    matrices = (
+        *(Matrix("attention", d, d, name=name) for name in ("q", "k", "v", "o")),
+        Matrix("ffn", f, d, name="up"),
+        Matrix("ffn", d, f, name="down"),
+    )
     vectors = 4 * d + f + d + 4 * d
     return Layer(matrices, d, d, d, vectors, vectors)
 
 
 def bert_ends(d: int, vocab: int, positions: int, types: int = 2, tied: bool = True) -> Ends:
     """Three embeddings and their norm; the head: a dense transform, its norm, the words, a bias."""
-    words = () if tied else (Matrix("head", vocab, d),)
+    words = () if tied else (Matrix("head", vocab, d, name="head"),)
     return Ends(
         embedding=(vocab + positions + types) * d,
         tied_head=vocab * d if tied else 0,
-        head_matrices=(Matrix("head", d, d), *words),
+        head_matrices=(Matrix("head", d, d, name="head"), *words),
         vectors=2 * d
         + (d + 2 * d + vocab)
         + (0 if tied else vocab),  # untied, the words' bias is stored twice

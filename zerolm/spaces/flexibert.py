@@ -165,7 +165,7 @@ class FlexiBert(SearchSpace):
             if operation == "SA":
                 attention, vectors, width = self_attention(h, parameter == "WMA")
             elif operation == "LT":
-                attention, vectors, width = (Matrix("attention", h, h),), h, 0
+                attention, vectors, width = (Matrix("attention", h, h, name="mix"),), h, 0
             else:
                 attention, vectors, width = dynamic_convolution(h, heads, int(parameter))
         vectors += sum(matrix.rows for matrix in ffns) + 2 * h
@@ -174,20 +174,32 @@ class FlexiBert(SearchSpace):
 
 def self_attention(h: int, weighted: bool) -> tuple[tuple[Matrix, ...], int, int]:
     """Matrices, biases and norms, and attending width: q, k, v, o, and one more if multiplicative."""
-    count = 5 if weighted else 4
-    return tuple(Matrix("attention", h, h) for _ in range(count)), count * h + 2 * h, h
+    names = ("q", "k", "v", "o", "weight") if weighted else ("q", "k", "v", "o")
+    matrices = tuple(Matrix("attention", h, h, name=name) for name in names)
+    return matrices, len(names) * h + 2 * h, h
 
 
 def dynamic_convolution(h: int, heads: int, kernel: int) -> tuple[tuple[Matrix, ...], int, int]:
     """The same of a span-based dynamic convolution, half of whose heads attend."""
     n = max(1, heads // 2)
     a = n * (h // heads)
-    shapes = [(a, h)] * 3 + [(h, kernel), (a, h), (n * kernel, a), (a, h), (h, h)]
+    shapes = {
+        "q": (a, h),
+        "k": (a, h),
+        "v": (a, h),
+        "depthwise": (h, kernel),
+        "pointwise": (a, h),
+        "kernel": (n * kernel, a),
+        "conv": (a, h),
+        "o": (h, h),
+    }
     vectors = 3 * a + a + n * kernel + a + h + 2 * h
-    return tuple(Matrix("attention", rows, cols) for rows, cols in shapes), vectors, a
+    matrices = tuple(Matrix("attention", rows, cols, name=name) for name, (rows, cols) in shapes.items())
+    return matrices, vectors, a
 
 
 def stack(h: int, widths: Sequence[int]) -> tuple[Matrix, ...]:
     """FFN matrices from h through the widths and back to h."""
-    sizes = [h, *widths, h]
-    return tuple(Matrix("ffn", rows, cols) for cols, rows in pairwise(sizes))
+    names = ("up", *["middle"] * (len(widths) - 1), "down")
+    shapes = zip(names, pairwise([h, *widths, h]), strict=True)
+    return tuple(Matrix("ffn", rows, cols, name=name) for name, (cols, rows) in shapes)

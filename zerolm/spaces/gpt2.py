@@ -168,10 +168,10 @@ class Gpt2(PerLayerDecoder):
 
     def _layer(self, d: int, f: int) -> Layer:
         matrices = (
-            Matrix("attention", 3 * d, d, parts=3),
-            Matrix("attention", d, d, scaled=True),
-            Matrix("ffn", f, d),
-            Matrix("ffn", d, f, scaled=True),
+            Matrix("attention", 3 * d, d, parts=3, name="qkv"),
+            Matrix("attention", d, d, scaled=True, name="o"),
+            Matrix("ffn", f, d, name="up"),
+            Matrix("ffn", d, f, scaled=True, name="down"),
         )
         # The LM1B runs kept Transformer-XL's attention: d^2 + 2 d more than the matrices, 4 d less bias.
         attention = 4 * d if self.corpus == "wt103" else d * d + 2 * d
@@ -196,11 +196,11 @@ class TransformerXL(PerLayerDecoder):
 
     def _layer(self, d: int, f: int) -> Layer:
         matrices = (
-            Matrix("attention", 3 * d, d, parts=3),
-            Matrix("attention", d, d),
-            Matrix("attention", d, d),
-            Matrix("ffn", f, d),
-            Matrix("ffn", d, f),
+            Matrix("attention", 3 * d, d, parts=3, name="qkv"),
+            Matrix("attention", d, d, name="o"),
+            Matrix("attention", d, d, name="relative"),
+            Matrix("ffn", f, d, name="up"),
+            Matrix("ffn", d, f, name="down"),
         )
         body = 2 * d + f + d
         return Layer(matrices, d, d, d, body + 4 * d, body)

@@ -61,15 +61,15 @@ class Gpt2Uniform(UniformSpace):
 def gpt2_layer(d: int, f: int) -> Layer:
     """Fused QKV, output projection, two FFN matrices; biases everywhere, two layer norms."""
     matrices = (
-        Matrix("attention", 3 * d, d, parts=3),
-        Matrix("attention", d, d, scaled=True),
-        Matrix("ffn", f, d),
-        Matrix("ffn", d, f, scaled=True),
+        Matrix("attention", 3 * d, d, parts=3, name="qkv"),
+        Matrix("attention", d, d, scaled=True, name="o"),
+        Matrix("ffn", f, d, name="up"),
+        Matrix("ffn", d, f, scaled=True, name="down"),
     )
     vectors = 4 * d + f + d + 4 * d
     return Layer(matrices, d, d, d, vectors, vectors)
 
 
 def gpt2_ends(d: int, vocab: int, positions: int, tied: bool = True) -> Ends:
-    head = () if tied else (Matrix("head", vocab, d),)
+    head = () if tied else (Matrix("head", vocab, d, name="head"),)
     return Ends((vocab + positions) * d, vocab * d if tied else 0, head, 2 * d, 2 * d)

@@ -98,13 +98,13 @@ def gated_layer(
     """q, k, v, o and gate, up, down, with two RMS norms."""
     q, kv = heads * s, kv_heads * s
     matrices = (
-        Matrix("attention", q, d),
-        Matrix("attention", kv, d),
-        Matrix("attention", kv, d),
-        Matrix("attention", d, q),
-        Matrix("ffn", f, d),
-        Matrix("ffn", f, d),
-        Matrix("ffn", d, f),
+        Matrix("attention", q, d, name="q"),
+        Matrix("attention", kv, d, name="k"),
+        Matrix("attention", kv, d, name="v"),
+        Matrix("attention", d, q, name="o"),
+        Matrix("ffn", f, d, name="gate"),
+        Matrix("ffn", f, d, name="up"),
+        Matrix("ffn", d, f, name="down"),
     )
     vectors = 2 * d + (q + 2 * kv if qkv_bias else 0) + (2 * s if qk_norm else 0)
     return Layer(matrices, d, q, kv, vectors, vectors)
@@ -112,5 +112,5 @@ def gated_layer(
 
 def decoder_ends(d: int, vocab: int, tied: bool) -> Ends:
     """Embedding, final norm, and the head where it is stored by itself."""
-    head = () if tied else (Matrix("head", vocab, d),)
+    head = () if tied else (Matrix("head", vocab, d, name="head"),)
     return Ends(vocab * d, tied_head=vocab * d if tied else 0, head_matrices=head, vectors=d, body_vectors=d)

@@ -1,0 +1,154 @@
+"""The authors' files become exactly the shared benchmarks: the same architectures and results."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from upstream import members_of_archai, packed, published
+
+from zerolm.groundtruth.archive import digest, read_folders
+from zerolm.groundtruth.convert import convert
+from zerolm.groundtruth.fetch import Metered
+from zerolm.groundtruth.sources import SOURCES, Source
+
+FLEXIBERT, PIT, GPT2 = SOURCES["flexibert_glue"], SOURCES["pit_vit"], SOURCES["gpt2_wt103"]
+
+
+@pytest.fixture(scope="module")
+def contents(data_folder: Path) -> dict[str, Any]:
+    """What each source's converter is given."""
+    answers = published(data_folder)
+    packed_logs = packed(members_of_archai(data_folder / "upstream" / "lts_saved_logs.tar.gz"))
+    paths = [source.path for source in SOURCES.values() if source.is_folder]
+    folders = read_folders(Metered(io.BytesIO(packed_logs), "the archive", 1 << 30), paths)
+    return {
+        source.name: folders[source.path]
+        if source.is_folder
+        else answers[source.url.removeprefix("https://raw.githubusercontent.com")]
+        for source in SOURCES.values()
+    }
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_equal_to_the_shared_benchmark(name: str, data_folder: Path, contents: dict[str, Any]) -> None:
+    if name.endswith("_vit"):
+        pytest.importorskip("torch")
+    shared = json.loads((data_folder / f"{name}.json").read_text())
+    ours = json.loads(json.dumps(convert(SOURCES[name], contents[name]), allow_nan=False))
+    for field in ("name", "space", "metric", "higher_is_better", "count"):
+        assert ours[field] == shared[field]
+    for mine, theirs in zip(ours["architectures"], shared["architectures"], strict=True):
+        assert mine == theirs
+    assert ours["source"]["licence"] == shared["source"]["licence"]
+    assert ours["source"]["repository"] == shared["source"]["repository"]
+    assert ours["source"]["file"] == shared["source"]["file"]
+    assert ours["fields"].get("constant") == shared.get("fields", {}).get("constant")
+
+
+def test_entries_without_a_perplexity_are_not_used(contents: dict[str, Any]) -> None:
+    """Transformer-XL on LM1B: 186 were configured, 183 trained to the end."""
+    source = SOURCES["transformer_xl_lm1b"]
+    configured = {path for path in contents[source.name] if path.endswith("model_config.yaml")}
+    used = {entry["id"] for entry in convert(source, contents[source.name])["architectures"]}
+    assert (len(configured), len(used)) == (186, 183)
+    unused = {"_".join(path.split("/")[:2]) for path in configured} - used
+    assert unused == {"config_6_j1", "config_6_j5", "config_8_j9"}
+
+
+def test_the_digest_of_a_folder_is_that_of_its_listing() -> None:
+    """printf a > f/x; printf b > f/y/z; sha256sum f/x f/y/z | sha256sum."""
+    files = {"y/z": b"b", "x": b"a"}
+    assert digest("some/where/f", files) == "1f3a86b8c4437508d58f5c860c285c1e695fc12032f52edb15fa19ec97cbefca"
+    assert digest("f", {"y/z": b"b", "x": b"a "}) != digest("f", files)
+
+
+def runs(change: Callable[[dict[str, Any]], None]) -> bytes:
+    """Two FlexiBERT runs, the second one changed."""
+    layer = {
+        "operation_type": "SA", "operation_parameter": "SDP", "num_operation_heads": 4,
+        "feed_forward_dimension": 1024, "num_feed_forward": 1,
+    }  # fmt: skip
+    made = [
+        {
+            "id": number,
+            "time_to_train": 1.0,
+            "scores": dict.fromkeys(FLEXIBERT.metrics, 50.0),
+            "hparams": {
+                "model_hparam_overrides": {
+                    "hidden_size": 128,
+                    "nas_config": {"encoder_layers": [layer, layer]},
+                }
+            },
+        }
+        for number in range(2)
+    ]
+    change(made[1])
+    return json.dumps(made).encode()
+
+
+SMALL = replace(FLEXIBERT, count=2)
+
+
+def test_a_small_file_is_converted() -> None:
+    assert len(convert(SMALL, runs(lambda _: None))["architectures"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda run: run["scores"].update(glue=math.nan), "nan is not a finite number"),
+        (lambda run: run["scores"].update(glue="high"), "'high' is not a finite number"),
+        (lambda run: run["scores"].update(glue=True), "True is not a finite number"),
+        (lambda run: run["scores"].pop("cola"), "cola"),
+        (lambda run: run["hparams"].clear(), "model_hparam_overrides"),
+        (lambda run: run.update(id=0), "the same id"),
+        (lambda run: run.update(hparams=[]), "laid out"),
+    ],
+)
+def test_content_that_is_not_as_promised(change: Callable[[Any], None], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        convert(SMALL, runs(change))
+
+
+@pytest.mark.parametrize(
+    ("source", "content"),
+    [
+        (FLEXIBERT, b"[]"),
+        (FLEXIBERT, b"\xff\x00"),
+        (FLEXIBERT, runs(lambda _: None)),  # two are not five hundred
+        (FLEXIBERT, b"[" * 100_000),
+        (PIT, b"no zip"),
+        (PIT, b""),
+        (GPT2, {}),
+        (GPT2, {"ppl_summary.yaml": b"[", "params_summary.yaml": b"{}"}),
+        (GPT2, {"ppl_summary.yaml": b"{}", "params_summary.yaml": b"{}"}),
+        (GPT2, {"ppl_summary.yaml": b"!!python/name:os.system", "params_summary.yaml": b"{}"}),
+    ],
+)
+def test_content_of_another_kind(source: Source, content: Any) -> None:
+    if source is PIT:
+        pytest.importorskip("torch")
+    with pytest.raises(ValueError):  # noqa: PT011 - any words will do
+        convert(source, content)
+
+
+def test_pickled_code_is_not_run(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Harm:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (tmp_path / "harm",))
+
+    for content in ([{"arch": Harm()}], Harm()):
+        file = io.BytesIO()
+        torch.save(content, file)
+        with pytest.raises(ValueError, match="plain numbers"):
+            convert(PIT, file.getvalue())
+    assert not (tmp_path / "harm").exists()

@@ -1,0 +1,187 @@
+"""Benchmarks of one's own, JSON and CSV: what is read, in which direction, under which settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zerolm.groundtruth.reader import GroundTruth, locate, quality, read, read_csv, repeats, views
+from zerolm.groundtruth.truth import check
+
+GOOD = """\
+id,space,architecture.n_layer,architecture.d_model,architecture.d_inner,architecture.n_head,\
+architecture.d_embed,architecture.div_val,ppl,bleu,bits:lower,speed loss:higher
+a,gpt2,2,64,"[256, 301]","[2, 2]",128,1,49.5,20,1.5,3
+b,gpt2,2,128,"[256, 302]","[2, 2]",128,1,48.0,21,1.4,4
+
+c,gpt2,2,192,"[256, 303]","[2, 2]",128,1,47,2.2e1,1.3,5
+"""
+
+
+def written(tmp_path: Path, text: str | bytes, name: str = "mine.csv") -> Path:
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_a_column_for_each_choice(tmp_path: Path) -> None:
+    truth = read_csv(written(tmp_path, GOOD))
+    assert (truth.name, truth.space, truth.metric, truth.higher_is_better) == ("mine", "gpt2", "ppl", False)
+    assert [entry.id for entry in truth.architectures] == ["a", "b", "c"]
+    assert truth.architectures[1].architecture == {
+        "n_layer": 2, "d_model": 128, "d_inner": [256, 302], "n_head": [2, 2], "d_embed": 128, "div_val": 1,
+    }  # fmt: skip
+    assert truth.architectures[2].results == {"ppl": 47.0, "bleu": 22.0, "bits": 1.3, "speed loss": 5.0}
+    assert len(views(truth)[0].architectures) == 3
+
+
+def test_the_same_as_one_json_object(tmp_path: Path) -> None:
+    truth = read_csv(written(tmp_path, GOOD))
+    lines = ["space,ppl,architecture"] + [
+        f'gpt2,{entry.results["ppl"]},"{json.dumps(entry.architecture).replace(chr(34), chr(34) * 2)}"'
+        for entry in truth.architectures
+    ]
+    other = read_csv(written(tmp_path, "\ufeff" + "\r\n".join(lines)))
+    assert [e.architecture for e in other.architectures] == [e.architecture for e in truth.architectures]
+    assert [entry.id for entry in other.architectures] == ["line 2", "line 3", "line 4"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "best"), [("ppl", 47.0), ("bleu", 22.0), ("bits", 1.3), ("speed loss", 5.0)]
+)
+def test_every_metric_has_its_direction(metric: str, best: float, tmp_path: Path) -> None:
+    truth = read(written(tmp_path, GOOD))
+    found = quality(truth, metric)
+    assert abs(found.max()) == best
+    assert np.all(np.diff(found) > 0)
+
+
+def test_a_file_may_fix_the_settings_of_its_space(data_folder: Path, tmp_path: Path) -> None:
+    document = json.loads((data_folder / "flexibert_glue.json").read_text())
+    document["count"], document["architectures"] = 3, document["architectures"][:3]
+    everything = {view.name: view.architectures for view in views(check(document))}
+    assert len(everything) == 3
+    truth = check(document | {"settings": {"view": "declared"}})
+    (view,) = views(truth)
+    assert view.name == "declared"
+    assert [a.layers for a in view.architectures] == [a.layers for a in everything["declared"]]
+    quoted = [json.dumps(entry.architecture).replace('"', '""') for entry in truth.architectures]
+    rows = "".join(f'flexibert,"{{""view"": ""declared""}}","{text}",{i}\n' for i, text in enumerate(quoted))
+    (same,) = views(read(written(tmp_path, f"space,settings,architecture,glue\n{rows}")))
+    assert (same.name, same.architectures) == ("declared", view.architectures)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"vew": "trained"}, "'vew'"),
+        ({"view": "mine"}, "'mine'"),
+        ({"view": 3}, "3"),
+        ({"view": None}, "None"),
+    ],
+)
+def test_settings_that_do_not_fit(settings: dict[str, Any], words: str, data_folder: Path) -> None:
+    document = json.loads((data_folder / "flexibert_glue.json").read_text())
+    with pytest.raises(ValueError, match=words):
+        views(check(document | {"settings": settings}))
+
+
+def test_repeats_are_found() -> None:
+    architectures = [{"x": 1, "y": [2]}, {"x": 2}, {"y": [2], "x": 1}, {"x": 1}]
+    entries = [
+        {"id": str(i), "architecture": a, "results": {"m": float(i)}} for i, a in enumerate(architectures)
+    ]
+    truth = check(
+        {"name": "n", "space": "s", "metric": "m", "higher_is_better": True, "architectures": entries}
+    )
+    assert [[entry.id for entry in group] for group in repeats(truth)] == [["0", "2"]]
+
+
+def change(old: str, new: str) -> Callable[[str], str]:
+    def changed(text: str) -> str:
+        assert old in text
+        return text.replace(old, new, 1)
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (change("48.0", ""), "line 3, column 'ppl': the value is missing"),
+        (change("48.0", "low"), "line 3, column 'ppl': 'low' is not a number"),
+        (change("48.0", "4_8"), "line 3, column 'ppl': '4_8' is not a number"),
+        (change("48.0", "nan"), "line 3, column 'ppl': 'nan' is not a finite number"),
+        (change("2.2e1", "-inf"), "line 5, column 'bleu': '-inf' is not a finite number"),
+        (change("a,gpt2", "a,gtp2"), "line 2, column 'space': 'gtp2' is not known; there are .*gpt2"),
+        (change("c,gpt2", "c,bert"), "line 5, column 'space': one file holds one space, here 'gpt2'"),
+        (change("a,gpt2", "a,"), "line 2, column 'space': the value is missing"),
+        (change("c,gpt2", "a,gpt2"), "line 5, column 'id': 'a' is the id of line 2 too"),
+        (change("c,gpt2", ",gpt2"), "line 5, column 'id': the value is missing"),
+        (change("[256, 303]", "256 303"), r"line 5, column 'architecture.d_inner': '256 303' is not JSON"),
+        (change("[256, 303]", "[" * 99_999), r"line 5, column 'architecture.d_inner': '\[+' is not JSON"),
+        (change("48.0,", ""), "line 3 has 11 fields, but the heading has 12"),
+        (change("48.0,", "48.0,1,"), "line 3 has 13 fields, but the heading has 12"),
+        (change('"[256, 301]"', '"[256, 301'), "line"),
+        (change('"[256, 301]"', '"[256, 301]"x'), "line 2: "),
+        (change("ppl,bleu", "ppl,ppl"), "column 'ppl' is named twice"),
+        (change("ppl,bleu", "ppl,ppl:lower"), "result 'ppl' has two columns"),
+        (change("ppl,bleu", "ppl,"), "a column has no name"),
+        (change("bits:lower", "bits:down"), "column 'bits:down': a result is headed NAME, NAME:higher"),
+        (change("id,space", "id,place"), "no column 'space'"),
+        (change("ppl,bleu", "architecture,bleu"), "in a column 'architecture' or in columns"),
+        (lambda text: text.replace("architecture.", ""), "in a column 'architecture' or in columns"),
+        (lambda text: text.splitlines()[0], "no rows"),
+        (lambda text: "\n".join(text.splitlines()[:2]), "at least 2"),
+        (lambda _: "", "empty"),
+        (lambda _: "\n\n", "empty"),
+        (lambda _: "id;space;ppl", "no rows|no column"),
+        (lambda _: ",".join(map(str, range(2000))), "at most 1000"),
+        (lambda _: 'space,architecture\ngpt2,"{}"\n', "no column with a result"),
+        (lambda _: 'space,architecture,ppl\ngpt2,"[]",1\n', r"line 2, column 'architecture': '\[\]' is no"),
+        (lambda _: 'space,architecture,ppl\ngpt2,"{""a"":1,""a"":2}",1\n', "line 2.*'a' is given twice"),
+        (
+            lambda _: "space,settings,architecture,ppl\ngpt2,{},{},1\ngpt2,2,{},1\n",
+            "line 3, column 'settings'",
+        ),
+        (
+            lambda _: 'space,settings,architecture,ppl\ngpt2,{},{},1\ngpt2,"{""a"": 1}",{},1\n',
+            "line 3, column 'settings': the settings must be the same in every row",
+        ),
+    ],
+)
+def test_csv_files_that_cannot_be(spoil: Callable[[str], str], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=words) as caught:
+        read(written(tmp_path, spoil(GOOD)))
+    assert "mine.csv" in str(caught.value)
+
+
+@pytest.mark.parametrize("junk", [b"\xff\xfe\x00\x01", b"\x00" * 100, bytes(range(256)) * 9])
+def test_binary_junk(junk: bytes, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"mine\.csv"):
+        read(written(tmp_path, junk))
+
+
+def test_a_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zerolm.groundtruth.csv_reader.MAX_BYTES", 100)
+    with pytest.raises(ValueError, match="larger than 100 bytes"):
+        read(written(tmp_path, GOOD))
+
+
+def test_names_stand_for_files_of_either_form(tmp_path: Path) -> None:
+    csv = written(tmp_path, GOOD)
+    assert locate("mine", str(tmp_path)) == csv
+    truth = read(csv)
+    text = json.dumps(truth.model_dump())
+    path = written(tmp_path, text, "yours.json")
+    assert GroundTruth.model_validate_json(text) == truth == read(path)
+    assert locate("yours", str(tmp_path)) == path
+    with pytest.raises(ValueError, match="there are mine, yours; 'zerolm bench download' fetches flexibert"):
+        locate("theirs", str(tmp_path))
+    with pytest.raises(ValueError, match="'zerolm bench download gpt2_wt103' fetches it"):
+        locate("gpt2_wt103", str(tmp_path))

@@ -1,0 +1,104 @@
+"""A server on the loopback in GitHub's place, with the authors' files as they publish them."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from zerolm.groundtruth.sources import ARCHAI, SOURCES
+
+Member = tuple[tarfile.TarInfo, bytes]
+Answer = bytes | Callable[[BaseHTTPRequestHandler], None]
+
+
+def path_of(name: str) -> str:
+    """Where on the server a benchmark's file, or its archive, is asked for."""
+    return urlsplit(SOURCES[name].url).path
+
+
+ARCHIVE = path_of("gpt2_wt103")
+
+
+@dataclass
+class Server:
+    """What is answered to whom asks for which path, and what was asked for."""
+
+    url: str
+    answers: dict[str, Answer] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            state.asked.append(self.path)
+            answer = state.answers.get(self.path)
+            if answer is None:
+                self.send_error(404)
+            elif callable(answer):
+                answer(self)
+            else:
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        state = Server(f"http://127.0.0.1:{server.server_port}/")
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield state
+        server.shutdown()
+
+
+def members_of_archai(repack: Path) -> list[Member]:
+    """The saved logs where the archive of the commit has them, with something before and after."""
+    top = f"archai-{ARCHAI.commit}"
+    with tarfile.open(repack) as archive:
+        logs = [(m, archive.extractfile(m).read() if m.isreg() else b"") for m in archive.getmembers()]
+    for member, _ in logs:
+        member.name = f"{top}/archai/nlp/nas/{member.name}"
+    return [named(f"{top}/README.md", b"hello"), *logs, named(f"{top}/tests/x.py", b"pass")]
+
+
+def named(name: str, content: bytes = b"", kind: bytes = tarfile.REGTYPE) -> Member:
+    member = tarfile.TarInfo(name)
+    member.size, member.type = len(content), kind
+    return member, content
+
+
+def packed(members: Iterable[Member]) -> bytes:
+    """A tar.gz as git makes it: ustar paths after a comment with the commit."""
+    out = io.BytesIO()
+    comment = {"comment": ARCHAI.commit}
+    with tarfile.open(fileobj=out, mode="w:gz", compresslevel=1, format=tarfile.USTAR_FORMAT) as archive:
+        archive.fileobj.write(tarfile.TarInfo.create_pax_global_header(comment))
+        for member, content in members:
+            archive.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+def published(data_folder: Path) -> dict[str, Answer]:
+    """All that is asked for, answered as GitHub does."""
+    folder = data_folder / "upstream"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} with the authors' files is not there")
+    files = {
+        "flexibert_glue": "BERT_benchmark.json",
+        "autoformer_vit": "gt_autoformer.pth",
+        "pit_vit": "gt_pit.pth",
+    }
+    archive = packed(members_of_archai(folder / "lts_saved_logs.tar.gz"))
+    return {path_of(name): (folder / file).read_bytes() for name, file in files.items()} | {ARCHIVE: archive}

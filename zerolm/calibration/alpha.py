@@ -1,0 +1,93 @@
+"""ZeroLM's two ways to choose alpha (arXiv 2503.18646, Algorithms 1 and 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Floats
+from zerolm.costs import CostModel
+from zerolm.scores import Batch, make_score
+from zerolm.statistics import kendall
+
+GRID: Final = tuple(round(step / 10, 1) for step in range(-15, 16))
+"""The alphas that Algorithm 1 tries."""
+USEFUL: Final = (0.0, 1.1)
+"""Where the best alpha of every published benchmark lies."""
+SMALL_TAU: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Alpha:
+    """An alpha to use, the one that the algorithm gives literally, and why they differ or look unsafe."""
+
+    alpha: float
+    literal: float
+    warnings: tuple[str, ...] = ()
+
+
+def parts(batch: Batch) -> tuple[Floats, Floats]:
+    """S_attn and S_ffn of architectures, (n,) each, at their space's own initialisation."""
+    return (make_score("zerolm", alpha=1.0).of_many(batch), make_score("zerolm", alpha=0.0).of_many(batch))
+
+
+def taus_of_grid(batch: Batch, result: Floats, grid: tuple[float, ...] = GRID) -> Floats:
+    """tau-b of ``zerolm`` with each alpha of the grid, (g,); nan where the score is constant."""
+    attention, ffn = parts(batch)
+    return kendall(np.array([alpha * attention + (1 - alpha) * ffn for alpha in grid]), result)
+
+
+def algorithm1(batch: Batch, result: Floats) -> Alpha:
+    """Algorithm 1, benchmark sampling: the mean of the two alphas that agree best with the labels.
+
+    ``result`` (n,) is "higher is better", so the sign of tau is kept: |tau| could pick an alpha that
+    ranks backwards. Of equal alphas the smaller magnitude comes first. Two alphas that are no neighbours
+    on the grid may have a bad one between them: then the better of the two is used, with a warning.
+    """
+    taus = np.nan_to_num(taus_of_grid(batch, result), nan=-1.0)
+    first, second = sorted(range(len(GRID)), key=lambda i: (-round(taus[i], 12), abs(GRID[i])))[:2]
+    literal = round((GRID[first] + GRID[second]) / 2, 3)
+    if abs(first - second) == 1:
+        return Alpha(literal, literal)
+    warning = (
+        f"the two best alphas, {GRID[first]:g} and {GRID[second]:g}, are no neighbours: "
+        f"{GRID[first]:g} is used instead of their mean {literal:g}"
+    )
+    return Alpha(GRID[first], literal, (warning,))
+
+
+def algorithm2(batch: Batch, costs: CostModel | None = None) -> Alpha:
+    """Algorithm 2, the heuristic without labels, from agreements of S_attn, S_ffn and the parameters P.
+
+    lambda = |max(t_ap, t_fp) (1 - t_af / min(t_ap, t_fp))|, Phi = (1 - t_fp)(1 - t_ap) + t_af, and
+    alpha = lambda + Phi if Phi > t_ap, else lambda - Phi. It divides by an agreement that may be next to
+    nothing and flips a sign on a comparison: alphas out of [0, 1.1] are clipped to it, with a warning.
+    ``ValueError`` where an agreement is undefined or the divisor is zero.
+    """
+    attention, ffn = parts(batch)
+    parameters = make_score("params", costs).of_many(batch)
+    t_ap, t_fp, t_af = (
+        float(kendall(a[None], b)[0]) for a, b in ((attention, parameters), (ffn, parameters), (attention, ffn))
+    )
+    least = min(t_ap, t_fp)
+    if not np.isfinite([t_ap, t_fp, t_af]).all() or least == 0.0:
+        raise ValueError(
+            "Algorithm 2 is undefined on these architectures: attention, FFN or parameters hardly differ; "
+            "algorithm1, dictionary and gp need labels instead"
+        )
+    scale = abs(max(t_ap, t_fp) * (1.0 - t_af / least))
+    phi = (1.0 - t_fp) * (1.0 - t_ap) + t_af
+    literal = scale + phi if phi > t_ap else scale - phi
+    warnings = []
+    if abs(least) < SMALL_TAU:
+        warnings.append(f"Algorithm 2 divides by an agreement of only {least:.3f}")
+    alpha = min(max(literal, USEFUL[0]), USEFUL[1])
+    if alpha != literal:
+        warnings.append(
+            f"Algorithm 2 gives alpha {literal:.3f}, where no benchmark has its best: {alpha:g} is used instead"
+        )
+    if phi <= t_ap:
+        warnings.append("Algorithm 2 flips the sign of Phi here, which has reversed rankings on GPT-2")
+    return Alpha(alpha, literal, tuple(warnings))

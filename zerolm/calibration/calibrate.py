@@ -1,0 +1,238 @@
+"""From a few trained architectures to a better ranking, judged on architectures it did not see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Architecture, Floats, Ints
+from zerolm.calibration.alpha import Alpha, algorithm1, algorithm2
+from zerolm.calibration.dictionary import Dictionary, fit_dictionary
+from zerolm.calibration.pool import Pool
+from zerolm.calibration.predictor import LEVEL, Prediction, Predictor
+from zerolm.scores import Score, WholeScore, make_score
+from zerolm.statistics import kendall
+
+METHODS: Final = ("auto", "dictionary", "gp", "blend", "algorithm1", "algorithm2")
+LEAST: Final = {"auto": 5, "dictionary": 5, "gp": 8, "blend": 8, "algorithm1": 3, "algorithm2": 3}
+"""Labels that each method needs."""
+CHOOSING: Final = 12
+"""Labels from which ``auto`` compares methods; below it takes the dictionary."""
+SPLITS: Final = 20
+PREFERENCE: Final = 0.2
+"""``auto`` leaves the blend for a method that is better by this share of a deviation between splits."""
+FOLDS: Final = 5
+REPEATS: Final = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Architectures of one space with their results, (n,), signed so that higher is better."""
+
+    space: str
+    metric: str
+    higher_is_better: bool
+    pool: Pool
+    result: Floats
+
+    def __len__(self) -> int:
+        return len(self.result)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How a calibration does on labels that were hidden from it, means over folds.
+
+    ``tau`` is its tau-b, ``baselines`` those of uncalibrated scores on the same folds; ``coverage`` is
+    the share of hidden results within their 90 % interval, ``width`` the intervals' mean width in the
+    unit of the result, ``label_width`` that of the interval from the second smallest to the second
+    largest label. None where nothing is defined.
+    """
+
+    folds: int
+    tau: float | None
+    baselines: dict[str, float | None]
+    coverage: float | None
+    width: float | None
+    label_width: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A ranking fitted to labels. ``method`` is never ``auto``: that chose one of the others."""
+
+    labels: Labels
+    method: str
+    requested: str
+    alpha: Alpha | None
+    dictionary: Dictionary | None
+    predictor: Predictor | None
+    warnings: tuple[str, ...] = ()
+
+    def rank(self, pool: Pool) -> Floats:
+        """Scores of architectures, (n,): those of ``score``."""
+        if self.alpha:
+            return make_score("zerolm", alpha=self.alpha.alpha).of_many(pool.batch)
+        assert self.dictionary
+        if self.method == "dictionary":
+            return self.dictionary.of(pool.entries)
+        assert self.predictor
+        return self.predictor.blend(pool) if self.method == "blend" else self.predictor.predict(pool).mean
+
+    def predict(self, pool: Pool) -> Prediction | None:
+        """Expected results with 90 % intervals; None with fewer labels than a predictor needs."""
+        return self.predictor.predict(pool) if self.predictor else None
+
+    def score(self) -> Score:
+        """The ranking as a score for ``search``: a closed form where it is a sum over layers."""
+        if self.alpha:
+            return make_score("zerolm", alpha=self.alpha.alpha)
+        assert self.dictionary
+        if self.method == "dictionary":
+            return self.dictionary.score()
+
+        def many(architectures: Sequence[Architecture]) -> Floats:
+            return self.rank(Pool.of(architectures))
+
+        guides = (self.dictionary.score(), *(make_score(name) for name in GUIDES))
+        return WholeScore(self.method, lambda a: float(many([a])[0]), "fitted to labels", many=many, guides=guides)
+
+
+GUIDES: Final = ("geo", "geo_saturating", "stable_rank", "spectral_capacity", "body_params", "depth_width")
+"""Closed forms whose best architectures are re-ranked by a calibration that is not additive."""
+
+
+def calibrate(
+    labels: Labels,
+    method: str = "auto",
+    *,
+    seed: int = 0,
+) -> Calibration:
+    """Fit ``method`` to labels.
+
+    ``algorithm1`` and ``algorithm2`` choose an alpha as ZeroLM does (the second without looking at the
+    results), ``dictionary`` adds up the closed forms that agree best, ``gp`` is a Gaussian process,
+    ``blend`` the mean of both; ``auto`` takes what does best on thirds of the labels hidden from it.
+    Raises ``ValueError`` for an unknown method, too few labels, or labels that do not differ.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method {method!r} is not known; there are {', '.join(METHODS)}")
+    if len(labels) < LEAST[method]:
+        fits = [name for name in METHODS if LEAST[name] <= len(labels)]
+        raise ValueError(
+            f"method {method} needs at least {LEAST[method]} labelled architectures, but there are {len(labels)}; "
+            + (f"{', '.join(fits)} need no more" if fits else f"the least is {min(LEAST.values())}")
+        )
+    if len(set(labels.result.tolist())) < 2:
+        raise ValueError(f"all {len(labels)} labels have the same {labels.metric}: they rank nothing")
+    return _fit(labels, method, seed)
+
+
+def _fit(labels: Labels, method: str, seed: int) -> Calibration:
+    pool, result = labels.pool, labels.result
+    chosen = _choose(labels, seed) if method == "auto" else method
+    alpha: Alpha | None = None
+    dictionary: Dictionary | None = None
+    if chosen in ("algorithm1", "algorithm2"):
+        alpha = algorithm1(pool.batch, result) if chosen == "algorithm1" else algorithm2(pool.batch)
+    else:
+        dictionary = fit_dictionary(pool.entries, result)
+    predictor = None
+    if len(labels) >= LEAST["gp"]:
+        predictor = Predictor.fit(pool, result, dictionary or fit_dictionary(pool.entries, result))
+    return Calibration(labels, chosen, method, alpha, dictionary, predictor, alpha.warnings if alpha else ())
+
+
+def _choose(labels: Labels, seed: int) -> str:
+    """The method of best mean tau-b on thirds of the labels that it did not see, the blend if in doubt."""
+    if len(labels) < CHOOSING:
+        return "dictionary"
+    generator = np.random.default_rng(seed)
+    taus: dict[str, list[float]] = {"blend": [], "gp": [], "dictionary": []}
+    for _ in range(SPLITS):
+        order = generator.permutation(len(labels))
+        hidden, seen = order[: len(labels) // 3], order[len(labels) // 3 :]
+        if not _varied(labels, seen):
+            continue
+        fitted = _fit(part(labels, seen), "blend", seed)
+        pool = labels.pool.take(hidden)
+        ranks = [replace(fitted, method=name).rank(pool) for name in taus]
+        found = kendall(np.array(ranks), labels.result[hidden])
+        if not np.isnan(found).any():
+            for name, tau in zip(taus, found, strict=True):
+                taus[name].append(float(tau))
+    best, lead = "blend", 0.0
+    for name in ("dictionary", "gp"):
+        gains = np.array(taus[name]) - np.array(taus["blend"])
+        if len(gains) and gains.mean() > max(lead, PREFERENCE * gains.std()):
+            best, lead = name, float(gains.mean())
+    return best
+
+
+def part(labels: Labels, indices: Ints) -> Labels:
+    """The labels of these architectures alone."""
+    return replace(labels, pool=labels.pool.take(indices), result=labels.result[indices])
+
+
+def _varied(labels: Labels, indices: Ints) -> bool:
+    return len(set(labels.result[indices].tolist())) > 1
+
+
+def judge(
+    labels: Labels,
+    method: str = "auto",
+    *,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Judgement:
+    """Cross-validation of the whole of ``calibrate``, the choice of ``auto`` included.
+
+    Five folds, four times; every fold is ranked and predicted by a calibration of the other four.
+    """
+    generator = np.random.default_rng(seed)
+    names = ("geo", "body_params")
+    taus: list[list[float]] = []
+    inside: list[Floats] = []
+    widths: list[float] = []
+    label_widths: list[float] = []
+    for repeat in range(REPEATS):
+        order = generator.permutation(len(labels))
+        for fold in range(FOLDS):
+            progress(f"judging on hidden labels, {repeat * FOLDS + fold + 1} of {REPEATS * FOLDS}")
+            hidden = order[fold::FOLDS]
+            seen = np.setdiff1d(order, hidden)
+            if len(seen) < LEAST[method] or len(hidden) < 2 or not _varied(labels, seen):
+                continue
+            try:
+                fitted = _fit(part(labels, seen), method, seed)
+            except ValueError:  # these labels alone do not tell what the method needs
+                continue
+            pool, result = labels.pool.take(hidden), labels.result[hidden]
+            scores = [fitted.rank(pool), *(make_score(name).of_many(pool.batch) for name in names)]
+            taus.append([float(tau) for tau in kendall(np.array(scores), result)])
+            prediction = fitted.predict(pool)
+            if prediction:
+                inside.append((prediction.low <= result) & (result <= prediction.high))
+                widths.append(float(np.mean(prediction.high - prediction.low)))
+                ordered = np.sort(labels.result[seen])
+                label_widths.append(float(ordered[-2] - ordered[1]))
+    columns = np.array(taus).reshape(len(taus), 1 + len(names))
+    means = [_mean(column[~np.isnan(column)]) for column in columns.T]
+    return Judgement(
+        len(taus),
+        means[0],
+        dict(zip(names, means[1:], strict=True)),
+        _mean(np.concatenate(inside)) if inside else None,
+        _mean(np.array(widths)),
+        _mean(np.array(label_widths)),
+    )
+
+
+def _mean(values: Floats) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+__all__ = ["LEVEL", "METHODS", "Calibration", "Judgement", "Labels", "calibrate", "judge", "part"]

@@ -1,0 +1,95 @@
+"""What a predictor sees of an architecture: its shapes, and its choices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from zerolm.architecture import Floats
+from zerolm.scores import Batch, make_score
+
+LOGARITHMS: Final = (
+    "params",
+    "body_params",
+    "depth",
+    "width",
+    "geo",
+    "stable_rank",
+    "spectral_capacity",
+)
+MAX_COLUMNS: Final = 256
+
+
+def shape_features(batch: Batch) -> Floats:
+    """Logarithms of 13 sizes of n architectures, (n, 13); the first two are depth and width."""
+    shapes, n = batch.shapes, len(batch.depths)
+    owner = np.repeat(np.arange(n), batch.depths)
+
+    def total(terms: Floats) -> Floats:
+        return np.bincount(owner, weights=terms, minlength=n)
+
+    sizes = {name: make_score(name).of_many(batch) for name in LOGARITHMS}
+    sides = np.minimum(shapes.rows // shapes.parts, shapes.cols) * shapes.parts
+    sizes["attention"] = total((shapes.weights * shapes.attention).sum(axis=1))
+    sizes["ffn"] = total((shapes.weights * shapes.ffn).sum(axis=1))
+    sizes["capacity_attention"] = make_score("zerolm", alpha=1.0).of_many(batch)
+    sizes["capacity_ffn"] = make_score("zerolm", alpha=0.0).of_many(batch)
+    sizes["rank_ffn"] = total((sides * shapes.ffn).sum(axis=1))
+    sizes["embedding"] = np.array([a.ends.embedding for a in batch.architectures], np.float64) + 1.0
+    order = ["depth", "width", *(name for name in sizes if name not in ("depth", "width"))]
+    return np.log(np.maximum([sizes[name] for name in order], 1e-300)).T
+
+
+def choice_columns(choices: Mapping[str, Any]) -> dict[str, float]:
+    """The choices of one architecture as numbers.
+
+    A number is itself; a list gives its mean over layers, and its slope over depth (``@slope``, relative
+    to the mean) as a second column; texts become shares of layers (``operation_type=SA``).
+    """
+    found: dict[str, float] = {}
+    for name, value in choices.items():
+        items = value if isinstance(value, list | tuple) else [value]
+        series: dict[str, list[float]] = {}
+        for i, item in enumerate(items):
+            fields = item if isinstance(item, Mapping) else {"": item}
+            for field, leaf in fields.items():
+                key = f"{name}.{field}" if field else name
+                if isinstance(leaf, str):
+                    key, leaf = f"{key}={leaf}", 1.0
+                elif not isinstance(leaf, int | float):
+                    continue
+                series.setdefault(key, [0.0] * len(items))[i] = float(leaf)
+        for key, values in series.items():
+            mean = sum(values) / len(values)
+            found[key] = float(np.sign(mean) * np.log1p(abs(mean)))
+            if len(values) > 1 and mean:
+                place = np.linspace(-0.5, 0.5, len(values))
+                found[f"{key}@slope"] = float(place @ np.array(values)) / (len(values) * mean)
+    return found
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The columns of choices that a predictor was fitted with: those that vary over its labels."""
+
+    means: tuple[str, ...]
+    slopes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, float]]) -> Vocabulary:
+        names = dict.fromkeys(name for row in rows for name in row)
+        varied = [name for name in names if len({row.get(name, 0.0) for row in rows}) > 1][:MAX_COLUMNS]
+        return cls(
+            tuple(name for name in varied if not name.endswith("@slope")),
+            tuple(name for name in varied if name.endswith("@slope")),
+        )
+
+
+def columns(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> Floats:
+    """(n, len(names)): the named columns of choices, 0 where an architecture lacks one."""
+    return np.array([[row.get(name, 0.0) for name in names] for row in rows], np.float64).reshape(
+        len(rows), len(names)
+    )

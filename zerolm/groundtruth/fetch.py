@@ -1,0 +1,110 @@
+"""Bytes from the network: over https, of bounded size, complete or not at all.
+
+``ZEROLM_MIRROR=URL`` names a server that stands in for GitHub's: it is asked for the same paths, and what it
+sends must have the same checksums.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPMessage, responses
+from typing import IO, Final, Protocol
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+Progress = Callable[[str], None]
+
+TIMEOUT: Final = 30.0
+"""Seconds of silence after which a server is given up."""
+CHUNK: Final = 1 << 16
+
+
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Metered:
+    """A stream that counts its bytes and refuses to be longer than ``most``, or shorter than ``whole``."""
+
+    def __init__(
+        self,
+        stream: Readable,
+        what: str,
+        most: int,
+        whole: int | None = None,
+        progress: Progress = lambda _: None,
+    ) -> None:
+        if whole is not None and whole > most:
+            raise ValueError(f"{what} is of {whole} bytes; at most {most} are read")
+        self._stream, self._what, self._most, self._whole, self._progress = (
+            stream,
+            what,
+            most,
+            whole,
+            progress,
+        )
+        self._seen, self._shown = 0, time.monotonic()
+
+    def read(self, size: int = CHUNK, /) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+        content = self._stream.read(size)
+        self._seen += len(content)
+        if self._seen > self._most:
+            raise ValueError(f"{self._what} is longer than {self._most} bytes, the most that is read")
+        if not content and size and self._whole is not None and self._seen < self._whole:
+            raise ValueError(f"{self._what} ended after {self._seen} of {self._whole} bytes")
+        if time.monotonic() - self._shown > 1.0:
+            self._shown = time.monotonic()
+            whole = f" of {self._whole / 1e6:.1f}" if self._whole is not None else ""
+            self._progress(f"{self._what}: {self._seen / 1e6:.1f}{whole} MB")
+        return content
+
+    def read_all(self) -> bytes:
+        return b"".join(iter(self.read, b""))
+
+
+class Careful(HTTPRedirectHandler):
+    """Follows no redirection from https to anything else."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        if urlsplit(newurl).scheme not in ("https", req.type):
+            raise URLError("it is redirected to an address that is not https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def mirrored(url: str) -> str:
+    """The address on the mirror that ``ZEROLM_MIRROR`` names, else the address itself."""
+    mirror = os.environ.get("ZEROLM_MIRROR")
+    if not mirror:
+        return url
+    if urlsplit(mirror).scheme not in ("http", "https") or not urlsplit(mirror).netloc:
+        raise ValueError(f"ZEROLM_MIRROR must be an http or https address, not {mirror!r}")
+    return mirror.rstrip("/") + urlsplit(url).path
+
+
+@contextmanager
+def opened(url: str, most: int, progress: Progress) -> Iterator[Metered]:
+    """The content behind an address, of at most ``most`` bytes; ``ValueError`` says why there is none."""
+    address = mirrored(url)
+    request = Request(address, headers={"User-Agent": "zerolm"})
+    try:
+        with build_opener(Careful).open(request, timeout=TIMEOUT) as response:
+            length = response.headers["Content-Length"] or ""
+            yield Metered(response, address, most, int(length) if length.isdecimal() else None, progress)
+    except HTTPError as error:
+        reason = f"the server answers {error.code} {responses.get(error.code, '')}".rstrip()
+    except URLError as error:
+        reason = str(getattr(error.reason, "strerror", None) or error.reason)
+    except TimeoutError:
+        reason = f"the server was silent for {TIMEOUT:.0f} seconds"
+    except (OSError, HTTPException) as error:
+        reason = f"the connection broke: {error}"
+    else:
+        return
+    raise ValueError(f"cannot download {address}: {reason}")

@@ -1,0 +1,82 @@
+"""Which benchmarks there are: at hand, and for downloading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from zerolm.groundtruth.cache import cache_folder
+from zerolm.groundtruth.reader import data_folder, known_names, locate, read
+from zerolm.groundtruth.sources import SOURCES
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A benchmark: ``path`` is None where it must be downloaded first.
+
+    ``problem`` says why its file cannot be read. ``metrics`` are those that every architecture has; the first
+    is the benchmark's own.
+    """
+
+    name: str
+    path: str | None
+    space: str | None = None
+    count: int | None = None
+    metrics: tuple[str, ...] = ()
+    licence: str | None = None
+    problem: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def listing(data: str | None = None) -> list[Listed]:
+    """The benchmarks of the data folder, those that only the cache has, and those that can be downloaded.
+
+    A folder that is named by ``data`` is listed alone.
+    """
+    folder = data_folder(data)
+    found = list(_in_folder(folder))
+    if data:
+        return found
+    if folder != cache_folder():
+        found += [row for row in _in_folder(cache_folder()) if row.name not in {row.name for row in found}]
+    return found + [
+        Listed(
+            source.name,
+            None,
+            source.space,
+            source.count,
+            _first(source.metric, source.metrics),
+            source.upstream.licence,
+        )
+        for source in SOURCES.values()
+        if source.name not in {row.name for row in found}
+    ]
+
+
+def _in_folder(folder: Path) -> Iterator[Listed]:
+    for name in known_names(folder):
+        path = locate(name, str(folder))
+        try:
+            truth = read(path)
+        except ValueError as error:
+            yield Listed(name, str(path), problem=str(error))
+            continue
+        shared = set.intersection(*(set(entry.results) for entry in truth.architectures))
+        metrics = [metric for metric in truth.architectures[0].results if metric in shared]
+        licence = truth.source.get("licence")
+        yield Listed(
+            name,
+            str(path),
+            truth.space,
+            len(truth.architectures),
+            _first(truth.metric, metrics),
+            str(licence) if licence else None,
+        )
+
+
+def _first(metric: str, metrics: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(metrics, key=lambda name: name != metric))

@@ -1,0 +1,184 @@
+"""The benchmarks that can be downloaded: where their authors publish them, which revision, what they hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A repository on GitHub at one commit, its licence, and the paper to cite."""
+
+    repository: str
+    commit: str
+    licence: str
+    paper: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One benchmark as published: a file of a repository, or (``is_folder``) a folder.
+
+    ``sha256`` is that of the file. Archives are packed anew at times, so they have no lasting checksum; what
+    is pinned for a folder is its content: the SHA-256 of what ``sha256sum`` prints for the files used, sorted
+    by path (``archive.digest``).
+    """
+
+    name: str
+    space: str
+    task: str
+    metric: str
+    metrics: tuple[str, ...]
+    higher_is_better: bool
+    count: int
+    upstream: Upstream
+    path: str
+    sha256: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_folder(self) -> bool:
+        return "." not in self.path.rpartition("/")[2]
+
+    @property
+    def url(self) -> str:
+        """Where the file is, or the archive of the commit that holds the folder."""
+        repository, commit = self.upstream.repository, self.upstream.commit
+        if self.is_folder:
+            return f"https://codeload.github.com/{repository}/tar.gz/{commit}"
+        return f"https://raw.githubusercontent.com/{repository}/{commit}/{self.path}"
+
+    def record(self) -> dict[str, str]:
+        """What a converted file says of its origin."""
+        return {
+            "repository": self.upstream.repository,
+            "commit": self.upstream.commit,
+            "file": self.path,
+            "sha256": self.sha256,
+            "licence": self.upstream.licence,
+            "paper": self.upstream.paper,
+        }
+
+
+SERIANNI: Final = Upstream(
+    repository="aaronserianni/training-free-nas",
+    commit="2d76e01b9586cad7340e8268dadba3056efd070b",
+    licence="CC-BY-4.0",
+    paper="Serianni & Kalita, Training-free Neural Architecture Search for RNNs and Transformers, ACL 2023",
+)
+AUTO_PROX: Final = Upstream(
+    repository="lliai/Auto-Prox-AAAI24",
+    commit="90ed458eff6948a6f0d23e440a8d21bbec50d091",
+    licence="Apache-2.0",
+    paper="Wei et al., Auto-Prox: Training-Free Vision Transformer Architecture Search, AAAI 2024",
+)
+ARCHAI: Final = Upstream(
+    repository="microsoft/archai",
+    commit="47770415327900684ed95c0bc9bf7cd0d0047fad",
+    licence="MIT",
+    paper="Javaheripi et al., LiteTransformerSearch, NeurIPS 2022",
+)
+
+
+def _vit(name: str, space: str, extra: tuple[str, ...], file: str, sha256: str) -> Source:
+    metrics = tuple(f"{data}_{way}_acc" for data in ("c100", "flower", "chaoyang") for way in ("base", "kd"))
+    return Source(
+        name=name,
+        space=space,
+        task="top-1 accuracy of vision transformers on CIFAR-100, Flowers-102, Chaoyang (base: plain "
+        "training; kd: with distillation)" + (" and ImageNet (one-shot supernet)" if extra else ""),
+        metric="c100_kd_acc",
+        metrics=metrics + extra,
+        higher_is_better=True,
+        count=100,
+        upstream=AUTO_PROX,
+        path=f"gt_results/{file}",
+        sha256=sha256,
+    )
+
+
+def _perplexity(name: str, corpus: str, folder: str, count: int, sha256: str) -> Source:
+    gpt2 = name.startswith("gpt2")
+    return Source(
+        name=name,
+        space="gpt2" if gpt2 else "transformer_xl",
+        task=f"perplexity after training on {corpus}",
+        metric="test_ppl",
+        metrics=("test_ppl", "test_word_ppl", "valid_ppl") if gpt2 else ("test_ppl", "valid_ppl"),
+        higher_is_better=False,
+        count=count,
+        upstream=ARCHAI,
+        path=f"archai/nlp/nas/saved_logs/{folder}",
+        sha256=sha256,
+        fields={
+            "d_inner, n_head": "one value a layer",
+            "parameters": "as published: AdaEmb, Attn, FFN, nonembedding, total",
+        },
+    )
+
+
+_ALL = (
+    Source(
+        name="flexibert_glue",
+        space="flexibert",
+        task="GLUE dev scores after ELECTRA-style pre-training (100k steps) and fine-tuning",
+        metric="glue",
+        metrics=("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst", "sts", "glue"),
+        higher_is_better=True,
+        count=500,
+        upstream=SERIANNI,
+        path="data/BERT_benchmark.json",
+        sha256="fa2ff7198dcd71e0b8021ed2ace1c221672c33cc56931b6dff31fda3d044784f",
+        fields={
+            "operation_type": "SA self-attention, LT linear transform, DSC span-based dynamic convolution",
+            "operation_parameter": "SDP scaled dot product, WMA weighted multiplicative, DFT or DCT, "
+            "or the kernel size of DSC",
+            "train_seconds": "wall time of the training run that gave the result",
+        },
+    ),
+    _perplexity(
+        "gpt2_wt103",
+        "WikiText-103",
+        "random_GPT2_wt103",
+        200,
+        "462a29948fdbcea79ffaa62b6c5ffb9f0795691c3337ab99fc767adbc3223561",
+    ),
+    _perplexity(
+        "gpt2_lm1b",
+        "LM1B",
+        "random_GPT2_lm1b",
+        200,
+        "45175ef9cbd92e4999625db29580ed8adcd13e47bac1aa151eab3387c8ed9057",
+    ),
+    _perplexity(
+        "transformer_xl_wt103",
+        "WikiText-103",
+        "random_TransXL_wt103",
+        200,
+        "59bfb5e73e39bb1321432db83b39cb2dd37d0b23b3fd705e52adc023460e351c",
+    ),
+    _perplexity(
+        "transformer_xl_lm1b",
+        "LM1B",
+        "random_TransXL_lm1b",
+        183,
+        "9a86466149651e770d8630a497eb8e84a0e945d635253a42b1809a2b1b77b211",
+    ),
+    _vit(
+        "autoformer_vit",
+        "autoformer",
+        ("imagenet_super_acc",),
+        "gt_autoformer.pth",
+        "712ad277546d9f7f565ce07885be7e0b98dcd8d0724fdd1120f595b517436eca",
+    ),
+    _vit(
+        "pit_vit",
+        "pit",
+        (),
+        "gt_pit.pth",
+        "bdda89841d4105f99ab759e3243e7a2402929ba7a8430dac12a50256aa533bb2",
+    ),
+)
+SOURCES: Final = {source.name: source for source in _ALL}
+"""The seven benchmarks by name."""

@@ -46,7 +46,7 @@ def algorithm1(batch: Batch, result: Floats) -> Alpha:
     ranks backwards. Of equal alphas the smaller magnitude comes first. Two alphas that are no neighbours
     on the grid may have a bad one between them: then the better of the two is used, with a warning.
     """
-    taus = np.nan_to_num(taus_of_grid(batch, result), nan=-1.0)
+    taus = [float(tau) for tau in np.nan_to_num(taus_of_grid(batch, result), nan=-1.0)]
     first, second = sorted(range(len(GRID)), key=lambda i: (-round(taus[i], 12), abs(GRID[i])))[:2]
     literal = round((GRID[first] + GRID[second]) / 2, 3)
     if abs(first - second) == 1:
@@ -69,7 +69,8 @@ def algorithm2(batch: Batch, costs: CostModel | None = None) -> Alpha:
     attention, ffn = parts(batch)
     parameters = make_score("params", costs).of_many(batch)
     t_ap, t_fp, t_af = (
-        float(kendall(a[None], b)[0]) for a, b in ((attention, parameters), (ffn, parameters), (attention, ffn))
+        float(kendall(a[None], b)[0])
+        for a, b in ((attention, parameters), (ffn, parameters), (attention, ffn))
     )
     least = min(t_ap, t_fp)
     if not np.isfinite([t_ap, t_fp, t_af]).all() or least == 0.0:
@@ -86,7 +87,7 @@ def algorithm2(batch: Batch, costs: CostModel | None = None) -> Alpha:
     alpha = min(max(literal, USEFUL[0]), USEFUL[1])
     if alpha != literal:
         warnings.append(
-            f"Algorithm 2 gives alpha {literal:.3f}, where no benchmark has its best: {alpha:g} is used instead"
+            f"Algorithm 2 gives alpha {literal:.3f}, where no benchmark has its best: {alpha:g} is used"
         )
     if phi <= t_ap:
         warnings.append("Algorithm 2 flips the sign of Phi here, which has reversed rankings on GPT-2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,26 +13,32 @@ from zerolm.calibration.alpha import Alpha, algorithm1, algorithm2
 from zerolm.calibration.dictionary import Dictionary, fit_dictionary
 from zerolm.calibration.pool import Pool
 from zerolm.calibration.predictor import LEVEL, Prediction, Predictor
-from zerolm.scores import Score, WholeScore, make_score
+from zerolm.scores import ClosedForm, Score, WholeScore, make_score
 from zerolm.statistics import kendall
 
 METHODS: Final = ("auto", "dictionary", "gp", "blend", "algorithm1", "algorithm2")
 LEAST: Final = {"auto": 5, "dictionary": 5, "gp": 8, "blend": 8, "algorithm1": 3, "algorithm2": 3}
 """Labels that each method needs."""
+MOST: Final = 1000
 CHOOSING: Final = 12
 """Labels from which ``auto`` compares methods; below it takes the dictionary."""
-SPLITS: Final = 20
+FEW: Final = 100
+"""Labels up to which chance matters more than time: splits and folds are repeated."""
+SPLITS: Final = (20, 6)
+"""Splits by which ``auto`` chooses, of few and of many labels."""
 PREFERENCE: Final = 0.2
 """``auto`` leaves the blend for a method that is better by this share of a deviation between splits."""
 FOLDS: Final = 5
-REPEATS: Final = 4
+REPEATS: Final = (4, 1)
+"""How often the judge deals the folds, of few and of many labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Architectures of one space with their results, (n,), signed so that higher is better."""
+    """Architectures of one space (with its settings) with their results, (n,), signed: higher is better."""
 
     space: str
+    settings: dict[str, Any]
     metric: str
     higher_is_better: bool
     pool: Pool
@@ -97,8 +103,11 @@ class Calibration:
         def many(architectures: Sequence[Architecture]) -> Floats:
             return self.rank(Pool.of(architectures))
 
-        guides = (self.dictionary.score(), *(make_score(name) for name in GUIDES))
-        return WholeScore(self.method, lambda a: float(many([a])[0]), "fitted to labels", many=many, guides=guides)
+        closed = [self.dictionary.score(), *(make_score(name) for name in GUIDES)]
+        guides = tuple(score for score in closed if isinstance(score, ClosedForm))
+        return WholeScore(
+            self.method, lambda a: float(many([a])[0]), "fitted to labels", many=many, guides=guides
+        )
 
 
 GUIDES: Final = ("geo", "geo_saturating", "stable_rank", "spectral_capacity", "body_params", "depth_width")
@@ -123,10 +132,12 @@ def calibrate(
     if len(labels) < LEAST[method]:
         fits = [name for name in METHODS if LEAST[name] <= len(labels)]
         raise ValueError(
-            f"method {method} needs at least {LEAST[method]} labelled architectures, but there are {len(labels)}; "
-            + (f"{', '.join(fits)} need no more" if fits else f"the least is {min(LEAST.values())}")
+            f"method {method} needs at least {LEAST[method]} labelled architectures, but there are "
+            f"{len(labels)}; " + (f"{', '.join(fits)} need no more" if fits else "no method needs so few")
         )
-    if len(set(labels.result.tolist())) < 2:
+    if len(labels) > MOST:
+        raise ValueError(f"there are {len(labels)} labelled architectures; at most {MOST} can be fitted")
+    if not _varied(labels, np.arange(len(labels))):
         raise ValueError(f"all {len(labels)} labels have the same {labels.metric}: they rank nothing")
     return _fit(labels, method, seed)
 
@@ -152,7 +163,7 @@ def _choose(labels: Labels, seed: int) -> str:
         return "dictionary"
     generator = np.random.default_rng(seed)
     taus: dict[str, list[float]] = {"blend": [], "gp": [], "dictionary": []}
-    for _ in range(SPLITS):
+    for _ in range(SPLITS[len(labels) > FEW]):
         order = generator.permutation(len(labels))
         hidden, seen = order[: len(labels) // 3], order[len(labels) // 3 :]
         if not _varied(labels, seen):
@@ -190,18 +201,20 @@ def judge(
 ) -> Judgement:
     """Cross-validation of the whole of ``calibrate``, the choice of ``auto`` included.
 
-    Five folds, four times; every fold is ranked and predicted by a calibration of the other four.
+    Five folds, dealt four times (once of more than a hundred labels); each is ranked and predicted by a
+    calibration of the other four.
     """
     generator = np.random.default_rng(seed)
     names = ("geo", "body_params")
     taus: list[list[float]] = []
-    inside: list[Floats] = []
+    inside: list[float] = []
     widths: list[float] = []
     label_widths: list[float] = []
-    for repeat in range(REPEATS):
+    repeats = REPEATS[len(labels) > FEW]
+    for repeat in range(repeats):
         order = generator.permutation(len(labels))
         for fold in range(FOLDS):
-            progress(f"judging on hidden labels, {repeat * FOLDS + fold + 1} of {REPEATS * FOLDS}")
+            progress(f"judging on hidden labels, {repeat * FOLDS + fold + 1} of {repeats * FOLDS}")
             hidden = order[fold::FOLDS]
             seen = np.setdiff1d(order, hidden)
             if len(seen) < LEAST[method] or len(hidden) < 2 or not _varied(labels, seen):
@@ -215,7 +228,7 @@ def judge(
             taus.append([float(tau) for tau in kendall(np.array(scores), result)])
             prediction = fitted.predict(pool)
             if prediction:
-                inside.append((prediction.low <= result) & (result <= prediction.high))
+                inside += ((prediction.low <= result) & (result <= prediction.high)).tolist()
                 widths.append(float(np.mean(prediction.high - prediction.low)))
                 ordered = np.sort(labels.result[seen])
                 label_widths.append(float(ordered[-2] - ordered[1]))
@@ -225,7 +238,7 @@ def judge(
         len(taus),
         means[0],
         dict(zip(names, means[1:], strict=True)),
-        _mean(np.concatenate(inside)) if inside else None,
+        _mean(np.array(inside)),
         _mean(np.array(widths)),
         _mean(np.array(label_widths)),
     )

@@ -29,7 +29,7 @@ def shape_features(batch: Batch) -> Floats:
     owner = np.repeat(np.arange(n), batch.depths)
 
     def total(terms: Floats) -> Floats:
-        return np.bincount(owner, weights=terms, minlength=n)
+        return np.asarray(np.bincount(owner, weights=terms, minlength=n), np.float64)
 
     sizes = {name: make_score(name).of_many(batch) for name in LOGARITHMS}
     sides = np.minimum(shapes.rows // shapes.parts, shapes.cols) * shapes.parts

@@ -21,7 +21,7 @@ LINEAR: Final = (0.0, 0.5, 1.0)
 """Shares of the linear kernel; the rest is RBF."""
 NOISE: Final = tuple(float(value) for value in np.geomspace(1e-3, 1.0, 9))
 """Variances of the noise, relative to the kernel's."""
-KERNELS: Final = tuple((length, share) for length in LENGTHS for share in LINEAR if share < 1.0) + ((1.0, 1.0),)
+KERNELS: Final = (*((length, share) for length in LENGTHS for share in LINEAR if share < 1.0), (1.0, 1.0))
 NEGLIGIBLE: Final = 1e-3
 
 
@@ -62,7 +62,8 @@ def _covariance(a: Floats, b: Floats, length: float, linear: float) -> Floats:
     """linear a b^T + (1 - linear) exp(-|a - b|^2 / 2 length^2) + 1, (n, m); the 1 leaves the level free."""
     inner = a @ b.T
     squares = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1)[None] - 2.0 * inner
-    return np.asarray(linear * inner + (1.0 - linear) * np.exp(-np.maximum(squares, 0.0) / (2.0 * length**2)) + 1.0)
+    smooth = np.exp(-np.maximum(squares, 0.0) / (2.0 * length**2))
+    return np.asarray(linear * inner + (1.0 - linear) * smooth + 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,6 +63,10 @@ class Predictor:
         rank = min(len(errors), math.ceil(LEVEL * (len(errors) + 1)) + 1)
         return cls(vocabulary, dictionary, process, logarithmic, sign, float(errors[rank - 1]))
 
+    def shares(self) -> dict[str, float]:
+        """How far each set of features is believed, together 1."""
+        return {name: float(share) for name, share in zip(SETS, self.process.shares(), strict=True)}
+
     def predict(self, pool: Pool) -> Prediction:
         mean, deviation = self.process.predict(_sets(pool, self.vocabulary, self.dictionary))
         margin = self.factor * deviation

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 
 import typer
 
-from zerolm.cli import bench, score, search, spaces
+from zerolm.cli import bench, calibrate, score, search, spaces
 
 app = typer.Typer(
     name="zerolm",
@@ -22,10 +22,20 @@ app = typer.Typer(
 )
 app.command("search")(search.search)
 app.command("score")(score.score)
+app.command("calibrate")(calibrate.calibrate)
 app.command("spaces")(spaces.spaces)
 app.add_typer(bench.app, name="bench")
 
-COMMANDS = ("search", "score", "spaces", "bench run")
+COMMANDS = (
+    "search",
+    "score",
+    "calibrate",
+    "spaces",
+    "bench ls",
+    "bench download",
+    "bench run",
+    "bench ablate",
+)
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """The base of all errors in the way a command was typed."""
 

@@ -39,7 +39,9 @@ def run(
     ] = None,
     metric: Annotated[str | None, typer.Option(help="A result of the file; else the file's own.")] = None,
     alpha: Annotated[list[str] | None, typer.Option(help="Of zerolm; repeat for several.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for report.html and tables.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for report.html and tables.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the folder if it exists.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.groundtruth.cache import store
 from zerolm.groundtruth.reader import parse_json, read_text
 
 MAX_JSON_BYTES: Final = 16 << 20
@@ -82,3 +83,19 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
             os.rename(work, path)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def check_new_file(path: Path, force: bool) -> None:
+    """Refuse a file that exists (unless ``force``), or whose folder does not."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise ValueError(f"output {str(path)!r} exists and is not a regular file; name another")
+    if path.exists() and not force:
+        raise ValueError(f"output {str(path)!r} exists; name another, or replace it with --force")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"the folder {str(path.absolute().parent)!r} for the output does not exist")
+
+
+def write_new_file(path: Path, text: str, force: bool) -> None:
+    """Write a file that appears complete or not at all."""
+    check_new_file(path, force)
+    store({path: text})

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from zerolm.calibration import Pool, expected_of
 from zerolm.cli.files import read_json
 from zerolm.cli.settings import RunSettings, checked
 from zerolm.cli.units import parse_numbers
-from zerolm.report.text import cost_label, shape_text, show_cost, show_score
+from zerolm.groundtruth.labels import load
+from zerolm.report.text import cost_label, shape_text, show_cost, show_expected, show_score
 from zerolm.spaces.document import ALPHAS, from_document
 from zerolm.spaces.document import score as score_rows
 
@@ -22,6 +25,9 @@ def score(
     path: Annotated[Path, typer.Argument(help="An architecture file, or a folder with config.json.")],
     name: Annotated[list[str] | None, typer.Option("--score", help="Repeat for several.")] = None,
     alpha: Annotated[list[str] | None, typer.Option(help="Of zerolm; repeat for several.")] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What `zerolm calibrate --out` wrote.")
+    ] = None,
     context: Number = None,
     batch: Number = None,
     kv_bits: Number = None,
@@ -31,11 +37,22 @@ def score(
 ) -> None:
     """Scores and costs of one architecture, or of a Hugging Face configuration."""
     architecture = from_document(_document(path))
+    calibrated = load(calibration) if calibration else None
+    if calibrated and calibrated.labels.space != architecture.space:
+        raise ValueError(
+            f"the labels of {str(calibration)!r} are of space {calibrated.labels.space!r}, but the "
+            f"architecture is of {architecture.space!r}"
+        )
     given = {"context": context, "batch": batch, "kv_bits": kv_bits, "bits": bits, "group_size": group_size}
     costs = checked(RunSettings, {key: value for key, value in given.items() if value is not None}).costs
     alphas = parse_numbers("alpha", alpha) if alpha else ALPHAS
     rows = score_rows(architecture, name, alphas=alphas, costs=costs)
     values = costs.of(architecture)
+    expected = None
+    if calibrated:
+        value = float(calibrated.rank(Pool.of([architecture]))[0])
+        rows.append({"score": f"calibrated ({calibrated.method})", "alpha": None, "value": value})
+        expected = next(iter(expected_of(calibrated, [architecture]) or []), None)
     if json_output:
         found: dict[str, Any] = {
             "space": architecture.space,
@@ -43,6 +60,8 @@ def score(
             "costs": values,
             "scores": rows,
         }
+        if calibrated:
+            found["expected"] = asdict(expected) if expected else None
         print(json.dumps(found))
         return
     print(f"{architecture.space}: {shape_text(architecture)}")
@@ -51,6 +70,8 @@ def score(
     for row in rows:
         label = row["score"] + (f" (alpha {row['alpha']:g})" if row["alpha"] is not None else "")
         print(f"  {label:<22} {show_score(row['value'])}")
+    if calibrated and expected:
+        print(f"  expected {calibrated.labels.metric}: {show_expected(expected)}")
 
 
 def _document(path: Path) -> Any:

@@ -9,13 +9,16 @@ from typing import Annotated
 
 import typer
 
+from zerolm.calibration import Calibration, calibrate, explained
 from zerolm.cli.files import check_new, new_folder, write_json
 from zerolm.cli.progress import patient
-from zerolm.cli.settings import load_settings
+from zerolm.cli.settings import SearchSettings, load_settings
 from zerolm.costs import COSTS
+from zerolm.groundtruth.labels import load, of_space, read_labels
 from zerolm.report.text import (
     certificate_sentence,
     cost_label,
+    expectation_lines,
     shape_text,
     show_cost,
     show_count,
@@ -24,6 +27,7 @@ from zerolm.report.text import (
 from zerolm.solvers import SearchResult
 from zerolm.solvers import search as run_search
 from zerolm.solvers.result import Choice
+from zerolm.spaces import SearchSpace
 from zerolm.spaces.document import to_document
 
 Amount = Annotated[str | None, typer.Option(metavar="AMOUNT")]
@@ -52,6 +56,12 @@ def search(
         str | None, typer.Option(metavar="N", help="Weights that share a scale (128).")
     ] = None,
     score: Annotated[str | None, typer.Option(help="The score to maximise (geo).")] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Trained architectures of this space, CSV or JSON.")
+    ] = None,
+    calibration: Annotated[
+        str | None, typer.Option(metavar="FILE", help="What `zerolm calibrate --out` wrote.")
+    ] = None,
     alpha: Annotated[
         str | None, typer.Option(metavar="X", help="Weight of attention in score zerolm.")
     ] = None,
@@ -99,9 +109,11 @@ def search(
         raise ValueError("out names no folder")
     if settings.out:
         check_new(Path(settings.out), settings.force)
+    space_asked = settings.make_space()
+    calibrated = calibration_of(settings, space_asked)
     result = run_search(
-        settings.make_space(),
-        settings.score,
+        space_asked,
+        calibrated.score() if calibrated else settings.score,
         budgets=settings.budgets,
         costs=settings.costs,
         options=settings.options,
@@ -110,6 +122,8 @@ def search(
         seed=settings.seed,
         progress=patient(),
     )
+    if calibrated:
+        result = explained(result, calibrated)
     if settings.out:
         write_result(result, Path(settings.out), settings.force)
     if settings.json_output:
@@ -121,6 +135,20 @@ def search(
             kind = "config.json" if stock else "architecture.json (no stock class builds it)"
             wrote = f"report.html, result.json, pick/{kind} and the best {len(result.best)}"
             print(f"wrote {settings.out}: {wrote}", file=sys.stderr)
+
+
+def calibration_of(settings: SearchSettings, space: SearchSpace) -> Calibration | None:
+    """What the labels or the calibration file that the user names say, or None."""
+    if settings.labels:
+        found = calibrate(read_labels(Path(settings.labels), space=space))
+    elif settings.calibration:
+        found = load(Path(settings.calibration))
+        of_space(found, space, settings.calibration)
+    else:
+        return None
+    for warning in found.warnings:
+        print(f"zerolm: warning: {warning}", file=sys.stderr)
+    return found
 
 
 def write_result(result: SearchResult, out: Path, force: bool) -> None:
@@ -145,6 +173,8 @@ def show(result: SearchResult) -> None:
     pick, best = result.pick, result.best[0]
     print(f"pick: {shape_text(pick.architecture)}")
     print("      " + ", ".join(f"{cost_label(cost)} {show_cost(cost, pick.costs[cost])}" for cost in COSTS))
+    for line in expectation_lines(result):
+        print(f"      {line}")
     print(certificate_sentence(result))
     more = "" if result.certificate.counts == "exact" else "at least "
     print(

@@ -64,6 +64,8 @@ class SearchSettings(RunSettings):
 
     space: str
     score: str = "geo"
+    labels: str | None = None
+    calibration: str | None = None
     alpha: float | None = None
     init: str | None = None
     top: Annotated[int, Field(ge=1, le=1000)] = 10
@@ -112,7 +114,14 @@ def load_settings(config: Path | None, flags: Mapping[str, Any]) -> SearchSettin
     settings = checked(SearchSettings, values)
     if settings.method not in METHODS:
         raise ValueError(f"method {settings.method!r} is not known; there are {', '.join(METHODS)}")
-    make_score(settings.score, settings.costs, **settings.options)
+    sources = [name for name in ("score", "labels", "calibration") if name in given]
+    if len(sources) > 1:
+        raise ValueError(f"{' and '.join(sources)} each say what to maximise; give one of them")
+    if settings.labels is None and settings.calibration is None:
+        make_score(settings.score, settings.costs, **settings.options)
+    elif settings.options:
+        name = next(iter(settings.options))
+        raise ValueError(f"{name} is an option of a score; labels and a calibration bring their own")
     return settings
 
 

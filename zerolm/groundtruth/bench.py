@@ -303,15 +303,6 @@ def _row(
     observed = found.observed
     tau, rho = interval(found.tau), interval(found.rho)
     gained = gain(found, parameters["body_params"])
-    numbers = [
-        observed.tau,
-        *tau,
-        observed.tau_random_ties,
-        observed.rho,
-        *rho,
-        *gained,
-        within_budget(asked.values, result, cost),
-    ]
     rivals = max(_or(other.observed.tau, -math.inf) for other in parameters.values())
     verdict = None
     if not asked.baseline and not math.isnan(observed.tau):
@@ -323,22 +314,35 @@ def _row(
         asked.score,
         asked.alpha,
         observed.n,
-        *(None if math.isnan(number) else number for number in numbers),
-        top_overlap(asked.values, result, max(1, len(result) // 10)),
-        regret(asked.values, result, cost, 1),
-        regret(asked.values, result, cost, 5),
-        asked.baseline,
-        verdict,
-        asked.alpha == "best",
-        asked.best_alpha,
+        tau=_defined(observed.tau),
+        tau_low=_defined(tau.low),
+        tau_high=_defined(tau.high),
+        tau_random_ties=_defined(observed.tau_random_ties),
+        rho=_defined(observed.rho),
+        rho_low=_defined(rho.low),
+        rho_high=_defined(rho.high),
+        gain=_defined(gained[0]),
+        gain_low=_defined(gained[1]),
+        gain_high=_defined(gained[2]),
+        within_budget=_defined(within_budget(asked.values, result, cost)),
+        top_overlap=top_overlap(asked.values, result, max(1, len(result) // 10)),
+        regret_1=regret(asked.values, result, cost, 1),
+        regret_5=regret(asked.values, result, cost, 5),
+        baseline=asked.baseline,
+        verdict=verdict,
+        saw_labels=asked.alpha == "best",
+        best_alpha=asked.best_alpha,
     )
 
 
 def _point(alpha: float, found: Resampled, best: Resampled) -> AlphaPoint:
     low, high = interval(found.tau)
-    numbers = (None if math.isnan(number) else number for number in (found.observed.tau, low, high))
     reach = gain(found, best)[2]
-    return AlphaPoint(alpha, *numbers, level=bool(reach >= 0.0))
+    return AlphaPoint(alpha, _defined(found.observed.tau), _defined(low), _defined(high), reach >= 0.0)
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _or(value: float, otherwise: float) -> float:

@@ -47,10 +47,15 @@ FORMATS: Final = (".json", ".csv")
 
 @dataclass(frozen=True)
 class View:
-    """What a benchmark's configurations are taken to mean: a name (None: only one meaning) and networks."""
+    """What a benchmark's configurations are taken to mean.
+
+    ``name`` is None where there is only one meaning; ``settings`` are those of the space that read the
+    configurations as ``architectures``.
+    """
 
     name: str | None
     architectures: list[Architecture]
+    settings: dict[str, Any]
 
 
 def data_folder(given: str | None) -> Path:
@@ -127,15 +132,16 @@ def views(truth: GroundTruth) -> list[View]:
         raise ValueError(
             f"benchmark {truth.name}: space {truth.space!r} is not known; there are {known_spaces}"
         )
-    if truth.settings is not None:
-        return [View(truth.settings.get("view"), _networks(truth, truth.settings))]
+    settings = truth.settings
+    if settings is not None:
+        return [View(settings.get("view"), _networks(truth, settings), settings)]
     known = space_settings(truth.space)
     if "view" in known:
-        return [View(view, _networks(truth, {"view": view})) for view in VIEWS]
+        return [View(view, _networks(truth, {"view": view}), {"view": view}) for view in VIEWS]
+    settings = {}
     if "corpus" in known:
-        corpus = "lm1b" if "lm1b" in (truth.task + truth.name).lower() else "wt103"
-        return [View(None, _networks(truth, {"corpus": corpus}))]
-    return [View(None, _networks(truth, {}))]
+        settings["corpus"] = "lm1b" if "lm1b" in (truth.task + truth.name).lower() else "wt103"
+    return [View(None, _networks(truth, settings), settings)]
 
 
 def _networks(truth: GroundTruth, settings: dict[str, Any]) -> list[Architecture]:

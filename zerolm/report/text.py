@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from zerolm.architecture import Architecture
 from zerolm.solvers import SearchResult
+from zerolm.solvers.result import Expected
 
 LABELS: Final = {
     "params": "parameters",
@@ -44,6 +45,23 @@ def show_score(value: float) -> str:
 def show_count(value: int) -> str:
     """Exact up to ten millions, then the power of ten."""
     return f"{value:,}" if value < 10**7 else f"{Decimal(value):.3e}".replace("e+", "e")
+
+
+def show_expected(expected: Expected) -> str:
+    """The expected result with its interval, and whether it goes beyond the labels."""
+    beyond = ", beyond all labels" if expected.extrapolated else ""
+    return f"{expected.mean:.4g} (90 %: {expected.low:.4g} to {expected.high:.4g}{beyond})"
+
+
+def expectation_lines(result: SearchResult) -> list[str]:
+    """What the labels say about the pick, for results whose score was fitted to some."""
+    about, expected = result.calibration, result.pick.expected
+    if about is None:
+        return []
+    lines = [f"score fitted to {about['labels']} trained architectures ({about['method']})"]
+    if expected:
+        lines.append(f"expected {about['metric']} {show_expected(expected)}")
+    return lines
 
 
 def shape_text(architecture: Architecture) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerolm.architecture import Architecture
@@ -10,16 +10,32 @@ from zerolm.solvers.engines import Count
 from zerolm.spaces import SearchSpace
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a calibration expects of an architecture when it is trained, in the unit of its metric.
+
+    ``low`` to ``high`` holds nine of ten results; ``extrapolated`` where the architecture is deeper,
+    wider, larger or smaller than every label.
+    """
+
+    mean: float
+    low: float
+    high: float
+    extrapolated: bool
+
+
 @dataclass(frozen=True)
 class Choice:
-    """An architecture with its score and its costs by name."""
+    """An architecture with its score, its costs by name, and what is expected of it if labels tell."""
 
     architecture: Architecture
     score: float
     costs: dict[str, int]
+    expected: Expected | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"architecture": self.architecture.choices, "score": self.score, "costs": self.costs}
+        found = {"architecture": self.architecture.choices, "score": self.score, "costs": self.costs}
+        return {**found, "expected": asdict(self.expected)} if self.expected else found
 
 
 @dataclass(frozen=True)
@@ -91,6 +107,7 @@ class SearchResult:
     it; ``pick`` is the near-tie with the smallest KV cache, then the fewest MACs. ``front`` is the Pareto
     front of score against ``front_cost``, or some points of it where ``front_complete`` is false;
     ``landscape`` holds the best score at each depth and width (then: an upper bound of it).
+    ``calibration`` says, in plain JSON, which labels the score was fitted to, if any.
     """
 
     space: SearchSpace
@@ -109,6 +126,7 @@ class SearchResult:
     landscape: list[Peak] = field(default_factory=list)
     baselines: list[Baseline] = field(default_factory=list)
     binding: list[Binding] = field(default_factory=list)
+    calibration: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, as ``zerolm search --json`` prints it."""
@@ -130,4 +148,5 @@ class SearchResult:
             "landscape": [[peak.depth, peak.width, peak.score] for peak in self.landscape],
             "baselines": [baseline.to_json() for baseline in self.baselines],
             "binding": [binding.to_json() for binding in self.binding],
+            "calibration": self.calibration,
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -18,14 +19,24 @@ from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least, compile_problems, near
 from zerolm.solvers.proven import Proven
 from zerolm.solvers.result import Baseline, Binding, Certificate, Choice, Peak, SearchResult
-from zerolm.solvers.sampling import Evaluate, additive, nsga2, pymoo_installed, random_sample
+from zerolm.solvers.sampling import (
+    Evaluate,
+    Picks,
+    Sample,
+    additive,
+    nsga2,
+    pymoo_installed,
+    random_sample,
+)
 from zerolm.spaces import Backbone, SearchSpace, make_space
 from zerolm.statistics import TOLERANCE, tie_ranks
 
-METHODS: Final = ("auto", "exact", "milp", "exhaustive", "nsga2", "random")
+METHODS: Final = ("auto", "exact", "milp", "exhaustive", "rerank", "nsga2", "random")
 WHOLE_LIMIT: Final = 100_000
 """Architectures up to which a score that is not additive is evaluated on all of them."""
 DRAWS: Final = 10_000
+GUIDED: Final = 300
+"""Architectures that each guide of a score puts forward, and as many points of its front."""
 TIED: Final = 200
 """Equals beyond the last of the list that are still looked at, for one that is cheaper."""
 
@@ -187,6 +198,9 @@ def _compile(
             states = _rescored(states, evaluate)
             proven = bool(np.all(states.ways == 1))  # else it may see what a shape leaves open
         engine = Pool(states, budgets, column, proven)
+    elif method == "rerank" and isinstance(score, WholeScore):
+        sample = _guided(space, backbones, problems, budgets, setup, score, evaluate)
+        engine = Pool(sample, budgets, column, False)
     elif method == "nsga2":
         engine = Pool(nsga2(problems, evaluate, budgets, column, seed=setup.seed), budgets, column, False)
     else:
@@ -198,12 +212,19 @@ def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Bud
     states = count_states(problems)
     if isinstance(score, WholeScore):
         if method in ("exact", "milp"):
-            raise ValueError(f"score {score.name!r} is not additive; use exhaustive, nsga2 or random")
+            others = "exhaustive, rerank, nsga2 or random" if score.guides else "exhaustive, nsga2 or random"
+            raise ValueError(f"score {score.name!r} is not additive; use {others}")
+        if method == "rerank" and not score.guides:
+            raise ValueError(f"score {score.name!r} names no closed forms to guide it; use nsga2 or random")
         if method != "auto":
             return method
         if states <= WHOLE_LIMIT:
             return "exhaustive"
+        if score.guides:
+            return "rerank"
         return "nsga2" if pymoo_installed() else "random"
+    if method == "rerank":
+        raise ValueError(f"score {score.name!r} is additive: nothing is to be re-ranked; use exact or milp")
     if method != "auto":
         return method
     if states <= LIMIT:
@@ -222,6 +243,36 @@ def _nothing(score: Score) -> ClosedForm:
 
 def _whole(space: SearchSpace, backbones: Sequence[Backbone], score: WholeScore) -> Evaluate:
     return lambda pairs: score.of_many([space.assemble(backbones[i], picks) for i, picks in pairs])
+
+
+def _guided(
+    space: SearchSpace,
+    backbones: Sequence[Backbone],
+    problems: Sequence[Problem],
+    budgets: Budgets,
+    setup: _Setup,
+    score: WholeScore,
+    evaluate: Evaluate,
+) -> Sample:
+    """The best architectures within the budgets, and the fronts, of the score's guides, scored."""
+    found: dict[tuple[int, Picks], None] = {}
+    for guide in score.guides:
+        run = _compile(space, backbones, budgets, replace(setup, method="auto"), guide)
+        best = [solution for solution, _ in islice(run.engine.in_order(), GUIDED)]
+        if not best:
+            raise Infeasible(_explain(run, budgets, setup))
+        front = list(run.engine.front())
+        chosen = [front[i] for i in np.unique(np.linspace(0, len(front) - 1, GUIDED).astype(int))]
+        found |= dict.fromkeys((solution.problem, solution.picks) for solution in (*best, *chosen))
+    pairs = list(found)
+    scores = evaluate(pairs)
+    return Sample.of(
+        problems,
+        [
+            Solution(index, picks, float(value), problems[index].cost(picks))
+            for (index, picks), value in zip(pairs, scores, strict=True)
+        ],
+    )
 
 
 def _rescored(states: States, evaluate: Evaluate) -> States:

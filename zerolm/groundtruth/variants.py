@@ -1,0 +1,106 @@
+"""The same architectures with other matrices counted: dropped, split, fused, or embeddings added."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Architecture, Floats, Matrix
+from zerolm.scores.initialisation import DEVIATION
+
+Matrices = tuple[Matrix, ...]
+FULL: Final = "as published"
+EMBEDDED: Final = "with embeddings"
+WITHOUT: Final = "without "
+ATTENTION, FFN = "attention only", "ffn only"
+SPLIT, FUSED = "qkv split", "qkv fused"
+
+
+def variants(architectures: Sequence[Architecture]) -> Iterator[tuple[str, list[Architecture]]]:
+    """Each variant of the list of matrices by name, the full one first, those without effect left out.
+
+    ``without NAME`` for every label that a matrix has; one of several fused projections leaves the others
+    fused.
+    """
+    yield FULL, list(architectures)
+    everything = (
+        matrix for architecture in architectures for layer in architecture.layers for matrix in layer.matrices
+    )
+    labels = dict.fromkeys(label for matrix in everything for label in _projections(matrix))
+    changes: dict[str, Callable[[Matrices], Matrices]] = {SPLIT: split, FUSED: fused}
+    changes |= {WITHOUT + label: _dropper(label) for label in labels if label}
+    changes |= {ATTENTION: _keeper("attention"), FFN: _keeper("ffn")}
+    for name, change in changes.items():
+        changed = [_changed(architecture, change) for architecture in architectures]
+        if any(a.layers != b.layers for a, b in zip(changed, architectures, strict=True)):
+            yield name, changed
+
+
+def split(matrices: Matrices) -> Matrices:
+    """Every projection of a fused matrix as a matrix of its own."""
+    return tuple(
+        replace(matrix, rows=matrix.rows // matrix.parts, parts=1, name=label)
+        for matrix in matrices
+        for label in _projections(matrix)
+    )
+
+
+def fused(matrices: Matrices) -> Matrices:
+    """q, k and v as one matrix, where they are alike in shape."""
+    single = [matrix for matrix in matrices if matrix.name in ("q", "k", "v")]
+    if len(single) != 3 or len(set(single)) != 1:
+        return matrices
+    one = replace(single[0], rows=3 * single[0].rows, parts=3, name="qkv")
+    return (one, *(matrix for matrix in matrices if matrix.name not in ("q", "k", "v")))
+
+
+def _dropper(label: str) -> Callable[[Matrices], Matrices]:
+    def without(matrices: Matrices) -> Matrices:
+        kept = []
+        for matrix in matrices:
+            left = [each for each in _projections(matrix) if each != label]
+            if len(left) == matrix.parts:
+                kept.append(matrix)
+            elif left:
+                rows = matrix.rows // matrix.parts * len(left)
+                kept.append(replace(matrix, rows=rows, parts=len(left), name="".join(left)))
+        return tuple(kept)
+
+    return without
+
+
+def _keeper(role: str) -> Callable[[Matrices], Matrices]:
+    return lambda matrices: tuple(matrix for matrix in matrices if matrix.role == role)
+
+
+def _projections(matrix: Matrix) -> tuple[str, ...]:
+    """The labels of the projections in a matrix: those of a fused qkv are q, k and v."""
+    if matrix.parts == 1:
+        return (matrix.name,)
+    return tuple(matrix.name) if len(matrix.name) == matrix.parts else (matrix.name,) * matrix.parts
+
+
+def _changed(architecture: Architecture, change: Callable[[Matrices], Matrices]) -> Architecture:
+    layers = tuple(replace(layer, matrices=change(layer.matrices)) for layer in architecture.layers)
+    return replace(architecture, layers=layers)
+
+
+def embedding_terms(architectures: Sequence[Architecture]) -> dict[str, Floats]:
+    """What the input embedding adds to each score, (n,): one matrix of E weights at the residual stream.
+
+    Only the count E of its weights is known, so it is taken as E / d x d with d the width of the first
+    layer. ``zerolm`` adds E / d x 0.02^2 whatever alpha, for it is neither attention nor FFN; ``geo``, whose
+    unit is weights, adds E, as a layer with E weights of each kind would; ``stable_rank`` adds
+    E / (sqrt(E / d) + sqrt(d))^2.
+    """
+    count = np.array([a.ends.embedding for a in architectures], np.float64)
+    width = np.array([a.layers[0].width for a in architectures], np.float64)
+    return {
+        "zerolm": count / width * math.pow(DEVIATION, 2),
+        "geo": count,
+        "stable_rank": count / (np.sqrt(count / width) + np.sqrt(width)) ** 2,
+    }

@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-CORE := zerolm/architecture.py,zerolm/costs.py,zerolm/statistics/*,zerolm/scores/*,zerolm/spaces/*,zerolm/solvers/*
+CORE := zerolm/architecture.py,zerolm/costs.py,zerolm/statistics/*,zerolm/scores/*,zerolm/spaces/*,zerolm/solvers/*,zerolm/calibration/*
 
 .PHONY: demo test env clean
 

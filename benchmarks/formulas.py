@@ -86,9 +86,21 @@ SPECTRA: dict[str, Two] = {
 }
 """Of one projection with sides k <= m: summed (S), or the geometric mean of both roles' sums (G)."""
 
+BASES, POWERS = (2.0, np.e, 3.0, 4.0, 6.0), (0.25, 0.5, 1.0)
+
+
+def discount(base: float, power: float) -> One:
+    return lambda n: np.minimum(1, n.depth * np.log(base) / np.log(n.width)) ** power
+
+
+def discount_name(base: float, power: float) -> str:
+    return f"min(1, L/log{base:.3g} d)^{power:g}"
+
+
 BOUNDED: dict[str, One] = {
     "1": lambda n: np.ones_like(n.x),
-    **{f"min(1, x)^{q:g}": lambda n, q=q: np.minimum(1, n.x) ** q for q in (0.25, 0.5, 1, 2)},
+    **{discount_name(b, q): discount(b, q) for b in BASES for q in POWERS},
+    discount_name(3, 2): discount(3, 2),
     **{f"x/(x + {c:g})": lambda n, c=c: n.x / (n.x + c) for c in (0.25, 0.5, 1, 2)},
     **{f"x^2/(x^2 + {c:g})": lambda n, c=c: n.x**2 / (n.x**2 + c) for c in (0.25, 1)},
     **{f"x/(1 + x^{q})^(1/{q})": lambda n, q=q: n.x / (1 + n.x**q) ** (1 / q) for q in (2, 4)},
@@ -187,7 +199,7 @@ LAYER, TOTAL, ASPECT, WHOLE, POOL = KINDS = (
     "rank pool",
 )
 GEO = Formula(LAYER, "A^0.5 F^0.5")
-GEO_DEPTH = Formula(LAYER, "A^0.5 F^0.5", "min(1, x)^0.5")
+GEO_DEPTH = Formula(LAYER, "A^0.5 F^0.5", discount_name(3, 0.5))
 
 
 def scores(batch: Batch) -> Iterator[tuple[Formula, Floats]]:

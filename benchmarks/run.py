@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 import os
-import platform
 import subprocess
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 
-from timing import note
+from timing import machine, note
 
 HERE = Path(__file__).parent
 SCRIPTS = ("scoring.py", "flexibert.py", "front.py", "search.py")
-PACKAGES = ("numpy", "scipy", "pymoo")
-
-
-def machine() -> str:
-    """Processor, cores, versions and date."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    return (
-        f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores; "
-        f"Python {platform.python_version()}, {versions}; "
-        f"{datetime.date.today().isoformat()}"
-    )
 
 
 def main() -> None:

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+PACKAGES = ("numpy", "scipy", "pymoo")
 PATIENCE = 10.0
 """Seconds after which a measurement is not repeated."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def machine() -> str:
+    """Processor, cores, versions and date."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return (
+        f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores; "
+        f"Python {platform.python_version()}, {versions}; "
+        f"{datetime.date.today().isoformat()}"
+    )
 
 
 def one_thread() -> None:

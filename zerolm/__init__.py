@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zerolm.calibration.calibrate import calibrate
     from zerolm.groundtruth.bench import bench
+    from zerolm.groundtruth.labels import read_labels
     from zerolm.scores.base import make_score
     from zerolm.solvers.search import search
     from zerolm.spaces.base import make_space
@@ -19,12 +21,23 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "bench": "zerolm.groundtruth.bench",
+    "calibrate": "zerolm.calibration",
     "make_score": "zerolm.scores",
     "make_space": "zerolm.spaces",
+    "read_labels": "zerolm.groundtruth.labels",
     "score": "zerolm.spaces.document",
     "search": "zerolm.solvers.search",
 }
-__all__ = ["__version__", "bench", "make_score", "make_space", "score", "search"]
+__all__ = [
+    "__version__",
+    "bench",
+    "calibrate",
+    "make_score",
+    "make_space",
+    "read_labels",
+    "score",
+    "search",
+]
 
 
 def __getattr__(name: str) -> Any:

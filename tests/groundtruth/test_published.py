@@ -36,7 +36,7 @@ TABLE: dict[tuple[str, str | None], tuple[tuple[float, float], ...]] = {
 
 @pytest.fixture(scope="module")
 def rows(data_folder: Path) -> list[Row]:
-    return bench(list(dict.fromkeys(name for name, _ in TABLE)), data=str(data_folder))
+    return bench(list(dict.fromkeys(name for name, _ in TABLE)), data=str(data_folder)).rows
 
 
 def find(rows: list[Row], benchmark: str, view: str | None, column: str | float) -> Row:

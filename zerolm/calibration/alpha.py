@@ -45,8 +45,12 @@ def algorithm1(batch: Batch, result: Floats) -> Alpha:
     ``result`` (n,) is "higher is better", so the sign of tau is kept: |tau| could pick an alpha that
     ranks backwards. Of equal alphas the smaller magnitude comes first. Two alphas that are no neighbours
     on the grid may have a bad one between them: then the better of the two is used, with a warning.
+    ``ValueError`` where no alpha tells the architectures apart.
     """
-    taus = [float(tau) for tau in np.nan_to_num(taus_of_grid(batch, result), nan=-1.0)]
+    found = taus_of_grid(batch, result)
+    if np.isnan(found).all():
+        raise ValueError("Algorithm 1 is undefined here: results, or both attention and FFN, do not differ")
+    taus = [float(tau) for tau in np.nan_to_num(found, nan=-1.0)]
     first, second = sorted(range(len(GRID)), key=lambda i: (-round(taus[i], 12), abs(GRID[i])))[:2]
     literal = round((GRID[first] + GRID[second]) / 2, 3)
     if abs(first - second) == 1:

@@ -20,6 +20,8 @@ METHODS: Final = ("auto", "dictionary", "gp", "blend", "algorithm1", "algorithm2
 LEAST: Final = {"auto": 5, "dictionary": 5, "gp": 8, "blend": 8, "algorithm1": 3, "algorithm2": 3}
 """Labels that each method needs."""
 MOST: Final = 1000
+LARGEST: Final = 1e100
+"""Results whose squares are sure to be numbers."""
 CHOOSING: Final = 12
 """Labels from which ``auto`` compares methods; below it takes the dictionary."""
 FEW: Final = 100
@@ -139,6 +141,9 @@ def calibrate(
         raise ValueError(f"there are {len(labels)} labelled architectures; at most {MOST} can be fitted")
     if not _varied(labels, np.arange(len(labels))):
         raise ValueError(f"all {len(labels)} labels have the same {labels.metric}: they rank nothing")
+    largest = float(np.abs(labels.result).max())
+    if largest > LARGEST:
+        raise ValueError(f"{labels.metric} reaches {largest:g}: choose a unit with at most {LARGEST:g}")
     return _fit(labels, method, seed)
 
 
@@ -168,7 +173,10 @@ def _choose(labels: Labels, seed: int) -> str:
         hidden, seen = order[: len(labels) // 3], order[len(labels) // 3 :]
         if not _varied(labels, seen):
             continue
-        fitted = _fit(part(labels, seen), "blend", seed)
+        try:
+            fitted = _fit(part(labels, seen), "blend", seed)
+        except ValueError:  # these labels alone do not tell the closed forms apart
+            continue
         pool = labels.pool.take(hidden)
         ranks = [replace(fitted, method=name).rank(pool) for name in taus]
         found = kendall(np.array(ranks), labels.result[hidden])

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from zerolm.cli import bench_data
+from zerolm.cli import bench_ablate, bench_data
 from zerolm.cli.files import check_new, new_folder
 from zerolm.cli.progress import patient
 from zerolm.cli.units import parse_numbers
@@ -21,6 +21,7 @@ from zerolm.spaces.document import ALPHAS
 app = typer.Typer(help="Compare scores with published results.", no_args_is_help=True)
 app.command("ls")(bench_data.ls)
 app.command("download")(bench_data.download)
+app.command("ablate")(bench_ablate.ablate)
 
 
 @app.callback()

@@ -13,7 +13,7 @@ from zerolm.calibration import Pool, expected_of
 from zerolm.cli.files import read_json
 from zerolm.cli.settings import RunSettings, checked
 from zerolm.cli.units import parse_numbers
-from zerolm.groundtruth.labels import load
+from zerolm.groundtruth.labels import as_labelled, load
 from zerolm.report.text import cost_label, shape_text, show_cost, show_expected, show_score
 from zerolm.spaces.document import ALPHAS, from_document
 from zerolm.spaces.document import score as score_rows
@@ -38,11 +38,7 @@ def score(
     """Scores and costs of one architecture, or of a Hugging Face configuration."""
     architecture = from_document(_document(path))
     calibrated = load(calibration) if calibration else None
-    if calibrated and calibrated.labels.space != architecture.space:
-        raise ValueError(
-            f"the labels of {str(calibration)!r} are of space {calibrated.labels.space!r}, but the "
-            f"architecture is of {architecture.space!r}"
-        )
+    labelled = as_labelled(calibrated, architecture) if calibrated else architecture
     given = {"context": context, "batch": batch, "kv_bits": kv_bits, "bits": bits, "group_size": group_size}
     costs = checked(RunSettings, {key: value for key, value in given.items() if value is not None}).costs
     alphas = parse_numbers("alpha", alpha) if alpha else ALPHAS
@@ -50,9 +46,9 @@ def score(
     values = costs.of(architecture)
     expected = None
     if calibrated:
-        value = float(calibrated.rank(Pool.of([architecture]))[0])
+        value = float(calibrated.rank(Pool.of([labelled]))[0])
         rows.append({"score": f"calibrated ({calibrated.method})", "alpha": None, "value": value})
-        expected = next(iter(expected_of(calibrated, [architecture]) or []), None)
+        expected = next(iter(expected_of(calibrated, [labelled]) or []), None)
     if json_output:
         found: dict[str, Any] = {
             "space": architecture.space,

@@ -14,7 +14,7 @@ from zerolm.cli.files import check_new, new_folder, write_json
 from zerolm.cli.progress import patient
 from zerolm.cli.settings import SearchSettings, load_settings
 from zerolm.costs import COSTS
-from zerolm.groundtruth.labels import load, of_space, read_labels
+from zerolm.groundtruth.labels import load, read_labels
 from zerolm.report.text import (
     certificate_sentence,
     cost_label,
@@ -139,11 +139,10 @@ def search(
 
 def calibration_of(settings: SearchSettings, space: SearchSpace) -> Calibration | None:
     """What the labels or the calibration file that the user names say, or None."""
-    if settings.labels:
+    if settings.labels is not None:
         found = calibrate(read_labels(Path(settings.labels), space=space))
-    elif settings.calibration:
-        found = load(Path(settings.calibration))
-        of_space(found, space, settings.calibration)
+    elif settings.calibration is not None:
+        found = load(Path(settings.calibration), space=space)
     else:
         return None
     for warning in found.warnings:

@@ -1,4 +1,4 @@
-"""What the agreement of ZeroLM's score hangs on: the matrices that count, their initialisation, seed, alpha."""
+"""What the agreement of ZeroLM's score hangs on: matrices that count, initialisation, seed and alpha."""
 
 from __future__ import annotations
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
 from typing import Any
-
-import numpy as np
 
 from zerolm.calibration.alpha import GRID
 
@@ -63,23 +62,23 @@ class Draws:
 
     @property
     def mean(self) -> float | None:
-        return _over(np.mean, self.taus)
+        return _over(fmean, self.taus)
 
     @property
     def deviation(self) -> float | None:
-        return _over(np.std, self.taus)
+        return _over(stdev, self.taus)
 
     @property
     def low(self) -> float | None:
-        return _over(np.min, self.taus)
+        return _over(min, self.taus)
 
     @property
     def high(self) -> float | None:
-        return _over(np.max, self.taus)
+        return _over(max, self.taus)
 
     @property
     def agreement(self) -> float | None:
-        return _over(np.mean, self.with_closed)
+        return _over(fmean, self.with_closed)
 
     def to_json(self) -> dict[str, Any]:
         names = ("mean", "deviation", "low", "high", "agreement")
@@ -88,7 +87,7 @@ class Draws:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The best alpha of one benchmark used on another: its tau-b, and what is lost to the other's own best."""
+    """The best alpha of one benchmark used on another: the tau-b, and the loss to the other's own best."""
 
     alpha_of: str
     used_on: str
@@ -134,7 +133,8 @@ class Ablation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, as ``zerolm bench ablate --json`` prints it."""
-        from zerolm.groundtruth.findings import conclusions, sentences
+        from zerolm.groundtruth.conclusions import conclusions
+        from zerolm.groundtruth.findings import sentences
 
         return {
             "grid": list(GRID),
@@ -164,6 +164,6 @@ def _transfer(of: Section, on: Section) -> Transfer:
     return Transfer(of.title, on.title, of.best_alpha, tau, loss, of.benchmark == on.benchmark)
 
 
-def _over(function: Any, values: Sequence[float | None]) -> float | None:
+def _over(function: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return float(function(known)) if known else None
+    return function(known) if len(known) == len(values) else None

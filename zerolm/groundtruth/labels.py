@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -10,10 +11,11 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
+from zerolm.architecture import Architecture
 from zerolm.calibration import Calibration, Judgement, Labels, Pool, calibrate
 from zerolm.calibration.calibrate import MOST
 from zerolm.groundtruth.reader import quality, read, views
-from zerolm.groundtruth.truth import GroundTruth, parse_json, read_text, repeats
+from zerolm.groundtruth.truth import GroundTruth, parse_json, read_text
 from zerolm.spaces import SearchSpace, make_space
 
 MAX_BYTES: Final = 64 << 20
@@ -36,13 +38,13 @@ def read_labels(path: Path, *, space: SearchSpace | None = None, metric: str | N
         )
     metric = metric or truth.metric
     result = quality(truth, metric)
-    kept = _distinct(truth, metric)
-    if len(kept) > MOST:
-        raise ValueError(f"{str(path)!r} holds {len(kept)} architectures; at most {MOST} can be fitted")
     if space is not None:
         same_reading(truth.settings or {}, space, f"the labels in {str(path)!r}")
-        truth = truth.model_copy(update={"settings": _reading(space)})
+        truth = truth.model_copy(update={"settings": space.settings})
     reading = views(truth)[0]
+    kept = _distinct(truth, reading.architectures, metric)
+    if len(kept) > MOST:
+        raise ValueError(f"{str(path)!r} holds {len(kept)} architectures; at most {MOST} can be fitted")
     return Labels(
         truth.space,
         reading.settings,
@@ -67,29 +69,21 @@ def same_reading(settings: Mapping[str, Any], space: SearchSpace, what: str) -> 
             )
 
 
-def of_space(calibration: Calibration, space: SearchSpace, path: str) -> None:
-    """Refuse a calibration of another space than the one that is searched."""
-    labels = calibration.labels
-    if labels.space != space.name:
-        raise ValueError(
-            f"the labels of {path!r} are of space {labels.space!r}, but the search is of {space.name!r}"
-        )
-    same_reading(labels.settings, space, f"the labels of {path!r}")
+def _distinct(truth: GroundTruth, architectures: Sequence[Architecture], metric: str) -> list[int]:
+    """The places of the architectures, one for each that is there more than once with equal results.
 
-
-def _distinct(truth: GroundTruth, metric: str) -> list[int]:
-    """The places of the architectures, one for each that is there more than once with equal results."""
-    dropped: set[str] = set()
-    for group in repeats(truth):
-        first, *others = group
-        for other in others:
-            if other.results[metric] != first.results[metric]:
-                raise ValueError(
-                    f"benchmark {truth.name}: {first.id} and {other.id} are the same architecture, but have "
-                    f"{metric} {first.results[metric]:g} and {other.results[metric]:g}; keep their mean"
-                )
-            dropped.add(other.id)
-    return [i for i, entry in enumerate(truth.architectures) if entry.id not in dropped]
+    What a file may write in several ways (one width, or a list of it) counts as read.
+    """
+    places: dict[str, int] = {}
+    for i, (entry, architecture) in enumerate(zip(truth.architectures, architectures, strict=True)):
+        key = json.dumps(architecture.choices, sort_keys=True)
+        first = truth.architectures[places.setdefault(key, i)]
+        if entry.results[metric] != first.results[metric]:
+            raise ValueError(
+                f"benchmark {truth.name}: {first.id} and {entry.id} are the same architecture, but have "
+                f"{metric} {first.results[metric]:g} and {entry.results[metric]:g}; keep their mean"
+            )
+    return list(places.values())
 
 
 class _Label(BaseModel):
@@ -144,22 +138,26 @@ def to_document(calibration: Calibration, judgement: Judgement | None = None) ->
     }
 
 
-def from_document(document: Any) -> Calibration:
-    """The calibration of a document of ``to_document``, fitted again; ``ValueError`` if it is none."""
+def from_document(document: Any, *, space: SearchSpace | None = None) -> Calibration:
+    """The calibration of a document of ``to_document``, fitted again; ``ValueError`` if it is none.
+
+    With ``space`` its labels are read as that space does, and must be of it.
+    """
     try:
         found = _Document.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
         raise ValueError(f"{place}: {first['msg'].lower()}") from None
-    try:
-        space = make_space(found.space, **found.settings)
-    except TypeError as error:
-        raise ValueError(f"the settings do not fit space {found.space!r}: {error}") from None
+    if space is None:
+        space = _space(found)
+    elif found.space != space.name:
+        raise ValueError(f"its labels are of space {found.space!r}, but the search is of {space.name!r}")
+    same_reading(found.settings, space, "its labels")
     sign = 1.0 if found.higher_is_better else -1.0
     labels = Labels(
         found.space,
-        found.settings,
+        {**found.settings, **_reading(space)},
         found.metric,
         found.higher_is_better,
         Pool.of([space.read(label.architecture) for label in found.labels]),
@@ -168,9 +166,26 @@ def from_document(document: Any) -> Calibration:
     return calibrate(labels, found.method)
 
 
-def load(path: Path) -> Calibration:
-    """A calibration from its JSON file; ``ValueError`` in one line if it is none."""
+def _space(found: _Document) -> SearchSpace:
     try:
-        return from_document(parse_json(read_text(path, MAX_BYTES)))
+        return make_space(found.space, **found.settings)
+    except TypeError as error:
+        raise ValueError(f"the settings do not fit space {found.space!r}: {error}") from None
+
+
+def load(path: Path, *, space: SearchSpace | None = None) -> Calibration:
+    """A calibration from its JSON file; ``ValueError`` in one line if it is none, or of another space."""
+    try:
+        return from_document(parse_json(read_text(path, MAX_BYTES)), space=space)
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"calibration {str(path)!r} cannot be used: {error}") from None
+
+
+def as_labelled(calibration: Calibration, architecture: Architecture) -> Architecture:
+    """The same choices as the labels' space reads them, with its vocabulary and whatever else it fixes."""
+    labels = calibration.labels
+    if architecture.space != labels.space:
+        raise ValueError(
+            f"the labels are of space {labels.space!r}, but the architecture is of {architecture.space!r}"
+        )
+    return make_space(labels.space, **labels.settings).read(architecture.choices)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any, Final
+from typing import Any
 
 from zerolm.costs import COSTS
+from zerolm.report.page import BLUE, GREEN, GREY, INK, ORANGE, Cell, page, table
 from zerolm.report.text import (
     certificate_sentence,
     cost_label,
@@ -17,21 +18,6 @@ from zerolm.report.text import (
 )
 from zerolm.solvers import SearchResult
 from zerolm.solvers.result import Choice
-
-INK, BLUE, ORANGE, GREY, GREEN = "#1f2933", "#2563a8", "#d9622b", "#8a94a0", "#2f8f5b"
-STYLE: Final = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1f2933; max-width: 1060px; margin: 2rem auto }
-body { padding: 0 1rem }
-h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.15rem; margin-top: 2rem }
-p.lead { margin-top: .3rem; color: #52606d }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums }
-th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid #e4e7eb }
-th { color: #52606d; font-weight: 600 }
-th:first-child, td:first-child, th.shape, td.shape { text-align: left }
-.card { border: 1px solid #cbd2d9; border-left: 5px solid #d9622b; padding: .6rem 1.2rem; border-radius: 4px }
-.card b.big { font-size: 1.15rem }
-.note { color: #52606d; font-size: .92rem }
-"""
 
 
 def report(result: SearchResult) -> str:
@@ -55,11 +41,7 @@ def report(result: SearchResult) -> str:
         body += ["<h2>What the baselines choose within the same budgets</h2>", _baseline_table(result)]
     body += ["<h2>Bounds that cost score</h2>", _binding_table(result)]
     body += ["<h2>What this score cannot see</h2>", f"<p>{escape(_blind(result))}</p>"]
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    viewport = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    return (
-        f'<!doctype html><html lang="en"><head>{head}{viewport}</head><body>{"".join(body)}</body></html>\n'
-    )
+    return page(title, body)
 
 
 def _question(result: SearchResult) -> str:
@@ -241,30 +223,30 @@ def _flatness_note(result: SearchResult) -> str:
 
 
 def _best_table(result: SearchResult) -> str:
-    rows = [
+    rows: list[list[Cell | str]] = [
         [
             str(rank),
-            shape_text(choice.architecture),
+            Cell(shape_text(choice.architecture), "shape"),
             show_score(choice.score),
             *(show_cost(name, choice.costs[name]) for name in COSTS),
         ]
         for rank, choice in enumerate(result.best, 1)
     ]
-    return _table(["", "shape", "score", *map(cost_label, COSTS)], rows, shape=1)
+    return table(["", Cell("shape", "shape"), "score", *map(cost_label, COSTS)], rows)
 
 
 def _baseline_table(result: SearchResult) -> str:
     best = result.best[0].score
-    rows = [
+    rows: list[list[Cell | str]] = [
         [
             b.name,
-            shape_text(b.choice.architecture),
+            Cell(shape_text(b.choice.architecture), "shape"),
             f"{100 * (b.choice.score - best) / abs(best or 1.0):+.2f} %",
             *(show_cost(name, b.choice.costs[name]) for name in COSTS),
         ]
         for b in result.baselines
     ]
-    return _table(["baseline", "its choice", f"{result.score}", *map(cost_label, COSTS)], rows, shape=1)
+    return table(["baseline", Cell("its choice", "shape"), result.score, *map(cost_label, COSTS)], rows)
 
 
 def _binding_table(result: SearchResult) -> str:
@@ -282,22 +264,7 @@ def _binding_table(result: SearchResult) -> str:
     note = (
         '<p class="note">Each bound alone made 10 % wider (at least one step), everything else as it is.</p>'
     )
-    return _table(["bound", "kind", "widened to", "best score"], rows) + note
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], shape: int = -1) -> str:
-    cells = "".join(
-        f'<th class="shape">{escape(name)}</th>' if i == shape else f"<th>{escape(name)}</th>"
-        for i, name in enumerate(head)
-    )
-    lines = []
-    for row in rows:
-        marked = [
-            f'<td class="shape">{escape(cell)}</td>' if i == shape else f"<td>{escape(cell)}</td>"
-            for i, cell in enumerate(row)
-        ]
-        lines.append(f"<tr>{''.join(marked)}</tr>")
-    return f"<table><thead><tr>{cells}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return table(["bound", "kind", "widened to", "best score"], rows) + note
 
 
 def _blind(result: SearchResult) -> str:

@@ -1,0 +1,156 @@
+"""The tables of an ablation, as text cells for every way to show them, and as a part of an HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+from zerolm.groundtruth.ablation import Ablation, Effect, Section, Transfer
+from zerolm.groundtruth.conclusions import conclusions
+from zerolm.groundtruth.findings import column, moved, plain, sentences, signed
+from zerolm.groundtruth.variants import WITHOUT
+
+NOTES: Final = (
+    "A cell is tau-b / tau with the score's ties broken at random; a change of tau-b is against the first row, "
+    "with its paired 95 % bootstrap interval; 0 is no change at all. 'best' is the best alpha of "
+    "-1.5, -1.4 ... 1.5: it saw the labels, anew in every row.",
+    "Embeddings: their E weights count as one matrix E / d x d, d the width of the network: zerolm adds "
+    "0.02^2 E / d whatever alpha, geo adds E, stable_rank E / (sqrt(E / d) + sqrt d)^2. The heads are left out.",
+    "Draws: ten networks of each architecture. ||W||_F^2 of k normal weights is their variance times a "
+    "chi-square variable with k degrees of freedom, so norms are drawn and no weights. Xavier and Kaiming are "
+    "the normal ones (the uniform ones have the same mean and less noise); orthogonal has nothing to draw.",
+)
+"""How to read the tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One table: its title, its head, rows of cells, and the sentence that it supports."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    sentence: str = ""
+
+
+def sheets(ablation: Ablation, section: Section) -> list[Sheet]:
+    """The tables of one benchmark in one view."""
+    said = sentences(ablation, section)
+    return [
+        _effects("Which matrices count: zerolm", section.matrices, ("zerolm 0.5", "zerolm best")),
+        _effects("Which matrices count: others", section.matrices, ("geo", "stable_rank"), said["matrices"]),
+        _effects(
+            "Initialisation, in closed form",
+            section.initialisations,
+            ("zerolm 0.5", "zerolm 1", "zerolm best"),
+            said["initialisation"],
+        ),
+        _draws(section, said["seed"]),
+    ]
+
+
+def transfer_sheets(ablation: Ablation) -> list[Sheet]:
+    """The best alpha of each benchmark used on each: a matrix, if there is more than one."""
+    if len(ablation.sections) < 2:
+        return []
+    head = ("best alpha of", "alpha", *(f"on {i}" for i in range(1, len(ablation.sections) + 1)))
+    rows = [
+        (f"{i} {row[0].alpha_of}", f"{row[0].alpha:g}", *map(_borrowed, row))
+        for i, row in enumerate(ablation.transfers, 1)
+    ]
+    title = (
+        "Borrowed alphas: tau-b, and the change against the best alpha of the same data; * is the same data"
+    )
+    said = [sentences(ablation, section)["transfer"] for section in ablation.sections]
+    return [Sheet(title, head, tuple(rows), " ".join(said))]
+
+
+def title(section: Section) -> str:
+    better = "higher is better" if section.higher_is_better else "lower is better"
+    return f"{section.title}: {section.metric} ({better}), {section.n} architectures"
+
+
+def ablation_section(ablation: Ablation) -> str:
+    """The tables and sentences as HTML without a page around them; headings start at h2."""
+    parts = ["<h2>What the score hangs on</h2>"]
+    parts += [f"<p>{escape(sentence)}</p>" for sentence in conclusions(ablation).values()]
+    parts += [f'<p class="note">{escape(note)}</p>' for note in NOTES]
+    parts += [_html(sheet) for sheet in transfer_sheets(ablation)]
+    for section in ablation.sections:
+        parts.append(f"<h3>{escape(title(section))}</h3>")
+        parts += [_html(sheet) for sheet in sheets(ablation, section)]
+    return "".join(parts)
+
+
+def _effects(title: str, effects: Sequence[Effect], columns: Sequence[str], sentence: str = "") -> Sheet:
+    """A row for each variant; single matrices whose drop does the same share one."""
+    head = [""]
+    for name in columns:
+        head += [name, *(["alpha"] if name.endswith("best") else []), "change"]
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for variant in zip(*(column(effects, name) for name in columns), strict=True):
+        cells = tuple(cell for effect in variant for cell in _cells(effect))
+        name = variant[0].variant
+        key = (*cells, "" if name.startswith(WITHOUT) else name)
+        rows.setdefault(key, []).append(name)
+    shown = [(_together(names), *key[:-1]) for key, names in rows.items()]
+    return Sheet(title, tuple(head), tuple(shown), sentence)
+
+
+def _cells(effect: Effect) -> Iterable[str]:
+    yield f"{plain(effect.tau)}/{plain(effect.tau_random_ties)}" if effect.tau is not None else "-"
+    if effect.saw_labels:
+        yield f"{effect.alpha:g}"
+    yield moved(effect) if effect.change is not None else ""
+
+
+def _together(names: Sequence[str]) -> str:
+    return WITHOUT + " / ".join(name.removeprefix(WITHOUT) for name in names) if len(names) > 1 else names[0]
+
+
+def _draws(section: Section, sentence: str) -> Sheet:
+    head = (
+        "drawn, ten seeds",
+        "alpha",
+        "closed form",
+        "mean",
+        "least",
+        "most",
+        "deviation",
+        "with closed form",
+    )
+    rows = [
+        (
+            draws.init,
+            f"{draws.alpha:g}{' best' if draws.saw_labels else ''}",
+            f"{plain(draws.closed)}/{plain(draws.closed_random_ties)}",
+            plain(draws.mean),
+            plain(draws.low),
+            plain(draws.high),
+            plain(draws.deviation, 4),
+            plain(draws.agreement),
+        )
+        for draws in section.draws
+    ]
+    return Sheet(
+        "Seed: tau-b of drawn networks, with the result and with the closed form", head, tuple(rows), sentence
+    )
+
+
+def _borrowed(transfer: Transfer) -> str:
+    mark = "*" if transfer.same_data else ""
+    loss = None if transfer.loss is None else -transfer.loss
+    return f"{plain(transfer.tau)} {signed(loss) if loss else '0' if loss is not None else '-'}{mark}"
+
+
+def _html(sheet: Sheet) -> str:
+    def row(cells: Iterable[str], tag: str) -> str:
+        mark: Callable[[str], str] = lambda cell: f"<{tag}>{escape(cell)}</{tag}>"
+        return f"<tr>{''.join(map(mark, cells))}</tr>"
+
+    body = "".join(row(cells, "td") for cells in sheet.rows)
+    table = f"<table><thead>{row(sheet.head, 'th')}</thead><tbody>{body}</tbody></table>"
+    sentence = f"<p>{escape(sheet.sentence)}</p>" if sheet.sentence else ""
+    return f"<h4>{escape(sheet.title)}</h4>{table}{sentence}"

@@ -1,0 +1,183 @@
+"""What a comparison shows, in sentences that are computed from it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from zerolm.groundtruth.bench import Comparison, Row, Section
+from zerolm.report.figures import label_free, row_of
+
+Key = tuple[str, float | str | None]
+
+
+def place(section: Section) -> str:
+    """The benchmark and its view."""
+    return section.truth.name + (f" ({section.view})" if section.view else "")
+
+
+def key_of(row: Row) -> Key:
+    """What a row is called wherever it comes: the best alpha has one name on all benchmarks."""
+    return row.score, row.alpha
+
+
+def name_of(key: Key) -> str:
+    return key[0] if key[1] is None else f"{key[0]} {key[1]}"
+
+
+def standings(found: Comparison) -> dict[Key, list[tuple[Section, Row]]]:
+    """Each score with its rows."""
+    kept: dict[Key, list[tuple[Section, Row]]] = {}
+    for section in found.sections:
+        for row in section.rows:
+            kept.setdefault(key_of(row), []).append((section, row))
+    return kept
+
+
+def sentences(found: Comparison) -> list[str]:
+    """The findings, most important first."""
+    return [
+        *_geo(found),
+        *_never_worse(found),
+        *_best(found),
+        *_counts(found),
+        *_alpha(found),
+        *_published(found),
+        *_ceiling(found),
+    ]
+
+
+def _geo(found: Comparison) -> Iterator[str]:
+    rows = standings(found).get(("geo", None))
+    if not rows:
+        return
+    groups = {
+        verdict: [place(section) for section, row in rows if row.verdict == verdict]
+        for verdict in ("better", "unclear", "not better")
+    }
+    text = (
+        f"geo ranks better than counting parameters in {_share(groups['better'], rows)}; there the whole 95 % "
+        "interval of its gain lies above zero."
+    )
+    if groups["unclear"]:
+        text += f" Higher, but not shown to be: {', '.join(groups['unclear'])}."
+    if groups["not better"]:
+        text += f" Not higher: {', '.join(groups['not better'])}."
+    yield text
+
+
+def _never_worse(found: Comparison) -> Iterator[str]:
+    free = {
+        key: rows
+        for key, rows in standings(found).items()
+        if not any(row.baseline or row.saw_labels for _, row in rows)
+    }
+    if not free:
+        return
+    above = [
+        name_of(key)
+        for key, rows in free.items()
+        if all(row.verdict in ("better", "unclear") for _, row in rows)
+    ]
+    level = [
+        name_of(key)
+        for key, rows in free.items()
+        if all(row.gain_high is not None and row.gain_high >= 0 for _, row in rows)
+    ]
+    worst = {key: min(rows, key=lambda pair: _gain(pair[1])) for key, rows in free.items()}
+    mildest = max(worst, key=lambda key: _gain(worst[key][1]))
+    section, row = worst[mildest]
+    yield (
+        f"Never below counting parameters: {_listed(above)}. Nowhere shown to be worse than body parameters (no "
+        f"interval wholly below zero): {_listed(level)}. The mildest worst case is that of {name_of(mildest)}: "
+        f"{_gain(row):+.3f} tau-b on {place(section)}."
+    )
+
+
+def _best(found: Comparison) -> Iterator[str]:
+    firsts = [rows[0] for rows in map(label_free, found.sections) if rows]
+    if firsts:
+        counted = Counter(row.label for row in firsts).most_common()
+        each = ", ".join(f"{label} on {count}" for label, count in counted)
+        yield f"The best label-free score is {each}; which one it is shows only with the labels."
+
+
+def _counts(found: Comparison) -> Iterator[str]:
+    reached = []
+    for section in found.sections:
+        plain = [row for row in section.rows if row.baseline and row.tau is not None]
+        free = label_free(section)
+        if plain and free:
+            best = max(plain, key=lambda row: row.tau or 0.0)
+            if (best.tau or 0.0) >= (free[0].tau or 0.0):
+                reached.append(f"{place(section)} ({best.label} {best.tau:.3f} against {free[0].tau:.3f})")
+    if reached:
+        yield (
+            f"A baseline is at least as good as every label-free score in {_share(reached, found.sections)}."
+        )
+    else:
+        yield "Everywhere some label-free score is above all baselines."
+
+
+def _alpha(found: Comparison) -> Iterator[str]:
+    best = [row.best_alpha for row in found.rows if row.saw_labels and row.best_alpha is not None]
+    if not best:
+        return
+    levels = [{point.alpha for point in section.curve if point.level} for section in found.sections]
+    common = sorted(set.intersection(*levels))
+    if len(found.sections) == 1:
+        yield f"The best alpha of zerolm is {best[0]:g}."
+    elif common:
+        shared = ", ".join(f"{alpha:g}" for alpha in common)
+        yield (
+            f"The best alpha of zerolm runs from {min(best):g} to {max(best):g}; level with the best everywhere: "
+            f"{shared}."
+        )
+    else:
+        yield (
+            f"The best alpha of zerolm runs from {min(best):g} to {max(best):g}, and no single alpha is level with "
+            "the best everywhere."
+        )
+
+
+def _published(found: Comparison) -> Iterator[str]:
+    compared, above = 0, []
+    for section in found.sections:
+        free = label_free(section)
+        if section.published and section.published.tau is not None and free:
+            compared += 1
+            if (free[0].tau or 0.0) > section.published.tau:
+                above.append(
+                    f"{place(section)} ({free[0].label} {free[0].tau:.3f} against {section.published.tau:.3f})"
+                )
+    if compared:
+        yield (
+            f"Of {compared} best published values a label-free score exceeds {len(above) or 'none'}"
+            + (f": {', '.join(above)}." if above else ".")
+        )
+
+
+def _ceiling(found: Comparison) -> Iterator[str]:
+    reached: dict[str, list[str]] = {}
+    for section in found.sections:
+        free = label_free(section)
+        if section.ceiling and free:
+            known = f"{section.truth.name} at {section.ceiling.tau:.2f} tau-b"
+            view = f" ({section.view})" if section.view else ""
+            reached.setdefault(known, []).append(f"{free[0].tau:.3f}{view}")
+    for known, taus in reached.items():
+        yield f"Repeated runs put the noise ceiling of {known}; label-free scores reach {', '.join(taus)}."
+
+
+def _gain(row: Row) -> float:
+    return -math.inf if row.gain is None else row.gain
+
+
+def _share(some: list[str], all_of_them: Iterable[object]) -> str:
+    count = len(list(all_of_them))
+    return f"{len(some) or 'none'} of {count}" + (f" ({', '.join(some)})" if some else "")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,109 @@
+"""The tables of a comparison: all scores on all benchmarks, and all numbers of one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zerolm.groundtruth.bench import Comparison, Row, Section
+from zerolm.report.figures import by_tau
+from zerolm.report.page import Cell, table
+from zerolm.report.summary import key_of, name_of, standings
+
+KINDS: Final = {"better": "better", "unclear": "unclear", "not better": "worse", None: ""}
+REMARKS: Final = {"not better": "does not beat parameters", "unclear": "not shown to beat parameters"}
+HEADS: Final = (
+    "score",
+    "tau-b [95 %]",
+    "random ties",
+    "rho [95 %]",
+    "gain over body_params [95 %]",
+    "in budget",
+    "top tenth",
+    "regret 1 / 5",
+    Cell("remark", "shape"),
+)
+HEADS_NOTE: Final = (
+    "random ties: the mean of tau over all ways to break a score's ties. gain: tau-b beyond that of body "
+    "parameters, with the interval of paired resamples. in budget: tau-b among architectures of about the same "
+    "body parameters (deciles). top tenth: the share of the best tenth that the highest-scored tenth finds. "
+    "regret 1 / 5: what the best of the 1 or 5 highest-scored lacks to the best, in the unit of the metric, "
+    "mean over nineteen budgets."
+)
+
+
+def kind(row: Row) -> str:
+    """How a row is marked."""
+    if row.baseline:
+        return "base"
+    return "saw" if row.saw_labels and row.verdict == "better" else KINDS[row.verdict]
+
+
+def remark(row: Row) -> str:
+    """What the numbers of a row must not hide."""
+    notes = ["baseline"] if row.baseline else []
+    notes += ["saw the labels"] if row.saw_labels else []
+    notes += [REMARKS[row.verdict]] if row.verdict in REMARKS else []
+    return ", ".join(notes or ["the same for all"] if row.tau is None else notes)
+
+
+def overview(found: Comparison) -> str:
+    """tau-b of each score (rows) on each benchmark and view (columns), marked against the parameters."""
+    head: list[Cell | str] = ["tau-b"]
+    for place, section in enumerate(found.sections, 1):
+        head.append(Cell(section.truth.name.replace("_", " "), note=section.view or "", link=f"#s{place}"))
+    scores = standings(found)
+    order = sorted(scores, key=lambda key: _rank(scores[key][0][1]))
+    rows: list[list[Cell | str]] = []
+    for key in order:
+        by_section = {id(section): row for section, row in scores[key]}
+        rows.append([name_of(key), *(_tau(by_section.get(id(section))) for section in found.sections)])
+    if any(section.published for section in found.sections):
+        published = [section.published.tau if section.published else None for section in found.sections]
+        rows.append([Cell("best published", "aside"), *(Cell(show(tau, 3), "aside") for tau in published)])
+    if any(section.ceiling for section in found.sections):
+        ceilings = [section.ceiling.tau if section.ceiling else None for section in found.sections]
+        rows.append([Cell("noise ceiling", "aside"), *(Cell(show(tau, 2), "aside") for tau in ceilings)])
+    return table(head, rows, "overview")
+
+
+def _rank(row: Row) -> int:
+    """Scores first, then what saw the labels, then baselines."""
+    return 2 if row.baseline else int(row.saw_labels)
+
+
+def _tau(row: Row | None) -> Cell:
+    return Cell("") if row is None else Cell(show(row.tau, 3), kind(row))
+
+
+def agreement(section: Section) -> str:
+    """Every number of one benchmark in one view, best first."""
+    rows: list[list[Cell | str]] = []
+    for row in by_tau(section):
+        mark, reference = kind(row), row.score == "body_params"
+        rows.append(
+            [
+                Cell(row.label, mark),
+                Cell(show(row.tau, 4), note=_span(row.tau_low, row.tau_high)),
+                show(row.tau_random_ties, 4),
+                Cell(show(row.rho, 3), note=_span(row.rho_low, row.rho_high)),
+                Cell("0", "base") if reference else Cell(show(row.gain, 3, "+"), mark, _gained(row)),
+                show(row.within_budget, 3),
+                f"{100 * row.top_overlap:.0f} %",
+                f"{row.regret_1:.3g} / {row.regret_5:.3g}",
+                Cell(remark(row), f"shape {mark}"),
+            ]
+        )
+    return table(HEADS, rows, "agreement")
+
+
+def show(value: float | None, digits: int, sign: str = "") -> str:
+    return "–" if value is None else f"{value:{sign}.{digits}f}"  # noqa: RUF001
+
+
+def _span(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{low:.2f}..{high:.2f}"
+
+
+def _gained(row: Row) -> str:
+    low, high = row.gain_low, row.gain_high
+    return "" if low is None or high is None else f"{low:+.3f}..{high:+.3f}"

@@ -43,15 +43,16 @@ def algorithm1(batch: Batch, result: Floats) -> Alpha:
     """Algorithm 1, benchmark sampling: the mean of the two alphas that agree best with the labels.
 
     ``result`` (n,) is "higher is better", so the sign of tau is kept: |tau| could pick an alpha that
-    ranks backwards. Of equal alphas the smaller magnitude comes first. Two alphas that are no neighbours
-    on the grid may have a bad one between them: then the better of the two is used, with a warning.
+    ranks backwards. Of equal alphas the smaller magnitude comes first, and above zero before below. Two
+    alphas that are no neighbours on the grid may have a bad one between them: then the better of the two
+    is used, with a warning.
     ``ValueError`` where no alpha tells the architectures apart.
     """
     found = taus_of_grid(batch, result)
     if np.isnan(found).all():
         raise ValueError("Algorithm 1 is undefined here: results, or both attention and FFN, do not differ")
     taus = [float(tau) for tau in np.nan_to_num(found, nan=-1.0)]
-    first, second = sorted(range(len(GRID)), key=lambda i: (-round(taus[i], 12), abs(GRID[i])))[:2]
+    first, second = sorted(range(len(GRID)), key=lambda i: (-round(taus[i], 12), abs(GRID[i]), -i))[:2]
     literal = round((GRID[first] + GRID[second]) / 2, 3)
     if abs(first - second) == 1:
         return Alpha(literal, literal)

@@ -41,7 +41,6 @@ def show(ablation: Ablation) -> None:
         print(f"\n{title(section)}")
         for sheet in sheets(ablation, section):
             show_sheet(sheet)
-    print()
     for sheet in transfer_sheets(ablation):
         show_sheet(sheet)
     for line in (*NOTES, *conclusions(ablation).values()):
@@ -56,5 +55,5 @@ def show_sheet(sheet: Sheet) -> None:
     for first, *others in lines:
         cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
         print("  ".join((first.ljust(widths[0]), *cells)).rstrip())
-    if sheet.sentence:
-        print(sheet.sentence)
+    for sentence in sheet.sentences:
+        print(sentence)

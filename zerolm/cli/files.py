@@ -15,6 +15,8 @@ from zerolm.groundtruth.cache import store
 from zerolm.groundtruth.reader import parse_json, read_text
 
 MAX_JSON_BYTES: Final = 16 << 20
+WRITTEN: Final = ("result.json", "report.html", "pick", "rows.csv", "scores.csv")
+"""What a search and a benchmark run write, besides numbered architectures."""
 
 
 def read_json(path: Path) -> Any:
@@ -51,7 +53,7 @@ def check_new(path: Path, force: bool) -> None:
 def _is_result(folder: Path) -> bool:
     """Whether a folder is empty, or a result that this program wrote, and not where the user stands."""
     names = {entry.name for entry in folder.iterdir()}
-    ours = all(name in ("result.json", "report.html", "pick") or name.isdecimal() for name in names)
+    ours = all(name in WRITTEN or name.isdecimal() for name in names)
     here = Path.cwd().resolve()
     stands_in = folder.resolve() in (here, *here.parents)
     return not stands_in and (not names or (ours and "result.json" in names))

@@ -42,29 +42,23 @@ def matrices(ablation: Ablation) -> str:
         ]
         lower, higher = shown(dropped)
         said.append(
-            f"{lower} of {len(dropped)} drops of a single matrix are shown to lower and {higher} to raise "
-            f"the tau of {name}"
+            f"dropping one matrix is shown to lower the tau of {name} in {lower} and to raise it in "
+            f"{higher} of {len(dropped)} cases"
         )
     fused = _found(ablation, EVEN, SPLIT, FUSED)
     lower, higher = shown(fused)
     said.append(
-        f"splitting or fusing q, k, v is shown to lower that of {EVEN} in {lower} and to raise it in {higher} "
-        f"of {len(fused)} views"
+        f"splitting or fusing q, k, v is shown to lower that of {EVEN} in {lower} and to raise it in "
+        f"{higher} of {len(fused)} views"
     )
     above = [shown(_found(ablation, EVEN, kind))[1] for kind in (ATTENTION, FFN)]
     said.append(f"attention alone is shown to beat it in {above[0]}, FFN alone in {above[1]}")
     lower, higher = shown(_found(ablation, EVEN, EMBEDDED))
-    said.append(
-        f"embeddings are shown to lower it in {lower} and to raise it in {higher} (as one matrix as narrow as "
-        "the network; the matrices of a factorised one would add about the same to all)"
-    )
-    needed = sum(
-        all(each.direction == -1 for each in _alone(section) if each.column == BEST)
-        for section in ablation.sections
-    )
+    said.append(f"embeddings, as E / d x d, are shown to lower it in {lower} and to raise it in {higher}")
+    needed = sum(_alone(section) == [-1, -1] for section in ablation.sections)
     return (
         f"Matrices: {'; '.join(said)}. ZeroLM's premise that attention and FFN are both needed, the best mix "
-        f"being shown to beat either alone, holds in {needed} of {len(ablation.sections)} views."
+        f"beating either alone, is shown in {needed} of {len(ablation.sections)} views."
     )
 
 
@@ -98,11 +92,11 @@ def seed(ablation: Ablation) -> str:
     if not draws:
         return "Seed: nothing is defined."
     said = []
-    for words, some in (
-        ("alpha 0.5", [each for each in draws if not each.saw_labels]),
-        ("the best alpha", [each for each in draws if each.saw_labels]),
-    ):
-        spread = max((each.deviation or 0.0 for each in some), default=0.0)
+    for words, best in (("alpha 0.5", False), ("the best alpha", True)):
+        some = [each for each in draws if each.saw_labels == best]
+        if not some:
+            continue
+        spread = max(each.deviation or 0.0 for each in some)
         close = [each.agreement or 0.0 for each in some]
         said.append(
             f"at {words} the tau of ten draws has a standard deviation of at most {plain(spread, 4)}, and "
@@ -129,11 +123,7 @@ def transfer(ablation: Ablation) -> str:
         return "Borrowed alphas: there is only one benchmark."
     dear = sum(loss > DEAR for loss in losses)
     safe = [row[0].alpha_of for row in rows if all((each.loss or 0.0) <= DEAR for each in row)]
-    end = (
-        f"Safe on every other benchmark: {listed(safe, 'and')}."
-        if safe
-        else "None is safe on every other one."
-    )
+    end = f"Within that everywhere: {listed(safe, 'and')}." if safe else "None is within that everywhere."
     alphas = [section.best_alpha for section in ablation.sections]
     return (
         f"Borrowed alphas: the best ones run from {min(alphas):g} to {max(alphas):g}; on another benchmark "
@@ -148,8 +138,9 @@ def shown(effects: Iterable[Effect]) -> tuple[int, int]:
     return directions.count(-1), directions.count(1)
 
 
-def _alone(section: Section) -> list[Effect]:
-    return [each for each in section.matrices if each.variant in (ATTENTION, FFN)]
+def _alone(section: Section) -> list[int]:
+    """Whether attention alone and FFN alone are shown to be worse (-1) than the best mix."""
+    return [each.direction for each in column(section.matrices, BEST) if each.variant in (ATTENTION, FFN)]
 
 
 def _found(ablation: Ablation, name: str, *variants: str) -> Sequence[Effect]:

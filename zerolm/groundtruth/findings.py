@@ -27,15 +27,14 @@ def matrices_sentence(section: Section) -> str:
     best = {each.variant: each for each in column(section.matrices, BEST)}
     full = next(iter(effects))
     said = []
-    singles = singled(effects.values())
-    if singles:
-        worst, kindest = singles[0], singles[-1]
+    singles, tuned = singled(effects.values()), singled(best.values())
+    if singles and tuned:
+        (worst, low), (kindest, high) = singles[0], singles[-1]
         said.append(
-            f"dropping one matrix moves the tau of zerolm 0.5 ({plain(effects[full].tau)}) by "
-            f"{moved(worst[1])} ({worst[0]}) to {moved(kindest[1])} ({kindest[0]})"
+            f"dropping one matrix moves the tau of zerolm 0.5 ({plain(effects[full].tau)}) by {moved(low)} "
+            f"({worst}) to {moved(high)} ({kindest}), at the best alpha by {signed(tuned[0][1].change)} to "
+            f"{signed(tuned[-1][1].change)}"
         )
-        tuned = singled(best.values())
-        said[-1] += f", at the best alpha by {signed(tuned[0][1].change)} to {signed(tuned[-1][1].change)}"
     for name, verb in ((SPLIT, "splitting"), (FUSED, "fusing")):
         if name in effects:
             said.append(f"{verb} q, k, v by {moved(effects[name])}")
@@ -45,7 +44,7 @@ def matrices_sentence(section: Section) -> str:
             f"attention alone reaches {plain(effects[ATTENTION].tau)} and FFN alone "
             f"{plain(effects[FFN].tau)}, both at the best alpha ({best[full].alpha:g}) {tau}"
         )
-    said.append(f"embeddings move zerolm 0.5 by {moved(effects[EMBEDDED])}")
+    said.append(f"embeddings as E / d x d move zerolm 0.5 by {moved(effects[EMBEDDED])}")
     return f"{section.title}: {'; '.join(said)}."
 
 

@@ -81,7 +81,7 @@ def _projections(matrix: Matrix) -> tuple[str, ...]:
     """The labels of the projections in a matrix: those of a fused qkv are q, k and v."""
     if matrix.parts == 1:
         return (matrix.name,)
-    return tuple(matrix.name) if len(matrix.name) == matrix.parts else (matrix.name,) * matrix.parts
+    return tuple(matrix.name) if matrix.name == "qkv" else (matrix.name,) * matrix.parts
 
 
 def _changed(architecture: Architecture, change: Callable[[Matrices], Matrices]) -> Architecture:
@@ -95,7 +95,8 @@ def embedding_terms(architectures: Sequence[Architecture]) -> dict[str, Floats]:
     Only the count E of its weights is known, so it is taken as E / d x d with d the width of the first
     layer. ``zerolm`` adds E / d x 0.02^2 whatever alpha, for it is neither attention nor FFN; ``geo``, whose
     unit is weights, adds E, as a layer with E weights of each kind would; ``stable_rank`` adds
-    E / (sqrt(E / d) + sqrt(d))^2.
+    E / (sqrt(E / d) + sqrt(d))^2. A factorised embedding is no such matrix: with E given, E / d falls as the
+    network widens, where the longer sides of its own matrices add up to the vocabulary whatever d.
     """
     count = np.array([a.ends.embedding for a in architectures], np.float64)
     width = np.array([a.layers[0].width for a in architectures], np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Final
@@ -11,28 +11,32 @@ from zerolm.groundtruth.ablation import Ablation, Effect, Section, Transfer
 from zerolm.groundtruth.conclusions import conclusions
 from zerolm.groundtruth.findings import column, moved, plain, sentences, signed
 from zerolm.groundtruth.variants import WITHOUT
+from zerolm.report.page import table
 
 NOTES: Final = (
-    "A cell is tau-b / tau with the score's ties broken at random; a change of tau-b is against the first row, "
-    "with its paired 95 % bootstrap interval; 0 is no change at all. 'best' is the best alpha of "
+    "A cell is tau-b / tau with the score's ties broken at random; a change of tau-b is against the first "
+    "row, with its paired 95 % bootstrap interval; 0 is no change at all. 'best' is the best alpha of "
     "-1.5, -1.4 ... 1.5: it saw the labels, anew in every row.",
     "Embeddings: their E weights count as one matrix E / d x d, d the width of the network: zerolm adds "
-    "0.02^2 E / d whatever alpha, geo adds E, stable_rank E / (sqrt(E / d) + sqrt d)^2. The heads are left out.",
+    "0.02^2 E / d whatever alpha, geo E, stable_rank E / (sqrt(E / d) + sqrt d)^2; heads are left out. A "
+    "factorised embedding (FlexiBERT's, adaptive ones) is no such matrix: E / d falls as the network widens, "
+    "where the longer sides of its own matrices add up to the vocabulary whatever d. A large loss of zerolm "
+    "there speaks of this convention first.",
     "Draws: ten networks of each architecture. ||W||_F^2 of k normal weights is their variance times a "
-    "chi-square variable with k degrees of freedom, so norms are drawn and no weights. Xavier and Kaiming are "
-    "the normal ones (the uniform ones have the same mean and less noise); orthogonal has nothing to draw.",
+    "chi-square variable with k degrees of freedom, so norms are drawn and no weights. Xavier and Kaiming "
+    "are the normal ones (uniform ones have the same mean, and less noise); orthogonal has nothing to draw.",
 )
 """How to read the tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One table: its title, its head, rows of cells, and the sentence that it supports."""
+    """One table: its title, its head, rows of cells, and the sentences that it supports."""
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    sentence: str = ""
+    sentences: tuple[str, ...] = ()
 
 
 def sheets(ablation: Ablation, section: Section) -> list[Sheet]:
@@ -40,14 +44,16 @@ def sheets(ablation: Ablation, section: Section) -> list[Sheet]:
     said = sentences(ablation, section)
     return [
         _effects("Which matrices count: zerolm", section.matrices, ("zerolm 0.5", "zerolm best")),
-        _effects("Which matrices count: others", section.matrices, ("geo", "stable_rank"), said["matrices"]),
+        _effects(
+            "Which matrices count: others", section.matrices, ("geo", "stable_rank"), (said["matrices"],)
+        ),
         _effects(
             "Initialisation, in closed form",
             section.initialisations,
             ("zerolm 0.5", "zerolm 1", "zerolm best"),
-            said["initialisation"],
+            (said["initialisation"],),
         ),
-        _draws(section, said["seed"]),
+        _draws(section, (said["seed"],)),
     ]
 
 
@@ -63,8 +69,8 @@ def transfer_sheets(ablation: Ablation) -> list[Sheet]:
     title = (
         "Borrowed alphas: tau-b, and the change against the best alpha of the same data; * is the same data"
     )
-    said = [sentences(ablation, section)["transfer"] for section in ablation.sections]
-    return [Sheet(title, head, tuple(rows), " ".join(said))]
+    said = tuple(sentences(ablation, section)["transfer"] for section in ablation.sections)
+    return [Sheet(title, head, tuple(rows), said)]
 
 
 def title(section: Section) -> str:
@@ -84,7 +90,9 @@ def ablation_section(ablation: Ablation) -> str:
     return "".join(parts)
 
 
-def _effects(title: str, effects: Sequence[Effect], columns: Sequence[str], sentence: str = "") -> Sheet:
+def _effects(
+    title: str, effects: Sequence[Effect], columns: Sequence[str], said: tuple[str, ...] = ()
+) -> Sheet:
     """A row for each variant; single matrices whose drop does the same share one."""
     head = [""]
     for name in columns:
@@ -96,7 +104,7 @@ def _effects(title: str, effects: Sequence[Effect], columns: Sequence[str], sent
         key = (*cells, "" if name.startswith(WITHOUT) else name)
         rows.setdefault(key, []).append(name)
     shown = [(_together(names), *key[:-1]) for key, names in rows.items()]
-    return Sheet(title, tuple(head), tuple(shown), sentence)
+    return Sheet(title, tuple(head), tuple(shown), said)
 
 
 def _cells(effect: Effect) -> Iterable[str]:
@@ -110,7 +118,7 @@ def _together(names: Sequence[str]) -> str:
     return WITHOUT + " / ".join(name.removeprefix(WITHOUT) for name in names) if len(names) > 1 else names[0]
 
 
-def _draws(section: Section, sentence: str) -> Sheet:
+def _draws(section: Section, said: tuple[str, ...]) -> Sheet:
     head = (
         "drawn, ten seeds",
         "alpha",
@@ -134,23 +142,17 @@ def _draws(section: Section, sentence: str) -> Sheet:
         )
         for draws in section.draws
     ]
-    return Sheet(
-        "Seed: tau-b of drawn networks, with the result and with the closed form", head, tuple(rows), sentence
-    )
+    title = "Seed: tau-b of drawn networks with the result, and with the closed form"
+    return Sheet(title, head, tuple(rows), said)
 
 
 def _borrowed(transfer: Transfer) -> str:
-    mark = "*" if transfer.same_data else ""
-    loss = None if transfer.loss is None else -transfer.loss
-    return f"{plain(transfer.tau)} {signed(loss) if loss else '0' if loss is not None else '-'}{mark}"
+    if transfer.loss is None:
+        return "-"
+    change = signed(-transfer.loss) if transfer.loss else "0"
+    return f"{plain(transfer.tau)} {change}{'*' if transfer.same_data else ''}"
 
 
 def _html(sheet: Sheet) -> str:
-    def row(cells: Iterable[str], tag: str) -> str:
-        mark: Callable[[str], str] = lambda cell: f"<{tag}>{escape(cell)}</{tag}>"
-        return f"<tr>{''.join(map(mark, cells))}</tr>"
-
-    body = "".join(row(cells, "td") for cells in sheet.rows)
-    table = f"<table><thead>{row(sheet.head, 'th')}</thead><tbody>{body}</tbody></table>"
-    sentence = f"<p>{escape(sheet.sentence)}</p>" if sheet.sentence else ""
-    return f"<h4>{escape(sheet.title)}</h4>{table}{sentence}"
+    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in sheet.sentences)
+    return f"<h4>{escape(sheet.title)}</h4>{table(sheet.head, sheet.rows)}{said}"

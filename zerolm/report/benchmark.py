@@ -25,32 +25,38 @@ VIEW_NOTES: Final = {
     "published": "The networks as the published proxies scored them: hidden 256 and FFN 1024, whatever a "
     "configuration says.",
     "declared": "The networks as a user reads their configurations.",
-    "trained": "The networks as they were trained: every operation is plain attention, the first FFN matrix is "
-    "4 x hidden, and the configured FFN width enters only layers with several stacks.",
+    "trained": "The networks as they were trained: every operation is plain attention, the first FFN matrix "
+    "is 4 x hidden, and the configured FFN width enters only layers with several stacks.",
 }
 OVERVIEW_NOTE: Final = (
-    "▴ beats counting parameters: the 95 % interval of the gain over body parameters lies above zero and total "
-    "parameters are beaten too. ▾ does not: one of the two has at least the same tau-b. Unmarked scores are "
-    "higher, but not shown to be. Grey: baselines. Italic: the alpha was chosen by the labels themselves."
+    "▴ beats counting parameters: the 95 % interval of the gain over body parameters lies above zero, and "
+    "total parameters are beaten too. ▾ does not: one of the two has at least the same tau-b. Unmarked "
+    "scores are higher, but not shown to be. Grey: baselines. Italic: the alpha was chosen by the labels "
+    "themselves."
 )
 STYLE: Final = """
 nav { font-size: .92rem; margin: .8rem 0 1.2rem; line-height: 1.9 } nav a { white-space: nowrap }
 a { color: #2563a8; text-decoration: none } a:hover { text-decoration: underline }
 h2 { border-top: 1px solid #cbd2d9; padding-top: 1.2rem } h3 { font-size: 1rem; margin: 1.4rem 0 .2rem }
 h2 a.top { float: right; font-size: .8rem; font-weight: 400 }
+ul.card { padding-left: 2rem; font-size: .95rem } ul.card li { margin: .15rem 0 }
 h1, h2, p, li, td, th { overflow-wrap: anywhere }
 svg { width: 100%; height: auto; display: block; font: 12px system-ui, sans-serif }
 svg.swatch { display: inline-block; width: 24px; height: 12px; margin-right: .35rem; vertical-align: -1px }
 .key { margin-right: 1.1rem; font-size: .85rem; color: #52606d; white-space: nowrap; display: inline-block }
 figure { margin: .2rem 0 0; break-inside: avoid } .pair { display: flex; gap: 20px; break-inside: avoid }
-.pair figure { flex: 1; min-width: 0 }
+.pair figure { flex: 1; min-width: 0 } .pair figcaption { min-height: 4.2em }
 figcaption { line-height: 1.45 }
 table.agreement { font-size: .8rem } table.overview { font-size: .84rem }
-.agreement th, .agreement td, .overview th, .overview td { padding: .22rem .45rem }
-.agreement td { white-space: nowrap } .agreement td.shape { white-space: normal; min-width: 7.5rem }
-.agreement th { vertical-align: bottom } .overview th { vertical-align: bottom; line-height: 1.25 }
+table.overview { table-layout: fixed } .overview td { white-space: nowrap }
+.overview th:first-child { width: 8.2rem }
+.agreement th, .agreement td, .overview th, .overview td { padding: .22rem .4rem }
+.agreement td { white-space: nowrap } .agreement td.shape { white-space: normal; min-width: 11.2rem; font-size: .75rem }
+.agreement th { vertical-align: bottom; overflow-wrap: normal }
+.overview th { vertical-align: bottom; line-height: 1.25; font-size: .78rem }
 .overview th small { display: block; font-weight: 400 }
-table.facts { font-size: .88rem } .facts td { text-align: left } .facts td:first-child { width: 11rem }
+table.facts { font-size: .88rem; margin-top: 1rem }
+.facts td { text-align: left } .facts td:first-child { width: 11rem }
 td small { color: #7b8794; font-size: .88em }
 td.better { color: #1d6b41 } td.worse { color: #a8431a } td.base, td.aside { color: #7b8794 }
 td.saw { font-style: italic }
@@ -59,9 +65,9 @@ td.saw { font-style: italic }
 .agreement td.better:first-child { box-shadow: inset 3px 0 #2f8f5b }
 .agreement td.worse:first-child { box-shadow: inset 3px 0 #d9622b }
 tr { break-inside: avoid }
-@page { size: A4 landscape; margin: 11mm }
+@page { size: A4; margin: 10mm }
 @media print {
-  nav, a.top { display: none !important } body { margin: 0; max-width: none } section { break-before: page }
+  nav, a.top { display: none !important } body { margin: 0; max-width: none; zoom: .68 } section { break-before: page }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact }
 }
 """
@@ -155,5 +161,6 @@ def facts(section: Section) -> Iterator[list[Cell | str]]:
         yield ["best published", f"{', '.join(numbers)}: {p.by}"]
     yield ["task", section.truth.task or "not named"]
     yield ["space", section.truth.space]
-    for name, value in section.truth.source.items():
-        yield [name, str(value)]
+    source = dict(section.truth.source)
+    yield ["licence", str(source.pop("licence", "not named"))]
+    yield ["source", "; ".join(f"{name} {value}" for name, value in source.items()) or "not named"]

@@ -107,7 +107,8 @@ def forest(section: Section) -> str:
         lines[f"noise ceiling {section.ceiling.tau:.2f}"] = (section.ceiling.tau, INK)
     taus = axis([*_ends(rows, "tau"), *(value for value, _ in lines.values())], 175, 640)
     gains = axis([*_ends(rows, "gain"), 0.0], 690, 1040)
-    top, bottom = 48.0, 48.0 + PITCH * len(rows)
+    top = 48.0 if lines else 6.0
+    bottom = top + PITCH * len(rows)
     marks = [*x_ticks(taus, bottom, top), *x_ticks(gains, bottom, top)]
     marks.append(rule((gains(0.0), top), (gains(0.0), bottom), INK))
     for place, (words, (value, colour)) in enumerate(lines.items()):

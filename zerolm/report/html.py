@@ -11,9 +11,11 @@ from zerolm.report.page import BLUE, GREEN, GREY, INK, ORANGE, Cell, page, table
 from zerolm.report.text import (
     certificate_sentence,
     cost_label,
+    expectation_lines,
     shape_text,
     show_cost,
     show_count,
+    show_expected,
     show_score,
 )
 from zerolm.solvers import SearchResult
@@ -67,8 +69,12 @@ def _pick_card(result: SearchResult) -> str:
         )
     return (
         f'<div class="card"><p>Pick: <b class="big">{escape(shape_text(pick.architecture))}</b></p>'
-        f"<p>{escape(costs)}</p><p>{escape(why)}</p></div>"
+        f"<p>{escape(costs)}</p>{_expectation(result)}<p>{escape(why)}</p></div>"
     )
+
+
+def _expectation(result: SearchResult) -> str:
+    return "".join(f"<p>{escape(line[0].upper() + line[1:])}.</p>" for line in expectation_lines(result))
 
 
 def _hover(choice: Choice) -> str:
@@ -204,8 +210,9 @@ def _plot(figure: Any, first: bool = False) -> str:
 
 def _front_note(result: SearchResult) -> str:
     kind = "Every" if result.front_complete else "Each drawn"
+    found = "can buy" if result.certificate.optimal else "bought among the architectures looked at"
     return (
-        f"{kind} point of the line is the best score that its {cost_label(result.front_cost)} can buy "
+        f"{kind} point of the line is the best score that its {cost_label(result.front_cost)} {found} "
         f"({len(result.front)} points). The band holds all within 1 % of the best. Crosses: what "
         "the baseline scores choose within the same budgets."
     )
@@ -213,6 +220,7 @@ def _front_note(result: SearchResult) -> str:
 
 def _flatness_note(result: SearchResult) -> str:
     kind = "the best" if result.front_complete else "an upper bound of the best"
+    kind = kind if result.certificate.optimal else "the best that was seen"
     more = "" if result.certificate.counts == "exact" else "at least "
     near, ties = show_count(result.near_ties.value), show_count(result.ties.value)
     return (
@@ -229,10 +237,13 @@ def _best_table(result: SearchResult) -> str:
             Cell(shape_text(choice.architecture), "shape"),
             show_score(choice.score),
             *(show_cost(name, choice.costs[name]) for name in COSTS),
+            *([show_expected(choice.expected)] if choice.expected else []),
         ]
         for rank, choice in enumerate(result.best, 1)
     ]
-    return table(["", Cell("shape", "shape"), "score", *map(cost_label, COSTS)], rows)
+    about = result.calibration
+    expected = [f"expected {about['metric']}"] if about and result.pick.expected else []
+    return table(["", Cell("shape", "shape"), "score", *map(cost_label, COSTS), *expected], rows)
 
 
 def _baseline_table(result: SearchResult) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from zerolm.groundtruth.bench import Comparison, Row, Section
-from zerolm.report.figures import label_free, row_of
+from zerolm.report.figures import label_free
 
 Key = tuple[str, float | str | None]
 
@@ -57,8 +57,8 @@ def _geo(found: Comparison) -> Iterator[str]:
         for verdict in ("better", "unclear", "not better")
     }
     text = (
-        f"geo ranks better than counting parameters in {_share(groups['better'], rows)}; there the whole 95 % "
-        "interval of its gain lies above zero."
+        f"geo ranks better than counting parameters in {_share(groups['better'], rows)}, the whole 95 % "
+        "interval of its gain above zero."
     )
     if groups["unclear"]:
         text += f" Higher, but not shown to be: {', '.join(groups['unclear'])}."
@@ -89,9 +89,9 @@ def _never_worse(found: Comparison) -> Iterator[str]:
     mildest = max(worst, key=lambda key: _gain(worst[key][1]))
     section, row = worst[mildest]
     yield (
-        f"Never below counting parameters: {_listed(above)}. Nowhere shown to be worse than body parameters (no "
-        f"interval wholly below zero): {_listed(level)}. The mildest worst case is that of {name_of(mildest)}: "
-        f"{_gain(row):+.3f} tau-b on {place(section)}."
+        f"Label-free scores that are above counting parameters everywhere: {_listed(above)}; that are "
+        f"nowhere shown to be worse (no interval of the gain wholly below zero): {_listed(level)}. The "
+        f"mildest worst case is that of {name_of(mildest)}: {_gain(row):+.3f} tau-b on {place(section)}."
     )
 
 
@@ -111,11 +111,10 @@ def _counts(found: Comparison) -> Iterator[str]:
         if plain and free:
             best = max(plain, key=lambda row: row.tau or 0.0)
             if (best.tau or 0.0) >= (free[0].tau or 0.0):
-                reached.append(f"{place(section)} ({best.label} {best.tau:.3f} against {free[0].tau:.3f})")
+                reached.append(f"{place(section)}, {best.label} at {best.tau:.3f} against {free[0].tau:.3f}")
     if reached:
-        yield (
-            f"A baseline is at least as good as every label-free score in {_share(reached, found.sections)}."
-        )
+        count = f"{len(reached)} of {len(found.sections)}"
+        yield f"A baseline is at least as good as every label-free score in {count}: {'; '.join(reached)}."
     else:
         yield "Everywhere some label-free score is above all baselines."
 
@@ -126,36 +125,30 @@ def _alpha(found: Comparison) -> Iterator[str]:
         return
     levels = [{point.alpha for point in section.curve if point.level} for section in found.sections]
     common = sorted(set.intersection(*levels))
+    shared = ", ".join(f"{alpha:g}" for alpha in common)
     if len(found.sections) == 1:
-        yield f"The best alpha of zerolm is {best[0]:g}."
-    elif common:
-        shared = ", ".join(f"{alpha:g}" for alpha in common)
-        yield (
-            f"The best alpha of zerolm runs from {min(best):g} to {max(best):g}; level with the best everywhere: "
-            f"{shared}."
-        )
+        yield f"The best alpha of zerolm is {best[0]:g}; level with it: {shared or 'none'}."
     else:
-        yield (
-            f"The best alpha of zerolm runs from {min(best):g} to {max(best):g}, and no single alpha is level with "
-            "the best everywhere."
+        level = (
+            f"level with the best everywhere: {shared}"
+            if common
+            else "none is level with the best everywhere"
         )
+        yield f"The best alpha of zerolm runs from {min(best):g} to {max(best):g}; {level}."
 
 
 def _published(found: Comparison) -> Iterator[str]:
     compared, above = 0, []
     for section in found.sections:
-        free = label_free(section)
-        if section.published and section.published.tau is not None and free:
+        free, published = label_free(section), section.published
+        if published and published.tau is not None and free:
             compared += 1
-            if (free[0].tau or 0.0) > section.published.tau:
-                above.append(
-                    f"{place(section)} ({free[0].label} {free[0].tau:.3f} against {section.published.tau:.3f})"
-                )
+            if (free[0].tau or 0.0) > published.tau:
+                values = f"{free[0].label} at {free[0].tau:.3f} against {published.tau:.3f}"
+                above.append(f"{place(section)}, {values}")
     if compared:
-        yield (
-            f"Of {compared} best published values a label-free score exceeds {len(above) or 'none'}"
-            + (f": {', '.join(above)}." if above else ".")
-        )
+        names = f": {'; '.join(above)}" if above else ""
+        yield f"Of {compared} best published values a label-free score exceeds {len(above) or 'none'}{names}."
 
 
 def _ceiling(found: Comparison) -> Iterator[str]:
@@ -174,9 +167,9 @@ def _gain(row: Row) -> float:
     return -math.inf if row.gain is None else row.gain
 
 
-def _share(some: list[str], all_of_them: Iterable[object]) -> str:
-    count = len(list(all_of_them))
-    return f"{len(some) or 'none'} of {count}" + (f" ({', '.join(some)})" if some else "")
+def _share(some: list[str], all_of_them: Sequence[object]) -> str:
+    names = f" ({', '.join(some)})" if some else ""
+    return f"{len(some) or 'none'} of {len(all_of_them)}{names}"
 
 
 def _listed(names: list[str]) -> str:

@@ -30,19 +30,18 @@ class Axis:
         low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, value))
         return self.start + (at - low) / (high - low) * (self.stop - self.start)
 
-    def ticks(self) -> list[float]:
-        """Some four to seven round values."""
+    def ticks(self, room: float) -> list[float]:
+        """Round values, each with ``room`` pixels or more to itself."""
+        most = abs(self.stop - self.start) / room
         if self.log:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            for digits in ((1,), (1, 3), (1, 2, 5)):
+            for digits in ((1, 2, 5), (1, 3), (1,)):
                 found = [d * 10.0**k for k in decades for d in digits if self.low <= d * 10.0**k <= self.high]
-                if len(found) >= 4:
+                if 2 <= len(found) <= most:
                     return found
-            if len(found) >= 3:
-                return found
-        raw = (self.high - self.low) / 5.0
-        power = 10.0 ** math.floor(math.log10(raw))
-        step = next(power * d for d in (1, 2, 5, 10) if power * d >= raw * (1 - 1e-9))
+        span = self.high - self.low
+        power = 10.0 ** math.floor(math.log10(span / most))
+        step = next(power * d for d in (1, 2, 5, 10) if power * d * most >= span)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [i * step for i in range(first, last + 1)]
 
@@ -68,14 +67,16 @@ def amount(value: float) -> str:
 
 def drawing(width: float, height: float, marks: Iterable[str], label: str) -> str:
     """The whole drawing; ``label`` says what it shows to those who do not see it."""
-    return f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}">{"".join(marks)}</svg>'
+    head = f'viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}"'
+    return f"<svg {head}>{''.join(marks)}</svg>"
 
 
 def text(
     x: float, y: float, words: str, *, anchor: str = "middle", colour: str = SOFT, turn: bool = False
 ) -> str:
-    rotation = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turn else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{rotation}>{escape(words)}</text>'
+    look = f'text-anchor="{anchor}" fill="{colour}"'
+    look += f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turn else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" {look}>{escape(words)}</text>'
 
 
 def rule(a: Point, b: Point, colour: str = GRID, *, width: float = 1.0, dash: str = "") -> str:
@@ -107,18 +108,16 @@ def dot(at: Point, colour: str, title: str = "", *, radius: float = 4.0, hollow:
 
 
 def diamond(at: Point, colour: str, title: str = "", *, radius: float = 6.0) -> str:
-    x, y = at
-    corners = (
-        f"{x:.1f},{y - radius:.1f} {x + radius:.1f},{y:.1f} {x:.1f},{y + radius:.1f} {x - radius:.1f},{y:.1f}"
-    )
+    (x, y), r = at, radius
+    corners = f"{x:.1f},{y - r:.1f} {x + r:.1f},{y:.1f} {x:.1f},{y + r:.1f} {x - r:.1f},{y:.1f}"
     return f'<polygon points="{corners}" fill="{colour}"><title>{escape(title)}</title></polygon>'
 
 
 def frame(x: Axis, y: Axis, x_name: str, y_name: str) -> str:
     """The grid of a plot, its ticks, and what the axes show."""
     left, right, bottom, top = x.start, x.stop, y.start, y.stop
-    marks = [rule((left, y(t)), (right, y(t))) for t in y.ticks()]
-    marks += [text(left - 6, y(t) + 4, amount(t), anchor="end") for t in y.ticks()]
+    marks = [rule((left, y(t)), (right, y(t))) for t in y.ticks(34)]
+    marks += [text(left - 6, y(t) + 4, amount(t), anchor="end") for t in y.ticks(34)]
     marks += x_ticks(x, bottom, top)
     marks.append(rule((left, bottom), (right, bottom), GREY))
     marks.append(text((left + right) / 2, bottom + 36, x_name, colour=INK))
@@ -128,5 +127,6 @@ def frame(x: Axis, y: Axis, x_name: str, y_name: str) -> str:
 
 def x_ticks(x: Axis, bottom: float, top: float) -> list[str]:
     """Vertical grid lines with their values below."""
-    lines = [rule((x(t), bottom), (x(t), top)) for t in x.ticks()]
-    return lines + [text(x(t), bottom + 17, amount(t)) for t in x.ticks()]
+    ticks = x.ticks(52)
+    lines = [rule((x(t), bottom), (x(t), top)) for t in ticks]
+    return lines + [text(x(t), bottom + 17, amount(t)) for t in ticks]

@@ -7,27 +7,27 @@ from typing import Final
 from zerolm.groundtruth.bench import Comparison, Row, Section
 from zerolm.report.figures import by_tau
 from zerolm.report.page import Cell, table
-from zerolm.report.summary import key_of, name_of, standings
+from zerolm.report.summary import name_of, standings
 
 KINDS: Final = {"better": "better", "unclear": "unclear", "not better": "worse", None: ""}
 REMARKS: Final = {"not better": "does not beat parameters", "unclear": "not shown to beat parameters"}
 HEADS: Final = (
     "score",
-    "tau-b [95 %]",
+    "tau-b [95\u00a0%]",
     "random ties",
-    "rho [95 %]",
-    "gain over body_params [95 %]",
+    "rho [95\u00a0%]",
+    "gain over body [95\u00a0%]",
     "in budget",
     "top tenth",
-    "regret 1 / 5",
+    "regret 1\u00a0/\u00a05",
     Cell("remark", "shape"),
 )
 HEADS_NOTE: Final = (
     "random ties: the mean of tau over all ways to break a score's ties. gain: tau-b beyond that of body "
-    "parameters, with the interval of paired resamples. in budget: tau-b among architectures of about the same "
-    "body parameters (deciles). top tenth: the share of the best tenth that the highest-scored tenth finds. "
-    "regret 1 / 5: what the best of the 1 or 5 highest-scored lacks to the best, in the unit of the metric, "
-    "mean over nineteen budgets."
+    "parameters, with the interval of paired resamples. in budget: tau-b among architectures of about as "
+    "many body parameters (deciles). top tenth: the share of the best tenth that the highest-scored tenth "
+    "finds. regret 1 / 5: what the best of the 1 or 5 highest-scored lacks to the best, in the unit of the "
+    "metric, mean over nineteen budgets."
 )
 
 
@@ -43,7 +43,8 @@ def remark(row: Row) -> str:
     notes = ["baseline"] if row.baseline else []
     notes += ["saw the labels"] if row.saw_labels else []
     notes += [REMARKS[row.verdict]] if row.verdict in REMARKS else []
-    return ", ".join(notes or ["the same for all"] if row.tau is None else notes)
+    notes += ["not defined"] if row.tau is None else []
+    return ", ".join(notes)
 
 
 def overview(found: Comparison) -> str:

@@ -1,0 +1,69 @@
+"""What ZeroLM's score hangs on, on every benchmark: ``python benchmarks/ablation.py``.
+
+Writes ``ablation.md`` from the benchmarks in ``ZEROLM_DATA`` (or --data), in some ten seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from timing import note
+
+from zerolm.groundtruth.ablate import ablate
+from zerolm.groundtruth.ablation import Ablation
+from zerolm.groundtruth.conclusions import conclusions
+from zerolm.report.ablation import NOTES, Sheet, sheets, title, transfer_sheets
+
+PLACE = Path(__file__).with_suffix(".md")
+
+
+def document(ablation: Ablation) -> Iterator[str]:
+    """The lines of the file: what is concluded first, then how to read the tables, then the tables."""
+    yield "# What ZeroLM's score hangs on\n"
+    yield "Written by `python benchmarks/ablation.py`; `zerolm bench ablate` prints the same.\n"
+    for line in conclusions(ablation).values():
+        yield f"- {line}"
+    yield "\n## How to read the tables\n"
+    for line in NOTES:
+        yield f"- {marked(line)}"
+    yield "\n## One alpha for another\n"
+    for sheet in transfer_sheets(ablation):
+        yield from lines(sheet)
+    for section in ablation.sections:
+        yield f"## {title(section)}\n"
+        for sheet in sheets(ablation, section):
+            yield from lines(sheet)
+
+
+def lines(sheet: Sheet) -> Iterator[str]:
+    """A Markdown table under its title, the first column left, the others right."""
+    yield f"{marked(sheet.title)}\n"
+    yield f"| {' | '.join(sheet.head)} |"
+    yield "|---|" + "---:|" * (len(sheet.head) - 1)
+    for row in sheet.rows:
+        yield f"| {' | '.join(map(marked, row))} |"
+    yield ""
+    for sentence in sheet.sentences:
+        yield f"- {sentence}"
+    if sheet.sentences:
+        yield ""
+
+
+def marked(text: str) -> str:
+    """Text in which Markdown sees no marks of its own."""
+    return text.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", help="folder of benchmark files; else ZEROLM_DATA, else the cache")
+    found = ablate(data=parser.parse_args().data, progress=note)
+    unfinished = PLACE.with_suffix(".md.part")
+    unfinished.write_text("\n".join(document(found)).rstrip() + "\n", encoding="utf-8")
+    unfinished.replace(PLACE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Algorithms 1 and 2 against literal twins and published figures, and their guards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from catalogue import SETTINGS, catalogue
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+
+from zerolm.calibration.alpha import GRID, USEFUL, Alpha, algorithm1, algorithm2, parts
+from zerolm.groundtruth.reader import View, quality, read, views
+from zerolm.scores import Batch, make_score
+from zerolm.spaces import make_space
+from zerolm.statistics import agreement
+
+
+def tau(a: np.ndarray, b: np.ndarray) -> float:
+    return float(kendalltau(a, b).statistic)
+
+
+def batch_of(name: str, seed: int, count: int) -> Batch:
+    listed = catalogue(name).architectures
+    return Batch.of([listed[i] for i in np.random.default_rng(seed).integers(len(listed), size=count)])
+
+
+def gpt2(*sizes: tuple[int, int, int]) -> Batch:
+    """Depth, width and FFN width of each."""
+    names, rest = ("n_layer", "d_model", "d_inner"), {"n_head": 2, "d_embed": 128, "div_val": 1}
+    return Batch.of(
+        [make_space("gpt2").read({**dict(zip(names, size, strict=True)), **rest}) for size in sizes]
+    )
+
+
+BATCHES = st.builds(batch_of, st.sampled_from(list(SETTINGS)), st.integers(0, 10**6), st.integers(4, 15))
+
+
+@given(BATCHES, st.integers(0, 10**6))
+def test_algorithm1_is_the_published_loop(batch: Batch, seed: int) -> None:
+    """As written: tau of every alpha, the mean of the two best; unless they are no neighbours."""
+    result = np.random.default_rng(seed).normal(size=len(batch.depths))
+    attention, ffn = parts(batch)
+    taus = {a: tau(np.round(a * attention + (1 - a) * ffn, 9), result) for a in GRID}
+    taus = {alpha: value for alpha, value in taus.items() if not np.isnan(value)}
+    assume(len(taus) > 1)
+    first, second = sorted(taus, key=lambda a: (-round(taus[a], 12), abs(a), -a))[:2]
+    found = algorithm1(batch, result)
+    assert found.literal == pytest.approx((first + second) / 2)
+    if abs(first - second) < 0.15:
+        assert (found.alpha, found.warnings) == (found.literal, ())
+    else:
+        assert found.alpha == first
+        assert "no neighbours" in found.warnings[0]
+
+
+@pytest.mark.parametrize(("role", "high"), [("attention", True), ("ffn", False)])
+def test_algorithm1_never_ranks_backwards(role: str, high: bool) -> None:
+    """Results that follow one part alone: alpha leans to it, and the score agrees with the result."""
+    batch = batch_of("flexibert", 3, 30)
+    attention, ffn = parts(batch)
+    result = attention if role == "attention" else ffn
+    found = algorithm1(batch, result).alpha
+    assert (found > 0.5) == high
+    assert tau(found * attention + (1 - found) * ffn, result) > 0.85
+
+
+def test_algorithm1_steps_aside_between_two_hills() -> None:
+    """Two good alphas with bad ones between them: their mean would be one of those."""
+    wide, deep, big = (2, 256, 512), (4, 128, 512), (2, 128, 4096)
+    batch = gpt2(wide, deep, big, (8, 256, 2048), (3, 64, 300))
+    found: list[Alpha] = []
+    for seed in range(200):
+        result = np.random.default_rng(seed).permutation(5.0 + np.arange(5))
+        found.append(algorithm1(batch, result))
+    aside = [one for one in found if one.warnings]
+    assert aside
+    for one in aside:
+        assert one.alpha in GRID
+        assert abs(one.alpha - one.literal) > 0.05
+        assert f"{one.literal:g}" in one.warnings[0]
+
+
+def test_of_equal_alphas_none_punishes_attention() -> None:
+    """Labels that any alpha ranks alike: a search with a negative one would shrink the attention."""
+    batch = gpt2((2, 128, 512), (3, 192, 768), (4, 256, 1024))
+    assert algorithm1(batch, np.arange(3.0)).alpha == 0.05
+
+
+def test_undefined_without_differences() -> None:
+    alike = gpt2(*[(2, 128, 512)] * 4)
+    with pytest.raises(ValueError, match="undefined"):
+        algorithm1(alike, np.arange(4.0))
+    with pytest.raises(ValueError, match="undefined"):
+        algorithm1(batch_of("gpt2", 0, 5), np.ones(5))
+    with pytest.raises(ValueError, match="undefined"):
+        algorithm2(alike)
+    with pytest.raises(ValueError, match="undefined"):
+        algorithm2(gpt2((2, 128, 512), (2, 128, 1024), (2, 128, 2048)))  # attention is the same
+
+
+@given(BATCHES)
+def test_algorithm2_is_the_published_formula(batch: Batch) -> None:
+    attention, ffn = (np.round(part, 9) for part in parts(batch))
+    count = make_score("params").of_many(batch)
+    ap, fp, af = tau(attention, count), tau(ffn, count), tau(attention, ffn)
+    assume(np.isfinite([ap, fp, af]).all() and min(ap, fp) != 0)
+    scale = abs(max(ap, fp) * (1 - af / min(ap, fp)))
+    phi = (1 - fp) * (1 - ap) + af
+    flag = 1 if phi > ap + 1e-12 else -1
+    assume(abs(phi - ap) > 1e-9)
+    found = algorithm2(batch)
+    assert found.literal == pytest.approx(scale + flag * phi, abs=1e-9)
+    assert found.alpha == pytest.approx(np.clip(found.literal, *USEFUL), abs=1e-9)
+    said = " ".join(found.warnings)
+    assert ("flips the sign" in said) == (flag < 0)
+    assert (f"{found.alpha:g} is used" in said) == (not USEFUL[0] <= found.literal <= USEFUL[1])
+    assert ("divides by" in said) == (abs(min(ap, fp)) < 0.1)
+
+
+def benchmark(folder: Path, name: str, view: str | None = None) -> tuple[View, np.ndarray]:
+    truth = read(folder / f"{name}.json")
+    return next(one for one in views(truth) if one.name == view), quality(truth, truth.metric)
+
+
+# Literal alpha with total parameters, and tau / rho of zerolm with it, rounded, on the whole file.
+PUBLISHED = {
+    ("flexibert_glue", "published"): (0.608, 0.537, 0.767),
+    ("gpt2_wt103", None): (1.22, 0.812, 0.958),
+    ("gpt2_lm1b", None): (-0.28, 0.29, None),
+    ("transformer_xl_lm1b", None): (-0.32, 0.27, None),
+    ("pit_vit", None): (-0.45, 0.53, None),
+}
+
+
+@pytest.mark.parametrize(("name", "view"), PUBLISHED)
+def test_the_heuristic_on_published_benchmarks(name: str, view: str | None, data_folder: Path) -> None:
+    alpha, tau_, rho = PUBLISHED[name, view]
+    read_as, result = benchmark(data_folder, name, view)
+    batch = Batch.of(read_as.architectures)
+    found = algorithm2(batch)
+    assert found.literal == pytest.approx(alpha, abs=0.006)
+    literal = agreement(make_score("zerolm", alpha=alpha).of_many(batch), result)
+    assert literal.tau == pytest.approx(tau_, abs=0.007 if rho is None else 0.001)
+    assert rho is None or literal.rho == pytest.approx(rho, abs=0.001)
+    # The guard speaks where the formula breaks, and never makes it worse.
+    assert bool(found.warnings) == (name != "flexibert_glue")
+    guarded = agreement(make_score("zerolm", alpha=found.alpha).of_many(batch), result)
+    assert guarded.tau >= literal.tau - 0.001
+
+
+def test_body_parameters_would_collapse_on_gpt2(data_folder: Path) -> None:
+    """Why P is the total: with the body's parameters the sign flips and the ranking is lost."""
+    read_as, result = benchmark(data_folder, "gpt2_wt103")
+    batch = Batch.of(read_as.architectures)
+    attention, ffn = parts(batch)
+    count = make_score("body_params").of_many(batch)
+    ap, fp, af = tau(attention, count), tau(ffn, count), tau(attention, ffn)
+    alpha = abs(max(ap, fp) * (1 - af / min(ap, fp))) - ((1 - fp) * (1 - ap) + af)
+    assert alpha == pytest.approx(-0.51, abs=0.005)
+    assert agreement(alpha * attention + (1 - alpha) * ffn, result).rho == pytest.approx(0.30, abs=0.005)

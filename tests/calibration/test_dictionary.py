@@ -1,0 +1,200 @@
+"""The dictionary against drawn matrices, integrals, its own closed form, and a slow choice of entries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from catalogue import SETTINGS, catalogue
+from drawn import architectures
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from labelled import labelled
+from scipy.integrate import quad
+from scipy.stats import kendalltau
+
+from zerolm.architecture import Architecture
+from zerolm.calibration import Pool
+from zerolm.calibration.dictionary import (
+    ENTRIES,
+    KEPT,
+    SUMS,
+    Dictionary,
+    _semicircle,
+    entry_values,
+    fit_dictionary,
+    spectral_sums,
+)
+from zerolm.scores import Batch, ClosedForm
+from zerolm.solvers import search
+from zerolm.solvers.problem import at_least
+
+
+@given(st.floats(1e-3, 1.0))
+def test_moments_of_the_marchenko_pastur_law(r: float) -> None:
+    moments = [_semicircle(np.array([r]), lambda x, power=power: x**power)[0] for power in range(1, 5)]
+    assert moments == pytest.approx([1, 1 + r, 1 + 3 * r + r**2, 1 + 6 * r + 6 * r**2 + r**3], rel=1e-9)
+    mass = _semicircle(np.array([r]), np.ones_like)[0]
+    assert mass == pytest.approx(1, abs=1e-9 if r < 0.9 else 4e-3)  # of a square half lies next to zero
+
+
+@pytest.mark.parametrize("ratio", [0.01, 0.3, 0.9, 1.0])
+def test_the_quadrature_is_the_integral(ratio: float) -> None:
+    low, high = (1 - np.sqrt(ratio)) ** 2, (1 + np.sqrt(ratio)) ** 2
+
+    def mean(f: np.ufunc) -> float:
+        def smooth(t: float) -> float:  # x = middle + half cos t takes the roots' edges away
+            x = (low + high) / 2 + (high - low) / 2 * np.cos(t)
+            density = (high - low) / 2 * np.sin(t) / (2 * np.pi * ratio * max(x, 1e-300))
+            return float(f(max(x, 1e-300)) * density * (high - low) / 2 * np.sin(t))
+
+        return quad(smooth, 0, np.pi, limit=500)[0]
+
+    for f in (np.sqrt, lambda x: np.sqrt(x) * np.log(x)):
+        assert _semicircle(np.array([ratio]), f)[0] == pytest.approx(mean(f), abs=2e-4)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(200, 200), (120, 480), (600, 150), (64, 900)])
+def test_spectral_sums_are_those_of_drawn_matrices(rows: int, cols: int) -> None:
+    generator = np.random.default_rng(0)
+    drawn = []
+    for _ in range(4):
+        singular = np.linalg.svd(generator.normal(size=(rows, cols)), compute_uv=False)
+        share = singular / singular.sum()
+        drawn.append(
+            {
+                "long": max(rows, cols),
+                "short": (singular > 0).sum(),
+                "stable_rank": (singular**2).sum() / singular[0] ** 2,
+                "nuclear": singular.sum(),
+                "effective_rank": np.exp(-(share * np.log(share)).sum()),
+                "weights": (singular**2).sum(),
+            }
+        )
+    expected = spectral_sums(np.array([[float(rows)]]), np.array([[float(cols)]]))
+    assert set(expected) == set(SUMS)
+    for name, value in expected.items():
+        assert value.shape == (1, 1)
+        tolerance = 0.04 if name == "stable_rank" else 0.01  # the largest value is slow to reach its edge
+        assert value[0, 0] == pytest.approx(np.mean([one[name] for one in drawn]), rel=tolerance), name
+
+
+@given(st.integers(1, 3000), st.integers(1, 3000))
+def test_spectral_sums_keep_their_order(rows: int, cols: int) -> None:
+    sums = {
+        name: float(v[0]) for name, v in spectral_sums(np.array([rows * 1.0]), np.array([cols * 1.0])).items()
+    }
+    mirrored = spectral_sums(np.array([cols * 1.0]), np.array([rows * 1.0]))
+    assert {name: float(v[0]) for name, v in mirrored.items()} == pytest.approx(sums, rel=1e-12)
+    slack = 1 + 1e-9
+    for small, large in pairwise(("stable_rank", "effective_rank", "short", "long", "weights")):
+        assert sums[small] <= sums[large] * slack
+    assert sums["nuclear"] ** 2 <= sums["short"] * sums["weights"] * slack  # Cauchy and Schwarz
+
+
+def literal(architecture: Architecture) -> list[float]:
+    """Every entry of an architecture by loops over its matrices."""
+    found = []
+    for entry in ENTRIES:
+        total = 0.0
+        for layer in architecture.layers:
+            if entry.size == "width":
+                total += layer.width
+                continue
+            for matrix in layer.matrices:
+                rows, cols = float(matrix.rows // matrix.parts), float(matrix.cols)
+                size = float(spectral_sums(np.array([rows]), np.array([cols]))[entry.size][0])
+                weight = entry.alpha if matrix.role == "attention" else 1 - entry.alpha
+                total += weight * matrix.parts * size
+        found.append(total * architecture.depth**entry.power)
+    return found
+
+
+@settings(max_examples=20)
+@given(st.lists(architectures(max_depth=3), min_size=1, max_size=3))
+def test_entries_are_their_definition(drawn: list[Architecture]) -> None:
+    values = entry_values(Batch.of(drawn))
+    assert values.shape == (len(ENTRIES), len(drawn)) == (61, len(drawn))
+    assert np.allclose(values.T, [literal(one) for one in drawn], rtol=1e-9, atol=1e-9)
+
+
+@given(st.data())
+def test_the_order_of_layers_is_irrelevant(data: st.DataObject) -> None:
+    drawn = data.draw(architectures())
+    other = replace(drawn, layers=tuple(data.draw(st.permutations(drawn.layers))))
+    values = entry_values(Batch.of([drawn, other]))
+    assert (values[:, 0] == values[:, 1]).all()
+
+
+WEIGHTED = st.lists(
+    st.tuples(st.sampled_from(ENTRIES), st.floats(1e-6, 1e6)),
+    min_size=1,
+    max_size=KEPT,
+    unique_by=lambda e: e[0],
+)
+
+
+@given(st.lists(architectures(), min_size=1, max_size=4), WEIGHTED)
+def test_the_additive_score_is_the_weighted_sum(drawn: list[Architecture], chosen: list) -> None:
+    entries, weights = zip(*chosen, strict=True)
+    dictionary, batch = Dictionary(entries, weights, 0.0, 1.0), Batch.of(drawn)
+    score = dictionary.score()
+    assert isinstance(score, ClosedForm)
+    assert score.of_many(batch) == pytest.approx(dictionary.of(entry_values(batch)), rel=1e-9)
+
+
+def slowly(values: np.ndarray, result: np.ndarray) -> list[int]:
+    """The places of the entries of best tau-b, by scipy, equal ones in order."""
+    taus = [
+        float(kendalltau(row, result).statistic) for row in np.round(values / values.max(axis=1)[:, None], 9)
+    ]
+    places = [i for i, tau in enumerate(taus) if not np.isnan(tau)]
+    return sorted(places, key=lambda i: (-round(taus[i], 12), i))[:KEPT]
+
+
+@given(st.sampled_from(("gpt2", "llama", "flexibert", "pit")), st.integers(0, 10**6), st.integers(2, 12))
+def test_the_entries_that_agree_best_are_kept(name: str, seed: int, count: int) -> None:
+    generator = np.random.default_rng(seed)
+    listed = catalogue(name)
+    values = Pool.of(
+        [listed.architectures[i] for i in generator.integers(len(listed.architectures), size=count)]
+    )
+    result = generator.integers(0, 6, count).astype(float)  # with ties
+    expected = slowly(values.entries, result)
+    assume(expected)
+    found = fit_dictionary(values.entries, result)
+    assert [ENTRIES.index(entry) for entry in found.entries] == expected
+    scaled = np.array(found.weights)[:, None] * values.entries[expected]
+    assert scaled.std(axis=1) == pytest.approx(1.0)
+    assert found.of(values.entries).mean() == pytest.approx(found.centre)
+
+
+def test_architectures_that_do_not_differ_teach_nothing() -> None:
+    with pytest.raises(ValueError, match="do not differ"):
+        fit_dictionary(np.ones((61, 4)), np.arange(4.0))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("method", ["exact", "exhaustive"])
+def test_the_solvers_find_the_best_of_all(name: str, method: str) -> None:
+    """A calibrated score with powers of the depth is solved exactly, within a budget."""
+    labels, listed = labelled(name, 20), catalogue(name)
+    score = fit_dictionary(labels.pool.entries, labels.result).score()
+    scores, limit = listed.scores(score), listed.quantile("params", 0.6)
+    within = listed.costs[:, 0] <= limit
+    result = search(listed.space, score, budgets={"max_params": limit}, method=method, compare=False)
+    assert result.certificate.optimal
+    assert result.best[0].score == pytest.approx(scores[within].max(), rel=1e-9)
+    assert result.ties.value == int(at_least(scores[within], scores[within].max()).sum())
+
+
+def test_weights_do_not_follow_the_unit() -> None:
+    """Entries count alike, however large their numbers are: scaled values give the same ranking."""
+    labels = labelled("gpt2", 12)
+    values = labels.pool.entries
+    scale = np.geomspace(1e-3, 1e3, len(values))[:, None]
+    one, other = fit_dictionary(values, labels.result), fit_dictionary(values * scale, labels.result)
+    assert one.entries == other.entries
+    assert one.of(values) == pytest.approx(other.of(values * scale), rel=1e-9)

@@ -1,0 +1,125 @@
+"""Predictions with intervals: the scale that is chosen, what must not change them, what they cover."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from labelled import losses, pool_of
+
+from zerolm.architecture import Floats
+from zerolm.calibration import Pool, Prediction
+from zerolm.calibration.dictionary import fit_dictionary
+from zerolm.calibration.predictor import SETS, Predictor
+from zerolm.scores import make_score
+
+SPACES = st.sampled_from(("gpt2", "llama per layer", "flexibert", "autoformer", "pit"))
+SEEDS = st.integers(0, 10**6)
+
+
+def fitted(pool: Pool, result: Floats) -> Predictor:
+    return Predictor.fit(pool, result, fit_dictionary(pool.entries, result))
+
+
+def half(pool: Pool) -> tuple[Pool, Pool]:
+    middle = len(pool) // 2
+    return pool.take(range(middle)), pool.take(range(middle, len(pool)))
+
+
+def ordered(found: Prediction) -> bool:
+    return bool((found.low <= found.mean).all() and (found.mean <= found.high).all())
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_results_that_spread_exponentially_are_fitted_on_a_logarithmic_scale(sign: float) -> None:
+    seen, hidden = half(pool_of("gpt2", 80))
+    growth = np.log(make_score("body_params").of_many(seen.batch))
+    noise = np.random.default_rng(0).normal(size=len(seen))
+    found = fitted(seen, sign * np.exp(3 * growth - 30 + 0.3 * noise))
+    assert found.logarithmic
+    predicted = found.predict(hidden)
+    assert ordered(predicted)
+    for values in (predicted.mean, predicted.low, predicted.high, found.blend(hidden)):
+        assert (np.sign(values) == sign).all()  # never beyond zero
+
+
+@pytest.mark.parametrize("name", ["positive", "of both signs"])
+def test_others_are_not(name: str) -> None:
+    pool = pool_of("gpt2", 40)
+    growth = np.log(make_score("body_params").of_many(pool.batch))
+    line = (growth - growth.min()) / np.ptp(growth) * 9 + 1
+    line += 0.1 * np.random.default_rng(0).normal(size=len(pool))
+    assert not fitted(pool, line if name == "positive" else line - 5).logarithmic
+
+
+def test_the_scale_is_chosen_by_the_density_of_the_results() -> None:
+    """The choice may not depend on the unit: the logarithm's evidence is of the results, not of their logs."""
+    pool = pool_of("gpt2", 30)
+    for result in (losses(pool), 1 + losses(pool, 0.3)):
+        chosen = {fitted(pool, unit * result).logarithmic for unit in (1e-9, 1.0, 1e9)}
+        assert len(chosen) == 1
+
+
+@settings(max_examples=15)
+@given(SPACES, SEEDS, st.floats(1e-6, 1e6), st.booleans())
+def test_another_unit_scales_the_predictions(name: str, seed: int, unit: float, negative: bool) -> None:
+    seen, hidden = half(pool_of(name, 40, seed))
+    result = losses(seen, 0.1, seed) * (-1 if negative else 1)
+    one, other = fitted(seen, result).predict(hidden), fitted(seen, unit * result).predict(hidden)
+    assert ordered(one)
+    for field in ("mean", "low", "high"):
+        assert getattr(other, field) == pytest.approx(unit * getattr(one, field), rel=1e-5)
+
+
+@settings(max_examples=15)
+@given(SPACES, SEEDS, st.floats(0.5, 1e3), st.floats(-1e3, 1e3))
+def test_results_of_both_signs_may_be_shifted(name: str, seed: int, scale: float, shift: float) -> None:
+    seen, hidden = half(pool_of(name, 40, seed))
+    result = losses(seen, 0.1, seed)
+    result = (result - result.mean()) / result.std()
+    moved = scale * result + shift
+    if moved.min() > 0 or moved.max() < 0:  # a logarithm might be better
+        moved -= moved.mean()
+        shift = float((moved - scale * result).mean())
+    one, other = fitted(seen, result).predict(hidden), fitted(seen, moved).predict(hidden)
+    for field in ("mean", "low", "high"):
+        assert getattr(other, field) == pytest.approx(
+            scale * getattr(one, field) + shift, rel=1e-4, abs=1e-4 * scale
+        )
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.1])
+@pytest.mark.parametrize("name", ["gpt2", "flexibert"])
+def test_intervals_cover_what_they_claim(name: str, noise: float) -> None:
+    covered, narrow = [], []
+    for seed in range(6):
+        pool = pool_of(name, 250, seed)
+        seen, hidden = pool.take(range(50)), pool.take(range(50, 250))
+        result = losses(pool, noise, seed)
+        found = fitted(seen, result[:50]).predict(hidden)
+        assert ordered(found)
+        covered.append(np.mean((found.low <= result[50:]) & (result[50:] <= found.high)))
+        narrow.append(np.mean(found.high - found.low) / np.ptp(np.sort(result[:50])[1:-1]))
+    assert 0.85 < np.mean(covered) < 0.97
+    assert np.mean(narrow) < 0.8
+
+
+def test_shares_are_probabilities_and_follow_the_cause() -> None:
+    pool = pool_of("gpt2", 40)
+    heads = np.array([float(np.mean(a.choices["n_head"])) for a in pool.architectures])
+    shares = fitted(pool, heads).shares()
+    assert list(shares) == list(SETS)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert shares["shapes and choices"] > 0.99  # no shape shows the number of heads
+
+
+def test_what_the_labels_lack_is_ignored() -> None:
+    """A choice that none of the labels makes, and one that all make, tell nothing."""
+    everything = pool_of("flexibert", 200)
+    first = [a.choices["encoder_layers"][0]["operation_type"] for a in everything.architectures]
+    plain = [i for i, kind in enumerate(first) if kind == "SA" and everything.architectures[i].depth == 1]
+    seen, others = everything.take(plain[:12]), everything.take([i for i, k in enumerate(first) if k != "SA"])
+    found = fitted(seen, losses(seen)).predict(others)
+    assert ordered(found)
+    assert np.isfinite([found.mean, found.low, found.high]).all()

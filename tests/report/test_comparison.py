@@ -1,0 +1,258 @@
+"""The page and the tables of a comparison: complete, equal to the rows, safe against hostile names."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zerolm.groundtruth.bench import Comparison, bench
+from zerolm.report.comparison import FILES, write_comparison
+from zerolm.report.summary import key_of, name_of, sentences
+from zerolm.report.svg import axis
+
+EVIL = '<script>alert("1 & 2")</script>'
+
+
+def encoder(seed: int) -> dict[str, Any]:
+    """A FlexiBERT configuration."""
+    draw = np.random.default_rng(seed)
+    layer = {
+        "operation_type": "SA",
+        "operation_parameter": "SDP",
+        "num_operation_heads": 2,
+        "feed_forward_dimension": int(draw.choice([512, 1024])),
+        "num_feed_forward": int(draw.choice([1, 3])),
+    }
+    return {"hidden_size": int(draw.choice([128, 256])), "encoder_layers": [layer] * int(draw.choice([2, 4]))}
+
+
+def decoder(seed: int) -> dict[str, Any]:
+    """A GPT-2 configuration whose depth says nothing of its result."""
+    shape = {"n_layer": 1 + seed % 3, "d_model": 64 * (1 + seed % 5), "d_embed": 128, "div_val": 1}
+    return {**shape, "d_inner": [256 + 8 * seed] * shape["n_layer"], "n_head": [2] * shape["n_layer"]}
+
+
+def written(folder: Path, name: str, space: str, results: list[float], **more: Any) -> str:
+    """A benchmark file with these results."""
+    make, metric = encoder if space == "flexibert" else decoder, more.pop("metric", "quality")
+    architectures = [
+        {"id": f"{more.get('prefix', 'a')}{i}", "architecture": make(i), "results": {metric: value}}
+        for i, value in enumerate(results)
+    ]
+    document = {
+        "name": name, "space": space, "metric": metric, "higher_is_better": False,
+        "source": {"licence": "MIT"}, "architectures": architectures, **more,
+    }  # fmt: skip
+    path = folder / f"{space}.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
+def results(count: int, seed: int = 0) -> list[float]:
+    return np.random.default_rng(seed).normal(50.0, 5.0, count).round(3).tolist()
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Comparison:
+    """Two benchmarks in four views, one of them in three."""
+    files = [
+        written(tmp_path, "encoders", "flexibert", results(12)),
+        written(tmp_path, "decoders", "gpt2", results(10, 1)),
+    ]
+    return bench(files, draws=50)
+
+
+def page_of(found: Comparison, folder: Path, **more: Any) -> str:
+    write_comparison(found, folder, **more)
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+class Page(HTMLParser):
+    """The elements of a page, the classes of its cells, and the text of each agreement table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.sections: list[str] = []
+        self.tables: list[list[list[tuple[str, str]]]] = []
+        self._open = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.append(tag)
+        self.addresses += [given[name] or "" for name in ("href", "src") if name in given]
+        if tag == "section":
+            self.sections.append(given.get("id") or "")
+        if tag == "table":
+            self._open = given.get("class") == "agreement"
+            if self._open:
+                self.tables.append([])
+        if self._open and tag == "tr":
+            self.tables[-1].append([])
+        if self._open and tag in ("td", "th"):
+            self.tables[-1][-1].append((given.get("class") or "", ""))
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self.tables[-1] and self.tables[-1][-1]:
+            mark, text = self.tables[-1][-1][-1]
+            self.tables[-1][-1][-1] = (mark, text + data)
+
+
+def test_all_files_are_written(found: Comparison, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    write_comparison(found, out)
+    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
+    assert json.loads((out / "result.json").read_text()) == json.loads(json.dumps(found.to_json()))
+
+
+def test_the_page_needs_nothing_else(found: Comparison, tmp_path: Path) -> None:
+    page = Page(page_of(found, tmp_path))
+    assert page.tags.count("html") == page.tags.count("body") == 1
+    assert page.addresses
+    assert all(address.startswith("#") for address in page.addresses)
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+
+
+def test_one_section_a_view(found: Comparison, tmp_path: Path) -> None:
+    text = page_of(found, tmp_path)
+    page = Page(text)
+    assert page.sections == ["s1", "s2", "s3", "s4"]
+    assert len(page.tables) == len(found.sections) == 4
+    for view in ("declared", "published", "trained"):
+        assert text.count(f"<h2>encoders, view {view}<") == 1
+        assert text.count(f"View <b>{view}</b>: the networks as") == 1
+    assert "<h2>decoders<" in text
+
+
+def test_every_table_has_the_parameters_and_marks_what_does_not_beat_them(
+    found: Comparison, tmp_path: Path
+) -> None:
+    page, verdicts = Page(page_of(found, tmp_path)), set()
+    for section, shown in zip(found.sections, page.tables, strict=True):
+        lines = {line[0][1]: line for line in shown[1:]}
+        assert len(lines) == len(section.rows)
+        for name in ("params", "body_params"):
+            assert lines[name][0][0] == "base"
+            assert "baseline" in lines[name][-1][1]
+        for row in section.rows:
+            verdicts.add(row.verdict)
+            mark, remark = lines[row.label][0][0], lines[row.label][-1][1]
+            assert (mark == "worse") == (row.verdict == "not better")
+            assert ("does not beat parameters" in remark) == (row.verdict == "not better")
+            assert ("not shown to beat parameters" in remark) == (row.verdict == "unclear")
+            assert ("saw the labels" in remark) == row.saw_labels
+    assert "not better" in verdicts
+
+
+def test_rows_as_csv(found: Comparison, tmp_path: Path) -> None:
+    write_comparison(found, tmp_path)
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert len(read) == len(found.rows)
+    for line, row in zip(read, found.rows, strict=True):
+        given = row.to_json()
+        assert list(line) == list(given)
+        for name, value in given.items():
+            assert line[name] == ("" if value is None else str(value))
+            if isinstance(value, float):
+                assert float(line[name]) == value
+
+
+def test_scores_as_csv(found: Comparison, tmp_path: Path) -> None:
+    write_comparison(found, tmp_path)
+    with (tmp_path / "scores.csv").open(newline="") as file:
+        read = iter(list(csv.DictReader(file)))
+    for section in found.sections:
+        for place, entry in enumerate(section.truth.architectures):
+            line = next(read)
+            assert (line["benchmark"], line["view"]) == (section.truth.name, section.view or "")
+            assert (line["id"], float(line["result"])) == (entry.id, entry.results["quality"])
+            for row in section.rows:
+                assert float(line[name_of(key_of(row))]) == section.scores[row.label][place]
+    assert next(read, None) is None
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    file = written(
+        tmp_path, EVIL, "gpt2", results(8), metric=EVIL, task=EVIL, prefix=EVIL,
+        source={EVIL: EVIL, "licence": EVIL},
+    )  # fmt: skip
+    text = page_of(bench([file], draws=20), tmp_path)
+    assert "<script" not in text
+    assert "script" not in Page(text).tags
+    assert "&lt;script&gt;alert(&quot;1 &amp; 2&quot;)" in text
+    with (tmp_path / "scores.csv").open(newline="") as lines:
+        assert next(csv.DictReader(lines))["id"] == f"{EVIL}0"
+
+
+def test_text_without_an_encoding_is_written_by_number(found: Comparison, tmp_path: Path) -> None:
+    section = found.sections[0]
+    truth = section.truth.model_copy(update={"source": {"paper": "\ud800"}})
+    page = page_of(Comparison([replace(section, truth=truth)]), tmp_path)
+    assert "paper &#55296;" in page
+
+
+@pytest.mark.parametrize("values", [[5.0] * 6, [1.0, 2.0], [1.0, 1e9, 3.0], [0.0, -1.0, 2.0]])
+def test_results_that_say_little_still_make_a_page(values: list[float], tmp_path: Path) -> None:
+    page = Page(page_of(bench([written(tmp_path, "few", "gpt2", values)], draws=20), tmp_path))
+    assert len(page.tables) == 1
+    assert (
+        "nan" not in (tmp_path / "report.html").read_text().replace("nan-", "").lower().split("</style>")[1]
+    )
+
+
+def test_the_ablation_comes_last(found: Comparison, tmp_path: Path) -> None:
+    text = page_of(found, tmp_path, ablation="<h2>Which matrices count</h2>")
+    assert Page(text).sections[-1] == "ablation"
+    assert "<h2>Which matrices count</h2>" in text
+    assert '<a href="#ablation">' in text
+
+
+def test_sentences_follow_the_rows(found: Comparison) -> None:
+    said = sentences(found)
+    verdicts = [row.verdict for row in found.rows if row.score == "geo"]
+    assert f"{verdicts.count('better') or 'none'} of 4" in said[0]
+    raised = []
+    for section in found.sections:
+        rows = [replace(row, gain=0.5, gain_high=0.6, verdict="better") for row in section.rows]
+        raised.append(replace(section, rows=rows))
+    said = sentences(Comparison(raised))
+    assert said[0].startswith("geo ranks better than counting parameters in 4 of 4")
+    assert "everywhere: zerolm 0.5, zerolm 1.0" in said[1]
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0, 1.0], [1.0, 1e6], [-3.0, 400.0], [7.0, 7.0], [0.0, 0.0], [1e-9, 2e-9], [55.0, 75.0]]
+)
+@pytest.mark.parametrize("pixels", [248.0, 300.0, 465.0])
+def test_ticks_are_few_and_within_the_axis(values: list[float], pixels: float) -> None:
+    made = axis(values, 60.0, 60.0 + pixels)
+    ticks = made.ticks(52.0)
+    assert 2 <= len(ticks) <= pixels / 52.0 + 1
+    assert all(60.0 - 1e-6 <= made(tick) <= 60.0 + pixels + 1e-6 for tick in ticks)
+    assert all(made(b) - made(a) > 40.0 for a, b in zip(ticks, ticks[1:], strict=False))
+
+
+def test_force_replaces_an_earlier_result(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    file, out = written(tmp_path, "decoders", "gpt2", results(6)), tmp_path / "out"
+    run = ("bench", "run", file, "--out", str(out))
+    assert zerolm(*run).status == 0
+    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
+    refused = zerolm(*run)
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert zerolm(*run, "--alpha", "0.3", "--force").status == 0
+    assert "zerolm 0.3" in (out / "report.html").read_text()
+    (out / "mine").write_text("dear")
+    assert zerolm(*run, "--force").status == 2
+    assert (out / "mine").read_text() == "dear"

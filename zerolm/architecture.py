@@ -62,7 +62,8 @@ class Layer:
 class Ends:
     """What a network stores outside its layers.
 
-    ``embedding`` and ``head`` count weights. A tied head is stored with the embedding: it adds
+    ``embedding`` and ``head`` count weights; ``embedding_matrices`` are the shapes behind the first where
+    it is not one matrix as wide as the residual stream. A tied head is stored with the embedding: it adds
     multiply-accumulates but no parameters. ``vectors`` are final norms and the biases of the head;
     ``body_vectors`` those that ``body_params`` counts. ``head_matrices`` are the untied matrices of
     the head, which are quantised like the body's.
@@ -73,6 +74,7 @@ class Ends:
     head_matrices: tuple[Matrix, ...] = ()
     vectors: int = 0
     body_vectors: int = 0
+    embedding_matrices: tuple[Matrix, ...] = ()
 
     @property
     def head(self) -> int:

@@ -110,6 +110,16 @@ def test_embeddings_by_hand() -> None:
     assert terms["stable_rank"][0] == pytest.approx(100 * 8 / (100**0.5 + 8**0.5) ** 2)
 
 
+def test_factorised_embeddings_by_hand() -> None:
+    network = one_layer(Matrix("ffn", 16, 8))
+    shapes = tuple(Matrix("embedding", rows, cols) for rows, cols in ((100, 4), (8, 4)))
+    ends = Ends(embedding=432, embedding_matrices=shapes)
+    terms = embedding_terms([replace(network, ends=ends)])
+    assert terms["zerolm"][0] == pytest.approx(108 * 0.02**2)
+    assert terms["geo"][0] == 432
+    assert terms["stable_rank"][0] == pytest.approx(400 / (10 + 2) ** 2 + 32 / (8**0.5 + 2) ** 2)
+
+
 # Drawn without weights
 
 

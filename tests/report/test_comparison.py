@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 
 from zerolm.groundtruth.bench import Comparison, bench
 from zerolm.report.comparison import FILES, write_comparison
-from zerolm.report.summary import key_of, name_of, sentences
+from zerolm.report.rows import key_of, name_of
+from zerolm.report.summary import sentences
 from zerolm.report.svg import axis
 
 EVIL = '<script>alert("1 & 2")</script>'
@@ -101,6 +103,9 @@ class Page(HTMLParser):
             self.tables[-1].append([])
         if self._open and tag in ("td", "th"):
             self.tables[-1][-1].append((given.get("class") or "", ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = self._open and tag != "table"
 
     def handle_data(self, data: str) -> None:
         if self._open and self.tables[-1] and self.tables[-1][-1]:
@@ -241,7 +246,7 @@ def test_ticks_are_few_and_within_the_axis(values: list[float], pixels: float) -
     ticks = made.ticks(52.0)
     assert 2 <= len(ticks) <= pixels / 52.0 + 1
     assert all(60.0 - 1e-6 <= made(tick) <= 60.0 + pixels + 1e-6 for tick in ticks)
-    assert all(made(b) - made(a) > 40.0 for a, b in zip(ticks, ticks[1:], strict=False))
+    assert all(made(b) - made(a) > 40.0 for a, b in pairwise(ticks))
 
 
 def test_force_replaces_an_earlier_result(zerolm: Callable[..., Any], tmp_path: Path) -> None:

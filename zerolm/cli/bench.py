@@ -13,6 +13,8 @@ from zerolm.cli import bench_ablate, bench_data
 from zerolm.cli.files import check_new, new_folder
 from zerolm.cli.progress import patient
 from zerolm.cli.units import parse_numbers
+from zerolm.groundtruth.ablate import ablate
+from zerolm.groundtruth.ablation import Ablation
 from zerolm.groundtruth.bench import Comparison, Row, Section
 from zerolm.groundtruth.bench import bench as run_bench
 from zerolm.groundtruth.reader import data_folder, known_names
@@ -51,9 +53,10 @@ def run(
     alphas = parse_numbers("alpha", alpha) if alpha else ALPHAS
     if out is not None:
         check_new(out, force)
-    found = run_bench(names, data=data, metric=metric, alphas=alphas, progress=patient())
+    progress = patient()
+    found = run_bench(names, data=data, metric=metric, alphas=alphas, progress=progress)
     if out is not None:
-        write(found, out, force)
+        write(found, ablate(names, data=data, metric=metric, progress=progress), out, force)
     if json_output:
         print(json.dumps(found.to_json()))
         return
@@ -76,12 +79,13 @@ def chosen(names: list[str], every: bool, data: str | None) -> list[str]:
     return found
 
 
-def write(found: Comparison, out: Path, force: bool) -> None:
+def write(found: Comparison, ablation: Ablation, out: Path, force: bool) -> None:
     """The page, and the numbers as JSON and CSV, in a new folder."""
+    from zerolm.report.ablation import ablation_section
     from zerolm.report.comparison import write_comparison
 
     with new_folder(out, force) as folder:
-        write_comparison(found, folder)
+        write_comparison(found, folder, ablation_section(ablation))
 
 
 HEADS = ("tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget", "regret 1/5", "")

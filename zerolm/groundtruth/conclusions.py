@@ -54,7 +54,7 @@ def matrices(ablation: Ablation) -> str:
     above = [shown(_found(ablation, EVEN, kind))[1] for kind in (ATTENTION, FFN)]
     said.append(f"attention alone is shown to beat it in {above[0]}, FFN alone in {above[1]}")
     lower, higher = shown(_found(ablation, EVEN, EMBEDDED))
-    said.append(f"embeddings, as E / d x d, are shown to lower it in {lower} and to raise it in {higher}")
+    said.append(f"embeddings are shown to lower it in {lower} and to raise it in {higher}")
     needed = sum(_alone(section) == [-1, -1] for section in ablation.sections)
     return (
         f"Matrices: {'; '.join(said)}. ZeroLM's premise that attention and FFN are both needed, the best mix "

@@ -44,7 +44,7 @@ def matrices_sentence(section: Section) -> str:
             f"attention alone reaches {plain(effects[ATTENTION].tau)} and FFN alone "
             f"{plain(effects[FFN].tau)}, both at the best alpha ({best[full].alpha:g}) {tau}"
         )
-    said.append(f"embeddings as E / d x d move zerolm 0.5 by {moved(effects[EMBEDDED])}")
+    said.append(f"embeddings move zerolm 0.5 by {moved(effects[EMBEDDED])}")
     return f"{section.title}: {'; '.join(said)}."
 
 

@@ -90,18 +90,25 @@ def _changed(architecture: Architecture, change: Callable[[Matrices], Matrices])
 
 
 def embedding_terms(architectures: Sequence[Architecture]) -> dict[str, Floats]:
-    """What the input embedding adds to each score, (n,): one matrix of E weights at the residual stream.
+    """What the input embedding adds to each score, (n,), by the shapes of its matrices.
 
-    Only the count E of its weights is known, so it is taken as E / d x d with d the width of the first
-    layer. ``zerolm`` adds E / d x 0.02^2 whatever alpha, for it is neither attention nor FFN; ``geo``, whose
-    unit is weights, adds E, as a layer with E weights of each kind would; ``stable_rank`` adds
-    E / (sqrt(E / d) + sqrt(d))^2. A factorised embedding is no such matrix: with E given, E / d falls as the
-    network widens, where the longer sides of its own matrices add up to the vocabulary whatever d.
+    Where a space gives only the count E of its weights, they are one matrix E / d x d, d the width of the
+    first layer. ``zerolm`` adds the longer side times 0.02^2 whatever alpha, for an embedding is neither
+    attention nor FFN; ``geo``, whose unit is weights, adds E, as a layer with E weights of each kind would;
+    ``stable_rank`` adds rows cols / (sqrt rows + sqrt cols)^2.
     """
-    count = np.array([a.ends.embedding for a in architectures], np.float64)
-    width = np.array([a.layers[0].width for a in architectures], np.float64)
+    shapes = [_embedding_shapes(architecture) for architecture in architectures]
     return {
-        "zerolm": count / width * math.pow(DEVIATION, 2),
-        "geo": count,
-        "stable_rank": count / (np.sqrt(count / width) + np.sqrt(width)) ** 2,
+        "zerolm": np.array([sum(max(shape) for shape in each) * math.pow(DEVIATION, 2) for each in shapes]),
+        "geo": np.array([float(architecture.ends.embedding) for architecture in architectures]),
+        "stable_rank": np.array(
+            [sum(n * m / (math.sqrt(n) + math.sqrt(m)) ** 2 for n, m in each) for each in shapes]
+        ),
     }
+
+
+def _embedding_shapes(architecture: Architecture) -> list[tuple[float, float]]:
+    matrices, width = architecture.ends.embedding_matrices, architecture.layers[0].width
+    if matrices:
+        return [(matrix.rows, matrix.cols) for matrix in matrices]
+    return [(architecture.ends.embedding / width, width)] if architecture.ends.embedding else []

@@ -17,11 +17,9 @@ NOTES: Final = (
     "A cell is tau-b / tau with the score's ties broken at random; a change of tau-b is against the first "
     "row, with its paired 95 % bootstrap interval; 0 is no change at all. 'best' is the best alpha of "
     "-1.5, -1.4 ... 1.5: it saw the labels, anew in every row.",
-    "Embeddings: their E weights count as one matrix E / d x d, d the width of the network: zerolm adds "
-    "0.02^2 E / d whatever alpha, geo E, stable_rank E / (sqrt(E / d) + sqrt d)^2; heads are left out. A "
-    "factorised embedding (FlexiBERT's, adaptive ones) is no such matrix: E / d falls as the network widens, "
-    "where the longer sides of its own matrices add up to the vocabulary whatever d. A large loss of zerolm "
-    "there speaks of this convention first.",
+    "Embeddings count by the shapes of their matrices (FlexiBERT's and adaptive ones are factorised), else "
+    "as one matrix as wide as the network: zerolm adds the longer side times 0.02^2 whatever alpha, geo the "
+    "number of weights, stable_rank its own term; heads are left out.",
     "Draws: ten networks of each architecture. ||W||_F^2 of k normal weights is their variance times a "
     "chi-square variable with k degrees of freedom, so norms are drawn and no weights. Xavier and Kaiming "
     "are the normal ones (uniform ones have the same mean, and less noise); orthogonal has nothing to draw.",

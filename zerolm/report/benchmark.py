@@ -7,18 +7,11 @@ from html import escape
 from typing import Final
 
 from zerolm.groundtruth.bench import Comparison, Section
-from zerolm.report.figures import (
-    MARKS,
-    alpha_curve,
-    alpha_keys,
-    forest,
-    regret_figure,
-    regret_keys,
-    scatter,
-    unit,
-)
+from zerolm.report.curves import alpha_curve, alpha_keys, regret_figure, regret_keys
+from zerolm.report.figures import MARKS, forest, scatter
 from zerolm.report.page import Cell, page, table
-from zerolm.report.summary import place, sentences
+from zerolm.report.rows import place, unit
+from zerolm.report.summary import sentences
 from zerolm.report.tables import HEADS_NOTE, agreement, overview
 
 VIEW_NOTES: Final = {
@@ -51,7 +44,8 @@ table.agreement { font-size: .8rem } table.overview { font-size: .84rem }
 table.overview { table-layout: fixed } .overview td { white-space: nowrap }
 .overview th:first-child { width: 8.2rem }
 .agreement th, .agreement td, .overview th, .overview td { padding: .22rem .4rem }
-.agreement td { white-space: nowrap } .agreement td.shape { white-space: normal; min-width: 11.2rem; font-size: .75rem }
+.agreement td { white-space: nowrap }
+.agreement td.shape { white-space: normal; min-width: 12.4rem; font-size: .75rem }
 .agreement th { vertical-align: bottom; overflow-wrap: normal }
 .overview th { vertical-align: bottom; line-height: 1.25; font-size: .78rem }
 .overview th small { display: block; font-weight: 400 }
@@ -67,7 +61,9 @@ td.saw { font-style: italic }
 tr { break-inside: avoid }
 @page { size: A4; margin: 10mm }
 @media print {
-  nav, a.top { display: none !important } body { margin: 0; max-width: none; zoom: .68 } section { break-before: page }
+  nav, a.top { display: none !important }
+  body { margin: 0; max-width: none; zoom: .68 }
+  section { break-before: page }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact }
 }
 """

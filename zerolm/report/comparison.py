@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from zerolm.groundtruth.bench import Comparison, Row
 from zerolm.report.benchmark import comparison_page
-from zerolm.report.figures import in_own_unit
-from zerolm.report.summary import key_of, name_of
+from zerolm.report.rows import in_own_unit, key_of, name_of
 
 FILES: Final = ("report.html", "result.json", "rows.csv", "scores.csv")
 

@@ -1,4 +1,4 @@
-"""The drawings of one benchmark: agreement with intervals, scatter plots, the alpha curve, regret."""
+"""The drawings of one benchmark: agreement with intervals, results against scores; legends."""
 
 from __future__ import annotations
 
@@ -6,66 +6,14 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-import numpy as np
-
-from zerolm.architecture import Floats
-from zerolm.calibration.alpha import GRID
 from zerolm.groundtruth.bench import Row, Section
 from zerolm.report.page import BLUE, GREEN, GREY, INK, ORANGE
-from zerolm.report.svg import (
-    Axis,
-    amount,
-    area,
-    axis,
-    curve,
-    diamond,
-    dot,
-    drawing,
-    frame,
-    rule,
-    text,
-    x_ticks,
-)
-from zerolm.statistics import regret_curve
+from zerolm.report.rows import by_tau, in_own_unit, label_free, row_of, short, unit
+from zerolm.report.svg import Axis, axis, diamond, dot, drawing, frame, rule, text, x_ticks
 
-PAGE, HALF, PITCH = 1060.0, 520.0, 21.0
-STEP: Final = GRID[1] - GRID[0]
-
-
-def row_of(section: Section, score: str, *, saw_labels: bool = False) -> Row | None:
-    """The row of a score without alpha, or of the best alpha."""
-    rows = (row for row in section.rows if row.score == score and row.saw_labels == saw_labels)
-    return next((row for row in rows if saw_labels or row.alpha is None), None)
-
-
-def label_free(section: Section) -> list[Row]:
-    """The scores that a user can have without labels, best first; no baselines."""
-    rows = (row for row in section.rows if not row.baseline and not row.saw_labels and row.tau is not None)
-    return sorted(rows, key=_falling)
-
-
-def by_tau(section: Section) -> list[Row]:
-    """All rows, best first, those without a tau-b last."""
-    return sorted(section.rows, key=_falling)
-
-
-def _falling(row: Row) -> float:
-    return 2.0 if row.tau is None else -row.tau
-
-
-def in_own_unit(section: Section) -> Floats:
-    """The results (n,) as the file gives them."""
-    return section.result if section.truth.is_higher_better(section.metric) else -section.result
-
-
-def unit(section: Section) -> str:
-    """The metric and its direction."""
-    better = "higher" if section.truth.is_higher_better(section.metric) else "lower"
-    return f"{short(section.metric, 24)} ({better} is better)"
-
-
-def short(words: str, most: int) -> str:
-    return words if len(words) <= most else words[: most - 1] + "…"
+PAGE, PITCH = 1060.0, 21.0
+SHADE: Final = {False: INK, True: GREY}
+GAIN: Final = "gain over body parameters, paired 95 % interval"
 
 
 def key(mark: str, words: str) -> str:
@@ -105,8 +53,8 @@ def forest(section: Section) -> str:
         lines[f"best published {section.published.tau:.3f}"] = (section.published.tau, GREEN)
     if section.ceiling:
         lines[f"noise ceiling {section.ceiling.tau:.2f}"] = (section.ceiling.tau, INK)
-    taus = axis([*_ends(rows, "tau"), *(value for value, _ in lines.values())], 175, 640)
-    gains = axis([*_ends(rows, "gain"), 0.0], 690, 1040)
+    taus = axis([*_ends(rows, "tau"), *(value for value, _ in lines.values())], 175, 640, wide=False)
+    gains = axis([*_ends(rows, "gain"), 0.0], 690, 1040, wide=False)
     top = 48.0 if lines else 6.0
     bottom = top + PITCH * len(rows)
     marks = [*x_ticks(taus, bottom, top), *x_ticks(gains, bottom, top)]
@@ -124,10 +72,6 @@ def forest(section: Section) -> str:
     marks.append(text((taus.start + taus.stop) / 2, bottom + 36, "tau-b, 95 % interval", colour=INK))
     marks.append(text((gains.start + gains.stop) / 2, bottom + 36, GAIN, colour=INK))
     return drawing(PAGE, bottom + 44, marks, f"tau-b of every score on {section.title}")
-
-
-SHADE: Final = {False: INK, True: GREY}
-GAIN: Final = "gain over body parameters, paired 95 % interval"
 
 
 def _ends(rows: list[Row], name: str) -> Iterator[float]:
@@ -166,87 +110,3 @@ def scatter(section: Section) -> str:
         dots = (dot((x(v), y(r)), colour, f"{short(n, 60)}: {r:g}", radius=2.6) for n, v, r in points)
         marks.append(f'<g fill-opacity=".55">{"".join(dots)}</g>')
     return drawing(PAGE, 332, marks, f"result against score on {section.title}")
-
-
-def alpha_curve(section: Section) -> str:
-    """tau-b of ``zerolm`` against alpha, its plateau, the best alpha and the fixed ones."""
-    points = [point for point in section.curve if point.tau is not None]
-    fixed = [row for row in section.rows if isinstance(row.alpha, int | float) and row.tau is not None]
-    if not points:
-        return '<p class="note">No alpha tells these architectures apart.</p>'
-    bounds = [v for p in points for v in (p.tau, p.low, p.high) if v is not None]
-    x = axis([point.alpha for point in section.curve] + [float(row.alpha or 0) for row in fixed], 62, 510)
-    y = axis([*bounds, *(row.tau for row in fixed if row.tau is not None)], 262, 14)
-    marks = [frame(x, y, "alpha of zerolm (0: FFN alone, 1: attention alone)", "tau-b")]
-    if section.plateau:
-        low, high = x(section.plateau[0] - STEP / 2), x(section.plateau[1] + STEP / 2)
-        marks.append(area([(low, y.start), (high, y.start), (high, y.stop), (low, y.stop)], ORANGE))
-    lower = [(x(p.alpha), y(p.low)) for p in points if p.low is not None]
-    upper = [(x(p.alpha), y(p.high)) for p in points if p.high is not None]
-    if lower:
-        marks.append(area([*lower, *reversed(upper)], BLUE))
-    for name, colour, dash in (("body_params", GREY, ""), ("geo", GREEN, "6 4")):
-        other = row_of(section, name)
-        if other is not None and other.tau is not None:
-            marks.append(rule((x.start, y(other.tau)), (x.stop, y(other.tau)), colour, width=1.6, dash=dash))
-    marks.append(curve([(x(p.alpha), y(p.tau)) for p in points if p.tau is not None], BLUE))
-    for row in fixed:
-        at = (x(float(row.alpha or 0)), y(row.tau or 0.0))
-        marks.append(dot(at, BLUE, f"{row.label}: {row.tau:.4f}", hollow=True))
-    best = row_of(section, "zerolm", saw_labels=True)
-    if best is not None and best.tau is not None and best.best_alpha is not None:
-        marks.append(diamond((x(best.best_alpha), y(best.tau)), ORANGE, f"{best.label}: {best.tau:.4f}"))
-    return drawing(HALF, 304, marks, f"tau-b of zerolm against alpha on {section.title}")
-
-
-def alpha_keys(section: Section) -> str:
-    best = row_of(section, "zerolm", saw_labels=True)
-    fixed = ", ".join(f"{row.alpha:g}" for row in section.rows if isinstance(row.alpha, int | float))
-    keys = [line_key(BLUE, "zerolm, 95 %"), line_key(GREEN, "geo", "6 4"), line_key(GREY, "body_params")]
-    if best is not None and best.best_alpha is not None:
-        keys.append(key(diamond((12, 6), ORANGE), f"best alpha {best.best_alpha:g} (saw the labels)"))
-    if section.plateau:
-        low, high = section.plateau
-        keys.append(
-            key(area([(1, 1), (23, 1), (23, 11), (1, 11)], ORANGE, 0.25), f"level: {_stretch(low, high)}")
-        )
-    if fixed:
-        keys.append(key(dot((12, 6), BLUE, hollow=True), f"fixed: {fixed}"))
-    return "".join(keys)
-
-
-def _stretch(low: float, high: float) -> str:
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
-
-
-def regret_figure(section: Section) -> str:
-    """What the highest-scored lacks to the best within each budget of body parameters."""
-    curves = list(regret_lines(section))
-    x = axis(section.budgets.tolist(), 62, 510)
-    y = axis([0.0, *(value for _, _, _, values in curves for value in values)], 262, 14)
-    y = Axis(0.0, y.high, y.start, y.stop)
-    marks = [frame(x, y, "budget of body parameters", f"regret at 1, {short(section.metric, 20)}")]
-    for name, colour, dash, values in curves:
-        points = [(x(b), y(v)) for b, v in zip(section.budgets.tolist(), values, strict=True)]
-        marks.append(curve(points, colour, dash=dash))
-        marks += [
-            dot(at, colour, f"{name}: {v:.3g} within {amount(float(f'{b:.3g}'))}", radius=2.4)
-            for at, b, v in zip(points, section.budgets.tolist(), values, strict=True)
-        ]
-    return drawing(HALF, 304, marks, f"regret against budget on {section.title}")
-
-
-def regret_lines(section: Section) -> Iterator[tuple[str, str, str, list[float]]]:
-    """Name, colour, dashes and the regret (19,) of each curve."""
-    cost = section.scores["body_params"]
-    yield "random choice", GREY, "2 4", regret_curve(np.zeros(len(cost)), section.result, cost, 1).tolist()
-    best = row_of(section, "zerolm", saw_labels=True)
-    if best is not None:
-        yield best.label, ORANGE, "", section.regrets[best.label].tolist()
-    yield "body_params", GREY, "", section.regrets["body_params"].tolist()
-    if "geo" in section.regrets:
-        yield "geo", BLUE, "", section.regrets["geo"].tolist()
-
-
-def regret_keys(section: Section) -> str:
-    return "".join(line_key(colour, name, dash) for name, colour, dash, _ in regret_lines(section))

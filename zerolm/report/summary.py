@@ -6,33 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from zerolm.groundtruth.bench import Comparison, Row, Section
-from zerolm.report.figures import label_free
-
-Key = tuple[str, float | str | None]
-
-
-def place(section: Section) -> str:
-    """The benchmark and its view."""
-    return section.truth.name + (f" ({section.view})" if section.view else "")
-
-
-def key_of(row: Row) -> Key:
-    """What a row is called wherever it comes: the best alpha has one name on all benchmarks."""
-    return row.score, row.alpha
-
-
-def name_of(key: Key) -> str:
-    return key[0] if key[1] is None else f"{key[0]} {key[1]}"
-
-
-def standings(found: Comparison) -> dict[Key, list[tuple[Section, Row]]]:
-    """Each score with its rows."""
-    kept: dict[Key, list[tuple[Section, Row]]] = {}
-    for section in found.sections:
-        for row in section.rows:
-            kept.setdefault(key_of(row), []).append((section, row))
-    return kept
+from zerolm.groundtruth.bench import Comparison, Row
+from zerolm.report.rows import label_free, name_of, place, standings
 
 
 def sentences(found: Comparison) -> list[str]:

@@ -35,8 +35,10 @@ class Axis:
         most = abs(self.stop - self.start) / room
         if self.log:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-            for digits in ((1, 2, 5), (1, 3), (1,)):
-                found = [d * 10.0**k for k in decades for d in digits if self.low <= d * 10.0**k <= self.high]
+            sparser = [((1,), stride) for stride in range(1, len(decades))]
+            for digits, stride in [((1, 2, 5), 1), ((1, 3), 1), *sparser]:
+                values = [d * 10.0**k for k in decades[::stride] for d in digits]
+                found = [value for value in values if self.low <= value <= self.high]
                 if 2 <= len(found) <= most:
                     return found
         span = self.high - self.low
@@ -46,11 +48,11 @@ class Axis:
         return [i * step for i in range(first, last + 1)]
 
 
-def axis(values: Iterable[float], start: float, stop: float, *, pad: float = 0.05) -> Axis:
-    """An axis that shows all the values, logarithmic where they are positive and spread widely."""
+def axis(values: Iterable[float], start: float, stop: float, *, pad: float = 0.05, wide: bool = True) -> Axis:
+    """An axis that shows all the values; logarithmic, if ``wide``, where positive ones spread widely."""
     found = list(values)
     low, high = min(found), max(found)
-    if low > 0 and high / low >= WIDE:
+    if wide and low > 0 and high / low >= WIDE:
         room = (high / low) ** pad
         return Axis(low / room, high * room, start, stop, log=True)
     room = pad * (high - low) or 0.05 * abs(high) or 1.0

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from zerolm.groundtruth.bench import Comparison, Row, Section
-from zerolm.report.figures import by_tau
 from zerolm.report.page import Cell, table
-from zerolm.report.summary import name_of, standings
+from zerolm.report.rows import by_tau, name_of, standings
 
 KINDS: Final = {"better": "better", "unclear": "unclear", "not better": "worse", None: ""}
 REMARKS: Final = {"not better": "does not beat parameters", "unclear": "not shown to beat parameters"}

@@ -127,11 +127,14 @@ class FlexiBert(SearchSpace):
 
     def _ends(self, hidden: int) -> Ends:
         width = self._width(hidden)
-        tables = (VOCABULARY + POSITIONS + 2) * EMBEDDING
         project = width != EMBEDDING
+        shapes = [(rows, EMBEDDING) for rows in (VOCABULARY, POSITIONS, 2)]
+        shapes += [(width, EMBEDDING)] if project else []
+        matrices = tuple(Matrix("embedding", rows, cols, name="embedding") for rows, cols in shapes)
         return Ends(
-            embedding=tables + (EMBEDDING * width if project else 0),
+            embedding=sum(matrix.weights for matrix in matrices),
             vectors=2 * EMBEDDING + (width if project else 0),
+            embedding_matrices=matrices,
         )
 
     def _layer(self, hidden: int, choice: Any) -> Layer:

@@ -147,15 +147,17 @@ class PerLayerDecoder(SearchSpace):
     def _ends(self, d: int, d_embed: int, div_val: int) -> Ends:
         raise NotImplementedError
 
-    def _adaptive(self, d: int, d_embed: int, div_val: int, cutoffs: Sequence[int]) -> int:
-        """Weights of an adaptive input embedding; the softmax is tied to it."""
+    def _adaptive(self, d: int, d_embed: int, div_val: int, cutoffs: Sequence[int]) -> tuple[Matrix, ...]:
+        """The matrices of an adaptive input embedding; the softmax is tied to it."""
         tokens = self.vocabulary[self.corpus]
         integer("vocabulary", tokens, 1, MAX_VOCAB)
         if div_val == 1:
-            return tokens * d_embed + (d * d_embed if d_embed != d else 0)
-        edges = [0, *(cutoff for cutoff in cutoffs if cutoff < tokens), tokens]
-        sizes = [high - low for low, high in pairwise(edges)]
-        return sum((size + d) * (d_embed // div_val**i) for i, size in enumerate(sizes))
+            shapes = [(tokens, d_embed)] + ([(d, d_embed)] if d_embed != d else [])
+        else:
+            edges = [0, *(cutoff for cutoff in cutoffs if cutoff < tokens), tokens]
+            sizes = [(high - low, d_embed // div_val**i) for i, (low, high) in enumerate(pairwise(edges))]
+            shapes = [(rows, cols) for size, cols in sizes for rows in (size, d) if cols]
+        return tuple(Matrix("embedding", rows, cols, name="embedding") for rows, cols in shapes)
 
 
 @space
@@ -180,10 +182,9 @@ class Gpt2(PerLayerDecoder):
 
     def _ends(self, d: int, d_embed: int, div_val: int) -> Ends:
         if self.corpus == "lm1b":
-            embedding = self._adaptive(d, d_embed, div_val, ())
-            return Ends(embedding, tied_head=embedding)
-        embedding = self._adaptive(d, d_embed, div_val, CUTOFFS["wt103"])
-        return Ends(embedding + POSITIONS * d, tied_head=embedding, vectors=2 * d)
+            return _tied(self._adaptive(d, d_embed, div_val, ()))
+        positions = Matrix("embedding", POSITIONS, d, name="positions")
+        return _tied(self._adaptive(d, d_embed, div_val, CUTOFFS["wt103"]), (positions,), vectors=2 * d)
 
 
 @space
@@ -206,5 +207,10 @@ class TransformerXL(PerLayerDecoder):
         return Layer(matrices, d, d, d, body + 4 * d, body)
 
     def _ends(self, d: int, d_embed: int, div_val: int) -> Ends:
-        embedding = self._adaptive(d, d_embed, div_val, CUTOFFS[self.corpus])
-        return Ends(embedding, tied_head=embedding)
+        return _tied(self._adaptive(d, d_embed, div_val, CUTOFFS[self.corpus]))
+
+
+def _tied(tokens: tuple[Matrix, ...], others: tuple[Matrix, ...] = (), vectors: int = 0) -> Ends:
+    """Ends whose softmax is tied to the embedding of ``tokens``."""
+    head, more = (sum(matrix.weights for matrix in matrices) for matrices in (tokens, others))
+    return Ends(head + more, tied_head=head, vectors=vectors, embedding_matrices=tokens + others)

@@ -1,0 +1,67 @@
+"""What the parts of a report ask of a comparison: its rows in order, and what things are called."""
+
+from __future__ import annotations
+
+from zerolm.architecture import Floats
+from zerolm.groundtruth.bench import Comparison, Row, Section
+
+Key = tuple[str, float | str | None]
+
+
+def place(section: Section) -> str:
+    """The benchmark and its view."""
+    return section.truth.name + (f" ({section.view})" if section.view else "")
+
+
+def key_of(row: Row) -> Key:
+    """What a row is called wherever it comes: the best alpha has one name on all benchmarks."""
+    return row.score, row.alpha
+
+
+def name_of(key: Key) -> str:
+    return key[0] if key[1] is None else f"{key[0]} {key[1]}"
+
+
+def standings(found: Comparison) -> dict[Key, list[tuple[Section, Row]]]:
+    """Each score with its rows."""
+    kept: dict[Key, list[tuple[Section, Row]]] = {}
+    for section in found.sections:
+        for row in section.rows:
+            kept.setdefault(key_of(row), []).append((section, row))
+    return kept
+
+
+def row_of(section: Section, score: str, *, saw_labels: bool = False) -> Row | None:
+    """The row of a score without alpha, or of the best alpha."""
+    rows = (row for row in section.rows if row.score == score and row.saw_labels == saw_labels)
+    return next((row for row in rows if saw_labels or row.alpha is None), None)
+
+
+def label_free(section: Section) -> list[Row]:
+    """The scores that a user can have without labels, best first; no baselines."""
+    rows = (row for row in section.rows if not row.baseline and not row.saw_labels and row.tau is not None)
+    return sorted(rows, key=_falling)
+
+
+def by_tau(section: Section) -> list[Row]:
+    """All rows, best first, those without a tau-b last."""
+    return sorted(section.rows, key=_falling)
+
+
+def _falling(row: Row) -> float:
+    return 2.0 if row.tau is None else -row.tau
+
+
+def in_own_unit(section: Section) -> Floats:
+    """The results (n,) as the file gives them."""
+    return section.result if section.truth.is_higher_better(section.metric) else -section.result
+
+
+def unit(section: Section) -> str:
+    """The metric and its direction."""
+    better = "higher" if section.truth.is_higher_better(section.metric) else "lower"
+    return f"{short(section.metric, 24)} ({better} is better)"
+
+
+def short(words: str, most: int) -> str:
+    return words if len(words) <= most else words[: most - 1] + "…"

@@ -30,6 +30,6 @@ def labelled(name: str, count: int, seed: int = 0, *, higher: bool = False, nois
     pool = pool_of(name, count, seed)
     loss = losses(pool, noise, seed)
     space = catalogue(name).space
-    settings = {key: space.settings[key] for key in ("view", "corpus") if key in space.settings}
+    settings = {name: value for name, value in space.settings.items() if not isinstance(value, list)}
     result = 10.0 - loss if higher else -loss
     return Labels(space.name, settings, "score" if higher else "loss", higher, pool, result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -16,6 +17,7 @@ import pytest
 
 from zerolm.groundtruth.bench import Comparison, bench
 from zerolm.report.comparison import FILES, write_comparison
+from zerolm.report.figures import forest
 from zerolm.report.rows import key_of, name_of
 from zerolm.report.summary import sentences
 from zerolm.report.svg import axis
@@ -160,6 +162,16 @@ def test_every_table_has_the_parameters_and_marks_what_does_not_beat_them(
     assert "not better" in verdicts
 
 
+def test_a_baseline_far_off_stands_at_the_edge_of_the_drawing(found: Comparison) -> None:
+    section = found.sections[0]
+    assert "◂" not in forest(section)
+    far = {"tau": -7.0, "tau_low": -8.0, "tau_high": -6.0, "gain": 0.0}
+    rows = [replace(row, **far) if row.score == "depth" else row for row in section.rows]
+    drawn = forest(replace(section, rows=rows))
+    assert drawn.count("◂ -7.00") == 1
+    assert drawn.count("<circle") == forest(section).count("<circle") - 1
+
+
 def test_rows_as_csv(found: Comparison, tmp_path: Path) -> None:
     write_comparison(found, tmp_path)
     with (tmp_path / "rows.csv").open(newline="") as file:
@@ -212,9 +224,8 @@ def test_text_without_an_encoding_is_written_by_number(found: Comparison, tmp_pa
 def test_results_that_say_little_still_make_a_page(values: list[float], tmp_path: Path) -> None:
     page = Page(page_of(bench([written(tmp_path, "few", "gpt2", values)], draws=20), tmp_path))
     assert len(page.tables) == 1
-    assert (
-        "nan" not in (tmp_path / "report.html").read_text().replace("nan-", "").lower().split("</style>")[1]
-    )
+    text = (tmp_path / "report.html").read_text().split("</style>")[1]
+    assert not re.search(r"\b(nan|inf|None)\b", text)
 
 
 def test_the_ablation_comes_last(found: Comparison, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ READING: Final = ("view", "corpus")
 """Settings that decide what a configuration means; the others are ranges."""
 
 
-def read_labels(path: Path, *, space: SearchSpace | None = None, metric: str | None = None) -> Labels:
+def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: str | None = None) -> Labels:
     """Labels from a CSV or JSON file of trained architectures.
 
     With ``space`` the configurations are read as that space does, and must be of it; else as the file
@@ -31,7 +31,7 @@ def read_labels(path: Path, *, space: SearchSpace | None = None, metric: str | N
     named. Raises ``ValueError`` for a file of another space, an architecture that the space does not
     know, or one that is there twice with different results.
     """
-    truth = read(path)
+    truth = read(Path(path))
     if space is not None and truth.space != space.name:
         raise ValueError(
             f"the labels in {str(path)!r} are of space {truth.space!r}, but the search is of {space.name!r}"

@@ -33,7 +33,7 @@ a { color: #2563a8; text-decoration: none } a:hover { text-decoration: underline
 h2 { border-top: 1px solid #cbd2d9; padding-top: 1.2rem } h3 { font-size: 1rem; margin: 1.4rem 0 .2rem }
 h2 a.top { float: right; font-size: .8rem; font-weight: 400 }
 ul.card { padding-left: 2rem; font-size: .95rem } ul.card li { margin: .15rem 0 }
-h1, h2, p, li, td, th { overflow-wrap: anywhere }
+h1, h2, p, li, td { overflow-wrap: anywhere } th { overflow-wrap: break-word }
 svg { width: 100%; height: auto; display: block; font: 12px system-ui, sans-serif }
 svg.swatch { display: inline-block; width: 24px; height: 12px; margin-right: .35rem; vertical-align: -1px }
 .key { margin-right: 1.1rem; font-size: .85rem; color: #52606d; white-space: nowrap; display: inline-block }
@@ -46,7 +46,7 @@ table.overview { table-layout: fixed } .overview td { white-space: nowrap }
 .agreement th, .agreement td, .overview th, .overview td { padding: .22rem .4rem }
 .agreement td { white-space: nowrap }
 .agreement td.shape { white-space: normal; min-width: 12.4rem; font-size: .75rem }
-.agreement th { vertical-align: bottom; overflow-wrap: normal }
+.agreement th { vertical-align: bottom }
 .overview th { vertical-align: bottom; line-height: 1.25; font-size: .78rem }
 .overview th small { display: block; font-weight: 400 }
 table.facts { font-size: .88rem; margin-top: 1rem }

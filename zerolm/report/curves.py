@@ -26,7 +26,7 @@ def alpha_curve(section: Section) -> str:
     if not points:
         return '<p class="note">No alpha tells these architectures apart.</p>'
     bounds = [v for p in points for v in (p.tau, p.low, p.high) if v is not None]
-    x = axis([point.alpha for point in section.curve] + [float(row.alpha or 0) for row in fixed], 62, 510)
+    x = axis([point.alpha for point in section.curve] + [float(row.alpha or 0) for row in fixed], 62, 502)
     y = axis([*bounds, *(row.tau for row in fixed if row.tau is not None)], 262, 14, wide=False)
     marks = [frame(x, y, "alpha of zerolm (0: FFN alone, 1: attention alone)", "tau-b")]
     if section.plateau:
@@ -73,7 +73,7 @@ def _stretch(low: float, high: float) -> str:
 def regret_figure(section: Section) -> str:
     """What the highest-scored lacks to the best within each budget of body parameters."""
     curves = list(regret_lines(section))
-    x = axis(section.budgets.tolist(), 62, 510)
+    x = axis(section.budgets.tolist(), 62, 502)
     y = axis([0.0, *(value for _, _, _, values in curves for value in values)], 262, 14)
     y = Axis(0.0, y.high, y.start, y.stop)
     marks = [frame(x, y, "budget of body parameters", f"regret at 1, {short(section.metric, 20)}")]

@@ -44,17 +44,21 @@ MARKS: Final = "".join(
 
 
 def forest(section: Section) -> str:
-    """tau-b of each score with its interval, and beside it what it gains over body parameters."""
+    """tau-b of each score with its interval, and beside it what it gains over body parameters.
+
+    The axes hold the scores and body parameters; a baseline beyond them is written at the edge.
+    """
     rows = [row for row in by_tau(section) if row.tau is not None]
     if not rows:
         return '<p class="note">No score tells these architectures apart.</p>'
+    near = [row for row in rows if not row.baseline or row.score == "body_params"] or rows
     lines: dict[str, tuple[float, str]] = {}
     if section.published and section.published.tau is not None:
         lines[f"best published {section.published.tau:.3f}"] = (section.published.tau, GREEN)
     if section.ceiling:
         lines[f"noise ceiling {section.ceiling.tau:.2f}"] = (section.ceiling.tau, INK)
-    taus = axis([*_ends(rows, "tau"), *(value for value, _ in lines.values())], 175, 640, wide=False)
-    gains = axis([*_ends(rows, "gain"), 0.0], 690, 1040, wide=False)
+    taus = axis([*_ends(near, "tau"), *(value for value, _ in lines.values())], 175, 640, wide=False)
+    gains = axis([*_ends(near, "gain"), 0.0], 690, 1040, wide=False)
     top = 48.0 if lines else 6.0
     bottom = top + PITCH * len(rows)
     marks = [*x_ticks(taus, bottom, top), *x_ticks(gains, bottom, top)]
@@ -86,9 +90,15 @@ def _ends(rows: list[Row], name: str) -> Iterator[float]:
 def _whisker(row: Row, x: Axis, y: float, value: float | None, low: float | None, high: float | None) -> str:
     if value is None:
         return ""
-    colour = ORANGE if row.saw_labels else GREY if row.baseline else BLUE
-    span = "" if low is None or high is None else rule((x(low), y), (x(high), y), colour, width=1.8)
-    bounds = "" if low is None or high is None else f" ({low:.3f} to {high:.3f})"
+    if value < x.low:
+        return text(x.start + 2, y + 4, f"◂ {value:.2f}", anchor="start", colour=GREY)
+    if value > x.high:
+        return text(x.stop - 2, y + 4, f"{value:.2f} ▸", anchor="end", colour=GREY)
+    colour, span, bounds = ORANGE if row.saw_labels else GREY if row.baseline else BLUE, "", ""
+    if low is not None and high is not None:
+        ends = x(max(low, x.low)), x(min(high, x.high))
+        span = rule((ends[0], y), (ends[1], y), colour, width=1.8)
+        bounds = f" ({low:.3f} to {high:.3f})"
     return span + _mark(row, (x(value), y), f"{row.label}: {value:.4f}{bounds}")
 
 

@@ -63,11 +63,13 @@ def _never_worse(found: Comparison) -> Iterator[str]:
     worst = {key: min(rows, key=lambda pair: _gain(pair[1])) for key, rows in free.items()}
     mildest = max(worst, key=lambda key: _gain(worst[key][1]))
     section, row = worst[mildest]
-    yield (
+    text = (
         f"Label-free scores that are above counting parameters everywhere: {_listed(above)}; that are "
-        f"nowhere shown to be worse (no interval of the gain wholly below zero): {_listed(level)}. The "
-        f"mildest worst case is that of {name_of(mildest)}: {_gain(row):+.3f} tau-b on {place(section)}."
+        f"nowhere shown to be worse than body parameters (no interval wholly below zero): {_listed(level)}."
     )
+    if row.gain is not None:
+        text += f" The mildest worst case is that of {name_of(mildest)}: {row.gain:+.3f} on {place(section)}."
+    yield text
 
 
 def _best(found: Comparison) -> Iterator[str]:
@@ -79,18 +81,19 @@ def _best(found: Comparison) -> Iterator[str]:
 
 
 def _counts(found: Comparison) -> Iterator[str]:
-    reached = []
+    compared, reached = 0, []
     for section in found.sections:
         plain = [row for row in section.rows if row.baseline and row.tau is not None]
         free = label_free(section)
         if plain and free:
+            compared += 1
             best = max(plain, key=lambda row: row.tau or 0.0)
             if (best.tau or 0.0) >= (free[0].tau or 0.0):
                 reached.append(f"{place(section)}, {best.label} at {best.tau:.3f} against {free[0].tau:.3f}")
     if reached:
-        count = f"{len(reached)} of {len(found.sections)}"
+        count = f"{len(reached)} of {compared}"
         yield f"A baseline is at least as good as every label-free score in {count}: {'; '.join(reached)}."
-    else:
+    elif compared:
         yield "Everywhere some label-free score is above all baselines."
 
 
@@ -99,17 +102,12 @@ def _alpha(found: Comparison) -> Iterator[str]:
     if not best:
         return
     levels = [{point.alpha for point in section.curve if point.level} for section in found.sections]
-    common = sorted(set.intersection(*levels))
-    shared = ", ".join(f"{alpha:g}" for alpha in common)
+    shared = ", ".join(f"{alpha:g}" for alpha in sorted(set.intersection(*levels))) or "none"
     if len(found.sections) == 1:
-        yield f"The best alpha of zerolm is {best[0]:g}; level with it: {shared or 'none'}."
+        yield f"The best alpha of zerolm is {best[0]:g}; level with it: {shared}."
     else:
-        level = (
-            f"level with the best everywhere: {shared}"
-            if common
-            else "none is level with the best everywhere"
-        )
-        yield f"The best alpha of zerolm runs from {min(best):g} to {max(best):g}; {level}."
+        span = f"{min(best):g} to {max(best):g}"
+        yield f"The best alpha of zerolm runs from {span}; level with the best everywhere: {shared}."
 
 
 def _published(found: Comparison) -> Iterator[str]:

@@ -1,0 +1,255 @@
+"""Label files, and calibrations as JSON: what is read back, and what is refused in one line."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from catalogue import SETTINGS, catalogue
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from labelled import METHODS, labelled, pool_of
+
+from zerolm.calibration import Labels, calibrate, judge
+from zerolm.groundtruth.labels import as_labelled, from_document, load, read_labels, to_document
+from zerolm.spaces import make_space
+
+SPACES = st.sampled_from(list(SETTINGS))
+
+
+def as_csv(labels: Labels, metric: str = "loss") -> str:
+    """A label file as a user would write it."""
+    text = io.StringIO()
+    rows = csv.writer(text)
+    rows.writerow(["space", "settings", "architecture", metric])
+    fixed = json.dumps(labels.settings)
+    for architecture, value in zip(labels.pool.architectures, labels.result, strict=True):
+        rows.writerow([labels.space, fixed, json.dumps(architecture.choices), repr(float(abs(value)))])
+    return text.getvalue()
+
+
+def llama(file: Path, *rows: str, heading: str = "space,architecture,loss") -> Path:
+    file.write_text("\n".join([heading, *rows]) + "\n")
+    return file
+
+
+def row(loss: Any, **choices: Any) -> str:
+    usual = {"depth": 2, "hidden": 128, "head_size": 64, "heads": 2, "ffn": 384}
+    architecture = json.dumps({**usual, **choices}).replace('"', '""')
+    return f'llama,"{architecture}",{loss}'
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_csv_file_gives_the_labels_that_it_was_written_from(name: str, tmp_path: Path) -> None:
+    labels = labelled(name, 12)
+    file = tmp_path / "labels.csv"
+    file.write_text(as_csv(labels))
+    for found in (read_labels(file), read_labels(file, space=catalogue(name).space)):
+        assert found.space == labels.space
+        assert (found.metric, found.higher_is_better) == ("loss", False)
+        assert found.pool.architectures == labels.pool.architectures
+        assert found.result.tolist() == labels.result.tolist()
+
+
+def test_the_metric_and_its_direction(tmp_path: Path) -> None:
+    rows = [row(f"{4 - i},{i}", depth=i) for i in (1, 2, 3)]
+    file = llama(tmp_path / "labels.csv", *rows, heading="space,architecture,loss,bleu")
+    assert read_labels(file).result.tolist() == [-3, -2, -1]
+    assert read_labels(file, metric="bleu").result.tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match=r"no metric 'rouge'.*bleu, loss"):
+        read_labels(file, metric="rouge")
+
+
+SAME = [{}, {"ffn": [384, 384]}, {"kv_heads": 2}, {"kv_heads": [2, 2]}]
+"""One architecture, written in four ways."""
+
+
+@given(st.lists(st.sampled_from(SAME), min_size=1, max_size=4), st.integers(0, 4))
+def test_an_architecture_is_one_label_however_it_is_written(ways: list[dict[str, Any]], wrong: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [row(3.0 + (place + 1 == wrong), **way) for place, way in enumerate([{}, *ways])]
+        file = llama(Path(folder) / "labels.csv", row(2.5, depth=3), *rows)
+        if 1 <= wrong <= len(rows):
+            with pytest.raises(ValueError, match=r"same architecture, but have loss (3 and 4|4 and 3)"):
+                read_labels(file)
+        else:
+            assert read_labels(file).result.tolist() == [-2.5, -3.0]
+
+
+def test_duplicates_need_agree_in_the_metric_alone(tmp_path: Path) -> None:
+    file = llama(
+        tmp_path / "l.csv",
+        row("3.0,1"),
+        row("3.0,2"),
+        row("2.0,3", depth=3),
+        heading="space,architecture,loss,bleu",
+    )
+    assert read_labels(file).result.tolist() == [-3.0, -2.0]
+    with pytest.raises(ValueError, match="keep their mean"):
+        read_labels(file, metric="bleu")
+
+
+def test_labels_are_read_as_the_searched_space_reads(tmp_path: Path) -> None:
+    """With its vocabulary, and tied or untied: parameters of labels and candidates mean the same."""
+    file = llama(tmp_path / "labels.csv", row(3.0), row(2.5, depth=3))
+    small = make_space("llama", vocab=1000, tied=False, depth=[2, 3])
+    for found in (read_labels(file, space=small), from_document(document_of("llama"), space=small).labels):
+        for one in found.pool.architectures:
+            assert one == small.read(one.choices)
+            assert one.ends.embedding == 1000 * one.choices["hidden"]
+    assert read_labels(file).pool.architectures[0].ends.embedding > 1000 * 128
+
+
+@pytest.mark.parametrize(
+    ("settings_", "other", "words"),
+    [
+        ({"view": "trained"}, ("flexibert", {}), "view 'trained', but the search is of 'declared'"),
+        ({}, ("bert", {}), "space 'flexibert', but the search is of 'bert'"),
+    ],
+)
+def test_another_reading_or_space_is_refused(
+    settings_: dict[str, Any], other: Any, words: str, tmp_path: Path
+) -> None:
+    labels = labelled("flexibert", 6)
+    text = as_csv(labels).replace('{""view"": ""declared""}', json.dumps(settings_).replace('"', '""'))
+    file, kept = tmp_path / "labels.csv", tmp_path / "calibration.json"
+    file.write_text(text)
+    space = make_space(other[0], **other[1])
+    document = {**to_document(calibrate(labels)), "settings": settings_}
+    kept.write_text(json.dumps(document))
+    for use in (lambda: read_labels(file, space=space), lambda: load(kept, space=space)):
+        with pytest.raises(ValueError, match=words):
+            use()
+
+
+def document_of(name: str, method: str = "gp", count: int = 9) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps(to_document(calibrate(labelled(name, count), method))))
+    return document
+
+
+@settings(max_examples=25)
+@given(SPACES, st.sampled_from(METHODS), st.integers(0, 10**6), st.booleans())
+def test_a_calibration_is_what_its_document_says(name: str, method: str, seed: int, higher: bool) -> None:
+    labels, others = labelled(name, 13, seed, higher=higher), pool_of(name, 20, seed + 1)
+    try:
+        one = calibrate(labels, method, seed=seed)
+    except ValueError:
+        return
+    text = json.dumps(to_document(one), allow_nan=False)
+    other = from_document(json.loads(text))
+    assert other.method == one.method
+    assert other.rank(others).tolist() == one.rank(others).tolist()
+    before, after = one.predict(others), other.predict(others)
+    assert before is not None and after is not None  # noqa: PT018
+    for field in ("mean", "low", "high"):
+        assert getattr(after, field).tolist() == getattr(before, field).tolist()
+    again = json.dumps({**to_document(other), "requested": one.requested}, allow_nan=False)
+    assert again == text
+
+
+def test_a_judgement_travels_along() -> None:
+    labels = labelled("gpt2", 12)
+    document = to_document(calibrate(labels, "dictionary"), judge(labels, "dictionary"))
+    assert document["judged"]["folds"] == 20
+    assert from_document(json.loads(json.dumps(document))).method == "dictionary"
+
+
+def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place of a document that decides something."""
+    yield path
+    items = (
+        document.items()
+        if isinstance(document, dict)
+        else enumerate(document)
+        if isinstance(document, list)
+        else ()
+    )
+    for key, value in items:
+        if path or key in (
+            "format",
+            "version",
+            "space",
+            "settings",
+            "metric",
+            "higher_is_better",
+            "method",
+            "labels",
+        ):
+            yield from places(value, (*path, key))
+
+
+JUNK = st.sampled_from(
+    (None, True, False, 0, -1, 2**70, 10**400, float("nan"), float("inf"), 1e308, -1e308, "", "x",
+     "__class__", [], [[]], {}, [None], {"self": 1}, "auto", ["a"] * 5, 1.5, [1e308] * 3, [2] * 2000,
+     {"vocab": 10**30})
+)  # fmt: skip
+DOCUMENTS = {name: document_of(name) for name in ("gpt2", "llama", "flexibert", "autoformer", "pit")}
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(list(DOCUMENTS)), st.data())
+def test_spoilt_documents_are_refused_or_harmless(name: str, data: st.DataObject) -> None:
+    """One line for whatever stands in whatever place; no other error, no warning, no code."""
+    document = copy.deepcopy(DOCUMENTS[name])
+    path, junk = data.draw(st.sampled_from(list(places(document)))), data.draw(JUNK)
+    if path:
+        target = document
+        for key in path[:-1]:
+            target = target[key]
+        target[path[-1]] = junk
+    message = None
+    try:
+        found = from_document(document if path else junk)
+    except ValueError as error:
+        message = str(error)
+    if message is None:
+        assert np.isfinite(found.rank(found.labels.pool)).all()
+    else:
+        assert message
+
+
+@pytest.mark.parametrize("field", ["format", "version", "space", "settings", "metric", "method", "labels"])
+def test_every_field_is_needed(field: str) -> None:
+    document = {key: value for key, value in DOCUMENTS["gpt2"].items() if key != field}
+    with pytest.raises(ValueError, match=field):
+        from_document(document)
+
+
+def test_fields_of_a_label_are_known_and_few() -> None:
+    document = copy.deepcopy(DOCUMENTS["gpt2"])
+    document["labels"][2]["note"] = "run me"
+    with pytest.raises(ValueError, match=r"labels\.2\.note"):
+        from_document(document)
+    document = {**DOCUMENTS["gpt2"], "labels": DOCUMENTS["gpt2"]["labels"] * 200}
+    with pytest.raises(ValueError, match="1000"):
+        from_document(document)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"format": NaN}', b"null", b'{"a": 1, "a": 2}']
+)
+def test_files_that_are_no_calibration(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "it.json"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"it\.json' cannot be used"):
+        load(file)
+    with pytest.raises(ValueError, match="cannot be used: it is not a regular file"):
+        load(tmp_path)
+
+
+def test_architectures_are_read_as_the_labels_were() -> None:
+    """What stands in a file about vocabulary or view may differ from what the labels were trained with."""
+    calibration = from_document({**DOCUMENTS["flexibert"], "settings": {"view": "trained"}})
+    declared = calibration.labels.pool.architectures[0].choices
+    given = make_space("flexibert", view="published").read(declared)
+    assert as_labelled(calibration, given) == make_space("flexibert", view="trained").read(declared) != given
+    with pytest.raises(ValueError, match="space 'flexibert', but the architecture is of 'gpt2'"):
+        as_labelled(calibration, catalogue("gpt2").architectures[0])

@@ -79,13 +79,11 @@ def test_a_large_space_is_re_ranked_within_its_budgets() -> None:
     limits = {"max_params": 12_000_000, "max_kv_bytes": 4_000_000}
     widths = list(range(256, 2049, 128))
     space = make_space("gpt2", depth=[3, 8], hidden=[128, 192], ffn=widths, d_embed=[128], div_val=[4])
-    result = search(space, score, budgets=limits, top=5, compare=True)
+    result = search(space, score, budgets=limits, top=5, compare=False)
     assert result.certificate.method == "rerank"
     assert len(result.best) == 5
     assert all(within(choice.architecture, limits) for choice in (*result.best, *result.front, result.pick))
     assert [choice.score for choice in result.best] == sorted((c.score for c in result.best), reverse=True)
-    for baseline in result.baselines:
-        assert baseline.choice.score == pytest.approx(score.of(baseline.choice.architecture))
     again = search(space, score, budgets=limits, top=5, compare=False)
     assert [c.architecture for c in again.best] == [c.architecture for c in result.best]
 

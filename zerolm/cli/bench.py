@@ -15,9 +15,11 @@ from zerolm.cli.progress import patient
 from zerolm.cli.units import parse_numbers
 from zerolm.groundtruth.ablate import ablate
 from zerolm.groundtruth.ablation import Ablation
-from zerolm.groundtruth.bench import Comparison, Row, Section
+from zerolm.groundtruth.bench import Comparison, Section
 from zerolm.groundtruth.bench import bench as run_bench
 from zerolm.groundtruth.reader import data_folder, known_names
+from zerolm.report.rows import by_tau
+from zerolm.report.tables import remark
 from zerolm.spaces.document import ALPHAS
 
 app = typer.Typer(help="Compare scores with published results.", no_args_is_help=True)
@@ -93,12 +95,12 @@ HEADS = ("tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget"
 
 def show(section: Section) -> None:
     """One table: what each score reaches, best first, and whether it beats counting parameters."""
-    truth, rows = section.truth, section.rows
+    truth = section.truth
     better = "higher is better" if truth.is_higher_better(section.metric) else "lower is better"
     print(f"\n{section.title}: {section.metric} ({better}), {len(section.result)} architectures")
     widths = (8, 14, 13, 8, 11, 16, 11, 16)
     print(f"{'score':<24}" + "".join(f"{h:>{w}}" for h, w in zip(HEADS, (*widths, 0), strict=True)))
-    for row in sorted(rows, key=lambda row: -(row.tau if row.tau is not None else -2.0)):
+    for row in by_tau(section):
         cells = (
             _show(row.tau),
             _span(row.tau_low, row.tau_high),
@@ -133,18 +135,6 @@ def facts(section: Section) -> list[str]:
         numbers = "/".join("-" if x is None else f"{x:.3f}" for x in (p.tau, p.rho))
         lines.append(f"best published: {numbers} (tau/rho), {p.by}")
     return lines
-
-
-def remark(row: Row) -> str:
-    """What the numbers of a row must not hide."""
-    notes = []
-    if row.baseline:
-        notes.append("baseline")
-    if row.saw_labels:
-        notes.append("saw the labels")
-    if row.verdict in ("not better", "unclear"):
-        notes.append("does not beat counting parameters" if row.verdict == "not better" else "not shown to")
-    return ", ".join(notes)
 
 
 def _show(value: float | None) -> str:

@@ -34,6 +34,8 @@ def calibrate(
     `zerolm score --calibration FILE` use what --out saves.
     """
     if out is not None:
+        if out.resolve() == labels.resolve():
+            raise ValueError(f"output {str(out)!r} is the file of the labels; name another")
         check_new_file(out, force)
     progress = patient()
     found = read_labels(labels, metric=metric)

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.groundtruth.cache import store
-from zerolm.groundtruth.reader import parse_json, read_text
+from zerolm.files import parse_json, read_text, store
 
 MAX_JSON_BYTES: Final = 16 << 20
 WRITTEN: Final = ("result.json", "report.html", "pick", "rows.csv", "scores.csv")

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import yaml
 
+from zerolm.files import parse_json
 from zerolm.groundtruth.archive import Files
 from zerolm.groundtruth.sources import Source
-from zerolm.groundtruth.truth import check, parse_json
+from zerolm.groundtruth.truth import check
 
 Document = dict[str, Any]
 

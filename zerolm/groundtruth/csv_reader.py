@@ -25,7 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.groundtruth.truth import GroundTruth, check, parse_json, read_text
+from zerolm.files import parse_json, read_text
+from zerolm.groundtruth.truth import GroundTruth, check
 from zerolm.spaces import space_names
 
 MAX_BYTES: Final = 64 << 20

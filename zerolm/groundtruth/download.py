@@ -10,8 +10,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.files import store
 from zerolm.groundtruth.archive import Files, digest, read_folders
-from zerolm.groundtruth.cache import cache_folder, store
+from zerolm.groundtruth.cache import cache_folder
 from zerolm.groundtruth.convert import check_torch, convert
 from zerolm.groundtruth.fetch import Progress, opened
 from zerolm.groundtruth.reader import read

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from zerolm.architecture import Architecture, Floats
+from zerolm.files import parse_json, read_text
 from zerolm.groundtruth.cache import cache_folder
 from zerolm.groundtruth.csv_reader import read_csv
 from zerolm.groundtruth.sources import SOURCES
@@ -19,8 +20,6 @@ from zerolm.groundtruth.truth import (
     Entry,
     GroundTruth,
     check,
-    parse_json,
-    read_text,
     repeats,
 )
 from zerolm.spaces import make_space, space_names, space_settings

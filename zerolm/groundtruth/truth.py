@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -68,27 +67,3 @@ def repeats(truth: GroundTruth) -> list[list[Entry]]:
     for entry in truth.architectures:
         groups.setdefault(json.dumps(entry.architecture, sort_keys=True), []).append(entry)
     return [group for group in groups.values() if len(group) > 1]
-
-
-def read_text(path: Path, most: int) -> str:
-    """The text of a regular file of at most ``most`` bytes; ``ValueError`` for another."""
-    if not path.is_file():
-        raise ValueError("it is not a regular file")
-    with path.open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise ValueError(f"it is larger than {most} bytes")
-    return content.decode("utf-8")
-
-
-def parse_json(text: str) -> Any:
-    """JSON whose objects name each field once; ``ValueError`` else."""
-
-    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            raise ValueError(f"field {next(n for n in names if names.count(n) > 1)!r} is given twice")
-        return found
-
-    return json.loads(text, object_pairs_hook=fields)

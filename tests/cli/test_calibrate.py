@@ -1,0 +1,305 @@
+"""``zerolm calibrate``, and calibrations in ``search`` and ``score``, as a user types them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from labelled import labelled, losses, pool_of
+
+from zerolm.calibration import calibrate
+from zerolm.groundtruth.labels import load, read_labels
+from zerolm.spaces import make_space
+from zerolm.spaces.document import to_document
+
+HEADING = "space,architecture,loss,bleu"
+SEARCH = ("search", "gpt2", "--depth", "2,3", "--hidden", "128,192", "--ffn", "320,384,512", "--heads", "2,4",
+          "--d-embed", "128,256", "--div-val", "1,2", "--max-params", "8M", "--top", "3")  # fmt: skip
+
+
+def rows_of(name: str, count: int) -> list[str]:
+    labels = labelled(name, count)
+    return [
+        f'{labels.space},"{json.dumps(one.choices).replace(chr(34), chr(34) * 2)}",{float(-value)!r},{place}'
+        for place, (one, value) in enumerate(zip(labels.pool.architectures, labels.result, strict=True))
+    ]
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> Path:
+    file = tmp_path / "labels.csv"
+    file.write_text("\n".join([HEADING, *rows_of("gpt2", 14)]) + "\n")
+    return file
+
+
+@pytest.fixture
+def saved(labels: Path, tmp_path: Path, zerolm: Callable[..., Any]) -> Callable[[str], Path]:
+    def save(method: str) -> Path:
+        out = tmp_path / f"{method}.json"
+        assert zerolm("calibrate", "--labels", str(labels), "--method", method, "--out", str(out)).status == 0
+        return out
+
+    return save
+
+
+def test_a_calibration_is_printed_and_saved_alike(
+    labels: Path, tmp_path: Path, zerolm: Callable[..., Any]
+) -> None:
+    out = tmp_path / "calibration.json"
+    asked = ("calibrate", "--labels", str(labels), "--method", "dictionary")
+    ran = zerolm(*asked, "--out", str(out), "--json")
+    assert (ran.status, ran.err) == (0, f"wrote {out}\n")
+    printed = json.loads(ran.out)
+    assert printed == json.loads(out.read_text())
+    assert printed["judged"]["folds"] == 20
+    assert len(printed["labels"]) == 14
+    assert zerolm(*asked, "--json").out == ran.out  # the same again, seed and all
+    own, others = calibrate(read_labels(labels), "dictionary"), pool_of("gpt2", 9, 3)
+    assert load(out).rank(others).tolist() == own.rank(others).tolist()
+    shown = zerolm(*asked)
+    assert (shown.status, shown.err) == (0, "")
+    for words in (
+        "14 labels of gpt2: loss (lower is better)",
+        "method dictionary",
+        "tau-b on hidden labels",
+        "90 %",
+    ):
+        assert words in shown.out
+
+
+@pytest.mark.parametrize("method", ["dictionary", "algorithm1", "algorithm2"])
+def test_an_additive_calibration_is_searched_with_proof(
+    method: str, saved: Callable[[str], Path], zerolm: Callable[..., Any]
+) -> None:
+    ran = zerolm(*SEARCH, "--calibration", str(saved(method)), "--json")
+    assert ran.status == 0
+    found = json.loads(ran.out)
+    assert found["certificate"]["optimal"] is True
+    assert found["calibration"] | {"warnings": []} == {
+        "method": method, "metric": "loss", "higher_is_better": False, "labels": 14, "warnings": []
+    }  # fmt: skip
+    for choice in (found["pick"], *found["best"]):
+        assert choice["costs"]["params"] <= 8_000_000
+        assert 0 < choice["expected"]["low"] <= choice["expected"]["mean"] <= choice["expected"]["high"]
+
+
+@pytest.mark.parametrize("method", ["gp", "blend"])
+def test_the_others_are_evaluated_or_re_ranked(
+    method: str, saved: Callable[[str], Path], zerolm: Callable[..., Any]
+) -> None:
+    kept = str(saved(method))
+    whole = json.loads(zerolm(*SEARCH, "--calibration", kept, "--json").out)
+    asked = json.loads(zerolm(*SEARCH, "--calibration", kept, "--method", "rerank", "--json").out)
+    assert whole["certificate"]["method"] == "exhaustive"
+    assert (asked["certificate"]["method"], asked["certificate"]["optimal"]) == ("rerank", False)
+    assert whole["best"][0]["score"] >= asked["best"][0]["score"] - 1e-9
+    assert whole["score"] == method
+    refused = zerolm(*SEARCH, "--calibration", kept, "--method", "exact")
+    assert (refused.status, refused.out, refused.err.count("\n")) == (2, "", 1)
+
+
+def test_labels_can_be_searched_with_at_once(
+    labels: Path, zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    out = tmp_path / "found"
+    ran = zerolm(*SEARCH, "--labels", str(labels), "--out", str(out), "--json")
+    assert ran.status == 0
+    found = json.loads(ran.out)
+    assert found == json.loads((out / "result.json").read_text())
+    assert found["calibration"]["labels"] == 14
+    shown = zerolm(*SEARCH, "--labels", str(labels))
+    assert "fitted to 14 trained architectures" in shown.out
+    assert "expected loss" in shown.out
+
+
+@pytest.mark.parametrize("method", ["dictionary", "gp"])
+def test_score_says_what_is_expected(
+    method: str, saved: Callable[[str], Path], tmp_path: Path, zerolm: Callable[..., Any]
+) -> None:
+    kept, pool = saved(method), pool_of("gpt2", 1, 8)
+    file = tmp_path / "architecture.json"
+    file.write_text(json.dumps(to_document(make_space("gpt2"), pool.architectures[0])))
+    found = json.loads(zerolm("score", str(file), "--calibration", str(kept), "--json").out)
+    calibrated = [row for row in found["scores"] if row["score"] == f"calibrated ({method})"]
+    assert [row["value"] for row in calibrated] == pytest.approx(load(kept).rank(pool).tolist())
+    assert found["expected"]["low"] < losses(pool, 0.0)[0] < found["expected"]["high"]
+    assert "expected loss" in zerolm("score", str(file), "--calibration", str(kept)).out
+    assert "expected" not in json.loads(zerolm("score", str(file), "--json").out)
+
+
+def test_warnings_go_to_stderr(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+    """Results against all sense: the two best alphas are no neighbours."""
+    for seed in range(40):
+        rows = [row.rsplit(",", 2)[0] for row in rows_of("gpt2", 8)]
+        values = np.random.default_rng(seed).permutation(8) + 1
+        file = tmp_path / "labels.csv"
+        file.write_text(
+            "\n".join(["space,architecture,loss", *(f"{r},{v}" for r, v in zip(rows, values, strict=True))])
+        )
+        ran = zerolm("calibrate", "--labels", str(file), "--method", "algorithm1", "--json")
+        assert ran.status == 0
+        warned = json.loads(ran.out)["warnings"]
+        assert ran.err == "".join(f"zerolm: warning: {warning}\n" for warning in warned)
+        if warned:
+            return
+    raise AssertionError("no warning in forty tries")
+
+
+def spoilt(place: str) -> tuple[list[str], tuple[str, ...]]:
+    """Lines of a label file with something wrong, and words of the message."""
+    rows = rows_of("gpt2", 10)
+    first = rows[0].rsplit(",", 2)[0]
+    other = rows_of("autoformer", 1)[0]
+    return {
+        "unknown field": ([rows[0].replace("n_layer", "layers"), *rows[1:]], ("line 2", "'layers'")),
+        "negative": ([rows[0].replace('d_model"": 1', 'd_model"": -1'), *rows[1:]], ("line 2", "d_model")),
+        "no JSON": (['gpt2,"{""n_layer"": }",3,1', *rows], ("line 2", "architecture", "not JSON")),
+        "missing result": ([f"{first},,1", *rows[1:]], ("line 2", "loss", "missing")),
+        "text": ([f"{first},low,1", *rows[1:]], ("line 2", "loss", "'low'")),
+        "nan": ([f"{first},nan,1", *rows[1:]], ("line 2", "'nan'", "finite")),
+        "infinite": ([f"{first},1e999,1", *rows[1:]], ("line 2", "'1e999'")),
+        "too large": ([f"{first},1e300,1", *rows[1:]], ("loss", "1e+300")),
+        "constant": ([f"{row.rsplit(',', 2)[0]},3.5,1" for row in rows], ("all 10 labels", "loss")),
+        "few": (rows[:4], ("at least 5", "there are 4", "algorithm1")),
+        "disagreeing": ([*rows, f"{first},99,1"], ("line 2 and line 12", "same architecture", "99", "mean")),
+        "two spaces": ([*rows, other], ("line 12", "one file holds one space")),
+        "unknown space": ([row.replace("gpt2", "gpt5") for row in rows], ("'gpt5'", "llama")),
+        "no rows": ([], ("no rows",)),
+        "short row": ([*rows, "gpt2,3"], ("line 12", "2 fields")),
+    }[place]  # fmt: skip
+
+
+PLACES = (
+    "unknown field", "negative", "no JSON", "missing result", "text", "nan", "infinite", "too large", "constant",
+    "few", "disagreeing", "two spaces", "unknown space", "no rows", "short row"
+)  # fmt: skip
+
+
+def refused(ran: Any, *words: str) -> None:
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
+    for word in words:
+        assert word in ran.err
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_label_files_that_cannot_be(place: str, tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+    """By either command; an earlier output stays as it was, even with --force."""
+    lines, words = spoilt(place)
+    file, old, out = tmp_path / "labels.csv", tmp_path / "old.json", tmp_path / "out"
+    file.write_text("\n".join([HEADING, *lines]) + "\n")
+    old.write_text("dear")
+    refused(zerolm("calibrate", "--labels", str(file), "--out", str(old), "--force"), *words)
+    refused(zerolm(*SEARCH, "--labels", str(file), "--out", str(out)), *words)
+    assert old.read_text() == "dear"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["labels.csv", "old.json"]
+
+
+def test_duplicates_that_agree_are_one_label(labels: Path, zerolm: Callable[..., Any]) -> None:
+    lines = labels.read_text().splitlines()
+    labels.write_text("\n".join([*lines, lines[1], lines[2], lines[1]]))
+    asked = ("calibrate", "--labels", str(labels), "--method", "dictionary", "--json")
+    assert len(json.loads(zerolm(*asked).out)["labels"]) == 14
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--method", "magic"), ("'magic'", "dictionary", "gp")),
+        (("--metric", "rouge"), ("'rouge'", "bleu", "loss")),
+        (("--labels", "nowhere.csv"), ("'nowhere.csv'",)),
+        (("--labels", "."), ("'.'",)),
+        (("--labels", ""), ("regular file",)),
+        (("--seed", "-1"), ("--seed",)),
+        (("--out", "nowhere/it.json"), ("nowhere",)),
+        (("--out", "/proc/it.json"), ("/proc",)),
+        (("--out", "."), ("'.'", "regular file")),
+    ],
+)
+def test_arguments_that_cannot_be(
+    arguments: tuple[str, ...], words: tuple[str, ...], labels: Path, zerolm: Callable[..., Any]
+) -> None:
+    refused(zerolm("calibrate", "--labels", str(labels), "--method", "dictionary", *arguments), *words)
+
+
+def test_the_labels_are_never_replaced(labels: Path, zerolm: Callable[..., Any]) -> None:
+    before = labels.read_text()
+    for out in (labels, labels.parent / "." / "labels.csv"):
+        refused(zerolm("calibrate", "--labels", str(labels), "--out", str(out), "--force"), "name another")
+    assert labels.read_text() == before
+
+
+def test_an_existing_file_is_replaced_by_force_and_only_whole(
+    labels: Path, tmp_path: Path, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.json"
+    out.write_text("dear")
+    asked = ("calibrate", "--labels", str(labels), "--method", "dictionary", "--out", str(out))
+    refused(zerolm(*asked), "--force")
+    link = tmp_path / "link.json"
+    link.symlink_to(out)
+    refused(zerolm(*asked[:-1], str(link), "--force"), "regular file")
+
+    def fail(*_: Any) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("os.replace", fail)
+        refused(zerolm(*asked, "--force"), "disk is full")
+    assert out.read_text() == "dear"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["labels.csv", "link.json", "out.json"]
+    assert zerolm(*asked, "--force").status == 0
+    assert load(out).method == "dictionary"
+
+
+@pytest.mark.parametrize("option", ["--labels", "--calibration"])
+def test_what_a_search_cannot_be_told(
+    option: str, labels: Path, saved: Callable[[str], Path], tmp_path: Path, zerolm: Callable[..., Any]
+) -> None:
+    file = str(labels if option == "--labels" else saved("dictionary"))
+    both = "labels" if option == "--calibration" else "calibration"
+    for extra, words in {
+        ("--score", "geo"): ("score", "give one of them"),
+        ("--alpha", "1"): ("alpha", "option of a score"),
+        ("--init", "xavier"): ("init", "option of a score"),
+        (f"--{both}", file): ("labels and calibration", "give one of them"),
+    }.items():
+        refused(zerolm(*SEARCH, option, file, *extra), *words)
+    if option == "--calibration":  # it knows what it was read as; this label file leaves that open
+        refused(zerolm(*SEARCH, option, file, "--corpus", "lm1b"), "corpus 'wt103'", "'lm1b'")
+    refused(zerolm("search", "llama", option, file), "space 'gpt2'", "'llama'")
+    refused(zerolm(*SEARCH, option, ""), "regular file")
+    refused(zerolm(*SEARCH, option, str(tmp_path)), "regular file")
+    refused(zerolm(*SEARCH, option, str(tmp_path / "none.csv")), "none.csv")
+    refused(zerolm(*SEARCH, option, file, "--max-params", "10"), "at least")
+
+
+def test_labels_of_another_view_are_refused(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+    file = tmp_path / "labels.csv"
+    rows = [
+        row.replace("flexibert,", 'flexibert,"{""view"": ""trained""}",', 1)
+        for row in rows_of("flexibert", 8)
+    ]
+    file.write_text("\n".join(["space,settings,architecture,loss,bleu", *rows]))
+    refused(
+        zerolm("search", "flexibert", "--labels", str(file)), "view 'trained'", "'declared'", "--view trained"
+    )
+    assert zerolm("search", "flexibert", "--view", "trained", "--labels", str(file), "--json").status == 0
+
+
+def test_score_of_another_space_is_refused(
+    saved: Callable[[str], Path], tmp_path: Path, zerolm: Callable[..., Any]
+) -> None:
+    file = tmp_path / "architecture.json"
+    file.write_text(
+        json.dumps(to_document(make_space("autoformer"), pool_of("autoformer", 1).architectures[0]))
+    )
+    kept = str(saved("dictionary"))
+    refused(zerolm("score", str(file), "--calibration", kept), "'gpt2'", "'autoformer'")
+    for content in ("", "{}", "[]", '{"format": "zerolm-calibration", "version": 2}'):
+        Path(kept).write_text(content)
+        refused(zerolm("score", str(file), "--calibration", kept), "dictionary.json", "cannot be used")
+    refused(zerolm("score", str(file), "--calibration", str(tmp_path)), "cannot be used")

@@ -1,0 +1,27 @@
+"""Pretrained checkpoints: read, summed up in a ledger, and written, one block of bytes at a time."""
+
+from zerolm.checkpoints.checkpoint import Checkpoint
+from zerolm.checkpoints.families import Cut, Family, family_of
+from zerolm.checkpoints.layout import Layout, Slot
+from zerolm.checkpoints.ledger import Ledger, Sums, Totals, ledger_of
+from zerolm.checkpoints.slicing import sliced
+from zerolm.checkpoints.tensors import TensorInfo
+from zerolm.checkpoints.writer import Outgoing, Span, write_shards
+
+__all__ = [
+    "Checkpoint",
+    "Cut",
+    "Family",
+    "Layout",
+    "Ledger",
+    "Outgoing",
+    "Slot",
+    "Span",
+    "Sums",
+    "TensorInfo",
+    "Totals",
+    "family_of",
+    "ledger_of",
+    "sliced",
+    "write_shards",
+]

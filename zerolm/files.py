@@ -1,0 +1,67 @@
+"""Reading what others wrote with care, and writing files that appear complete or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def cache_folder(kind: str) -> Path:
+    """A folder of the user's cache: below ``ZEROLM_CACHE``, else ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    own = os.environ.get("ZEROLM_CACHE")
+    if own:
+        return Path(own).absolute() / kind
+    caches = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(caches):  # its specification has relative ones ignored
+        return Path(caches) / "zerolm" / kind
+    try:
+        return Path.home() / ".cache" / "zerolm" / kind
+    except RuntimeError:
+        raise ValueError("there is no home folder for the cache: set ZEROLM_CACHE") from None
+
+
+def store(contents: Mapping[Path, str | bytes]) -> None:
+    """Write files, each appearing complete and none before all are written."""
+    written: dict[Path, Path] = {}
+    try:
+        for path, content in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            written[path] = Path(name)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+            os.chmod(name, 0o644)
+        for path, complete in written.items():
+            os.replace(complete, path)
+    finally:
+        for left in written.values():
+            left.unlink(missing_ok=True)
+
+
+def read_text(path: Path, most: int) -> str:
+    """The text of a regular file of at most ``most`` bytes; ``ValueError`` for another."""
+    if not path.is_file():
+        raise ValueError("it is not a regular file")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"it is larger than {most} bytes")
+    return content.decode("utf-8")
+
+
+def parse_json(text: str) -> Any:
+    """JSON whose objects name each field once; ``ValueError`` else."""
+
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+            raise ValueError(f"field {twice!r} is given twice")
+        return found
+
+    return json.loads(text, object_pairs_hook=fields)

@@ -158,6 +158,18 @@ def test_hidden_labels_never_reach_the_fit(method: str, monkeypatch: pytest.Monk
     assert before == after
 
 
+def test_auto_compares_methods_on_thirds_that_they_did_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit, seen = MODULE._fit, []
+
+    def spy(given: Labels, asked: str, seed: int) -> Calibration:
+        seen.append((asked, len(set(given.result.tolist()))))
+        return fit(given, asked, seed)
+
+    monkeypatch.setattr(MODULE, "_fit", spy)
+    calibrate(labelled("gpt2", 17))
+    assert seen == [("auto", 17), *[("blend", 12)] * MODULE.SPLITS[0]]
+
+
 def test_every_label_is_hidden_equally_often(monkeypatch: pytest.MonkeyPatch) -> None:
     fit, seen = MODULE._fit, []
 

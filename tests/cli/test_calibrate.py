@@ -174,8 +174,8 @@ def spoilt(place: str) -> tuple[list[str], tuple[str, ...]]:
 
 
 PLACES = (
-    "unknown field", "negative", "no JSON", "missing result", "text", "nan", "infinite", "too large", "constant",
-    "few", "disagreeing", "two spaces", "unknown space", "no rows", "short row"
+    "unknown field", "negative", "no JSON", "missing result", "text", "nan", "infinite", "too large",
+    "constant", "few", "disagreeing", "two spaces", "unknown space", "no rows", "short row"
 )  # fmt: skip
 
 

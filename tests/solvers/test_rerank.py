@@ -84,6 +84,9 @@ def test_a_large_space_is_re_ranked_within_its_budgets() -> None:
     assert len(result.best) == 5
     assert all(within(choice.architecture, limits) for choice in (*result.best, *result.front, result.pick))
     assert [choice.score for choice in result.best] == sorted((c.score for c in result.best), reverse=True)
+    for guide in score.guides:
+        own = search(space, guide, budgets=limits, top=1, compare=False).best[0].architecture
+        assert result.best[0].score >= score.of(own) - 1e-9 * abs(score.of(own)), guide.name
     again = search(space, score, budgets=limits, top=5, compare=False)
     assert [c.architecture for c in again.best] == [c.architecture for c in result.best]
 

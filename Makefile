@@ -31,7 +31,7 @@ $(VENV)/core.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 # Torch comes first and pinned: anything that depends on it would bring another build.
 $(VENV)/env.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) torch==2.13.0
-	$(PIP) --editable '.[nsga2,torch]' pytest pytest-cov hypothesis mypy ruff types-PyYAML
+	$(PIP) --editable '.[fast,nsga2,torch]' pytest pytest-cov hypothesis mypy ruff types-PyYAML
 	touch $@ $(VENV)/core.stamp
 
 clean:

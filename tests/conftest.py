@@ -27,6 +27,15 @@ def data_folder() -> Path:
     return Path(folder).resolve()
 
 
+@pytest.fixture(scope="session")
+def models_folder() -> Path:
+    """The folder with the trained models pydec and pyenc; tests that need them are skipped without."""
+    folder = os.environ.get("ZEROLM_MODELS")
+    if not folder:
+        pytest.skip("ZEROLM_MODELS does not name a folder with trained models")
+    return Path(folder).resolve()
+
+
 @dataclass(frozen=True)
 class Ran:
     """What a command returned and printed."""

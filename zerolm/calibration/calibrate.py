@@ -54,7 +54,8 @@ class Labels:
 class Judgement:
     """How a calibration does on labels that were hidden from it, means over folds.
 
-    ``tau`` is its tau-b, ``baselines`` those of uncalibrated scores on the same folds; ``coverage`` is
+    ``tau`` is its tau-b, ``deviation`` that of a fold's, ``baselines`` those of uncalibrated scores on the
+    same folds. ``coverage`` is
     the share of hidden results within their 90 % interval, ``width`` the intervals' mean width in the
     unit of the result, ``label_width`` that of the interval from the second smallest to the second
     largest label. None where nothing is defined.
@@ -62,10 +63,18 @@ class Judgement:
 
     folds: int
     tau: float | None
+    deviation: float | None
     baselines: dict[str, float | None]
     coverage: float | None
     width: float | None
     label_width: float | None
+
+    @property
+    def not_beaten(self) -> list[str]:
+        """The uncalibrated scores that rank the hidden labels at least as well."""
+        if self.tau is None:
+            return []
+        return [name for name, tau in self.baselines.items() if tau is not None and tau >= self.tau]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +90,20 @@ class Calibration:
     warnings: tuple[str, ...] = ()
 
     def rank(self, pool: Pool) -> Floats:
-        """Scores of architectures, (n,): those of ``score``."""
+        """Scores of architectures, (n,): those of ``score``.
+
+        Of ``gp`` and ``blend`` they are expected results on the scale of the labels: 0 is the worst label
+        and 1 the best, so that one percent means the same whatever the unit of the metric.
+        """
         if self.alpha:
             return make_score("zerolm", alpha=self.alpha.alpha).of_many(pool.batch)
         assert self.dictionary
         if self.method == "dictionary":
             return self.dictionary.of(pool.entries)
         assert self.predictor
-        return self.predictor.blend(pool) if self.method == "blend" else self.predictor.predict(pool).mean
+        result = self.labels.result
+        values = self.predictor.blend(pool) if self.method == "blend" else self.predictor.predict(pool).mean
+        return np.asarray((values - result.min()) / (result.max() - result.min()))
 
     def predict(self, pool: Pool) -> Prediction | None:
         """Expected results with 90 % intervals; None with fewer labels than a predictor needs."""
@@ -242,9 +257,11 @@ def judge(
                 label_widths.append(float(ordered[-2] - ordered[1]))
     columns = np.array(taus).reshape(len(taus), 1 + len(names))
     means = [_mean(column[~np.isnan(column)]) for column in columns.T]
+    own = columns[:, 0][~np.isnan(columns[:, 0])]
     return Judgement(
         len(taus),
         means[0],
+        float(own.std()) if len(own) else None,
         dict(zip(names, means[1:], strict=True)),
         _mean(np.array(inside)),
         _mean(np.array(widths)),

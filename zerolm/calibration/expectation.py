@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from zerolm.architecture import Architecture, Bools
+from zerolm.architecture import Architecture, Bools, Floats
 from zerolm.calibration.calibrate import Calibration
+from zerolm.calibration.features import Vocabulary, columns
 from zerolm.calibration.pool import Pool
-from zerolm.scores import Batch, make_score
-from zerolm.solvers.result import Choice, Expected, SearchResult
+from zerolm.scores import make_score
+from zerolm.solvers.result import Expected, SearchResult
 
 RANGES = ("depth", "width", "body_params")
 
@@ -24,20 +25,28 @@ def expected_of(calibration: Calibration, architectures: Sequence[Architecture])
         return None
     ends = (found.low, found.high) if calibration.labels.higher_is_better else (-found.high, -found.low)
     mean = found.mean if calibration.labels.higher_is_better else -found.mean
-    outside = _outside(calibration.labels.pool.batch, pool.batch)
+    outside = _outside(calibration, pool)
     return [
         Expected(float(centre), float(low), float(high), bool(beyond))
         for centre, low, high, beyond in zip(mean, *ends, outside, strict=True)
     ]
 
 
-def _outside(labels: Batch, asked: Batch) -> Bools:
-    """Which architectures lie beyond the labels in depth, width or body parameters, (n,)."""
-    outside = np.zeros(len(asked.depths), np.bool_)
+def _outside(calibration: Calibration, asked: Pool) -> Bools:
+    """Which architectures lie beyond all labels in depth, width, body parameters or a choice, (n,)."""
+    labels = calibration.labels.pool
+    outside = np.zeros(len(asked), np.bool_)
     for name in RANGES:
-        known, values = make_score(name).of_many(labels), make_score(name).of_many(asked)
-        outside |= (values < known.min()) | (values > known.max())
+        score = make_score(name)
+        outside |= _beyond(score.of_many(labels.batch), score.of_many(asked.batch))
+    names = Vocabulary.of(labels.choices).means
+    for known, values in zip(columns(labels.choices, names).T, columns(asked.choices, names).T, strict=True):
+        outside |= _beyond(known, values)
     return outside
+
+
+def _beyond(known: Floats, values: Floats) -> Bools:
+    return np.asarray((values < known.min()) | (values > known.max()), np.bool_)
 
 
 def explained(result: SearchResult, calibration: Calibration) -> SearchResult:
@@ -50,12 +59,15 @@ def explained(result: SearchResult, calibration: Calibration) -> SearchResult:
         "labels": len(labels),
         "warnings": list(calibration.warnings),
     }
-    choices = [result.pick, *result.best]
+    choices = [result.pick, *result.best, *(baseline.choice for baseline in result.baselines)]
     found = expected_of(calibration, [choice.architecture for choice in choices])
     if found is None:
         return replace(result, calibration=about)
-    pick, *best = (
-        Choice(choice.architecture, choice.score, choice.costs, expected)
-        for choice, expected in zip(choices, found, strict=True)
+    pick, *others = (
+        replace(choice, expected=expected) for choice, expected in zip(choices, found, strict=True)
     )
-    return replace(result, calibration=about, pick=pick, best=best)
+    best, chosen = others[: len(result.best)], others[len(result.best) :]
+    baselines = [
+        replace(baseline, choice=choice) for baseline, choice in zip(result.baselines, chosen, strict=True)
+    ]
+    return replace(result, calibration=about, pick=pick, best=best, baselines=baselines)

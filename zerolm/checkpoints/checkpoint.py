@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.checkpoints.families import Family
+from zerolm.checkpoints.families import Family, family_of
+from zerolm.checkpoints.folder import fetched, other_files, read_object
 from zerolm.checkpoints.layout import Layout
+from zerolm.checkpoints.numbers import RAW_TYPES, widened
+from zerolm.checkpoints.shards import read_shards
 from zerolm.checkpoints.tensors import Shard, TensorInfo
 
 
@@ -34,16 +37,29 @@ class Checkpoint:
 
         Raises ``ValueError``, in one line, for anything that is not a sound checkpoint of a known family.
         """
-        raise NotImplementedError
+        folder = fetched(name)
+        config = read_object(folder, "config.json")
+        try:
+            family = family_of(config)
+            shards = read_shards(folder)
+            tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
+            layout = Layout.of(family, config, tensors)
+        except ValueError as error:
+            raise ValueError(f"checkpoint {str(folder)!r}: {error}") from None
+        return cls(folder, config, family, layout, shards, tensors)
 
     def raw(self, name: str) -> NDArray[Any]:
         """A tensor as it is stored, mapped and read-only: uint16 for BF16 and F16, float32 for F32."""
-        raise NotImplementedError
+        tensor = self.tensors[name]
+        if not tensor.count:
+            return np.empty(tensor.shape, RAW_TYPES[tensor.dtype])
+        return np.memmap(tensor.file, RAW_TYPES[tensor.dtype], "r", tensor.start, tensor.shape)
 
     def read(self, name: str, rows: slice | None = None) -> NDArray[np.float32]:
         """A tensor, or some of its rows, in memory as float32 (exact for BF16, F16 and F32)."""
-        raise NotImplementedError
+        raw = self.raw(name)
+        return widened(np.asarray(raw if rows is None else raw[rows]), self.tensors[name].dtype)
 
     def other_files(self) -> list[Path]:
-        """What a child takes over as it is, relative to ``folder``: tokenizer, chat template, licence, README, ..."""
-        raise NotImplementedError
+        """What a child takes over as it is, relative to ``folder``: tokenizer, chat template, licence."""
+        return other_files(self.folder)

@@ -2,48 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Final
 
-from zerolm.architecture import Floats
 from zerolm.checkpoints.checkpoint import Checkpoint
+from zerolm.checkpoints.layout import Slot
+from zerolm.checkpoints.records import Record, content_of, load, record_path, save
+from zerolm.checkpoints.sums import Summing, Sums, Totals, plain, sums_of
+from zerolm.checkpoints.tensors import Shard
 
+__all__ = ["Ledger", "Sums", "Totals", "ledger_of"]
 
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """Of each row (or column), (n,) float64: sum of squares, of absolute values, largest and smallest value."""
-
-    squares: Floats
-    absolute: Floats
-    largest: Floats
-    smallest: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """The same of a whole tensor of ``count`` weights."""
-
-    count: int
-    squares: float
-    absolute: float
-    largest: float
-    smallest: float
+Progress = Callable[[int, int], None]
+WORTH_COMPILING: Final = 256 << 20
+"""Bytes below which numpy is done before the compiled kernel is loaded."""
 
 
 class Ledger:
-    """Sums of all tensors, and of the rows and columns of the matrices in layers."""
+    """Totals of all tensors, and sums of the rows and columns of the matrices in layers."""
+
+    def __init__(self, records: Mapping[str, Record]) -> None:
+        self._records = records
 
     def rows(self, name: str) -> Sums:
-        """Of each row of a matrix in a layer, as stored (axis 0); ``KeyError`` for another tensor."""
-        raise NotImplementedError
+        """Of each row of a matrix in a layer, as it is stored (axis 0); ``KeyError`` for another tensor."""
+        return self._records[name].rows[name]
 
     def cols(self, name: str) -> Sums:
         """Of each column (axis 1)."""
-        raise NotImplementedError
+        return self._records[name].cols[name]
 
     def total(self, name: str) -> Totals:
         """Of a whole tensor."""
-        raise NotImplementedError
+        return self._records[name].totals[name]
 
 
 def ledger_of(
@@ -51,7 +44,7 @@ def ledger_of(
     *,
     verify: bool = False,
     cache: bool = True,
-    progress: Callable[[int, int], None] = lambda done, of: None,
+    progress: Progress = lambda done, of: None,
 ) -> Ledger:
     """The ledger of a checkpoint: from the cache where its shards have not changed, else by one pass.
 
@@ -59,4 +52,71 @@ def ledger_of(
     SHA-256 of its content too. ``progress`` is told bytes done and bytes in all. Raises ``ValueError`` that
     names the tensor for weights that are not finite. Shards already done are kept when it is killed.
     """
-    raise NotImplementedError
+    slots = checkpoint.layout.slots
+    of = sum(shard.size for shard in checkpoint.shards)
+    summing = best_summing(of)
+    records: dict[str, Record] = {}
+    done = 0
+    for shard in checkpoint.shards:
+        _check_unchanged(shard)
+        wanted = {name: _is_matrix_in_layer(slots[name]) for name in shard.tensors if name in slots}
+        content = content_of(shard) if verify else ""
+        path = record_path(shard, wanted)
+        record = load(path, shard, wanted, content) if cache else None
+        if record is None:
+            record = _pass_over(shard, wanted, summing, done, of, progress)
+            _check_unchanged(shard)
+            if cache:
+                save(path, record, shard, wanted, content)
+        done += shard.size
+        progress(done, of)
+        records |= dict.fromkeys(wanted, record)
+    return Ledger(records)
+
+
+def best_summing(size: int) -> Summing:
+    """The compiled sums where numba is there and so many bytes are worth it, else those in numpy."""
+    if size < WORTH_COMPILING:
+        return plain
+    try:
+        from zerolm.checkpoints.kernel import compiled
+    except ImportError:
+        return plain
+    return compiled
+
+
+def _pass_over(
+    shard: Shard, wanted: Mapping[str, bool], summing: Summing, done: int, of: int, progress: Progress
+) -> Record:
+    """One pass over a shard, its tensors shared among threads, the largest first so that all end together."""
+    record = Record()
+    tensors = sorted((shard.tensors[name] for name in wanted), key=lambda tensor: tensor.start - tensor.end)
+    pool = ThreadPoolExecutor(_threads())
+    try:
+        running = {pool.submit(sums_of, tensor, summing): tensor for tensor in tensors}
+        for future in as_completed(running):
+            tensor = running[future]
+            rows, cols = future.result()
+            record.totals[tensor.name] = rows.totals(tensor.count)
+            if wanted[tensor.name]:
+                record.rows[tensor.name], record.cols[tensor.name] = rows, cols
+            done += tensor.end - tensor.start
+            progress(done, of)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return record
+
+
+def _is_matrix_in_layer(slot: Slot) -> bool:
+    return slot.layer is not None and len(slot.axes) == 2
+
+
+def _threads() -> int:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, 8)
+
+
+def _check_unchanged(shard: Shard) -> None:
+    state = shard.file.stat()
+    if (state.st_size, state.st_mtime_ns) != (shard.size, shard.modified):
+        raise ValueError(f"{str(shard.file)!r} has changed since it was opened")

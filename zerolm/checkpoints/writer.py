@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
+import numpy as np
 from numpy.typing import NDArray
+
+from zerolm.checkpoints.shards import INDEX, SINGLE
+from zerolm.checkpoints.tensors import ITEM_BYTES
+
+SHARD_BYTES: Final = 5_000_000_000
+COPY_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Bytes of another file, copied by the kernel where it can."""
+    """Bytes ``start`` to ``end`` of another file, copied by the kernel where it can."""
 
     file: Path
     start: int
@@ -20,29 +29,142 @@ class Span:
 
 
 Chunk = bytes | NDArray[Any] | Span
-SHARD_BYTES: Final = 5_000_000_000
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A tensor to write: ``chunks`` is called once, when its turn comes, and yields its bytes in order."""
+    """A tensor to write: ``chunks`` is called once, when its turn comes, and yields its bytes in order.
+
+    Arrays are written as they lie in memory, raw; ``dtype`` is the name that safetensors has for it.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     chunks: Callable[[], Iterable[Chunk]]
 
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.shape, dtype=object)) * ITEM_BYTES[self.dtype]
+
 
 def write_shards(
     folder: Path,
     tensors: Sequence[Outgoing],
     max_bytes: int = SHARD_BYTES,
-    metadata: Mapping[str, str] = {"format": "pt"},
-    progress: Callable[[int, int], None] = lambda done, of: None,
+    metadata: Mapping[str, str] | None = None,
+    progress: Progress = lambda done, of: None,
 ) -> list[Path]:
     """Write ``model.safetensors``, or shards of at most ``max_bytes`` of data with their index.
 
-    Everything is on the disk when it returns. The folder exists; nothing in it is replaced. Raises
-    ``ValueError`` when a tensor's chunks have another length than its type and shape say.
+    ``metadata`` is ``{"format": "pt"}`` unless given. Everything is on the disk when it returns. The folder
+    exists, and nothing in it is replaced. ``progress`` is told bytes written and bytes in all. Returns the
+    files. Raises ``ValueError`` when a tensor's chunks are more or fewer bytes than its type and shape say.
     """
-    raise NotImplementedError
+    shards = _divided(tensors, max_bytes)
+    total = sum(tensor.bytes for tensor in tensors)
+    names = [f"model-{n:05d}-of-{len(shards):05d}.safetensors" for n in range(1, len(shards) + 1)]
+    paths = [folder / name for name in (names if len(shards) > 1 else [SINGLE])]
+    done = 0
+    for path, shard in zip(paths, shards, strict=True):
+        with path.open("xb") as file:
+            file.write(_header(shard, metadata or {"format": "pt"}))
+            for tensor in shard:
+                _write(file, tensor)
+                done += tensor.bytes
+                progress(done, total)
+            _flush(file)
+    if len(shards) > 1:
+        places = {
+            tensor.name: path.name for path, shard in zip(paths, shards, strict=True) for tensor in shard
+        }
+        index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
+        paths.append(folder / INDEX)
+        with paths[-1].open("xb") as file:
+            file.write(json.dumps(index, indent=2).encode() + b"\n")
+            _flush(file)
+    _flush_folder(folder)
+    return paths
+
+
+def _divided(tensors: Sequence[Outgoing], max_bytes: int) -> list[list[Outgoing]]:
+    """The tensors of each shard, in their order; one that is too large for any has its own."""
+    if len({tensor.name for tensor in tensors}) < len(tensors):
+        raise ValueError("two tensors to write have the same name")
+    shards: list[list[Outgoing]] = [[]]
+    filled = 0
+    for tensor in tensors:
+        if shards[-1] and filled + tensor.bytes > max_bytes:
+            shards.append([])
+            filled = 0
+        shards[-1].append(tensor)
+        filled += tensor.bytes
+    for shard in shards:  # readers map numbers in place: wide ones first, all are then aligned
+        shard.sort(key=lambda tensor: -ITEM_BYTES[tensor.dtype])
+    return shards
+
+
+def _header(shard: Sequence[Outgoing], metadata: Mapping[str, str]) -> bytes:
+    entries: dict[str, Any] = {"__metadata__": dict(metadata)}
+    at = 0
+    for tensor in shard:
+        entries[tensor.name] = {
+            "dtype": tensor.dtype,
+            "shape": list(tensor.shape),
+            "data_offsets": [at, at + tensor.bytes],
+        }
+        at += tensor.bytes
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _write(file: BinaryIO, tensor: Outgoing) -> None:
+    begin = file.tell()
+    for chunk in tensor.chunks():
+        if isinstance(chunk, Span):
+            _copy(chunk, file)
+        else:
+            file.write(chunk if isinstance(chunk, bytes) else np.ascontiguousarray(chunk).data)
+    written = file.tell() - begin
+    if written != tensor.bytes:
+        raise ValueError(f"tensor {tensor.name!r} came as {written} bytes instead of {tensor.bytes}")
+
+
+def _copy(span: Span, target: BinaryIO) -> None:
+    """Append a span, within the kernel if both file systems allow."""
+    with span.file.open("rb", buffering=0) as source:
+        at = span.start
+        target.flush()
+        try:
+            while at < span.end:
+                copied = os.copy_file_range(source.fileno(), target.fileno(), span.end - at, at)
+                if not copied:
+                    break
+                at += copied
+        except (OSError, AttributeError):
+            pass  # a file system or platform without it; a full disk shows again below
+        target.seek(0, os.SEEK_END)
+        source.seek(at)
+        while at < span.end:
+            block = source.read(min(COPY_BYTES, span.end - at))
+            if not block:
+                raise ValueError(f"{str(span.file)!r} was cut off while it was read")
+            target.write(block)
+            at += len(block)
+
+
+def _flush(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make new names in a folder last, where the platform can."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 
 import typer
 
-from zerolm.cli import bench, calibrate, score, search, spaces
+from zerolm.cli import bench, calibrate, carve, score, search, spaces
 
 app = typer.Typer(
     name="zerolm",
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.command("search")(search.search)
 app.command("score")(score.score)
 app.command("calibrate")(calibrate.calibrate)
+app.command("carve")(carve.carve)
 app.command("spaces")(spaces.spaces)
 app.add_typer(bench.app, name="bench")
 

@@ -42,7 +42,7 @@ def calibrate(
     calibration = fit(found, method, seed=seed)
     judgement = judge(found, method, seed=seed, progress=progress)
     document = to_document(calibration, judgement)
-    for warning in calibration.warnings:
+    for warning in document["warnings"]:
         print(f"zerolm: warning: {warning}", file=sys.stderr)
     if out is not None:
         write_new_file(out, json.dumps(document, indent=1) + "\n", force)
@@ -70,7 +70,11 @@ def show(calibration: Calibration, judgement: Judgement) -> None:
         shares = calibration.predictor.shares().items()
         print("  " + ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= 0.005))
     others = ", ".join(f"{name} {_tau(tau)}" for name, tau in judgement.baselines.items())
-    print(f"tau-b on hidden labels ({judgement.folds} folds): {_tau(judgement.tau)}; {others}")
+    if judgement.tau is None:
+        print("too few labels, or too alike, to judge it on hidden ones")
+        return
+    deviation = f" +- {judgement.deviation:.3f} a fold" if judgement.deviation is not None else ""
+    print(f"tau-b on hidden labels ({judgement.folds} folds): {judgement.tau:.3f}{deviation}; {others}")
     if judgement.coverage is not None and judgement.width is not None:
         print(
             f"90 % intervals hold {judgement.coverage:.0%} of hidden results, mean width "

@@ -180,7 +180,8 @@ def show(result: SearchResult) -> None:
         f"{more}{show_count(result.ties.value)} with the best score, "
         f"{more}{show_count(result.near_ties.value)} within 1 % of it\n"
     )
-    heads = ("params", "body", "MACs", "KV cache", "weights")
+    heads = ["params", "body", "MACs", "KV cache", "weights"]
+    heads += ["expected"] if pick.expected else []
     print(f"{'':>4} {result.score:>13} " + " ".join(f"{head:>8}" for head in heads) + "  shape")
     for rank, choice in enumerate(result.best, 1):
         print(f"{rank:>4} {show_score(choice.score):>13} {_line(choice)}")
@@ -206,4 +207,5 @@ def same_choices(result: SearchResult) -> list[tuple[list[str], Choice]]:
 
 def _line(choice: Choice) -> str:
     costs = " ".join(f"{show_cost(cost, choice.costs[cost]):>8}" for cost in COSTS)
-    return f"{costs}  {shape_text(choice.architecture)}"
+    expected = f" {choice.expected.mean:>8.4g}" if choice.expected else ""
+    return f"{costs}{expected}  {shape_text(choice.architecture)}"

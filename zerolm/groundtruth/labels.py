@@ -87,6 +87,12 @@ def _distinct(truth: GroundTruth, architectures: Sequence[Architecture], metric:
     return list(places.values())
 
 
+def _unbeaten(judgement: Judgement | None) -> list[str]:
+    if judgement is None or not judgement.not_beaten:
+        return []
+    return [f"on hidden labels it does not beat {' and '.join(judgement.not_beaten)}"]
+
+
 class _Label(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     architecture: dict[str, Any]
@@ -130,7 +136,7 @@ def to_document(calibration: Calibration, judgement: Judgement | None = None) ->
         if dictionary
         else None,
         "features": calibration.predictor.shares() if calibration.predictor else None,
-        "warnings": list(calibration.warnings),
+        "warnings": [*calibration.warnings, *_unbeaten(judgement)],
         "judged": asdict(judgement) if judgement else None,
         "labels": [
             {"architecture": architecture.choices, "result": sign * float(value)}

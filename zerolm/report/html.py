@@ -261,6 +261,8 @@ def _baseline_table(result: SearchResult) -> str:
 
 
 def _binding_table(result: SearchResult) -> str:
+    if not (result.bounds_tested):
+        return "<p>Not tested: that takes a score that adds up over layers, and a proven optimum.</p>"
     if not result.binding:
         return "<p>None that was tested: no budget and no bound on shapes holds the best score down.</p>"
     rows = [
@@ -285,6 +287,13 @@ def _blind(result: SearchResult) -> str:
         if "alpha" in result.options
         else ""
     )
+    about = result.calibration
+    if about and about["method"] in ("gp", "blend"):
+        return (
+            f"The score was fitted to {about['labels']} trained architectures and knows no others: expect "
+            "little of it beyond their range, and train several of the best, not one. Only some of the space "
+            "was looked at, and of equal shapes only one choice of what the shape leaves open."
+        )
     return (
         f"The score reads shapes at random initialisation. It does not see {spots or 'anything but shapes'}, "
         "nor data, nor training; left alone it runs into the corners of a space, which is why the bounds "

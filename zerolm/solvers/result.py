@@ -14,8 +14,8 @@ from zerolm.spaces import SearchSpace
 class Expected:
     """What a calibration expects of an architecture when it is trained, in the unit of its metric.
 
-    ``low`` to ``high`` holds nine of ten results; ``extrapolated`` where the architecture is deeper,
-    wider, larger or smaller than every label.
+    ``low`` to ``high`` holds nine of ten results of architectures drawn as the labels were;
+    ``extrapolated`` where the depth, width, size or a choice lies beyond all labels.
     """
 
     mean: float
@@ -107,7 +107,8 @@ class SearchResult:
     it; ``pick`` is the near-tie with the smallest KV cache, then the fewest MACs. ``front`` is the Pareto
     front of score against ``front_cost``, or some points of it where ``front_complete`` is false;
     ``landscape`` holds the best score at each depth and width (then: an upper bound of it).
-    ``calibration`` says, in plain JSON, which labels the score was fitted to, if any.
+    ``calibration`` says, in plain JSON, which labels the score was fitted to, if any;
+    ``bounds_tested`` whether ``binding`` is what was found, or nothing was asked.
     """
 
     space: SearchSpace
@@ -127,6 +128,7 @@ class SearchResult:
     baselines: list[Baseline] = field(default_factory=list)
     binding: list[Binding] = field(default_factory=list)
     calibration: dict[str, Any] | None = None
+    bounds_tested: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, as ``zerolm search --json`` prints it."""

@@ -149,11 +149,12 @@ def search(
     )
     baselines: list[Baseline] = []
     binding: list[Binding] = []
+    tested = compare and run.engine.optimal and isinstance(score, ClosedForm)
     if compare:
         progress("asking the baselines")
         proven = replace(setup, method="auto")
         baselines = _baselines(run, limits, proven)
-        if run.engine.optimal and isinstance(score, ClosedForm):
+        if tested:
             progress("relaxing each bound")
             binding = _binding(run, limits, proven, best[0])
     return SearchResult(
@@ -173,6 +174,7 @@ def search(
         _landscape(run),
         baselines,
         binding,
+        bounds_tested=tested,
     )
 
 
@@ -189,23 +191,26 @@ def _compile(
     column = next(iter(bounded_columns(budgets)), PARAMS)
     method = _method(setup.method, score, problems, budgets, column)
     evaluate = additive(problems) if isinstance(score, ClosedForm) else _whole(space, backbones, score)
-    engine: Engine
     if method in ("exact", "milp"):
-        engine = Proven(problems, budgets, column, method == "milp")
-    elif method == "exhaustive":
-        states, proven = States.of(problems), True
+        engine: Engine = Proven(problems, budgets, column, method == "milp")
+        return _Run(space, backbones, problems, engine, method, column)
+    proven = method == "exhaustive"
+    states: States | Sample
+    if method == "exhaustive":
+        states = States.of(problems)
         if isinstance(score, WholeScore):
-            states = _rescored(states, evaluate)
             proven = bool(np.all(states.ways == 1))  # else it may see what a shape leaves open
-        engine = Pool(states, budgets, column, proven)
+            states = _rescored(states, budgets, evaluate)
     elif method == "rerank" and isinstance(score, WholeScore):
-        sample = _guided(space, backbones, problems, budgets, setup, score, evaluate)
-        engine = Pool(sample, budgets, column, False)
+        states = _guided(space, backbones, problems, budgets, setup, score, evaluate)
     elif method == "nsga2":
-        engine = Pool(nsga2(problems, evaluate, budgets, column, seed=setup.seed), budgets, column, False)
+        states = nsga2(problems, evaluate, budgets, column, seed=setup.seed)
     else:
-        engine = Pool(random_sample(problems, evaluate, DRAWS, setup.seed), budgets, column, False)
-    return _Run(space, backbones, problems, engine, method, column)
+        states = random_sample(problems, evaluate, DRAWS, setup.seed)
+    if isinstance(score, WholeScore):
+        # What shares a shape need not share a score: only what was looked at counts.
+        states = replace(states, ways=np.ones(len(states.score), np.int64))
+    return _Run(space, backbones, problems, Pool(states, budgets, column, proven), method, column)
 
 
 def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Budgets, column: int) -> str:
@@ -275,15 +280,19 @@ def _guided(
     )
 
 
-def _rescored(states: States, evaluate: Evaluate) -> States:
+def _rescored(states: States, budgets: Budgets, evaluate: Evaluate) -> States:
+    """The states with a score of whole networks; those beyond the budgets are not built, and have 0."""
     if len(states.score) > WHOLE_LIMIT:
         raise ValueError(
             f"method 'exhaustive' would build {len(states.score)} architectures, more than {WHOLE_LIMIT}; "
             f"use nsga2 or random"
         )
-    solutions = [states.solution(i) for i in range(len(states.score))]
-    scores = evaluate([(solution.problem, solution.picks) for solution in solutions])
-    return States(states.problems, states.problem, states.row, scores, states.costs, states.ways)
+    kept = np.flatnonzero(budgets.allow(states.costs))
+    solutions = [states.solution(int(i)) for i in kept]
+    scores = np.zeros(len(states.score))
+    if len(kept):
+        scores[kept] = evaluate([(solution.problem, solution.picks) for solution in solutions])
+    return replace(states, score=scores)
 
 
 def _led_by(first: Choice, choices: Sequence[Choice]) -> list[Choice]:

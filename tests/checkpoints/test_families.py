@@ -1,0 +1,144 @@
+"""Layouts of the checkpoints that transformers writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny import MODELS, model, saved
+
+from zerolm.checkpoints import Checkpoint, family_of
+from zerolm.checkpoints.families import families
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_tensor_has_its_place(name: str, tmp_path: Path) -> None:
+    network = model(name)
+    checkpoint = Checkpoint.open(saved(tmp_path, name))
+    layout, config = checkpoint.layout, network.config
+    assert checkpoint.family.name == name.split("_")[0]
+    assert layout.slots.keys() == checkpoint.tensors.keys()
+    assert (layout.depth, layout.hidden, layout.heads) == (3, 48, config.num_attention_heads)
+    assert layout.tied is config.tie_word_embeddings
+    state = network.state_dict()
+    for tensor in checkpoint.tensors:
+        assert np.array_equal(checkpoint.read(tensor), state[tensor].numpy())
+    for layer in range(3):
+        roles = layout.layer(layer)
+        assert {"o", "up", "down"} <= roles.keys()
+        assert ("gate" in roles) is layout.gated
+        assert {"q", "k", "v"} <= roles.keys() or "qkv" in roles
+        assert all(f".{layer}." in tensor for tensor in roles.values())
+
+
+def test_the_four_kinds_of_axes(tmp_path: Path) -> None:
+    layout = Checkpoint.open(saved(tmp_path, "qwen3")).layout
+    sizes = {"q": 96, "kv": 32, "qkv": 160, "head": 16, "ffn": 40, "hidden": 48, "vocab": 64}
+    assert layout.sizes == sizes
+    axes = {role: layout.slots[name].axes for role, name in layout.layer(2).items()}
+    assert axes["q"] == ("q", "hidden")
+    assert axes["v"] == ("kv", "hidden")
+    assert axes["o"] == ("hidden", "q")
+    assert axes["q_norm"] == ("head",)
+    assert axes["down"] == ("hidden", "ffn")
+    assert layout.name("q", 3) is None
+    assert layout.name("head") == "lm_head.weight"
+
+
+def test_fused_and_transposed_projections(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(saved(tmp_path, "gpt2"))
+    layout = checkpoint.layout
+    name = layout.name("qkv", 1)
+    assert name
+    assert layout.slots[name].transposed
+    assert layout.slots[name].axes == ("hidden", "qkv")
+    assert layout.fused() == {"q": slice(0, 48), "k": slice(48, 96), "v": slice(96, 144)}
+    assert layout.ffn == 192
+    assert layout.slots["transformer.wte.weight"].transposed is False
+
+
+def test_buffers_of_old_gpt2s(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    file = saved(tmp_path, "gpt2") / "model.safetensors"
+    bare = {name.removeprefix("transformer."): tensor for name, tensor in load_file(file).items()}
+    masks = {f"h.{layer}.attn.bias": torch.ones(1, 1, 32, 32) for layer in range(3)}
+    save_file(bare | masks, file)
+    layout = Checkpoint.open(tmp_path).layout
+    assert layout.slots.keys() == bare.keys()
+    assert layout.name("down", 2) == "h.2.mlp.c_proj.weight"
+
+
+def test_names_of_old_berts(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    saved(tmp_path, "bert_masked")
+    file = tmp_path / "model.safetensors"
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    renamed = load_file(file)
+    for new, name in old.items():
+        renamed = {tensor.replace(new, name): value for tensor, value in renamed.items()}
+    renamed["bert.embeddings.position_ids"] = torch.arange(32)[None]
+    save_file(renamed, file)
+    layout = Checkpoint.open(tmp_path).layout
+    assert layout.name("ffn_post_norm", 0) == "bert.encoder.layer.0.output.LayerNorm.gamma"
+
+
+def test_all_families_say_what_can_be_cut() -> None:
+    assert list(families()) == ["bert", "gemma2", "gpt2", "llama", "mistral", "qwen2", "qwen3"]
+    cuts = {name: (family.cut.heads, family.cut.indivisible) for name, family in families().items()}
+    assert cuts["llama"] == (True, "mistral")
+    assert cuts["gemma2"] == (True, "refused")
+    assert not cuts["bert"][0]
+    assert not cuts["gpt2"][0]
+    assert all(family.cut.ffn and family.cut.layers for family in families().values())
+
+
+def test_a_family_that_is_not_known() -> None:
+    with pytest.raises(ValueError, match="model_type 'mamba' is not known; there are bert, gemma2, gpt2"):
+        family_of({"model_type": "mamba"})
+    with pytest.raises(ValueError, match="has no model_type"):
+        family_of({})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_hidden_layers": 4}, "tensor 'model.layers.3.input_layernorm.weight' is missing"),
+        ({"num_hidden_layers": 2}, "'model.layers.2.* is none of a llama model"),
+        ({"intermediate_size": 41}, r"shape \[40, 48\], the configuration says 41 \(ffn\) x 48 \(hidden\)"),
+        ({"num_key_value_heads": 4}, "6 heads are not divisible by 4 KV heads"),
+        ({"num_key_value_heads": None}, r"says 48 \(kv\) x 48 \(hidden\)"),
+        ({"hidden_size": 0}, "hidden_size 0; 1 to"),
+        ({"hidden_size": True}, "hidden_size True; 1 to"),
+        ({"num_hidden_layers": 10**12}, "num_hidden_layers 1000000000000; 1 to"),
+        ({"attention_bias": True}, "q_proj.bias' is missing"),
+        ({"vocab_size": None}, "the default of vocab_size None"),
+    ],
+)
+def test_configurations_that_do_not_fit(change: dict[str, object], message: str, tmp_path: Path) -> None:
+    saved(tmp_path, "llama")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(ValueError, match=message):
+        Checkpoint.open(tmp_path)
+
+
+def test_a_head_is_missing(tmp_path: Path) -> None:
+    saved(tmp_path, "llama_tied")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
+    with pytest.raises(ValueError, match=r"tensor 'lm_head.weight' is missing"):
+        Checkpoint.open(tmp_path)
+
+
+def test_trained_models(models_folder: Path) -> None:
+    decoder = Checkpoint.open(models_folder / "pydec")
+    assert sum(tensor.count for tensor in decoder.tensors.values()) == 7_344_384
+    assert (decoder.layout.kv_heads, decoder.layout.ffn, decoder.layout.tied) == (4, 768, True)
+    encoder = Checkpoint.open(models_folder / "pyenc")
+    assert sum(tensor.count for tensor in encoder.tensors.values()) == 6_869_504
+    assert {"1_Pooling/config.json", "modules.json"} <= {str(path) for path in encoder.other_files()}

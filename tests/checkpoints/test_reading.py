@@ -1,0 +1,288 @@
+"""Reading checkpoints, sound ones and such as were made to harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from tiny import saved
+
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.tensors import read_shard
+
+
+def file_of(path: Path, header: Any, data: bytes = b"", length: int | None = None) -> Path:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes((len(text) if length is None else length).to_bytes(8, "little") + text + data)
+    return path
+
+
+def entry(start: int, end: int, shape: list[int] | None = None, dtype: str = "U8") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": [end - start] if shape is None else shape, "data_offsets": [start, end]}
+
+
+def test_headers_equal_those_of_the_library(tmp_path: Path) -> None:
+    tensors = {
+        "b": torch.ones(3, 2),
+        "a": torch.zeros(4).bfloat16(),
+        "none": torch.zeros(0, 5),
+        "one": torch.ones(()),
+    }
+    save_file(tensors, tmp_path / "x.safetensors", metadata={"format": "pt"})
+    found = read_shard(tmp_path / "x.safetensors").tensors
+    assert {name: (tensor.dtype, tensor.shape) for name, tensor in found.items()} == {
+        "b": ("F32", (3, 2)),
+        "a": ("BF16", (4,)),
+        "none": ("F32", (0, 5)),
+        "one": ("F32", ()),
+    }
+    content = (tmp_path / "x.safetensors").read_bytes()
+    assert content[found["b"].start : found["b"].end] == tensors["b"].numpy().tobytes()
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "message"),
+    [
+        ({"a": entry(0, 4)}, b"123", "cut off: its tensors end at byte"),
+        ({"a": entry(0, 4)}, b"12345", "bytes that belong to no tensor"),
+        ({"a": entry(0, 4), "b": entry(2, 6)}, b"123456", "tensor 'b' overlaps another"),
+        ({"a": entry(0, 2), "b": entry(4, 6)}, b"123456", "tensor 'b' leaves a gap"),
+        ({"a": entry(2, 4)}, b"1234", "tensor 'a' leaves a gap"),
+        ({"a": entry(0, 4, [1, 2])}, b"1234", r"has 4 bytes, but U8 \[1, 2\] needs 2"),
+        ({"a": entry(0, 4, [-2, -2])}, b"1234", r"has shape \[-2, -2\]"),
+        ({"a": entry(0, 4, [1 << 60])}, b"1234", "has shape"),
+        ({"a": entry(0, 4, [1] * 9 + [4])}, b"1234", "has shape"),
+        ({"a": entry(0, 4, [True, 4])}, b"1234", "has shape"),
+        ({"a": entry(4, 0, [4])}, b"1234", "has -4 bytes"),
+        ({"a": entry(0, 4, [2], "F13")}, b"1234", "dtype 'F13'; known are"),
+        ({"a": entry(0, 4) | {"data_offsets": [0]}}, b"1234", r"data_offsets \[0\]"),
+        ({"a": entry(0, 4) | {"more": 1}}, b"1234", "is not described by"),
+        ({"a": 5}, b"", "is not described by"),
+        ([], b"", "its header is not an object"),
+        (b'{"a": ', b"", "its header is no JSON"),
+        (b"[" * 100_000, b"", "its header is no JSON"),
+        (b'{"a": {"shape": [' + b"1" * 5000 + b"]}}", b"", "sound"),
+        (b'{"a": 1, "a": 2}', b"", "field 'a' is given twice"),
+        (b"\xff\xfe{}", b"", "utf-8"),
+    ],
+)
+def test_headers_that_lie(header: Any, data: bytes, message: str, tmp_path: Path) -> None:
+    path = file_of(tmp_path / "x.safetensors", header, data)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_shard(path)
+    assert "x.safetensors" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [1 << 62, 100_000_001, 99, 0])
+def test_lengths_of_headers_that_lie(length: int, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"is said to have {length} bytes"):
+        read_shard(file_of(tmp_path / "x.safetensors", {}, length=length))
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(b"123")
+    for path in (tmp_path / "short", tmp_path, tmp_path / "absent"):
+        with pytest.raises(ValueError, match="is not a sound safetensors file"):
+            read_shard(path)
+
+
+def test_many_shards(tmp_path: Path) -> None:
+    whole = Checkpoint.open(saved(tmp_path / "whole", "qwen2", dtype="bfloat16"))
+    parts = Checkpoint.open(saved(tmp_path / "parts", "qwen2", dtype="bfloat16", shard="20KB"))
+    assert len(parts.shards) > 2
+    assert whole.tensors.keys() == parts.tensors.keys()
+    for name in whole.tensors:
+        assert np.array_equal(whole.raw(name), parts.raw(name))
+        assert whole.raw(name).dtype == np.uint16
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_numbers_are_exact(dtype: str, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    checkpoint = Checkpoint.open(saved(tmp_path, "llama", dtype=dtype))
+    for name, tensor in load_file(tmp_path / "model.safetensors").items():
+        assert np.array_equal(checkpoint.read(name), tensor.float().numpy())
+        assert np.array_equal(checkpoint.read(name, slice(3, 9)), tensor[3:9].float().numpy())
+        assert not checkpoint.raw(name).flags.writeable
+
+
+def edited(folder: Path, change: Any) -> Path:
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    path.write_text(json.dumps(change(index)))
+    return folder
+
+
+def moved(to: Any) -> Any:
+    """An index whose first tensor is put elsewhere."""
+
+    def change(index: dict[str, Any]) -> dict[str, Any]:
+        index["weight_map"][next(iter(index["weight_map"]))] = to
+        return index
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            moved("../outside.safetensors"),
+            "into '../outside.safetensors', which is no safetensors file beside it",
+        ),
+        (moved("/etc/passwd"), "which is no safetensors file beside it"),
+        (moved("..\\outside.safetensors"), "which is no safetensors file beside it"),
+        (moved("config.json"), "which is no safetensors file beside it"),
+        (moved(7), "which is no safetensors file beside it"),
+        (moved("absent.safetensors"), "names absent.safetensors, which is missing"),
+        (lambda index: {"weight_map": {}}, "has no weight_map"),
+        (lambda index: [], "it is not a JSON object"),
+    ],
+)
+def test_indexes_that_lie(change: Any, message: str, tmp_path: Path) -> None:
+    saved(tmp_path / "model", "llama", shard="20KB")
+    (tmp_path / "outside.safetensors").write_bytes(b"")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Checkpoint.open(edited(tmp_path / "model", change))
+
+
+def test_tensors_are_where_the_index_says(tmp_path: Path) -> None:
+    saved(tmp_path, "llama", shard="20KB")
+    names = sorted(path.name for path in tmp_path.glob("*.safetensors"))
+    with pytest.raises(ValueError, match="is missing from model-00002"):
+        Checkpoint.open(edited(tmp_path, moved(names[1])))
+
+    def forget(index: dict[str, Any]) -> dict[str, Any]:
+        index["weight_map"].popitem()
+        return index
+
+    saved(tmp_path / "more", "llama", shard="20KB")
+    with pytest.raises(ValueError, match=r"which model.safetensors.index.json does not put there"):
+        Checkpoint.open(edited(tmp_path / "more", forget))
+
+
+def test_links_out_of_the_folder(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "model", "llama")
+    secret = tmp_path / "LICENSE"
+    secret.write_text("secret")
+    (folder / "LICENSE").symlink_to(secret)
+    (folder / "README.md").write_text("mine")
+    assert Checkpoint.open(folder).other_files() == [Path("README.md"), Path("generation_config.json")]
+    (folder / "model.safetensors").rename(tmp_path / "x.safetensors")
+    (folder / "model.safetensors").symlink_to(tmp_path / "x.safetensors")
+    with pytest.raises(ValueError, match="is a link that leads out of its folder"):
+        Checkpoint.open(folder)
+
+
+def test_snapshots_of_the_hub_are_links_to_blobs(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "snapshots" / "abc", "llama")
+    (tmp_path / "blobs").mkdir()
+    for path in list(folder.iterdir()):
+        path.rename(tmp_path / "blobs" / path.name)
+        path.symlink_to(Path("../../blobs") / path.name)
+    assert Checkpoint.open(folder).other_files() == [Path("generation_config.json")]
+
+
+def test_what_a_child_takes_over(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "bert")
+    kept = [
+        "1_Pooling/config.json",
+        "LICENSE.txt",
+        "chat_template.jinja",
+        "modules.json",
+        "tokenizer.json",
+        "vocab.txt",
+    ]
+    for name in (
+        *kept,
+        "modeling_evil.py",
+        "pytorch_model.bin",
+        "2_Dense/pytorch_model.bin",
+        "optimizer.pt",
+        ".env",
+    ):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("{}")
+    assert [str(path) for path in Checkpoint.open(folder).other_files()] == kept
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("opened",)
+
+
+def test_a_pickle_is_refused_unopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path, "llama")
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(
+        ValueError, match=r"there is no model.safetensors and no model.safetensors.index.json"
+    ):
+        Checkpoint.open(tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(
+        ValueError, match="its weights are a pickle, which is not opened; convert it to safetensors"
+    ):
+        Checkpoint.open(tmp_path)
+    assert not Path("opened").exists()
+
+
+def test_wrong_types_of_weights(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    file = saved(tmp_path, "llama") / "model.safetensors"
+    tensors = load_file(file)
+    tensors["model.layers.1.mlp.up_proj.weight"] = tensors["model.layers.1.mlp.up_proj.weight"].to(torch.int8)
+    save_file(tensors, file)
+    with pytest.raises(
+        ValueError, match=r"up_proj.weight' is I8; read are BF16, F16, F32, nothing quantised"
+    ):
+        Checkpoint.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["./absent", "/absent/folder", "a/b/c", "../x"])
+def test_folders_that_are_not_there(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="there is no folder"):
+        Checkpoint.open(name)
+
+
+def test_the_hub_is_asked_for_what_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    asked: list[dict[str, Any]] = []
+
+    def download(name: str, **settings: Any) -> str:
+        asked.append({"name": name} | settings)
+        if name == "gone":
+            raise OSError("no connection\nat all")
+        return str(saved(tmp_path, "llama"))
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert Checkpoint.open("someone/model").layout.depth == 3
+    patterns = asked[0]["allow_patterns"]
+    assert "*.safetensors" in patterns
+    assert not any("bin" in pattern or "py" in pattern for pattern in patterns)
+    with pytest.raises(ValueError, match="the hub's model of this name cannot be had: no connection at all"):
+        Checkpoint.open("gone")
+
+
+def test_configurations_that_cannot_be_read(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "llama")
+    for text, message in (("[]", "not a JSON object"), ("{", "Expecting"), ("[" * 100_000, "recursion")):
+        (folder / "config.json").write_text(text)
+        with pytest.raises(ValueError, match=f"config.json' cannot be read: .*{message}"):
+            Checkpoint.open(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(ValueError, match="there is no such file"):
+        Checkpoint.open(folder)

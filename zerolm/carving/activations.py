@@ -1,0 +1,128 @@
+"""Criteria with tokens: how much each FFN neuron and each KV group sends into the residual stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats
+from zerolm.carving.cuts import Dimensions
+from zerolm.carving.sliced import dimensions_of
+from zerolm.carving.tokens import Tokens
+from zerolm.networks.blocks import Blocks, watching
+from zerolm.networks.roles import Layer, bias, layers_of, matrix
+
+
+class Criterion(Protocol):
+    """Sums over the tokens of one layer, then the importance of its parts."""
+
+    def __init__(self, sizes: Dimensions, layer: Layer) -> None: ...
+
+    def add(self, heads: Tensor, neurons: Tensor) -> None:
+        """Add tokens: the inputs of o_proj (n, heads x head size) and of down_proj (n, f)."""
+
+    def importance(self) -> tuple[Floats, Floats]:
+        """What KV groups (g,) and neurons (f,) are worth; more is better."""
+
+
+class Amp:
+    """AMP (arXiv 2504.21174), from magnitudes.
+
+    A neuron m: I_m = mean over tokens of |a_m|, a the input of down_proj, whose weights are not used. A head
+    n: I_n = mean over tokens of ||h_n W_n||_1, h_n its output and W_n its columns of o_proj. A KV group is
+    worth the mean of its heads (the paper knows no groups).
+    """
+
+    def __init__(self, sizes: Dimensions, layer: Layer) -> None:
+        self.sizes, self.count = sizes, 0
+        self.columns = per_head(matrix(layer.attention_out), sizes)  # (d, h, e)
+        self.heads = self.columns.new_zeros(sizes.heads, dtype=torch.float64)
+        self.neurons = self.columns.new_zeros(sizes.ffn, dtype=torch.float64)
+
+    def add(self, heads: Tensor, neurons: Tensor) -> None:
+        self.count += len(heads)
+        self.neurons += neurons.abs().sum(0)  # (f,)
+        split = per_head(heads, self.sizes)  # (n, h, e)
+        for head in range(self.sizes.heads):
+            sent = split[:, head] @ self.columns[:, head].T  # (n, d)
+            self.heads[head] += sent.abs().sum()
+
+    def importance(self) -> tuple[Floats, Floats]:
+        heads = (self.heads / self.count).reshape(self.sizes.kv_heads, -1)  # (g, heads of a group)
+        return heads.mean(1).cpu().numpy(), (self.neurons / self.count).cpu().numpy()
+
+
+class OutputEnergy:
+    """The energy that a part adds to the output of its matrix.
+
+    A neuron: second moment of its activation times the squared norm of its output column. A head:
+    trace(W_n M W_n^T), M the second moments of its output; a KV group is worth the sum of its heads. Where
+    the output matrix has a bias, which can take up a mean, moments are about the mean.
+    """
+
+    def __init__(self, sizes: Dimensions, layer: Layer) -> None:
+        self.sizes, self.layer, self.count = sizes, layer, 0
+        zeros = matrix(layer.attention_out).new_zeros
+        h, e, f = sizes.heads, sizes.head_size, sizes.ffn
+        self.heads, self.head_sums = zeros(h, e, e, dtype=torch.float64), zeros(h, e, dtype=torch.float64)
+        self.neurons, self.neuron_sums = zeros(f, dtype=torch.float64), zeros(f, dtype=torch.float64)
+
+    def add(self, heads: Tensor, neurons: Tensor) -> None:
+        self.count += len(heads)
+        self.neurons += neurons.square().sum(0)  # (f,)
+        self.neuron_sums += neurons.sum(0)
+        split = per_head(heads, self.sizes).transpose(0, 1)  # (h, n, e)
+        self.heads += split.mT @ split  # (h, e, e)
+        self.head_sums += split.sum(1)
+
+    def importance(self) -> tuple[Floats, Floats]:
+        neurons, heads = self.neurons / self.count, self.heads / self.count
+        if bias(self.layer.ffn_out) is not None:
+            neurons = neurons - (self.neuron_sums / self.count).square()
+        if bias(self.layer.attention_out) is not None:
+            mean = self.head_sums / self.count  # (h, e)
+            heads = heads - mean[:, :, None] * mean[:, None, :]
+        columns = per_head(matrix(self.layer.attention_out), self.sizes).double()  # (d, h, e)
+        energy = torch.einsum("dhe,hef,dhf->h", columns, heads, columns)
+        groups = energy.reshape(self.sizes.kv_heads, -1).sum(1)
+        neurons = neurons * matrix(self.layer.ffn_out).double().square().sum(0)
+        return groups.cpu().numpy(), neurons.cpu().numpy()
+
+
+CRITERIA: Final[dict[str, type[Criterion]]] = {"amp": Amp, "output_energy": OutputEnergy}
+"""The criteria that need tokens, by name."""
+
+
+def importances(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    criterion: str = "output_energy",
+    *,
+    progress: Callable[[str], None] = lambda text: None,
+    batch: int = 8,
+) -> dict[str, list[Floats]]:
+    """What the KV groups (``groups``, (g,) a layer) and neurons (``ffn``, (f,) a layer) are worth."""
+    sizes, blocks = dimensions_of(model), Blocks(model, tokens.batches(batch))
+    hidden = [blocks.embed(i) for i in range(len(blocks.batches))]  # (b, t, d) each
+    found: dict[str, list[Floats]] = {"groups": [], "ffn": []}
+    for number, layer in enumerate(layers_of(model)):
+        progress(f"{criterion}: layer {number + 1} of {sizes.depth}")
+        sums = CRITERIA[criterion](sizes, layer)
+        for i, states in enumerate(hidden):
+            with watching({"o": layer.attention_out, "down": layer.ffn_out}) as seen:
+                hidden[i] = blocks.call(i, number, states)
+            mask = blocks.batches[i].get("attention_mask")  # (b, t)
+            rows = torch.ones_like(states[..., 0]).bool() if mask is None else mask.bool()
+            sums.add(seen.inputs["o"][rows], seen.inputs["down"][rows])
+        for kind, importance in zip(found, sums.importance(), strict=True):
+            found[kind].append(importance)
+    return found
+
+
+def per_head(x: Tensor, sizes: Dimensions) -> Tensor:
+    """(n, heads x head size) as (n, heads, head size)."""
+    return x.reshape(len(x), sizes.heads, sizes.head_size)

@@ -1,0 +1,180 @@
+"""The child of a cut: its configuration, its tensors, and the files it inherits."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolm.carving.cuts import Cut, LayerCut
+from zerolm.checkpoints import Checkpoint, Outgoing, sliced, write_shards
+from zerolm.checkpoints.writer import Chunk
+
+Repaired = Mapping[str, NDArray[np.float32]]
+"""New values by the parent's name of a tensor, in the shape that the cut leaves."""
+
+
+def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
+    """Refuse a cut that the stock class of the family cannot be configured for."""
+    family, parent = checkpoint.family, cut.parent
+    if not cut.uniform:
+        raise ValueError(
+            "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
+            "give --shape uniform"
+        )
+    groups, ffn = len(cut.layers[0].groups), len(cut.layers[0].ffn)
+    asked = {
+        "layers": len(cut.layers) < parent.depth,
+        "heads": groups < parent.kv_heads,
+        "ffn": ffn < parent.ffn,
+    }
+    for what, is_cut in asked.items():
+        if is_cut and not getattr(family.cut, what):
+            possible = [name for name in asked if getattr(family.cut, name)]
+            raise ValueError(
+                f"a {family.name} can be cut in {' and '.join(possible)}, not in {what}: {family.cut.note}"
+            )
+    if divides(cut) or family.cut.indivisible in ("kept", "mistral"):
+        return
+    raise ValueError(
+        f"{groups * parent.heads_per_group} heads do not divide the hidden size {parent.hidden}, which "
+        f"{family.name} needs; {_divisors(cut)} do"
+    )
+
+
+def divides(cut: Cut) -> bool:
+    return cut.parent.hidden % (len(cut.layers[0].groups) * cut.parent.heads_per_group) == 0
+
+
+def _divisors(cut: Cut) -> str:
+    parent = cut.parent
+    heads = (groups * parent.heads_per_group for groups in range(1, parent.kv_heads + 1))
+    return ", ".join(str(count) for count in heads if parent.hidden % count == 0) or "none"
+
+
+def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
+    """The configuration of a uniform child; its head size is written out.
+
+    A llama whose heads no longer divide the hidden size becomes a mistral, which is the same network.
+    Raises ``ValueError`` for a llama with biases, which no mistral has.
+    """
+    family, parent = checkpoint.family, cut.parent
+    groups, ffn = len(cut.layers[0].groups), len(cut.layers[0].ffn)
+    config = dict(checkpoint.config)
+    sizes = {
+        "depth": len(cut.layers),
+        "heads": groups * parent.heads_per_group,
+        "kv_heads": groups,
+        "head_size": parent.head_size,
+        "ffn": ffn,
+    }
+    config |= {family.fields[label]: size for label, size in sizes.items() if label in family.fields}
+    for field in family.per_layer:
+        if isinstance(config.get(field), list):
+            config[field] = [config[field][layer.layer] for layer in cut.layers]
+    if divides(cut) or family.cut.indivisible != "mistral":
+        return config
+    if any(config.get(flag) for flag in ("attention_bias", "mlp_bias")):
+        raise ValueError(
+            f"{sizes['heads']} heads do not divide the hidden size {parent.hidden}, and a llama with biases "
+            f"cannot be written as mistral; {_divisors(cut)} do"
+        )
+    kinds = {"LlamaForCausalLM": "MistralForCausalLM", "LlamaModel": "MistralModel"}
+    config["model_type"], config["sliding_window"] = "mistral", None
+    config["architectures"] = [kinds.get(name, name) for name in config.get("architectures") or []]
+    return config
+
+
+def tensors(checkpoint: Checkpoint, cut: Cut, repaired: Repaired | None = None) -> list[Outgoing]:
+    """The child's tensors in the order of the parent's files, cut when their turn comes."""
+    places = {layer.layer: (place, layer) for place, layer in enumerate(cut.layers)}
+    return [
+        _outgoing(checkpoint, cut, name, places, repaired or {})
+        for name in checkpoint.tensors
+        if name in checkpoint.layout.slots
+        and (checkpoint.layout.slots[name].layer is None or checkpoint.layout.slots[name].layer in places)
+    ]
+
+
+def _outgoing(
+    checkpoint: Checkpoint,
+    cut: Cut,
+    name: str,
+    places: Mapping[int, tuple[int, LayerCut]],
+    repaired: Repaired,
+) -> Outgoing:
+    info, slot = checkpoint.tensors[name], checkpoint.layout.slots[name]
+    if slot.layer is None:
+        return Outgoing(name, info.dtype, info.shape, lambda: sliced(info, {}))
+    place, layer = places[slot.layer]
+    kept = {
+        axis: indices
+        for axis, label in enumerate(slot.axes)
+        if (indices := cut.kept(layer, label)) is not None and len(indices) < info.shape[axis]
+    }
+    shape = tuple(len(kept[axis]) if axis in kept else size for axis, size in enumerate(info.shape))
+    new_name = re.sub(r"\.\d+\.", f".{place}.", name, count=1)
+    if name in repaired:
+        value = repaired[name]
+        if value.shape != shape:
+            raise ValueError(f"the repair of {name!r} has shape {value.shape}, but {shape} is left")
+        return Outgoing(new_name, info.dtype, shape, lambda: _narrowed(value, info.dtype))
+    return Outgoing(new_name, info.dtype, shape, lambda: sliced(info, kept))
+
+
+def _narrowed(value: NDArray[np.float32], dtype: str) -> Iterator[Chunk]:
+    """float32 numbers as the checkpoint stores them; BF16 rounds to the nearest, ties to even."""
+    if dtype == "F32":
+        yield np.ascontiguousarray(value)
+    elif dtype == "F16":
+        yield np.ascontiguousarray(value.astype(np.float16))
+    else:
+        bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
+        yield ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def write_child(
+    checkpoint: Checkpoint,
+    config: Mapping[str, Any],
+    outgoing: Iterable[Outgoing],
+    card: str,
+    recipe: Mapping[str, Any],
+    folder: Path,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> None:
+    """Everything of a child into an empty folder: weights, configuration, tokenizer, card and recipe."""
+    write_shards(folder, list(outgoing), progress=progress)
+    _write_json(folder / "config.json", config)
+    for name in checkpoint.other_files():
+        if name.name.lower() == "readme.md":
+            continue
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(checkpoint.folder / name, place)
+    _write_json(folder / "recipe.json", recipe)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def card(recipe: Mapping[str, Any]) -> str:
+    """The model card: what was cut from what, and how."""
+    child, parent = recipe["costs"]["child"]["params"], recipe["costs"]["parent"]["params"]
+    text = f"calibration text with SHA-256 {recipe['text']}" if recipe["text"] else "no calibration text"
+    if recipe["seed"] is not None:
+        text = f"random calibration tokens, seed {recipe['seed']}"
+    return (
+        f"# Carved from {Path(str(recipe['parent'])).name}\n\n"
+        f"{child:,} of {parent:,} parameters ({child / parent:.1%}), carved by zerolm without training.\n\n"
+        f"- criterion: {recipe['criterion']}\n- repair: {recipe['repair']}\n- shape: {recipe['shape']}\n"
+        f"- {text}\n\n"
+        "`recipe.json` lists what was kept of each layer. The licence of the parent applies.\n"
+    )
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,50 @@
+"""The loaded parent and the tokens that run through it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from transformers import AutoTokenizer, PreTrainedModel
+
+from zerolm.carving.tokens import Tokens, line_tokens, random_tokens, read_text, running_tokens
+from zerolm.carving.verify import load
+from zerolm.checkpoints import Checkpoint
+
+RANDOM: Final = "random"
+SEQUENCES: Final = 256
+LENGTH: Final = 256
+
+
+def is_decoder(checkpoint: Checkpoint) -> bool:
+    """Whether the model predicts the next token."""
+    return checkpoint.family.name != "bert"
+
+
+def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
+    """The parent in float32."""
+    return load(checkpoint.folder, is_decoder(checkpoint))
+
+
+def tokens_of(
+    checkpoint: Checkpoint, text: str, *, sequences: int = SEQUENCES, length: int = LENGTH, seed: int = 0
+) -> Tokens:
+    """Calibration tokens from a text file, or drawn at random where ``text`` is ``random``.
+
+    A decoder reads running text, an encoder one line a sequence. ``ValueError`` where the text or the
+    folder's tokenizer is of no use.
+    """
+    positions = checkpoint.layout.sizes.get("positions")
+    length = min(length, positions) if positions else length
+    if text == RANDOM:
+        return random_tokens(checkpoint.layout.vocab, sequences, length, seed=seed)
+    content = read_text(Path(text))
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            checkpoint.folder, local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"the tokenizer of {str(checkpoint.folder)!r} cannot be read: {reason}") from None
+    make = running_tokens if is_decoder(checkpoint) else line_tokens
+    return make(content, tokenizer, sequences, length)

@@ -1,0 +1,112 @@
+"""Ridge regression from second moments: the output columns that reproduce a target from what is kept.
+
+With inputs x_i (k,) and targets t_i (d,), and W0 the columns that there were,
+
+    W = argmin sum_i ||t_i - W x_i||^2 + lambda ||W - W0||_F^2
+      = W0 + (T^T X - W0 X^T X) (X^T X + lambda I)^-1
+
+so a strong ridge leaves the parent's columns as they are. A bias is the column of an input that is always
+one, with no ridge on it: that is the same as centring inputs and targets. lambda is a share of the mean
+diagonal of X^T X, centred where there is a bias. All that is needed are the sums X^T X and X^T T: the loss on
+held-out tokens is a quadratic form in theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+GRID: Final = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+"""The ridges tried, as shares of the mean diagonal."""
+UNTRIED: Final = 1e-2
+"""The ridge where nothing is held out to choose it on."""
+EVERY: Final = 5
+"""One sequence in so many is held out."""
+
+
+class Moments:
+    """Sums over tokens, float64: X^T X (k, k), X^T T (k, d), ||T||^2; with a bias the last input is one."""
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool, device: torch.device | None = None) -> None:
+        self.bias = bias
+        size = inputs + bias
+        self.xx = torch.zeros(size, size, dtype=torch.float64, device=device)
+        self.xt = torch.zeros(size, outputs, dtype=torch.float64, device=device)
+        self.tt = 0.0
+        self.count = 0
+
+    def add(self, x: Tensor, t: Tensor) -> None:
+        """Add tokens: inputs (n, k), targets (n, d). Products are float32, sums of batches float64."""
+        if self.bias:
+            x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)  # (n, k + 1)
+        self.xx += x.T @ x
+        self.xt += x.T @ t
+        self.tt += float(t.double().square().sum())
+        self.count += len(x)
+
+    def __add__(self, other: Moments) -> Moments:
+        total = Moments.__new__(Moments)
+        total.bias = self.bias
+        total.xx, total.xt = self.xx + other.xx, self.xt + other.xt
+        total.tt, total.count = self.tt + other.tt, self.count + other.count
+        return total
+
+    def loss(self, columns: Tensor) -> float:
+        """Mean squared error over tokens, summed over outputs, of columns (k, d)."""
+        total = (columns * (self.xx @ columns - 2 * self.xt)).sum()
+        return (self.tt + float(total)) / max(self.count, 1)
+
+    def diagonal(self) -> float:
+        """The mean diagonal of X^T X, centred where there is a bias."""
+        squares = self.xx.diagonal()
+        if self.bias:
+            squares = squares[:-1] - self.xx[-1, :-1].square() / max(self.count, 1)
+        return float(squares.mean()) if len(squares) else 0.0
+
+    def solve(self, start: Tensor, share: float) -> Tensor:
+        """The columns (k, d) for a ridge that pulls towards ``start`` (k, d)."""
+        ridge = torch.full_like(self.xx.diagonal(), max(share * self.diagonal(), 1e-300))
+        if self.bias:
+            ridge[-1] = 0.0
+        missing = self.xt - self.xx @ start  # (k, d): what the columns do not yet explain
+        change: Tensor = torch.linalg.solve(self.xx + torch.diag(ridge), missing)
+        return start + change
+
+    def recentred(self, start: Tensor) -> Tensor:
+        """The columns of ``start`` (k, d) with the bias that makes the mean right."""
+        bias = (self.xt[-1] - self.xx[-1, :-1] @ start[:-1]) / max(self.count, 1)  # (d,)
+        return torch.cat([start[:-1], bias[None]])
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The moments of one matrix on the tokens to solve on, and on those held out."""
+
+    solved: Moments
+    held: Moments
+
+    @classmethod
+    def empty(cls, inputs: int, outputs: int, *, bias: bool, device: torch.device | None = None) -> Fit:
+        new, again = (Moments(inputs, outputs, bias=bias, device=device) for _ in range(2))
+        return cls(new, again)
+
+    def add(self, x: Tensor, t: Tensor, mask: Tensor | None, first: int) -> None:
+        """Add sequences from number ``first`` on: inputs (b, t, k), targets (b, t, d), mask (b, t)."""
+        numbers = torch.arange(first, first + len(x), device=x.device)
+        wanted = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask.bool()
+        out = numbers % EVERY == EVERY - 1  # (b,)
+        for moments, sequences in ((self.solved, ~out), (self.held, out)):
+            rows = wanted & sequences[:, None]  # (b, t)
+            if rows.any():
+                moments.add(x[rows], t[rows])
+
+    def best(self, start: Tensor, grid: tuple[float, ...] = GRID) -> tuple[Tensor, float]:
+        """The columns (k, d) and the ridge, chosen on what is held out, then solved on all tokens."""
+        share = UNTRIED
+        if self.held.count:
+            losses = {each: self.held.loss(self.solved.solve(start, each)) for each in grid}
+            share = min(losses, key=lambda each: losses[each])
+        return (self.solved + self.held).solve(start, share), share

@@ -1,0 +1,203 @@
+"""Planning a cut: which layers, how many KV groups and neurons in each, within budgets, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from zerolm.architecture import Ends, Ints, Layer, Matrix, Shapes
+from zerolm.carving.criteria import Criterion
+from zerolm.carving.cuts import Cut, Dimensions, LayerCut
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import COSTS, CostModel
+from zerolm.solvers.limits import bounded_columns, single_limits
+from zerolm.solvers.problem import Budgets, Problem, at_least
+from zerolm.solvers.proven import Proven
+from zerolm.spaces import CandidateTable
+
+PARAMS = COSTS.index("params")
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """The numbers of KV groups and of neurons that a layer may keep, ascending; and of layers."""
+
+    groups: tuple[int, ...]
+    ffn: tuple[int, ...]
+    depth: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Accounts:
+    """What the parts of a checkpoint cost: ``groups[g]`` and ``ffn[f]`` for each size, ``rest`` once a layer.
+
+    All (5,) int64 in the order of ``COSTS``; ``outside`` is everything beside the layers.
+    """
+
+    groups: dict[int, Ints]
+    ffn: dict[int, Ints]
+    rest: Ints
+    outside: Ints
+
+    def of(self, sizes: Sequence[tuple[int, int]]) -> Ints:
+        """The costs of a network whose layers have these (groups, neurons), (5,)."""
+        total = self.outside.copy()
+        for groups, ffn in sizes:
+            total += self.rest + self.groups[groups] + self.ffn[ffn]
+        return total
+
+
+def accounts(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Accounts:
+    """Count tensor by tensor what a cut of each size stores and computes."""
+    layout = checkpoint.layout
+    part = {"q": layout.heads // layout.kv_heads * layout.head_size, "kv": layout.head_size}
+
+    def layer(groups: int, ffn: int) -> Ints:
+        matrices, vectors = [], 0
+        for name in layout.layer(0).values():
+            axes = layout.slots[name].axes
+            sizes = {
+                **layout.sizes, "q": groups * part["q"], "kv": groups * part["kv"], "ffn": ffn,
+                "qkv": groups * (part["q"] + 2 * part["kv"]),
+            }  # fmt: skip
+            shape = [sizes[axis] for axis in axes]
+            if len(shape) == 2:
+                matrices.append(Matrix("ffn" if "ffn" in axes else "attention", shape[0], shape[1]))
+            else:
+                vectors += int(np.prod(shape))
+        one = Layer(tuple(matrices), layout.hidden, groups * part["q"], groups * part["kv"], vectors, vectors)
+        return np.asarray(costs.layers(Shapes.of([one]))[0], np.int64)
+
+    least_g, least_f = choices.groups[0], choices.ffn[0]
+    rest = layer(least_g, least_f)
+    return Accounts(
+        {groups: layer(groups, least_f) - rest for groups in choices.groups},
+        {ffn: layer(least_g, ffn) - rest for ffn in choices.ffn},
+        rest,
+        costs.ends(_ends(checkpoint)),
+    )
+
+
+def _ends(checkpoint: Checkpoint) -> Ends:
+    """The tensors outside the layers."""
+    layout = checkpoint.layout
+    embedding = head = 0
+    heads: list[Matrix] = []
+    vectors = 0
+    for role, name in layout.layer(None).items():
+        shape = checkpoint.tensors[name].shape
+        count = int(np.prod(shape))
+        if role in ("embedding", "positions", "types"):
+            embedding += count
+            head = count if role == "embedding" and layout.tied else head
+        elif len(shape) == 2 and not (role == "head" and layout.tied):
+            heads.append(Matrix("head", shape[0], shape[1]))
+        elif len(shape) == 1:
+            vectors += count
+    return Ends(embedding, tied_head=head, head_matrices=tuple(heads), vectors=vectors)
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A cut with its costs by name, its worth, and whether no other of its shape is worth more."""
+
+    cut: Cut
+    costs: dict[str, int]
+    worth: float
+    optimal: bool
+
+
+def plan_uniform(
+    parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, budgets: Budgets
+) -> Planned:
+    """The best cut with the same sizes in all kept layers; of equals the cheapest in parameters.
+
+    Every depth, number of groups and number of neurons is tried; of each the layers of most worth stay.
+    Raises ``ValueError`` where none keeps the budgets.
+    """
+    best: tuple[float, int] | None = None
+    found: tuple[list[int], int, int, Ints] | None = None
+    nearest = None
+    worth = {
+        kind: np.array(
+            [[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)]
+        )
+        for kind, sizes in (("groups", choices.groups), ("ffn", choices.ffn))
+    }
+    for g, groups in enumerate(choices.groups):
+        for f, ffn in enumerate(choices.ffn):
+            layers = worth["groups"][:, g] + worth["ffn"][:, f]
+            order = np.argsort(-layers, kind="stable")
+            for depth in choices.depth:
+                costs = account.of([(groups, ffn)] * depth)
+                nearest = costs if nearest is None else np.minimum(nearest, costs)
+                if not budgets.allow(costs):
+                    continue
+                value = (float(layers[order[:depth]].sum()), -int(costs[PARAMS]))
+                if best is None or value > best:
+                    best, found = value, (sorted(order[:depth].tolist()), groups, ffn, costs)
+    if best is None or found is None:
+        raise ValueError(_infeasible(budgets, nearest))
+    layers_kept, groups, ffn, costs = found
+    cut = Cut(
+        parent,
+        tuple(
+            LayerCut(layer, criterion.choose(layer, "groups", groups), criterion.choose(layer, "ffn", ffn))
+            for layer in layers_kept
+        ),
+    )
+    return Planned(cut, dict(zip(COSTS, costs.tolist(), strict=True)), best[0], True)
+
+
+def plan_per_layer(
+    parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, budgets: Budgets
+) -> Planned:
+    """The best cut with sizes of its own in every layer, by exact search over all of them."""
+    blocks = list(_blocks(parent, criterion, choices, account))
+    fixed = account.outside + parent.depth * account.rest
+    problem = Problem(tuple((table, 1) for table in blocks), fixed)
+    column = next(iter(bounded_columns(budgets)), PARAMS)
+    several = single_limits([problem], budgets, column) is None
+    engine = Proven([problem], budgets, column, several)
+    first = next(engine.in_order(), None)
+    if first is None:
+        raise ValueError(_infeasible(budgets, problem.extreme_costs()[0]))
+    solution, bound = first
+    picks = [chosen[0] for chosen in solution.picks]
+    cuts = []
+    for layer in range(parent.depth):
+        groups, ffn = choices.groups[picks[2 * layer]], choices.ffn[picks[2 * layer + 1]]
+        kept = (criterion.choose(layer, "groups", groups), criterion.choose(layer, "ffn", ffn))
+        cuts.append(LayerCut(layer, *kept))
+    return Planned(
+        Cut(parent, tuple(cuts)),
+        dict(zip(COSTS, solution.costs.tolist(), strict=True)),
+        solution.score,
+        bool(at_least(solution.score, bound)),
+    )
+
+
+def _blocks(
+    parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts
+) -> Iterator[CandidateTable]:
+    for layer in range(parent.depth):
+        for kind, sizes, prices in (
+            ("groups", choices.groups, account.groups),
+            ("ffn", choices.ffn, account.ffn),
+        ):
+            yield CandidateTable(
+                np.array([criterion.worth(layer, kind, size) for size in sizes]),
+                np.array([prices[size] for size in sizes]),
+                (1,) * len(sizes),
+            )
+
+
+def _infeasible(budgets: Budgets, least: Ints | None) -> str:
+    broken = [
+        f"max_{name} {budgets.high[i]} would have to be at least {least[i]}"
+        for i, name in enumerate(COSTS)
+        if least is not None and least[i] > budgets.high[i]
+    ]
+    return "no cut keeps the budgets" + (f": {', and '.join(broken)}" if broken else " together")

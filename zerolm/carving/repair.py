@@ -1,0 +1,164 @@
+"""Repair: new output matrices for a carved network, from calibration tokens and without training.
+
+What is kept of o_proj and down_proj is solved again by least squares, layer after layer, on what the carved
+predecessors really send. In pre-norm networks the target is the parent's residual stream: what o_proj (or
+down_proj) of layer l should send is the parent's residual after that sub-block minus the carved network's
+residual before it, so each solve also pays back what earlier layers lost. Elsewhere it is what the same
+matrix sends in the parent. Where the text is too short for that, each matrix is solved on the parent's own
+activations: errors of a fit to few tokens would pile up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from zerolm.carving.cuts import Cut
+from zerolm.carving.moments import GRID, Fit
+from zerolm.carving.sliced import Place, Repaired, carved_layer
+from zerolm.carving.tokens import Tokens
+from zerolm.networks.blocks import Blocks, Seen, watching
+from zerolm.networks.roles import Layer, bias, layers_of, matrix, set_matrix
+
+Method = Literal["none", "bias", "least-squares"]
+STREAM = ("pre",)
+
+
+def repair(
+    model: PreTrainedModel,
+    cut: Cut,
+    tokens: Tokens,
+    method: Method = "least-squares",
+    *,
+    progress: Callable[[str], None] = lambda text: None,
+    grid: tuple[float, ...] = GRID,
+    batch: int = 8,
+) -> Repaired:
+    """New output matrices for what ``cut`` keeps of the parent ``model``.
+
+    ``none`` leaves the parent's columns. ``bias`` adds the mean of what the dropped inputs sent in the parent
+    to the bias, where there is one. ``least-squares`` solves the columns again, with a ridge of ``grid``
+    chosen for each matrix on held-out sequences.
+    """
+    if method == "none":
+        return Repaired()
+    walk = Walk(model, cut, tokens, grid, batch)
+    widest = max(max(len(kept.ffn), len(cut.kept(kept, "q"))) for kept in cut.layers)  # type: ignore[arg-type]
+    short = tokens.count < 2 * widest
+    for layer in range(cut.parent.depth):
+        progress(f"repair: layer {layer + 1} of {cut.parent.depth}")
+        if method == "bias" or short:
+            walk.on_parent(layer, bias_only=method == "bias")
+        else:
+            walk.in_order(layer)
+    if method == "bias" or not short:
+        return walk.repaired
+    note = f"{tokens.count} tokens are few for {widest} columns: solved on the parent's own activations"
+    return replace(walk.repaired, note=note)
+
+
+class Walk:
+    """The parent and the carved network side by side, layer after layer."""
+
+    def __init__(
+        self, model: PreTrainedModel, cut: Cut, tokens: Tokens, grid: tuple[float, ...], batch: int
+    ) -> None:
+        self.model, self.cut, self.grid = model, cut, grid
+        batches = tokens.batches(batch)
+        self.blocks = Blocks(model, batches)
+        self.masks = [each.get("attention_mask") for each in self.blocks.batches]  # (b, t) each
+        self.firsts = [batch * index for index in range(len(batches))]
+        self.parent = [self.blocks.embed(index) for index in range(len(batches))]  # (b, t, d) each
+        self.child = list(self.parent)
+        self.layers = layers_of(model)
+        self.kept = {kept.layer: kept for kept in cut.layers}
+        self.repaired = Repaired()
+
+    def in_order(self, layer: int) -> None:
+        """Repair a layer on what the carved predecessors send."""
+        theirs = self.layers[layer]
+        if layer not in self.kept:
+            self.parent = [self.blocks.call(i, layer, hidden) for i, hidden in enumerate(self.parent)]
+            return
+        ours = carved_layer(self.model, self.cut, self.kept[layer])
+
+        wanted = []  # what down_proj and its residual, where that counts, add up to in the parent, (b, t, d)
+        fit = empty_fit(ours.attention_out)
+        for i, hidden in enumerate(self.parent):
+            with watching(parts(theirs)) as seen:
+                self.parent[i] = self.blocks.call(i, layer, hidden)
+            wanted.append(seen.outputs["down"] + before_ffn(theirs, hidden, seen))
+            target = seen.outputs["o"]
+            if theirs.norm in STREAM:
+                target = target + hidden - self.child[i]
+            with watching(parts(ours), until="o") as seen:
+                self.blocks.call(i, layer, self.child[i], ours.module)
+            fit.add(seen.inputs["o"], target, self.masks[i], self.firsts[i])
+        self.solve((layer, "o"), ours.attention_out, fit)
+
+        fit = empty_fit(ours.ffn_out)
+        for i, hidden in enumerate(self.child):
+            with watching(parts(ours), until="down") as seen:
+                self.blocks.call(i, layer, hidden, ours.module)
+            target = wanted[i] - before_ffn(ours, hidden, seen)
+            fit.add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
+        self.solve((layer, "down"), ours.ffn_out, fit)
+        self.child = [self.blocks.call(i, layer, hidden, ours.module) for i, hidden in enumerate(self.child)]
+
+    def on_parent(self, layer: int, *, bias_only: bool) -> None:
+        """Repair a layer on what the parent's own layers send."""
+        theirs = self.layers[layer]
+        kept = self.kept.get(layer)
+        if kept is None:
+            self.parent = [self.blocks.call(i, layer, hidden) for i, hidden in enumerate(self.parent)]
+            return
+        ours = carved_layer(self.model, self.cut, kept)
+        columns = {"o": self.cut.kept(kept, "q"), "down": kept.ffn}
+        fits = {"o": empty_fit(ours.attention_out), "down": empty_fit(ours.ffn_out)}
+        for i, hidden in enumerate(self.parent):
+            with watching(parts(theirs)) as seen:
+                self.parent[i] = self.blocks.call(i, layer, hidden)
+            for role, fit in fits.items():
+                x = seen.inputs[role][..., torch.as_tensor(columns[role])]
+                fit.add(x, seen.outputs[role], self.masks[i], self.firsts[i])
+        self.solve((layer, "o"), ours.attention_out, fits["o"], bias_only=bias_only)
+        self.solve((layer, "down"), ours.ffn_out, fits["down"], bias_only=bias_only)
+
+    def solve(self, place: Place, module: nn.Module, fit: Fit, *, bias_only: bool = False) -> None:
+        """Solve an output matrix of the carved network, put it into its place, and note it down."""
+        offset = bias(module)
+        if bias_only and offset is None:
+            return
+        rows = matrix(module).T if offset is None else torch.cat([matrix(module).T, offset[None]])
+        start = rows.double()  # (k, d), with a bias (k + 1, d)
+        if bias_only:
+            found = (fit.solved + fit.held).recentred(start)
+        else:
+            found, self.repaired.ridges[place] = fit.best(start, self.grid)
+        weight, offset = (found.T, None) if offset is None else (found[:-1].T, found[-1])
+        set_matrix(module, weight, offset)
+        layer, role = place
+        for name, what in (("weight", role), ("bias", f"{role}_bias")):
+            if name == "weight" or offset is not None:
+                self.repaired.arrays[layer, what] = module.get_parameter(name).detach().cpu().numpy()
+
+
+def empty_fit(module: nn.Module) -> Fit:
+    outputs, inputs = matrix(module).shape
+    return Fit.empty(inputs, outputs, bias=bias(module) is not None, device=matrix(module).device)
+
+
+def parts(layer: Layer) -> dict[str, nn.Module]:
+    return {"o": layer.attention_out, "ffn": layer.ffn_in[0], "down": layer.ffn_out}
+
+
+def before_ffn(layer: Layer, hidden: Tensor, seen: Seen) -> Tensor:
+    """The residual that the FFN's output is added to, (b, t, d); zeros where the target leaves it out."""
+    if layer.norm not in STREAM:
+        return torch.zeros_like(hidden)
+    return hidden + seen.outputs["o"] if layer.norm == "pre" else seen.inputs["ffn"]

@@ -1,0 +1,116 @@
+"""The folder of a checkpoint: local or fetched from the hub, and the files in it that are no weights."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from zerolm.files import parse_json, read_text
+
+MAX_JSON: Final = 64 << 20
+MAX_OTHER: Final = 512 << 20
+HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+WANTED: Final = (
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece*.model",
+    "chat_template.*",
+    "additional_chat_templates/*.jinja",
+    "generation_config.json",
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
+    "[0-9]_*/config.json",
+    "[0-9]_*/model.safetensors",
+    "README*",
+    "LICENSE*",
+    "LICENCE*",
+    "COPYING*",
+    "NOTICE*",
+    "USE_POLICY*",
+)
+"""What a child takes over: nothing that holds code or a pickle."""
+
+
+def fetched(name: str | Path) -> Path:
+    """The folder with this name, else the hub's model of this name, downloaded; ``ValueError`` if neither."""
+    folder = Path(name)
+    if folder.is_dir():
+        return folder.absolute()
+    if folder.exists():
+        raise ValueError(f"{str(name)!r} is a file; name the folder that holds the checkpoint")
+    if not isinstance(name, str) or not HUB_ID.fullmatch(name):
+        raise ValueError(f"there is no folder {str(name)!r}")
+    from huggingface_hub import snapshot_download
+
+    top = ["*.safetensors", "*.json", *WANTED]
+    try:
+        return Path(snapshot_download(name, allow_patterns=top, ignore_patterns=["original/*", "onnx/*"]))
+    except Exception as error:  # the client raises those of the HTTP library beneath it, too
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ValueError(
+            f"there is no folder {name!r}, and the hub's model of this name cannot be had: {reason}"
+        ) from None
+
+
+def is_plain(name: str) -> bool:
+    """Whether this is the name of a file, not a path."""
+    return name not in ("", ".", "..") and not re.search(r"[/\\\0]", name)
+
+
+def inside(folder: Path, name: str | Path) -> bool:
+    """Whether the folder has this regular file; ``ValueError`` for a link that leads out of the folder.
+
+    The hub's cache keeps the content of its snapshots in ``blobs`` beside them, and links to it.
+    """
+    path = folder / name
+    if not path.is_file():
+        return False
+    homes = [folder.resolve()]
+    if homes[0].parent.name == "snapshots":
+        homes.append(homes[0].parent.parent / "blobs")
+    if not any(path.resolve().is_relative_to(home) for home in homes):
+        raise ValueError(f"{str(path)!r} is a link that leads out of its folder")
+    return True
+
+
+def read_object(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON object in a file of the folder; ``ValueError`` names the file and what is wrong with it."""
+    path = folder / name
+    try:
+        inside(folder, name)
+        document = parse_json(read_text(path, MAX_JSON))
+        if not isinstance(document, dict):
+            raise ValueError("it is not a JSON object")
+    except (OSError, ValueError, RecursionError) as error:
+        reason = "there is no such file" if not path.exists() else error
+        raise ValueError(f"{str(path)!r} cannot be read: {reason}") from None
+    return document
+
+
+def other_files(folder: Path) -> list[Path]:
+    """Files that belong to the checkpoint beside its weights and ``config.json``, relative to the folder.
+
+    Links that lead out of the folder are left out; ``ValueError`` for a file that is absurdly large.
+    """
+    found = []
+    for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
+        name = path.relative_to(folder)
+        if not any(fnmatchcase(str(name), pattern) for pattern in WANTED):
+            continue
+        try:
+            if not inside(folder, name):
+                continue
+        except ValueError:
+            continue
+        if path.stat().st_size > MAX_OTHER:
+            raise ValueError(f"{str(path)!r} has more than {MAX_OTHER} bytes")
+        found.append(name)
+    return found

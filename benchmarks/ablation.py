@@ -14,6 +14,7 @@ from timing import note
 from zerolm.groundtruth.ablate import ablate
 from zerolm.groundtruth.ablation import Ablation
 from zerolm.groundtruth.conclusions import conclusions
+from zerolm.groundtruth.reader import chosen
 from zerolm.report.ablation import NOTES, Sheet, sheets, title, transfer_sheets
 
 PLACE = Path(__file__).with_suffix(".md")
@@ -59,7 +60,8 @@ def marked(text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", help="folder of benchmark files; else ZEROLM_DATA, else the cache")
-    found = ablate(data=parser.parse_args().data, progress=note)
+    data = parser.parse_args().data
+    found = ablate(chosen([], data, every=True), data=data, progress=note)
     unfinished = PLACE.with_suffix(".md.part")
     unfinished.write_text("\n".join(document(found)).rstrip() + "\n", encoding="utf-8")
     unfinished.replace(PLACE)

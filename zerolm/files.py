@@ -8,7 +8,9 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+MAX_DIGITS: Final = 1000
 
 
 def cache_folder(kind: str) -> Path:
@@ -45,6 +47,8 @@ def store(contents: Mapping[Path, str | bytes]) -> None:
 
 def read_text(path: Path, most: int) -> str:
     """The text of a regular file of at most ``most`` bytes; ``ValueError`` for another."""
+    if not path.exists():
+        raise ValueError("it does not exist")
     if not path.is_file():
         raise ValueError("it is not a regular file")
     with path.open("rb") as file:
@@ -55,7 +59,7 @@ def read_text(path: Path, most: int) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """JSON whose objects name each field once; ``ValueError`` else."""
+    """JSON whose objects name each field once and whose integers are short; ``ValueError`` else."""
 
     def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -64,4 +68,10 @@ def parse_json(text: str) -> Any:
             raise ValueError(f"field {twice!r} is given twice")
         return found
 
-    return json.loads(text, object_pairs_hook=fields)
+    return json.loads(text, object_pairs_hook=fields, parse_int=_integer)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:  # Python's own refusal tells users to change the interpreter's limit
+        raise ValueError(f"a number has {len(digits)} digits; at most {MAX_DIGITS} are read")
+    return int(digits)

@@ -76,8 +76,12 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "context is negative": (("search", "bert", "--context", "-1"), ("context",)),
     "missing configuration": (("search", "--config", "nowhere.yaml"), ("'nowhere.yaml'",)),
     "missing architecture": (("score", "nowhere.json"), ("'nowhere.json'",)),
-    "no benchmark": (("bench", "run", "--data", "."), ("no benchmark is named",)),
+    "no benchmark": (("bench", "run", "--data", "."), ("'.' holds no benchmark", "zerolm bench download")),
     "missing benchmark file": (("bench", "run", "nowhere.json"), ("'nowhere.json'",)),
+    "no folder for the comparison": (("bench", "run", "x.json", "--out", ""), ("out names no folder",)),
+    "huge alpha of a benchmark": (("bench", "run", "x.json", "--alpha", "1e308"), ("alpha", "1e+308")),
+    "huge alpha of a search": (("search", "bert", "--score", "zerolm", "--alpha", "-2e6"), ("alpha", "-2e6")),
+    "missing labels": (("search", "gpt2", "--labels", "no.csv"), ("'no.csv'", "does not exist")),
     "missing data folder": (("bench", "run", "gpt2_wt103", "--data", "nowhere"), ("'nowhere'",)),
 }  # fmt: skip
 
@@ -206,7 +210,7 @@ def spoil(path: str, value: Any) -> str:
         (json.dumps(GOOD)[:-40], ("cannot be read",)),
         ("", ("cannot be read",)),
         ("[" * 100_000, ("cannot be read",)),
-        ("[]", ("benchmark file",)),
+        ("[]", ("benchmark file", "must be a JSON object")),
         (spoil("space", ...), ("space", "required")),
         (spoil("architectures", ...), ("architectures", "required")),
         (spoil("architectures", []), ("architectures", "at least 2")),
@@ -221,6 +225,12 @@ def spoil(path: str, value: Any) -> str:
         (spoil("space", "mamba"), ("'mamba'", "flexibert")),
         (spoil("metric", "accuracy"), ("'accuracy'", "ppl")),
         (spoil("count", 7), ("7", "3")),
+        (spoil("metric", "ppl\x1b[31m"), ("metric", "one line of at most 200 characters")),
+        (
+            json.dumps(GOOD).replace("49.0", "50.0").replace("48.0", "50.0").replace("47.0", "50.0"),
+            ("all 3 results of ppl are the same: nothing can be ranked",),
+        ),
+        ("9" * 5000, ("cannot be read: a number has 5000 digits",)),
     ],
 )
 def test_benchmark_files_that_cannot_be(
@@ -326,3 +336,46 @@ def test_devices_are_not_read(arguments: list[str], zerolm: Callable[..., Any]) 
     ran = zerolm(*arguments, "/dev/zero")
     assert (ran.status, ran.err.count("\n")) == (2, 1)
     assert "regular file" in ran.err
+
+
+def test_an_alpha_beyond_all_sense(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "it.json"
+    choices = {"depth": 2, "hidden": 128, "head_size": 64, "heads": 2, "ffn": 384}
+    file.write_text(json.dumps({"space": "llama", "architecture": choices}))
+    assert zerolm("score", str(file), "--alpha", "1e6").status == 0
+    ran = zerolm("score", str(file), "--alpha", "1e308")
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "alpha must lie from -1e+06 to 1e+06, not at 1e+308" in ran.err
+
+
+def test_arithmetic_that_fails_is_one_line(
+    zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OverflowError(34, "Numerical result out of range")
+
+    monkeypatch.setattr("zerolm.cli.search.run_search", fail)
+    ran = zerolm(*FAST)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "cannot be computed with" in ran.err
+
+
+def test_labels_of_another_corpus(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "labels.json"
+    file.write_text(spoil("name", "gpt2_wt103"))
+    ran = zerolm("search", "gpt2", "--corpus", "lm1b", "--labels", str(file))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "of corpus 'wt103', but the search is of 'lm1b'" in ran.err
+
+
+@pytest.mark.parametrize("command", ["run", "ablate"])
+def test_one_architecture_trained_three_times(
+    command: str, zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    document = json.loads(json.dumps(GOOD))
+    for entry in document["architectures"]:
+        entry["architecture"] = GOOD["architectures"][0]["architecture"]
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(document))
+    ran = zerolm("bench", command, str(file))
+    assert (ran.status, "Traceback" in ran.err) == (0, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -183,3 +184,20 @@ def test_public_functions() -> None:
     assert rows == [{"score": "geo", "alpha": None, "value": pytest.approx(result.pick.score)}]
     with pytest.raises(AttributeError, match="carve"):
         package.carve  # noqa: B018
+
+
+def test_columns_of_a_comparison_never_touch(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    """Where every score ranks upside down, and results are large, numbers are at their widest."""
+    file = tmp_path / "mine.csv"
+    choices = ({"n_layer": 1, "d_model": 64 * i, "d_inner": [256], "n_head": [2]} for i in range(1, 10))
+    quoted = [json.dumps({**each, "d_embed": 128, "div_val": 1}).replace('"', '""') for each in choices]
+    rows = [f'gpt2,"{text}",{1.234567e9 * i}' for i, text in enumerate(quoted)]
+    heading = "space,architecture,ppl"
+    for some, intervals in ((rows, True), (rows[:7], False)):
+        file.write_text("\n".join([heading, *some]) + "\n")
+        lines = zerolm("bench", "run", str(file), "--alpha", "-0.123456789").out.splitlines()
+        (geo,) = (re.split(r"\s{2,}", line) for line in lines if line.startswith("geo "))
+        assert geo[:2] == ["geo", "-1.0000"]
+        assert geo[2] == ("-1.000..-1.000" if intervals else "-")
+        assert geo[3:5] == ["-1.0000", "-1.0000"]
+        assert geo[6] == ("+0.000..+0.000" if intervals else "-")

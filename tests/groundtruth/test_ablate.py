@@ -17,7 +17,7 @@ from zerolm.groundtruth.ablation import Ablation, Effect, Section, best_of_grid
 from zerolm.groundtruth.bench import bench
 from zerolm.groundtruth.conclusions import conclusions
 from zerolm.groundtruth.findings import plain, sentences, signed
-from zerolm.groundtruth.reader import locate, quality, read, views
+from zerolm.groundtruth.reader import chosen, locate, quality, read, views
 from zerolm.groundtruth.variants import embedding_terms, fused, split, variants
 from zerolm.report.ablation import ablation_section
 from zerolm.scores import Batch, make_score
@@ -174,7 +174,7 @@ def test_a_drawn_network_scores_as_its_weights_do() -> None:
 
 @pytest.fixture(scope="module")
 def found(data_folder: Path) -> Ablation:
-    return ablate(data=str(data_folder), draws=200)
+    return ablate(chosen([], str(data_folder), every=True), data=str(data_folder), draws=200)
 
 
 def section(found: Ablation, title: str) -> Section:
@@ -315,11 +315,22 @@ def test_of_equals_the_alpha_nearest_to_even_weights() -> None:
     assert best_of_grid([0.5] * 17 + [0.7] * 10 + [0.7 - 1e-15] * 4) == 0.5
 
 
-@pytest.mark.parametrize("rows", [ROWS, ROWS.replace(",8\n", ",9\n").replace(",7\n", ",9\n")])
-def test_small_and_constant_results(rows: str, tmp_path: Path) -> None:
+def test_constant_results_and_no_names_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
-    path.write_text(rows)
+    path.write_text(ROWS.replace(",8\n", ",9\n").replace(",7\n", ",9\n"))
+    with pytest.raises(ValueError, match="all 3 results of ppl are the same: nothing can be ranked"):
+        ablate([str(path)], draws=20)
+    with pytest.raises(ValueError, match="no benchmark is named; there are mine, or --all"):
+        ablate([], data=str(tmp_path))
+
+
+def test_few_results_have_no_intervals(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(ROWS)
     small = ablate([str(path)], draws=20)
+    effects = [each for section in small.sections for each in (*section.matrices, *section.initialisations)]
+    assert any(each.change for each in effects)
+    assert {(each.low, each.high, each.direction) for each in effects} == {(None, None, 0)}
     assert [len(row) for row in small.transfers] == [1]
     assert "only one benchmark" in conclusions(small)["transfer"]
     json.dumps(small.to_json(), allow_nan=False)

@@ -25,14 +25,15 @@ from zerolm.spaces import make_space
 SPACES = st.sampled_from(list(SETTINGS))
 
 
-def as_csv(labels: Labels, metric: str = "loss") -> str:
-    """A label file as a user would write it."""
+def as_csv(labels: Labels, metric: str = "loss", *, fixed: bool = True) -> str:
+    """A label file as a user would write it, with (``fixed``) or without the settings of the space."""
     text = io.StringIO()
     rows = csv.writer(text)
-    rows.writerow(["space", "settings", "architecture", metric])
-    fixed = json.dumps(labels.settings)
+    settings_ = {"settings": json.dumps(labels.settings)} if fixed else {}
+    rows.writerow(["space", *settings_, "architecture", metric])
     for architecture, value in zip(labels.pool.architectures, labels.result, strict=True):
-        rows.writerow([labels.space, fixed, json.dumps(architecture.choices), repr(float(abs(value)))])
+        choices = json.dumps(architecture.choices)
+        rows.writerow([labels.space, *settings_.values(), choices, repr(float(abs(value)))])
     return text.getvalue()
 
 
@@ -253,3 +254,42 @@ def test_architectures_are_read_as_the_labels_were() -> None:
     assert as_labelled(calibration, given) == make_space("flexibert", view="trained").read(declared) != given
     with pytest.raises(ValueError, match="space 'flexibert', but the architecture is of 'gpt2'"):
         as_labelled(calibration, catalogue("gpt2").architectures[0])
+
+
+@pytest.mark.parametrize(("corpus", "other"), [("wt103", "lm1b"), ("lm1b", "wt103")])
+def test_the_corpus_that_a_file_names_must_be_the_searched_one(
+    corpus: str, other: str, tmp_path: Path
+) -> None:
+    labels = labelled("gpt2", 6)
+    plain = as_csv(labels, fixed=False)
+    for name, refused in ((f"gpt2_{corpus}.csv", True), ("mine.csv", False)):
+        (tmp_path / name).write_text(plain)
+        assert len(read_labels(tmp_path / name, space=make_space("gpt2", corpus=corpus))) == 6
+        if refused:
+            with pytest.raises(ValueError, match=f"of corpus '{corpus}'.*give --corpus {corpus}"):
+                read_labels(tmp_path / name, space=make_space("gpt2", corpus=other))
+        else:
+            assert len(read_labels(tmp_path / name, space=make_space("gpt2", corpus=other))) == 6
+
+
+@pytest.mark.parametrize("settings_", [{"corpse": "lm1b"}, {"corpus": 3}, {"hidden": "x"}, {"depth": 3}])
+def test_settings_of_a_calibration_are_checked_whatever_reads_it(settings_: dict[str, Any]) -> None:
+    document = {**DOCUMENTS["gpt2"], "settings": settings_}
+    for space in (None, make_space("gpt2")):
+        with pytest.raises(ValueError, match=r"corpse|3|'x'"):
+            from_document(document, space=space)
+
+
+def test_disagreeing_duplicates_of_a_calibration() -> None:
+    document = copy.deepcopy(DOCUMENTS["llama"])
+    again = {**document["labels"][2], "result": 77.0}
+    with pytest.raises(ValueError, match=r"labels\.2 and labels\.9 are the same architecture.* and 77; keep"):
+        from_document({**document, "labels": [*document["labels"], again]})
+    assert from_document({**document, "labels": [*document["labels"], document["labels"][2]]})
+
+
+def test_the_metric_of_a_calibration_is_one_line() -> None:
+    with pytest.raises(ValueError, match="metric: must be one line of at most 200 characters"):
+        from_document({**DOCUMENTS["gpt2"], "metric": "loss\x1b[31m"})
+    with pytest.raises(ValueError, match="it: must be a JSON object"):
+        from_document([])

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zerolm.groundtruth.reader import GroundTruth, locate, quality, read, read_csv, repeats, views
+from zerolm.groundtruth.reader import (
+    GroundTruth,
+    known_names,
+    locate,
+    named_corpus,
+    quality,
+    read,
+    read_csv,
+    repeats,
+    views,
+)
 from zerolm.groundtruth.truth import check
 
 GOOD = """\
@@ -185,3 +195,72 @@ def test_names_stand_for_files_of_either_form(tmp_path: Path) -> None:
         locate("theirs", str(tmp_path))
     with pytest.raises(ValueError, match="'zerolm bench download gpt2_wt103' fetches it"):
         locate("gpt2_wt103", str(tmp_path))
+
+
+def test_forms_are_told_by_the_suffix_in_any_case(tmp_path: Path) -> None:
+    csv = written(tmp_path, GOOD, "MINE.CSV")
+    assert read(csv).architectures == read(written(tmp_path, GOOD)).architectures
+    assert locate("MINE", str(tmp_path)) == csv
+    assert known_names(tmp_path) == ["MINE", "mine"]
+    for name in ("labels.txt", "labels", "labels.csv.gz"):
+        with pytest.raises(ValueError, match=r"only \.json and \.csv files are read"):
+            read(written(tmp_path, GOOD, name))
+    for name in ("nowhere.csv", "nowhere.json", "nowhere.txt"):
+        with pytest.raises(ValueError, match=f"{name}' cannot be read: it does not exist"):
+            read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "corpus"),
+    [
+        ("gpt2_lm1b", "", "lm1b"),
+        ("mine", "perplexity after training on LM1B", "lm1b"),
+        ("gpt2_wt103", "", "wt103"),
+        ("mine", "perplexity after training on WikiText-103", "wt103"),
+        ("mine", "perplexity of my own text", None),
+    ],
+)
+def test_the_corpus_that_a_benchmark_names(name: str, task: str, corpus: str | None, tmp_path: Path) -> None:
+    truth = read(written(tmp_path, GOOD)).model_copy(update={"name": name, "task": task})
+    assert named_corpus(truth) == corpus
+    assert views(truth)[0].settings == {"corpus": corpus or "wt103"}
+
+
+CONTROLS = ("a\x1b[31mb", "a\nb", "\x9b", "a\u2028b", "a" * 201, "")
+
+
+@pytest.mark.parametrize("text", CONTROLS)
+@pytest.mark.parametrize("place", ["name", "space", "metric", "id", "result"])
+def test_what_is_printed_is_one_line(place: str, text: str) -> None:
+    entries = [{"id": str(i), "architecture": {}, "results": {"m": float(i)}} for i in range(2)]
+    document: dict[str, Any] = {"name": "n", "space": "s", "metric": "m", "higher_is_better": True}
+    if place == "id":
+        entries[1]["id"] = text
+    elif place == "result":
+        entries[1]["results"] = {"m": 1.0, text: 2.0}
+    else:
+        document[place] = text
+    with pytest.raises(ValueError, match=r": must be one line of at most 200 characters$") as caught:
+        check({**document, "architectures": entries})
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("text", ["a\x1b[31mb", "a" * 201])
+def test_columns_are_one_line(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="must be one line of at most 200 characters") as caught:
+        read(written(tmp_path, GOOD.replace("bleu", text)))
+    assert str(caught.value).isprintable()
+
+
+def test_messages_speak_of_json(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the file: must be a JSON object"):
+        read(written(tmp_path, "[]", "it.json"))
+    entries = [{"id": "1", "architecture": [], "results": {}}, 3]
+    document = {"name": "n", "space": "s", "metric": "m", "higher_is_better": True, "architectures": entries}
+    with pytest.raises(ValueError, match=r"architectures\.0\.architecture: must be a JSON object"):
+        check(document)
+    entries[0] = 3
+    with pytest.raises(ValueError, match=r"architectures\.0: must be a JSON object"):
+        check(document)
+    with pytest.raises(ValueError, match=r"a number has 5000 digits; at most 1000 are read$"):
+        read(written(tmp_path, "9" * 5000, "it.json"))

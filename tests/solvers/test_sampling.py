@@ -156,7 +156,9 @@ def test_a_whole_score_is_maximised_over_all_architectures(name: str, method: st
     assert result.best[0].score == best
     assert result.certificate.method == "exhaustive"
     assert result.certificate.optimal == (name in ("llama", "pit"))
-    assert result.ties.value == (listed.scores(WHOLE)[allowed] >= best * (1 - 1e-9)).sum()
+    ties = (listed.scores(WHOLE)[allowed] >= best * (1 - 1e-9)).sum()
+    # Where a shape leaves choices open, only those that were looked at are counted.
+    assert result.ties.value == ties if result.certificate.optimal else 1 <= result.ties.value <= ties
     keeps(result, budget(listed))
 
 

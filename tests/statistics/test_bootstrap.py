@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from zerolm.architecture import Floats
-from zerolm.statistics import Bootstrap, agreement, gain, interval
+from zerolm.statistics import Bootstrap, agreement, enough, gain, interval
 
 ROWS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=1, max_size=15)
 
@@ -127,3 +127,12 @@ def test_a_result_must_be_a_vector() -> None:
             Bootstrap(bad)
     with pytest.raises(ValueError, match="do not pair"):
         Bootstrap(np.zeros(3)).resample(np.zeros(4))
+
+
+def test_too_few_are_not_resampled_and_have_no_interval() -> None:
+    assert [enough(n, 100) for n in (1, 7, 8, 500)] == [0, 0, 100, 100]
+    x, y = columns(7)
+    found = Bootstrap(y, enough(7, 100)).resample(x)
+    assert found.observed == agreement(x, y)
+    assert np.isnan(interval(found.tau)).all()
+    assert np.isnan(gain(found, found)[1:]).all()

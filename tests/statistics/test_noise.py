@@ -77,3 +77,10 @@ def test_the_names_of_networks_and_the_unit_do_not_matter(seed: int) -> None:
     assert a is not None
     assert b is not None
     assert (b.tau, b.rho, b.deviation) == pytest.approx((a.tau, a.rho, 4.0 * a.deviation))
+
+
+def test_runs_of_one_network_alone_leave_nothing_to_predict() -> None:
+    ceiling = noise_ceiling(np.array([1.0, 2.0, 4.0]), np.zeros(3, np.int64))
+    assert ceiling is not None
+    assert (ceiling.tau, ceiling.rho) == (0.0, 0.0)
+    assert ceiling.deviation == pytest.approx(np.std([1.0, 2.0, 4.0], ddof=1))

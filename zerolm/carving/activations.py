@@ -72,6 +72,7 @@ class OutputEnergy:
         self.neurons, self.neuron_sums = zeros(f, dtype=torch.float64), zeros(f, dtype=torch.float64)
 
     def add(self, heads: Tensor, neurons: Tensor) -> None:
+        heads, neurons = heads.double(), neurons.double()  # a variance is a small difference
         self.count += len(heads)
         self.neurons += neurons.square().sum(0)  # (f,)
         self.neuron_sums += neurons.sum(0)

@@ -89,6 +89,10 @@ class Criterion(ABC):
     def worth(self, layer: int, kind: str, count: int) -> float:
         """The value of what ``choose`` keeps, comparable between layers and kinds."""
 
+    def without(self, layer: int) -> float:
+        """The value of a network that lacks the layer, beside that of the others."""
+        return 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class Additive(Criterion):

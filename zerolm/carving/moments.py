@@ -39,12 +39,13 @@ class Moments:
         self.count = 0
 
     def add(self, x: Tensor, t: Tensor) -> None:
-        """Add tokens: inputs (n, k), targets (n, d). Products are float32, sums of batches float64."""
+        """Add tokens: inputs (n, k), targets (n, d)."""
+        x, t = x.double(), t.double()  # float32 products would lose what small variances say
         if self.bias:
             x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)  # (n, k + 1)
         self.xx += x.T @ x
         self.xt += x.T @ t
-        self.tt += float(t.double().square().sum())
+        self.tt += float(t.square().sum())
         self.count += len(x)
 
     def __add__(self, other: Moments) -> Moments:

@@ -126,16 +126,17 @@ def plan_uniform(
         )
         for kind, sizes in (("groups", choices.groups), ("ffn", choices.ffn))
     }
+    without = np.array([criterion.without(layer) for layer in range(parent.depth)])
     for g, groups in enumerate(choices.groups):
         for f, ffn in enumerate(choices.ffn):
-            layers = worth["groups"][:, g] + worth["ffn"][:, f]
+            layers = worth["groups"][:, g] + worth["ffn"][:, f] - without  # what it adds to be there
             order = np.argsort(-layers, kind="stable")
             for depth in choices.depth:
                 costs = account.of([(groups, ffn)] * depth)
                 nearest = costs if nearest is None else np.minimum(nearest, costs)
                 if not budgets.allow(costs):
                     continue
-                value = (float(layers[order[:depth]].sum()), -int(costs[PARAMS]))
+                value = (float(layers[order[:depth]].sum() + without.sum()), -int(costs[PARAMS]))
                 if best is None or value > best:
                     best, found = value, (sorted(order[:depth].tolist()), groups, ffn, costs)
     if best is None or found is None:

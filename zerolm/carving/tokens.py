@@ -82,8 +82,7 @@ def running_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: in
     count = min(sequences, len(ids) // own)
     if count < 1:
         raise ValueError(f"the text has {len(ids)} tokens, one sequence needs {own}: give more text")
-    steps = range(count)
-    firsts = [round(step * (len(ids) - own) / max(count - 1, 1)) for step in steps]
+    firsts = [step * (len(ids) - own) // max(count - 1, 1) for step in range(count)]
     rows = [start + ids[first : first + own] for first in firsts]
     return Tokens(torch.tensor(rows), text=text.sha256)  # (n, t)
 

@@ -56,6 +56,7 @@ def compare(
     """
     generator = torch.Generator().manual_seed(seed)
     size = int(child.config.vocab_size)
+    length = min(length, int(getattr(child.config, "max_position_embeddings", None) or length))
     ids = torch.randint(size, (2, length), generator=generator)  # (2, length)
     ours, theirs = (_outputs(model(input_ids=ids)) for model in (child, reference))
     difference = float((ours - theirs).abs().max())

@@ -29,12 +29,12 @@ SHIFTS: Final = {"BF16": (16, 1.0), "F16": (13, 2.0**112), "F32": (0, 1.0)}
 def compiled(raw: NDArray[Any], dtype: str) -> tuple[Sums, Sums]:
     """A ``Summing``, equal to the plain one to some 1e-7."""
     kind: Any = np.int16 if raw.itemsize == 2 else np.int32
-    bits, most = np.iinfo(kind).bits, kind(np.iinfo(kind).max)
+    most = kind(np.iinfo(kind).max)
     squares, absolute = ([np.zeros(size) for size in raw.shape] for _ in range(2))
     largest, smallest = ([np.full(size, end, kind) for size in raw.shape] for end in (~most, most))
     shift, scale = SHIFTS[dtype]
     add(raw, np.uint32(shift), np.float32(scale), *squares, *absolute)
-    extremes(raw.view(kind), most, kind(bits - 1), *largest, *smallest)
+    extremes(raw.view(kind), most, *largest, *smallest)
     rows, cols = (
         Sums(squares[axis], absolute[axis], _number(largest[axis], dtype), _number(smallest[axis], dtype))
         for axis in (0, 1)
@@ -63,6 +63,17 @@ def _magnitude(_: Any, bits: Any, shift: Any) -> Any:
         return builder.bitcast(builder.shl(wide, arguments[1]), context.get_value_type(types.float32))
 
     return types.float32(bits, types.uint32), generate
+
+
+def _flipped(_: Any, bits: Any) -> Any:
+    """Bits of a float as an integer in the order of the floats: all but the sign flipped if it is set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind, width = arguments[0].type, signature.args[0].bitwidth
+        negative = builder.ashr(arguments[0], kind(width - 1))
+        return builder.xor(arguments[0], builder.and_(negative, kind((1 << (width - 1)) - 1)))
+
+    return bits(bits), generate
 
 
 def _add_row(raw: Any, shift: Any, scale: Any, squares: Any, absolute: Any) -> Any:
@@ -97,30 +108,33 @@ def _add(raw: Any, shift: Any, scale: Any, rsq: Any, csq: Any, rab: Any, cab: An
                 cab[left + col] += absolute[col]
 
 
-def _flip_row(signed: Any, most: Any, sign: Any, largest: Any, smallest: Any) -> Any:
+def _extremes_of_row(signed: Any, most: Any, largest: Any, smallest: Any) -> Any:
     """Take a piece of a row into its columns' extremes; return its own."""
     kind = signed.dtype.type
     high, low = kind(~most), most
     for col in range(signed.size):
-        bits = signed[col]
-        key = kind(bits ^ kind(kind(bits >> sign) & most))
+        key = flipped(signed[col])
         high, low = kind(max(high, key)), kind(min(low, key))
         largest[col], smallest[col] = max(largest[col], key), min(smallest[col], key)
     return high, low
 
 
-def _extremes(signed: Any, most: Any, sign: Any, rhi: Any, chi: Any, rlo: Any, clo: Any) -> None:
+def _extremes(signed: Any, most: Any, rhi: Any, chi: Any, rlo: Any, clo: Any) -> None:
     """The largest and smallest flipped integers of the rows (r..) and columns (c..) of a block."""
     rows, cols = signed.shape
     for left in range(0, cols, TILE_COLS):
         right = min(left + TILE_COLS, cols)
         for row in range(rows):
-            high, low = flip_row(signed[row, left:right], most, sign, chi[left:right], clo[left:right])
+            high, low = extremes_of_row(signed[row, left:right], most, chi[left:right], clo[left:right])
             rhi[row], rlo[row] = max(rhi[row], high), min(rlo[row], low)
 
 
 magnitude: Any = intrinsic(_magnitude)
+flipped: Any = intrinsic(_flipped)
 _reordered: Any = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
 _exact: Any = njit(nogil=True, cache=True)
-add_row, flip_row = _reordered(_add_row), _exact(_flip_row)
+add_row, extremes_of_row = _reordered(_add_row), _exact(_extremes_of_row)
 add, extremes = _exact(_add), _exact(_extremes)
+
+for _kind, _dtype in ((np.uint16, "BF16"), (np.uint32, "F32")):  # compiled at import, not while threads wait
+    compiled(np.zeros((1, 1), _kind), _dtype)

@@ -27,12 +27,12 @@ class Ledger:
         self._records = records
 
     def rows(self, name: str) -> Sums:
-        """Of each row of a matrix in a layer, as it is stored (axis 0); ``KeyError`` for another tensor."""
-        return self._records[name].rows[name]
+        """Of each row (axis 0) of a matrix in a layer, as stored, in float64; ``KeyError`` for another."""
+        return self._records[name].rows[name].widened()
 
     def cols(self, name: str) -> Sums:
         """Of each column (axis 1)."""
-        return self._records[name].cols[name]
+        return self._records[name].cols[name].widened()
 
     def total(self, name: str) -> Totals:
         """Of a whole tensor."""
@@ -80,7 +80,7 @@ def best_summing(size: int) -> Summing:
         return plain
     try:
         from zerolm.checkpoints.kernel import compiled
-    except ImportError:
+    except (ImportError, RuntimeError):  # not there, or no folder for what it compiles
         return plain
     return compiled
 

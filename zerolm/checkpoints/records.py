@@ -53,21 +53,25 @@ def save(path: Path, record: Record, shard: Shard, wanted: Mapping[str, bool], c
     A cache that cannot be written is no reason to fail.
     """
     ordered = [sums[name] for name in _detailed(shard, wanted) for sums in (record.rows, record.cols)]
-    arrays: dict[str, NDArray[Any]] = {
-        column: np.concatenate([np.empty(0), *(getattr(sums, column) for sums in ordered)]).astype(kind)
-        for column, kind in COLUMNS.items()
-    }
-    arrays["totals"] = np.array([astuple(record.totals[name]) for name in wanted], float).reshape(-1, 5)
-    arrays["content"] = np.array(content)
+    totals = np.array([astuple(record.totals[name]) for name in wanted], float).reshape(-1, 5)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
         try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
+            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+                _put(archive, "content", np.array(content))
+                _put(archive, "totals", totals)
+                for column, kind in COLUMNS.items():  # one after another: they are large
+                    pieces = [getattr(sums, column) for sums in ordered]
+                    _put(archive, column, np.concatenate([np.empty(0, kind), *pieces], dtype=kind))
             os.replace(temporary, path)
         finally:
             Path(temporary).unlink(missing_ok=True)
+
+
+def _put(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def load(path: Path, shard: Shard, wanted: Mapping[str, bool], content: str) -> Record | None:
@@ -75,16 +79,16 @@ def load(path: Path, shard: Shard, wanted: Mapping[str, bool], content: str) -> 
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in (*COLUMNS, "totals", "content")}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except Exception:  # damage shows in many ways
         return None
     sizes = [size for name in _detailed(shard, wanted) for size in shard.tensors[name].shape]
-    shapes = {**dict.fromkeys(COLUMNS, (sum(sizes),)), "totals": (len(wanted), 5)}
+    shapes = dict.fromkeys(COLUMNS, (sum(sizes),)) | {"totals": (len(wanted), 5)}
     if not all(arrays[name].shape == shape and _is_finite(arrays[name]) for name, shape in shapes.items()):
         return None
     if content and str(arrays["content"]) != content:
         return None
     pieces = (
-        Sums(*(arrays[column][start:end].astype(np.float64) for column in COLUMNS))
+        Sums(*(arrays[column][start:end] for column in COLUMNS))
         for start, end in pairwise(np.cumsum([0, *sizes]))
     )
     record = Record()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,22 @@ from zerolm.checkpoints.tensors import TensorInfo
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Of each row or column, (n,) float64: sums of squares and of absolute values, largest, smallest."""
+    """Of each row or column, (n,): sums of squares and of absolute values, largest and smallest value."""
 
     squares: Floats
     absolute: Floats
-    largest: Floats
-    smallest: Floats
+    largest: NDArray[np.floating[Any]]
+    smallest: NDArray[np.floating[Any]]
 
     @classmethod
     def empty(cls, count: int) -> Sums:
-        """Sums of nothing, to be added to."""
-        return cls(np.zeros(count), np.zeros(count), np.full(count, -np.inf), np.full(count, np.inf))
+        """Sums of nothing, to be added to; extremes in float32, for no weight has more digits."""
+        extremes = (np.full(count, end, np.float32) for end in (-np.inf, np.inf))
+        return cls(np.zeros(count), np.zeros(count), *extremes)
+
+    def widened(self) -> Sums:
+        """The same, all in float64."""
+        return Sums(*(getattr(self, column.name).astype(np.float64) for column in fields(self)))
 
     def add(self, more: Sums, at: slice = slice(None)) -> None:
         """Take in further values of the same rows or columns."""

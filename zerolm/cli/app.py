@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(app(args=None if arguments is None else list(arguments), standalone_mode=False) or 0)
     except (ValueError, ModuleNotFoundError) as error:
         print(f"zerolm: {' '.join(str(error).split())}", file=sys.stderr)
+    except ArithmeticError as error:
+        print(f"zerolm: these numbers cannot be computed with: {error}", file=sys.stderr)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nobody reads any more

@@ -10,17 +10,19 @@ from typing import Annotated
 import typer
 
 from zerolm.cli import bench_ablate, bench_data
+from zerolm.cli.bench_ablate import aligned
 from zerolm.cli.files import check_new, new_folder
 from zerolm.cli.progress import patient
-from zerolm.cli.units import parse_numbers
+from zerolm.cli.units import parse_alphas
 from zerolm.groundtruth.ablate import ablate
 from zerolm.groundtruth.ablation import Ablation
 from zerolm.groundtruth.bench import Comparison, Section
 from zerolm.groundtruth.bench import bench as run_bench
-from zerolm.groundtruth.reader import data_folder, known_names
+from zerolm.groundtruth.reader import chosen
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.spaces.document import ALPHAS
+from zerolm.statistics.bootstrap import FEWEST
 
 app = typer.Typer(help="Compare scores with published results.", no_args_is_help=True)
 app.command("ls")(bench_data.ls)
@@ -44,21 +46,22 @@ def run(
     ] = None,
     metric: Annotated[str | None, typer.Option(help="A result of the file; else the file's own.")] = None,
     alpha: Annotated[list[str] | None, typer.Option(help="Of zerolm; repeat for several.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for report.html and tables.")
-    ] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Folder for report.html and tables.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the folder if it exists.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Every closed-form score against published results, with the baselines: is it better than counting?"""
-    names = chosen(names or [], every, data)
-    alphas = parse_numbers("alpha", alpha) if alpha else ALPHAS
-    if out is not None:
-        check_new(out, force)
+    names = chosen(names or [], data, every=every)
+    alphas = parse_alphas(alpha) if alpha else ALPHAS
+    if out is not None and not out.strip():
+        raise ValueError("out names no folder")
+    folder = Path(out) if out is not None else None
+    if folder is not None:
+        check_new(folder, force)
     progress = patient()
     found = run_bench(names, data=data, metric=metric, alphas=alphas, progress=progress)
-    if out is not None:
-        write(found, ablate(names, data=data, metric=metric, progress=progress), out, force)
+    if folder is not None:
+        write(found, ablate(names, data=data, metric=metric, progress=progress), folder, force)
     if json_output:
         print(json.dumps(found.to_json()))
         return
@@ -66,19 +69,6 @@ def run(
         show(section)
     if out is not None:
         print(f"wrote {out}: report.html, result.json, rows.csv, scores.csv", file=sys.stderr)
-
-
-def chosen(names: list[str], every: bool, data: str | None) -> list[str]:
-    """The benchmarks that the user means."""
-    if not every:
-        return names
-    if names:
-        raise ValueError(f"either name benchmarks or ask for --all, not both ({', '.join(names)} and --all)")
-    folder = data_folder(data)
-    found = known_names(folder)
-    if not found:
-        raise ValueError(f"{str(folder)!r} holds no benchmark; 'zerolm bench download' fetches seven")
-    return found
 
 
 def write(found: Comparison, ablation: Ablation, out: Path, force: bool) -> None:
@@ -90,7 +80,7 @@ def write(found: Comparison, ablation: Ablation, out: Path, force: bool) -> None
         write_comparison(found, folder, ablation_section(ablation))
 
 
-HEADS = ("tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget", "regret 1/5", "")
+HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget", "regret 1/5")
 
 
 def show(section: Section) -> None:
@@ -98,10 +88,10 @@ def show(section: Section) -> None:
     truth = section.truth
     better = "higher is better" if truth.is_higher_better(section.metric) else "lower is better"
     print(f"\n{section.title}: {section.metric} ({better}), {len(section.result)} architectures")
-    widths = (8, 14, 13, 8, 11, 16, 11, 16)
-    print(f"{'score':<24}" + "".join(f"{h:>{w}}" for h, w in zip(HEADS, (*widths, 0), strict=True)))
-    for row in by_tau(section):
+    rows, lines = by_tau(section), [HEADS]
+    for row in rows:
         cells = (
+            row.label,
             _show(row.tau),
             _span(row.tau_low, row.tau_high),
             _show(row.tau_random_ties),
@@ -111,8 +101,9 @@ def show(section: Section) -> None:
             _show(row.within_budget),
             f"{row.regret_1:.3g}/{row.regret_5:.3g}",
         )
-        line = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-        print(f"{row.label:<24}{line}  {remark(row)}".rstrip())
+        lines.append(cells)
+    for line, note in zip(aligned(lines), ("", *map(remark, rows)), strict=True):
+        print(f"{line}  {note}".rstrip())
     for line in facts(section):
         print(line)
 
@@ -121,6 +112,8 @@ def facts(section: Section) -> list[str]:
     """What stands below a table."""
     one, five = section.random_regret
     lines = [f"a random choice has regret {one:.3g}/{five:.3g}"]
+    if len(section.result) < FEWEST:
+        lines.append(f"fewer than {FEWEST} architectures: no intervals")
     if section.plateau:
         low, high = section.plateau
         lines.append(f"alphas level with the best (95 %): {low:g} to {high:g}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -11,12 +12,13 @@ from zerolm.cli.progress import patient
 from zerolm.groundtruth.ablate import ablate as run_ablation
 from zerolm.groundtruth.ablation import Ablation
 from zerolm.groundtruth.conclusions import conclusions
+from zerolm.groundtruth.reader import chosen
 from zerolm.report.ablation import NOTES, Sheet, sheets, title, transfer_sheets
 
 
 def ablate(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Benchmarks in the data folder, or files; else all of them.")
+        list[str] | None, typer.Argument(help="Benchmarks in the data folder, or files.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All benchmarks of the data folder.")] = False,
     data: Annotated[
@@ -26,9 +28,8 @@ def ablate(
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """What ZeroLM's score hangs on: matrices that count, initialisation, seed, and borrowed alphas."""
-    if every and names:
-        raise ValueError(f"either name benchmarks or ask for --all, not both ({', '.join(names)} and --all)")
-    found = run_ablation(names or [], data=data, metric=metric, progress=patient())
+    names = chosen(names or [], data, every=every)
+    found = run_ablation(names, data=data, metric=metric, progress=patient())
     if json_output:
         print(json.dumps(found.to_json()))
     else:
@@ -48,12 +49,17 @@ def show(ablation: Ablation) -> None:
 
 
 def show_sheet(sheet: Sheet) -> None:
-    """Columns as wide as their cells, the first to the left."""
-    lines = [sheet.head, *sheet.rows]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    """A table under its title, and what it says."""
     print(f"\n{sheet.title}")
-    for first, *others in lines:
-        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-        print("  ".join((first.ljust(widths[0]), *cells)).rstrip())
+    for line in aligned([sheet.head, *sheet.rows]):
+        print(line.rstrip())
     for sentence in sheet.sentences:
         print(sentence)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as their cells and two spaces apart, the first to the left."""
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    for first, *others in lines:
+        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        yield "  ".join((first.ljust(widths[0]), *cells))

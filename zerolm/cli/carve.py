@@ -29,6 +29,7 @@ Amount = Annotated[str | None, typer.Option(metavar="AMOUNT", help="Absolute, or
 Share = Annotated[float | None, typer.Option(metavar="SHARE")]
 Number = Annotated[str | None, typer.Option(metavar="N")]
 Progress = Callable[[str], None]
+PLANS = ("weights", "measured")
 RELATIVE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*[xX]\s*")
 
 
@@ -58,6 +59,12 @@ def carve(
     repair: Annotated[
         str | None,
         typer.Option(help=f"{', '.join(REPAIRS)} (least-squares with text)."),
+    ] = None,
+    plan_by: Annotated[
+        str | None,
+        typer.Option(
+            "--plan", help="weights: by the criterion; measured: by losses of single cuts (with text)."
+        ),
     ] = None,
     shape: Annotated[str, typer.Option(help=f"{' or '.join(SHAPES)}.")] = "uniform",
     multiple_of: Annotated[int | None, typer.Option(min=1, help="Of FFN widths.")] = None,
@@ -103,20 +110,27 @@ def carve(
         least_groups,
         least_ffn,
     )
-    how = method(text, score, repair)
+    how = method(text, score, repair, plan_by, fixed=not wish.budgets and keep_layers is None)
     parts = parent_with(checkpoint, how, sequences, length, seed, progress)
     chosen = worth(checkpoint, how, parts, seed, progress)
+    predicted: Callable[[Cut], float] | None = None
+    if how.plan == "measured":
+        from zerolm.carving.sensitivity import measured
+
+        table = measured(*parts, chosen, cuttable(checkpoint), progress=progress)
+        chosen, predicted = table, table.predicted
     planned = plan(checkpoint, chosen, wish, costs)
     found: dict[str, Any] = {
         "parent": str(checkpoint.folder),
         "family": checkpoint.family.name,
         "criterion": how.criterion,
         "repair": how.repair,
-        "plan": "weights" if how.text is None else "criterion",
+        "plan": how.plan,
         "shape": shape,
         "costs": {"parent": before, "child": planned.costs},
         "widths": widths(planned.cut),
         "optimal": planned.optimal,
+        "predicted_loss": predicted(planned.cut) if predicted else None,
         "verified": None,
     }
     if out is not None:
@@ -129,6 +143,12 @@ def carve(
             print(f"wrote {out}", file=sys.stderr)
 
 
+def cuttable(checkpoint: Checkpoint) -> list[str]:
+    """The kinds of units that the stock class can lack."""
+    can = checkpoint.family.cut
+    return [kind for kind, possible in (("groups", can.heads), ("ffn", can.ffn)) if possible]
+
+
 @dataclass(frozen=True)
 class How:
     """By what units are chosen, and how the rest is repaired."""
@@ -136,22 +156,32 @@ class How:
     text: str | None
     criterion: str
     repair: str
+    plan: str
 
 
-def method(text: str | None, criterion: str | None, repair: str | None) -> How:
-    """What was asked for, with the defaults; ``ValueError`` for what does not go together."""
+def method(text: str | None, criterion: str | None, repair: str | None, plan: str | None, fixed: bool) -> How:
+    """What was asked for, with the defaults; ``ValueError`` for what does not go together.
+
+    Where all sizes are ``fixed`` there is nothing to plan, and nothing is measured for it.
+    """
     how = How(
         text,
         criterion or ("capacity" if text is None else "output_energy"),
         repair or ("none" if text is None else "least-squares"),
+        plan or ("weights" if text is None or fixed else "measured"),
     )
+    if how.plan not in PLANS:
+        raise ValueError(f"plan {how.plan!r} is not known; there are {', '.join(PLANS)}")
     if how.criterion not in (*WEIGHTS_ONLY, *WITH_TOKENS):
         known = ", ".join((*WEIGHTS_ONLY, *WITH_TOKENS))
         raise ValueError(f"criterion {how.criterion!r} is not known; there are {known}")
     if how.repair not in REPAIRS:
         raise ValueError(f"repair {how.repair!r} is not known; there are {', '.join(REPAIRS)}")
-    if text is None and (how.criterion in WITH_TOKENS or how.repair != "none"):
-        needs = how.criterion if how.criterion in WITH_TOKENS else f"repair {how.repair}"
+    needing = [how.criterion] if how.criterion in WITH_TOKENS else []
+    needing += [f"repair {how.repair}"] if how.repair != "none" else []
+    needing += [f"plan {how.plan}"] if how.plan == "measured" else []
+    if text is None and needing:
+        needs = needing[0]
         raise ValueError(f"{needs} needs tokens: give --text FILE, or --text random, which needs no data")
     return how
 
@@ -210,7 +240,10 @@ def write(
     recipe = {
         "format": "zerolm-recipe",
         "version": 1,
-        **{name: found[name] for name in ("parent", "family", "criterion", "repair", "shape", "costs")},
+        **{
+            name: found[name]
+            for name in ("parent", "family", "criterion", "repair", "plan", "shape", "costs")
+        },
         "text": getattr(tokens, "text", None),
         "seed": getattr(tokens, "seed", None),
         "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in repaired.ridges.items()},
@@ -252,6 +285,8 @@ def show(found: Mapping[str, Any]) -> None:
     for cost in COSTS:
         share = child[cost] / parent[cost] if parent[cost] else 1.0
         print(f"  {cost_label(cost):<18} {show_cost(cost, child[cost]):>10}  {share:>6.1%} of the parent's")
+    if found["predicted_loss"] is not None:
+        print(f"the plan's measured parts lose {found['predicted_loss']:.3g} together, before repair")
     if found["verified"]:
         difference = found["verified"]["difference"]
         print(f"verified: opened again, outputs within {difference:.2g} of the carved parent's")

@@ -12,7 +12,7 @@ import typer
 from zerolm.calibration import Pool, expected_of
 from zerolm.cli.files import read_json
 from zerolm.cli.settings import RunSettings, checked
-from zerolm.cli.units import parse_numbers
+from zerolm.cli.units import parse_alphas
 from zerolm.groundtruth.labels import as_labelled, load
 from zerolm.report.text import cost_label, shape_text, show_cost, show_expected, show_score
 from zerolm.spaces.document import ALPHAS, from_document
@@ -41,7 +41,7 @@ def score(
     labelled = as_labelled(calibrated, architecture) if calibrated else architecture
     given = {"context": context, "batch": batch, "kv_bits": kv_bits, "bits": bits, "group_size": group_size}
     costs = checked(RunSettings, {key: value for key, value in given.items() if value is not None}).costs
-    alphas = parse_numbers("alpha", alpha) if alpha else ALPHAS
+    alphas = parse_alphas(alpha) if alpha else ALPHAS
     rows = score_rows(architecture, name, alphas=alphas, costs=costs)
     values = costs.of(architecture)
     expected = None

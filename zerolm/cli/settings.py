@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from zerolm.cli.units import parse_amount, parse_integers, parse_interval, parse_numbers
+from zerolm.cli.units import MAX_ALPHA, parse_amount, parse_integers, parse_interval, parse_numbers
 from zerolm.costs import COSTS, CostModel
 from zerolm.groundtruth.reader import read_text
 from zerolm.scores import make_score
@@ -66,7 +66,7 @@ class SearchSettings(RunSettings):
     score: str = "geo"
     labels: str | None = None
     calibration: str | None = None
-    alpha: float | None = None
+    alpha: Annotated[float | None, Field(ge=-MAX_ALPHA, le=MAX_ALPHA)] = None
     init: str | None = None
     top: Annotated[int, Field(ge=1, le=1000)] = 10
     method: str = "auto"

@@ -23,6 +23,8 @@ BYTES: Final = {
 }
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE]\+?[0-9]{1,2})?)\s*([A-Za-z]*)\s*")
 MAX_VALUES: Final = 100_000
+MAX_ALPHA: Final = 1e6
+"""Far beyond any alpha that ranks otherwise than its neighbours, and far from overflow."""
 
 
 def parse_amount(name: str, value: Any) -> int:
@@ -88,6 +90,15 @@ def parse_numbers(name: str, values: Sequence[str]) -> list[float]:
         if not math.isfinite(numbers[-1]):
             raise ValueError(f"{name} must be a finite number, not {value}")
     return numbers
+
+
+def parse_alphas(values: Sequence[str]) -> list[float]:
+    """Alphas of ``zerolm``."""
+    alphas = parse_numbers("alpha", values)
+    for alpha in alphas:
+        if abs(alpha) > MAX_ALPHA:
+            raise ValueError(f"alpha must lie from -{MAX_ALPHA:g} to {MAX_ALPHA:g}, not at {alpha:g}")
+    return alphas
 
 
 def _integer(name: str, value: Any) -> int:

@@ -14,10 +14,9 @@ from zerolm.groundtruth.ablation import Ablation, Draws, Effect, Section, best_o
 from zerolm.groundtruth.reader import (
     GroundTruth,
     View,
-    data_folder,
-    known_names,
+    chosen,
     locate,
-    quality,
+    ranked,
     read,
     views,
 )
@@ -25,7 +24,7 @@ from zerolm.groundtruth.variants import EMBEDDED, embedding_terms, variants
 from zerolm.scores import Batch, make_score
 from zerolm.scores.drawn import drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS
-from zerolm.statistics import Bootstrap, Resampled, agreement, gain, kendall
+from zerolm.statistics import Bootstrap, Resampled, agreement, enough, gain, kendall
 
 DRAWS: Final = 1000
 SEEDS: Final = 10
@@ -41,29 +40,24 @@ Values = tuple[str, float | None, bool, Floats]
 
 
 def ablate(
-    names: Sequence[str] = (),
+    names: Sequence[str],
     *,
     data: str | None = None,
     metric: str | None = None,
     draws: int = DRAWS,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Ablation:
-    """The ablation of every benchmark named (or given as a file); without names, of all in the data folder.
+    """The ablation of every benchmark named, or given as a file.
 
     ``metric`` is the file's own unless named; ``draws`` bootstrap resamples. Everything is read and checked
-    before anything is scored.
+    before anything is scored. Fewer than eight architectures have no intervals.
     """
-    names = list(names) or known_names(data_folder(data))
-    if not names:
-        raise ValueError(
-            f"{str(data_folder(data))!r} holds no benchmark; 'zerolm bench download' fetches seven"
-        )
-    truths = [read(locate(name, data)) for name in dict.fromkeys(names)]
+    truths = [read(locate(name, data)) for name in dict.fromkeys(chosen(names, data))]
     asked = [(truth, metric or truth.metric) for truth in truths]
-    ready = [(truth, name, quality(truth, name), views(truth)) for truth, name in asked]
+    ready = [(truth, name, ranked(truth, name), views(truth)) for truth, name in asked]
     sections = []
     for truth, name, result, reading in ready:
-        bootstrap = Bootstrap(result, draws)
+        bootstrap = Bootstrap(result, enough(len(result), draws))
         for view in reading:
             progress(f"ablating {truth.name}" + (f", view {view.name}" if view.name else ""))
             sections.append(_section(truth, view, name, bootstrap))

@@ -33,7 +33,7 @@ class _Header(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         header = super().frombuf(buf, encoding, errors)
         if header.size < 0 or (not header.isreg() and header.size > MAX_FILE):
-            raise ValueError(f"the archive has a header of {header.size} bytes")
+            raise tarfile.TarError(f"a header of {header.size} bytes")
         return header
 
 
@@ -44,30 +44,30 @@ def read_folders(packed: Metered, folders: Collection[str]) -> dict[str, Files]:
     try:
         for folder, path, content in _used(packed, folders):
             if path in found[folder]:
-                raise ValueError(f"the archive has {folder}/{path} twice")
+                raise ValueError(f"{packed.what} has {folder}/{path} twice")
             found[folder][path] = content
             total += len(content)
             if total > MAX_FILES:
-                raise ValueError(f"the archive has more than {MAX_FILES} bytes below {', '.join(folders)}")
+                raise ValueError(f"{packed.what} has more than {MAX_FILES} bytes below {', '.join(folders)}")
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise ValueError(f"the archive is damaged: {error}") from None
+        raise ValueError(f"{packed.what} is damaged: {error}") from None
     return found
 
 
 def _used(packed: Metered, folders: Collection[str]) -> Iterator[tuple[str, str, bytes]]:
     """Folder, path and content of each file used."""
     with gzip.GzipFile(fileobj=cast(IO[bytes], packed)) as unpacked:
-        stream = cast(IO[bytes], Metered(unpacked, "the unpacked archive", MAX_UNPACKED))
+        stream = cast(IO[bytes], Metered(unpacked, f"the unpacked archive {packed.what}", MAX_UNPACKED))
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
             for number, member in enumerate(archive):
                 if number >= MAX_MEMBERS:
-                    raise ValueError(f"the archive has more than {MAX_MEMBERS} members")
+                    raise ValueError(f"{packed.what} has more than {MAX_MEMBERS} members")
                 _, _, name = member.name.partition("/")
                 folder = next((folder for folder in folders if name.startswith(f"{folder}/")), None)
                 if folder is None or not USED.fullmatch(name[len(folder) + 1 :]):
                     continue
                 if not member.isreg() or member.size > MAX_FILE:
-                    raise ValueError(f"{name} of the archive is no file of at most {MAX_FILE} bytes")
+                    raise ValueError(f"{name} in {packed.what} is no file of at most {MAX_FILE} bytes")
                 file = archive.extractfile(member)
                 assert file is not None
                 yield folder, name[len(folder) + 1 :], file.read()

@@ -16,10 +16,9 @@ from zerolm.groundtruth.published import BEST, Published
 from zerolm.groundtruth.reader import (
     GroundTruth,
     View,
-    data_folder,
-    known_names,
+    chosen,
     locate,
-    quality,
+    ranked,
     read,
     views,
 )
@@ -30,6 +29,7 @@ from zerolm.statistics import (
     Ceiling,
     Resampled,
     budget_ladder,
+    enough,
     gain,
     interval,
     noise_ceiling,
@@ -191,21 +191,17 @@ def bench(
     """Agreement of every closed-form score with benchmarks, named or given as files.
 
     ``metric`` is the file's own unless named; intervals come from ``draws`` bootstrap resamples.
-    Everything is read and checked before anything is scored.
+    Everything is read and checked before anything is scored. Fewer than eight architectures have no
+    intervals.
     """
-    if not names:
-        folder = data_folder(data)
-        raise ValueError(
-            f"no benchmark is named; there are {', '.join(known_names(folder)) or 'none'}, or --all of them"
-        )
-    truths = [read(locate(name, data)) for name in names]
+    truths = [read(locate(name, data)) for name in chosen(names, data)]
     metrics = [metric or truth.metric for truth in truths]
-    results = [quality(truth, name) for truth, name in zip(truths, metrics, strict=True)]
+    results = [ranked(truth, name) for truth, name in zip(truths, metrics, strict=True)]
     readings = [views(truth) for truth in truths]
     sections: list[Section] = []
     for truth, name, result, reading in zip(truths, metrics, results, readings, strict=True):
         ceiling = noise_ceiling(result, repeated_networks(reading))
-        bootstrap = Bootstrap(result, draws)
+        bootstrap = Bootstrap(result, enough(len(result), draws))
         for view in reading:
             progress(f"scoring {truth.name}" + (f", view {view.name}" if view.name else ""))
             sections.append(_section(truth, view, name, bootstrap, alphas, ceiling))

@@ -58,7 +58,8 @@ def matrices(ablation: Ablation) -> str:
     needed = sum(_alone(section) == [-1, -1] for section in ablation.sections)
     return (
         f"Matrices: {'; '.join(said)}. ZeroLM's premise that attention and FFN are both needed, the best mix "
-        f"beating either alone, is shown in {needed} of {len(ablation.sections)} views."
+        f"beating either alone, is shown in {needed} of {len(ablation.sections)} views (the best mix saw the "
+        "labels)."
     )
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.files import parse_json, read_text
-from zerolm.groundtruth.truth import GroundTruth, check
+from zerolm.groundtruth.truth import NO_LINE, GroundTruth, check, is_line
 from zerolm.spaces import space_names
 
 MAX_BYTES: Final = 64 << 20
@@ -64,6 +64,8 @@ def _rows(text: str) -> list[Row]:
     for column in columns:
         if not column or columns.count(column) > 1:
             raise ValueError(f"column {column!r} is named twice" if column else "a column has no name")
+        if not is_line(column):
+            raise ValueError(f"the name of column {column[:40]!r} {NO_LINE}")
     for number, cells in rest:
         if len(cells) != len(columns):
             raise ValueError(f"line {number} has {len(cells)} fields, but the heading has {len(columns)}")

@@ -14,7 +14,7 @@ from zerolm.files import store
 from zerolm.groundtruth.archive import Files, digest, read_folders
 from zerolm.groundtruth.cache import cache_folder
 from zerolm.groundtruth.convert import check_torch, convert
-from zerolm.groundtruth.fetch import Progress, opened
+from zerolm.groundtruth.fetch import Progress, mirrored, opened
 from zerolm.groundtruth.reader import read
 from zerolm.groundtruth.sources import SOURCES, Source
 
@@ -96,8 +96,8 @@ def _fetch(url: str, sources: Sequence[Source], progress: Progress) -> list[tupl
 def _verify(source: Source, sha256: str) -> None:
     if sha256 != source.sha256:
         raise ValueError(
-            f"{source.path} of {source.upstream.repository} has a wrong checksum: its SHA-256 is {sha256}, "
-            f"but {source.sha256} is pinned"
+            f"{source.path} of {mirrored(source.url)} has a wrong checksum: its SHA-256 is {sha256}, but "
+            f"{source.sha256} is pinned"
         )
 
 

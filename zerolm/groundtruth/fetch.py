@@ -40,13 +40,8 @@ class Metered:
     ) -> None:
         if whole is not None and whole > most:
             raise ValueError(f"{what} is of {whole} bytes; at most {most} are read")
-        self._stream, self._what, self._most, self._whole, self._progress = (
-            stream,
-            what,
-            most,
-            whole,
-            progress,
-        )
+        self.what = what
+        self._stream, self._most, self._whole, self._progress = stream, most, whole, progress
         self._seen, self._shown = 0, time.monotonic()
 
     def read(self, size: int = CHUNK, /) -> bytes:
@@ -54,13 +49,13 @@ class Metered:
         content = self._stream.read(size)
         self._seen += len(content)
         if self._seen > self._most:
-            raise ValueError(f"{self._what} is longer than {self._most} bytes, the most that is read")
+            raise ValueError(f"{self.what} is longer than {self._most} bytes, the most that is read")
         if not content and size and self._whole is not None and self._seen < self._whole:
-            raise ValueError(f"{self._what} ended after {self._seen} of {self._whole} bytes")
+            raise ValueError(f"{self.what} ended after {self._seen} of {self._whole} bytes")
         if time.monotonic() - self._shown > 1.0:
             self._shown = time.monotonic()
             whole = f" of {self._whole / 1e6:.1f}" if self._whole is not None else ""
-            self._progress(f"{self._what}: {self._seen / 1e6:.1f}{whole} MB")
+            self._progress(f"{self.what}: {self._seen / 1e6:.1f}{whole} MB")
         return content
 
     def read_all(self) -> bytes:
@@ -68,13 +63,16 @@ class Metered:
 
 
 class Careful(HTTPRedirectHandler):
-    """Follows no redirection from https to anything else."""
+    """Follows no redirection from https to anything else, and remembers where it was led."""
+
+    target: str | None = None
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
+        self.target = newurl
         if urlsplit(newurl).scheme not in ("https", req.type):
-            raise URLError("it is redirected to an address that is not https")
+            raise URLError("that is not https")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -83,7 +81,11 @@ def mirrored(url: str) -> str:
     mirror = os.environ.get("ZEROLM_MIRROR")
     if not mirror:
         return url
-    if urlsplit(mirror).scheme not in ("http", "https") or not urlsplit(mirror).netloc:
+    try:
+        parts = urlsplit(mirror)
+    except ValueError:  # brackets that hold no address
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.netloc:
         raise ValueError(f"ZEROLM_MIRROR must be an http or https address, not {mirror!r}")
     return mirror.rstrip("/") + urlsplit(url).path
 
@@ -93,12 +95,15 @@ def opened(url: str, most: int, progress: Progress) -> Iterator[Metered]:
     """The content behind an address, of at most ``most`` bytes; ``ValueError`` says why there is none."""
     address = mirrored(url)
     request = Request(address, headers={"User-Agent": "zerolm"})
+    careful = Careful()
     try:
-        with build_opener(Careful).open(request, timeout=TIMEOUT) as response:
+        with build_opener(careful).open(request, timeout=TIMEOUT) as response:
             length = response.headers["Content-Length"] or ""
             yield Metered(response, address, most, int(length) if length.isdecimal() else None, progress)
     except HTTPError as error:
         reason = f"the server answers {error.code} {responses.get(error.code, '')}".rstrip()
+        if 300 <= error.code < 400:  # to where no request is made at all
+            careful.target = error.headers["Location"]
     except URLError as error:
         reason = str(getattr(error.reason, "strerror", None) or error.reason)
     except TimeoutError:
@@ -107,4 +112,5 @@ def opened(url: str, most: int, progress: Progress) -> Iterator[Metered]:
         reason = f"the connection broke: {error}"
     else:
         return
-    raise ValueError(f"cannot download {address}: {reason}")
+    led = f"it redirects to {careful.target[:200]!r}: " if careful.target else ""
+    raise ValueError(f"cannot download {address}: {led}{reason}")

@@ -15,8 +15,8 @@ from zerolm.architecture import Architecture
 from zerolm.calibration import Calibration, Judgement, Labels, Pool, calibrate
 from zerolm.calibration.calibrate import MOST
 from zerolm.files import parse_json, read_text
-from zerolm.groundtruth.reader import quality, read, views
-from zerolm.groundtruth.truth import GroundTruth
+from zerolm.groundtruth.reader import named_corpus, quality, read, views
+from zerolm.groundtruth.truth import GroundTruth, Line, first_problem
 from zerolm.spaces import SearchSpace, make_space
 
 MAX_BYTES: Final = 64 << 20
@@ -27,8 +27,9 @@ READING: Final = ("view", "corpus")
 def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: str | None = None) -> Labels:
     """Labels from a CSV or JSON file of trained architectures.
 
-    With ``space`` the configurations are read as that space does, and must be of it; else as the file
-    says, and where it leaves that open as the space does by default. ``metric`` is the file's own unless
+    With ``space`` the configurations are read as that space does, and must be of it, and of its corpus
+    where the file's settings, name or task tell theirs; else as the file says, and where it leaves that
+    open as the space does by default. ``metric`` is the file's own unless
     named. Raises ``ValueError`` for a file of another space, an architecture that the space does not
     know, or one that is there twice with different results.
     """
@@ -40,10 +41,14 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
     metric = metric or truth.metric
     result = quality(truth, metric)
     if space is not None:
-        same_reading(truth.settings or {}, space, f"the labels in {str(path)!r}")
+        same_reading(_told(truth), space, f"the labels in {str(path)!r}")
         truth = truth.model_copy(update={"settings": space.settings})
     reading = views(truth)[0]
-    kept = _distinct(truth, reading.architectures, metric)
+    values = {entry.id: entry.results[metric] for entry in truth.architectures}
+    try:
+        kept = _distinct(reading.architectures, values, metric)
+    except ValueError as error:
+        raise ValueError(f"benchmark {truth.name}: {error}") from None
     if len(kept) > MOST:
         raise ValueError(f"{str(path)!r} holds {len(kept)} architectures; at most {MOST} can be fitted")
     return Labels(
@@ -54,6 +59,12 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
         Pool.of([reading.architectures[i] for i in kept]),
         result[kept],
     )
+
+
+def _told(truth: GroundTruth) -> Mapping[str, Any]:
+    """The settings of a file, or what its name and task tell of them."""
+    corpus = named_corpus(truth)
+    return truth.settings if truth.settings is not None else {"corpus": corpus} if corpus else {}
 
 
 def _reading(space: SearchSpace) -> dict[str, Any]:
@@ -70,21 +81,20 @@ def same_reading(settings: Mapping[str, Any], space: SearchSpace, what: str) -> 
             )
 
 
-def _distinct(truth: GroundTruth, architectures: Sequence[Architecture], metric: str) -> list[int]:
-    """The places of the architectures, one for each that is there more than once with equal results.
+def _distinct(architectures: Sequence[Architecture], results: Mapping[str, float], metric: str) -> list[int]:
+    """The places of the architectures, one for each that is there more than once with equal results by id.
 
     What a file may write in several ways (one width, or a list of it) counts as read.
     """
-    places: dict[str, int] = {}
-    for i, (entry, architecture) in enumerate(zip(truth.architectures, architectures, strict=True)):
-        key = json.dumps(architecture.choices, sort_keys=True)
-        first = truth.architectures[places.setdefault(key, i)]
-        if entry.results[metric] != first.results[metric]:
+    firsts: dict[str, tuple[int, str]] = {}
+    for i, (architecture, name) in enumerate(zip(architectures, results, strict=True)):
+        _, first = firsts.setdefault(json.dumps(architecture.choices, sort_keys=True), (i, name))
+        if results[name] != results[first]:
             raise ValueError(
-                f"benchmark {truth.name}: {first.id} and {entry.id} are the same architecture, but have "
-                f"{metric} {first.results[metric]:g} and {entry.results[metric]:g}; keep their mean"
+                f"{first} and {name} are the same architecture, but have {metric} {results[first]:g} and "
+                f"{results[name]:g}; keep their mean"
             )
-    return list(places.values())
+    return [place for place, _ in firsts.values()]
 
 
 def _unbeaten(judgement: Judgement | None) -> list[str]:
@@ -105,9 +115,9 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
     format: Literal["zerolm-calibration"]
     version: Literal[1]
-    space: str
+    space: Line
     settings: dict[str, Any]
-    metric: str
+    metric: Line
     higher_is_better: bool
     method: Literal["dictionary", "gp", "blend", "algorithm1", "algorithm2"]
     labels: Annotated[list[_Label], Field(min_length=2, max_length=MOST)]
@@ -153,22 +163,23 @@ def from_document(document: Any, *, space: SearchSpace | None = None) -> Calibra
     try:
         found = _Document.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "it"
-        raise ValueError(f"{place}: {first['msg'].lower()}") from None
-    if space is None:
-        space = _space(found)
-    elif found.space != space.name:
+        raise ValueError(first_problem(error, "it")) from None
+    if space is not None and found.space != space.name:
         raise ValueError(f"its labels are of space {found.space!r}, but the search is of {space.name!r}")
+    own = _space(found)  # settings that no space takes are refused whichever space reads the labels
+    space = space or own
     same_reading(found.settings, space, "its labels")
+    architectures = [space.read(label.architecture) for label in found.labels]
+    results = {f"labels.{i}": label.result for i, label in enumerate(found.labels)}
+    _distinct(architectures, results, found.metric)
     sign = 1.0 if found.higher_is_better else -1.0
     labels = Labels(
         found.space,
         {**found.settings, **_reading(space)},
         found.metric,
         found.higher_is_better,
-        Pool.of([space.read(label.architecture) for label in found.labels]),
-        sign * np.array([label.result for label in found.labels]),
+        Pool.of(architectures),
+        sign * np.array(list(results.values())),
     )
     return calibrate(labels, found.method)
 

@@ -10,6 +10,7 @@ from typing import Any
 from zerolm.groundtruth.cache import cache_folder
 from zerolm.groundtruth.reader import data_folder, known_names, locate, read
 from zerolm.groundtruth.sources import SOURCES
+from zerolm.groundtruth.truth import is_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def _in_folder(folder: Path) -> Iterator[Listed]:
             truth.space,
             len(truth.architectures),
             _first(truth.metric, metrics),
-            str(licence) if licence else None,
+            licence if isinstance(licence, str) and is_line(licence) else None,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,11 +30,14 @@ __all__ = [
     "Entry",
     "GroundTruth",
     "View",
+    "chosen",
     "data_folder",
     "known_names",
     "locate",
+    "named_corpus",
     "parse_json",
     "quality",
+    "ranked",
     "read",
     "read_csv",
     "read_text",
@@ -72,21 +76,44 @@ def data_folder(given: str | None) -> Path:
 
 def known_names(folder: Path) -> list[str]:
     """The names of the benchmark files in a folder."""
-    return sorted({file.stem for form in FORMATS for file in folder.glob(f"*{form}") if file.is_file()})
+    return sorted(_files(folder))
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The benchmark files in a folder by name; of two forms of one name the JSON file."""
+    found = [file for file in folder.glob("*") if _form(file) in FORMATS and file.is_file()]
+    return {file.stem: file for file in sorted(found, key=lambda file: (_form(file) == ".json", file.name))}
+
+
+def _form(path: Path) -> str:
+    return path.suffix.lower()
+
+
+def chosen(names: Sequence[str], data: str | None, *, every: bool = False) -> list[str]:
+    """The benchmarks that are meant: those named, or ``every`` one of the data folder; never none."""
+    if names and every:
+        raise ValueError(f"either name benchmarks or ask for --all, not both ({', '.join(names)} and --all)")
+    if names:
+        return list(names)
+    folder = data_folder(data)
+    known = known_names(folder)
+    if not known:
+        raise ValueError(f"{str(folder)!r} holds no benchmark; 'zerolm bench download' fetches seven")
+    if not every:
+        raise ValueError(f"no benchmark is named; there are {', '.join(known)}, or --all of them")
+    return known
 
 
 def locate(name: str, data: str | None) -> Path:
     """The file of a benchmark named by a path, or by its name in the data folder."""
     path = Path(name)
-    if path.suffix in FORMATS or path.name != name:
-        if not path.is_file():
-            raise ValueError(f"benchmark file {name!r} does not exist, or is no file")
+    if _form(path) in FORMATS or path.name != name:
         return path
     folder = data_folder(data)
-    for form in FORMATS:
-        if (folder / f"{name}{form}").is_file():
-            return folder / f"{name}{form}"
-    known = ", ".join(known_names(folder)) or "none"
+    files = _files(folder)
+    if name in files:
+        return files[name]
+    known = ", ".join(sorted(files)) or "none"
     remedy = f"download {name}' fetches it" if name in SOURCES else f"download' fetches {', '.join(SOURCES)}"
     raise ValueError(
         f"benchmark {name!r} is not in {str(folder)!r}; there are {known}; 'zerolm bench {remedy}"
@@ -95,9 +122,12 @@ def locate(name: str, data: str | None) -> Path:
 
 def read(path: Path) -> GroundTruth:
     """Read and check a benchmark file, JSON or CSV; ``ValueError`` says what is wrong with it."""
-    if path.suffix == ".csv":
+    form = _form(path)
+    if form == ".csv":
         return read_csv(path)
     try:
+        if form != ".json" and path.is_file():
+            raise ValueError(f"only {' and '.join(FORMATS)} files are read")
         document = parse_json(read_text(path, MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"benchmark file {str(path)!r} cannot be read: {error}") from None
@@ -121,6 +151,23 @@ def quality(truth: GroundTruth, metric: str) -> Floats:
     return sign * np.array(values)
 
 
+def ranked(truth: GroundTruth, metric: str) -> Floats:
+    """The results by one metric as ``quality`` gives them; ``ValueError`` where all are the same."""
+    result = quality(truth, metric)
+    if np.all(result == result[0]):
+        same = f"all {len(result)} results of {metric} are the same"
+        raise ValueError(f"benchmark {truth.name}: {same}: nothing can be ranked")
+    return result
+
+
+def named_corpus(truth: GroundTruth) -> str | None:
+    """The corpus that the name or the task of a benchmark speaks of, as in those that are published."""
+    said = f"{truth.name} {truth.task}".lower()
+    if "lm1b" in said:
+        return "lm1b"
+    return "wt103" if "wt103" in said or "wikitext-103" in said else None
+
+
 def views(truth: GroundTruth) -> list[View]:
     """The networks behind the configurations, once for each way to read them.
 
@@ -137,9 +184,7 @@ def views(truth: GroundTruth) -> list[View]:
     known = space_settings(truth.space)
     if "view" in known:
         return [View(view, _networks(truth, {"view": view}), {"view": view}) for view in VIEWS]
-    settings = {}
-    if "corpus" in known:
-        settings["corpus"] = "lm1b" if "lm1b" in (truth.task + truth.name).lower() else "wt103"
+    settings = {"corpus": named_corpus(truth) or "wt103"} if "corpus" in known else {}
     return [View(None, _networks(truth, settings), settings)]
 
 

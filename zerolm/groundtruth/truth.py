@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 MAX_BYTES: Final = 256 << 20
+_LINE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,200}")
+NO_LINE: Final = "must be one line of at most 200 characters"
+
+
+def is_line(text: str) -> bool:
+    """Whether a text can be printed as it is: not empty, not long, and without control characters."""
+    return _LINE.fullmatch(text) is not None
+
+
+def _line(text: str) -> str:
+    if not is_line(text):
+        raise PydanticCustomError("line", NO_LINE)
+    return text
+
+
+Line = Annotated[str, AfterValidator(_line)]
+"""What is printed as it is: names, ids, metrics."""
 
 
 class Entry(BaseModel):
     """One trained architecture."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
-    id: str
+    id: Line
     architecture: dict[str, Any]
-    results: dict[str, float]
+    results: dict[Line, float]
 
 
 class GroundTruth(BaseModel):
@@ -27,9 +46,9 @@ class GroundTruth(BaseModel):
     """
 
     model_config = ConfigDict(extra="ignore", strict=True)
-    name: Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,200}$")]
-    space: str
-    metric: str
+    name: Line
+    space: Line
+    metric: Line
     higher_is_better: bool
     directions: dict[str, Literal["higher", "lower"]] = {}
     settings: dict[str, Any] | None = None
@@ -49,9 +68,7 @@ def check(document: Any) -> GroundTruth:
     try:
         truth = GroundTruth.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise ValueError(f"{place}: {first['msg'].lower()}") from None
+        raise ValueError(first_problem(error, "the file")) from None
     if len({entry.id for entry in truth.architectures}) < len(truth.architectures):
         raise ValueError("some architectures have the same id")
     if truth.count is not None and truth.count != len(truth.architectures):
@@ -59,6 +76,16 @@ def check(document: Any) -> GroundTruth:
             f"it promises {truth.count} architectures, but has {len(truth.architectures)} of them"
         )
     return truth
+
+
+def first_problem(error: ValidationError, whole: str) -> str:
+    """Where a document is wrong, and how, in one line; ``whole`` is what the document itself is called."""
+    first = error.errors()[0]
+    steps = (str(step) for step in first["loc"] if step != "[key]")
+    place = ".".join(step if is_line(step) else ascii(step)[:60] for step in steps) or whole
+    if first["type"] in ("dict_type", "model_type"):
+        return f"{place}: must be a JSON object"
+    return f"{place}: {first['msg'].lower()}"
 
 
 def repeats(truth: GroundTruth) -> list[list[Entry]]:

@@ -58,7 +58,7 @@ def _never_worse(found: Comparison) -> Iterator[str]:
     level = [
         name_of(key)
         for key, rows in free.items()
-        if all(row.gain_high is not None and row.gain_high >= 0 for _, row in rows)
+        if all(row.tau is not None and (row.gain_high is None or row.gain_high >= 0) for _, row in rows)
     ]
     worst = {key: min(rows, key=lambda pair: _gain(pair[1])) for key, rows in free.items()}
     mildest = max(worst, key=lambda key: _gain(worst[key][1]))

@@ -3,7 +3,7 @@
 Scores, results and costs are vectors with one entry an architecture; higher scores and results are better.
 """
 
-from zerolm.statistics.bootstrap import Bootstrap, Interval, Resampled, gain, interval
+from zerolm.statistics.bootstrap import Bootstrap, Interval, Resampled, enough, gain, interval
 from zerolm.statistics.budgets import budget_ladder, random_regret, regret, regret_curve, top_overlap
 from zerolm.statistics.correlations import Agreement, agreement, kendall, spearman, within_budget
 from zerolm.statistics.noise import Ceiling, noise_ceiling
@@ -18,6 +18,7 @@ __all__ = [
     "Resampled",
     "agreement",
     "budget_ladder",
+    "enough",
     "gain",
     "interval",
     "kendall",

@@ -19,6 +19,8 @@ from zerolm.statistics.ranks import correlation, tie_ranks
 
 EXACT_IN_SINGLE: Final = 1 << 24
 """Single precision holds every integer up to here; no sum below exceeds n^2."""
+FEWEST: Final = 8
+"""Architectures from which a percentile interval means something; resamples of fewer are too much alike."""
 
 
 class Interval(NamedTuple):
@@ -80,6 +82,11 @@ class Bootstrap:
         centred = np.cumsum(sizes, axis=0, dtype=np.float64) - (sizes + n) / 2.0
         square = np.einsum("gd,gd,gd->d", sizes, centred, centred)
         return np.asarray(untied), np.asarray(centred[ranks]), np.asarray(square)
+
+
+def enough(n: int, draws: int) -> int:
+    """How often to resample n architectures for intervals: never, where they are too few for any."""
+    return draws if n >= FEWEST else 0
 
 
 def interval(values: Floats, level: float = 0.95) -> Interval:

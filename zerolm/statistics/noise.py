@@ -75,7 +75,8 @@ def _nearest(means: Floats, centres: Floats, values: Floats) -> Floats:
 def _shrunk(values: Floats, variance: float) -> Floats:
     """Values (n,) drawn towards their mean until they have at most this variance."""
     centre, spread = float(np.mean(values)), float(np.var(values))
-    factor = np.sqrt(max(variance, 0.0) / spread) if spread > variance else 1.0
+    variance = max(variance, 0.0)
+    factor = np.sqrt(variance / spread) if spread > variance else 1.0
     return np.asarray(centre + factor * (values - centre))
 
 

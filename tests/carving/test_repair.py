@@ -1,0 +1,172 @@
+"""Repair against literal least squares, and what must hold whatever the network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import model
+
+from zerolm.carving.cuts import Cut, LayerCut
+from zerolm.carving.repair import repair
+from zerolm.carving.sliced import Repaired, apply_in_memory, dimensions_of
+from zerolm.carving.tokens import Tokens, random_tokens
+from zerolm.networks.blocks import watching
+from zerolm.networks.roles import bias, layers_of, matrix
+
+FAMILIES = ("llama", "llama_biased", "mistral", "qwen2", "qwen3", "gemma2", "gpt2", "bert")
+TOKENS = random_tokens(64, 40, 16, seed=5)
+
+
+def half(network: Any, layers: tuple[int, ...] = (0, 1, 2)) -> Cut:
+    sizes = dimensions_of(network)
+    groups, ffn = np.arange(0, sizes.kv_heads, 2), np.arange(0, sizes.ffn, 2)
+    return Cut(sizes, tuple(LayerCut(layer, groups, ffn) for layer in layers))
+
+
+def passed(network: Any, layer: int) -> dict[str, np.ndarray]:
+    """What goes in and out of the output matrices of a layer in one pass of the whole model, float64."""
+    found = layers_of(network)[layer]
+    modules = {"layer": found.module, "o": found.attention_out, "down": found.ffn_out}
+    with torch.no_grad(), watching(modules) as seen:
+        network.base_model(input_ids=TOKENS.ids)
+    named = {f"{name}_in": x for name, x in seen.inputs.items()}
+    named |= {f"{name}_out": x for name, x in seen.outputs.items()}
+    return {name: x.reshape(-1, x.shape[-1]).double().numpy() for name, x in named.items()}
+
+
+def literal(x: np.ndarray, t: np.ndarray, start: np.ndarray, offset: Any, share: float) -> np.ndarray:
+    """Ridge regression as one least-squares problem: the ridge is rows below the tokens; (k, d)."""
+    ones = np.ones((len(x), 1))
+    centred = x - x.mean(0) if offset is not None else x
+    weight = np.sqrt(share * np.square(centred).sum(0).mean())
+    rows = np.hstack([x, ones]) if offset is not None else x
+    pull = weight * np.eye(x.shape[1], rows.shape[1])
+    first = start if offset is None else np.vstack([start, offset])
+    return np.linalg.lstsq(np.vstack([rows, pull]), np.vstack([t, pull @ first]), rcond=None)[0]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_each_matrix_solves_its_literal_problem(name: str) -> None:
+    """Layer by layer against numpy, on activations of whole networks: the parent and the child so far."""
+    network = model(name)
+    cut = half(network, (0, 2))
+    repaired = repair(network, cut, TOKENS, grid=(1e-2,))
+    raw = apply_in_memory(network, cut)
+    for place, kept in enumerate(cut.layers):
+        theirs, solved = passed(network, kept.layer), Repaired()
+        for role, axis in (("o", "q"), ("down", "ffn")):
+            # all matrices before this one are repaired in this child, this one and those after it are not
+            before = {key: x for key, x in repaired.arrays.items() if key[0] < kept.layer} | solved.arrays
+            child = apply_in_memory(network, cut, Repaired(before))
+            ours = passed(child, place)
+            sub_block = layers_of(child)[place]
+            module = {"o": sub_block.attention_out, "down": sub_block.ffn_out}[role]
+            target = theirs[f"{role}_out"]
+            if layers_of(network)[0].norm == "pre":
+                target = theirs["layer_in"] + theirs["o_out"] - ours["layer_in"]
+                if role == "down":
+                    target = theirs["layer_out"] - ours["layer_in"] - ours["o_out"]
+            offset = bias(module)
+            found = literal(
+                ours[f"{role}_in"], target, matrix(module).T.double().numpy(),
+                None if offset is None else offset.double().numpy(), 1e-2,
+            )  # fmt: skip
+            weight = repaired.arrays[kept.layer, role]
+            weight = weight if name == "gpt2" else weight.T
+            np.testing.assert_allclose(weight, found[: weight.shape[0]], atol=1e-4 * np.abs(found).max())
+            new = {key: x for key, x in repaired.arrays.items() if key in ((kept.layer, role), (kept.layer, f"{role}_bias"))}
+            assert ((kept.layer, f"{role}_bias") in new) == (offset is not None)
+            if offset is not None:
+                np.testing.assert_allclose(new[kept.layer, f"{role}_bias"], found[-1], atol=1e-4 * np.abs(found).max())
+            solved = Repaired(solved.arrays | new)
+    assert len(layers_of(raw)) == 2
+
+
+def shifted(network: Any, child: Any, layer: int) -> float:
+    """How far a child's hidden states after a layer are from the parent's: mean squared distance a token."""
+    apart = passed(child, layer)["layer_out"] - passed(network, layer)["layer_out"]
+    return float(np.square(apart).sum(1).mean())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_least_squares_is_no_worse_than_nothing_on_its_own_tokens(name: str) -> None:
+    network = model(name)
+    cut = half(network)
+    repaired = apply_in_memory(network, cut, repair(network, cut, TOKENS))
+    for other in ("none", "bias"):
+        child = apply_in_memory(network, cut, repair(network, cut, TOKENS, other))  # type: ignore[arg-type]
+        ours, theirs, parent = (passed(each, 0) for each in (repaired, child, network))
+        for out in ("o_out",):
+            losses = [np.square(each[out] - parent[out]).sum() for each in (ours, theirs)]
+            assert losses[0] <= losses[1] * (1 + 1e-6)
+    if layers_of(network)[0].norm == "pre":
+        assert shifted(network, repaired, 0) <= shifted(network, apply_in_memory(network, cut), 0)
+
+
+@pytest.mark.parametrize("method", ["bias", "least-squares"])
+@pytest.mark.parametrize("sequences", [40, 2], ids=["in order", "on the parent"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_keeping_everything_reproduces_the_parent(name: str, method: Any, sequences: int) -> None:
+    network = model(name)
+    cut = Cut.whole(dimensions_of(network))
+    repaired = repair(network, cut, TOKENS.first(sequences), method, batch=3)
+    child = apply_in_memory(network, cut, repaired)
+    with torch.no_grad():
+        ours, wanted = (each(TOKENS.ids, use_cache=False)[0] for each in (child, network))
+    assert torch.allclose(ours, wanted, atol=1e-3)
+    assert bool(repaired.note) == (method == "least-squares" and sequences == 2)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])
+def test_bias_takes_up_the_mean_of_what_is_dropped(name: str) -> None:
+    network = model(name)
+    cut = half(network, (1,))
+    repaired = repair(network, cut, TOKENS, "bias")
+    if name == "llama":
+        assert not repaired.arrays
+        return
+    parent, layer = passed(network, 1), layers_of(network)[1]
+    for role, module, axis in (("o", layer.attention_out, "q"), ("down", layer.ffn_out, "ffn")):
+        dropped = np.setdiff1d(np.arange(matrix(module).shape[1]), cut.kept(cut.layers[0], axis))
+        mean = parent[f"{role}_in"].mean(0)[dropped] @ matrix(module).double().numpy()[:, dropped].T
+        offset = bias(module)
+        assert offset is not None
+        np.testing.assert_allclose(repaired.arrays[1, f"{role}_bias"], offset.numpy() + mean, atol=1e-5)
+        kept = matrix(module)[:, cut.kept(cut.layers[0], axis)].numpy()
+        weight = repaired.arrays[1, role]
+        assert np.array_equal(weight.T if name == "gpt2" else weight, kept)
+
+
+def test_too_few_tokens_are_solved_on_the_parents_activations() -> None:
+    network = model("llama")
+    cut, few = half(network), TOKENS.first(2)
+    repaired = repair(network, cut, few)
+    assert repaired.note == "32 tokens are few for 24 columns: solved on the parent's own activations"
+    assert set(repaired.ridges.values()) == {1e-2}  # nothing is held out
+    with torch.no_grad(), watching({"down": layers_of(network)[2].ffn_out}) as seen:
+        network(few.ids)
+    x, t = (each["down"].reshape(32, -1).double().numpy() for each in (seen.inputs, seen.outputs))
+    x, start = x[:, ::2], matrix(layers_of(network)[2].ffn_out).double().numpy()[:, ::2].T
+    wanted = literal(x, t, start, None, 1e-2)
+    np.testing.assert_allclose(repaired.arrays[2, "down"].T, wanted, atol=1e-4 * np.abs(wanted).max())
+
+
+def test_padding_changes_nothing() -> None:
+    """Sequences of one length with padding behind them, and without."""
+    network = model("bert")
+    cut = half(network)
+    longer = torch.cat([TOKENS.ids, torch.full((40, 4), 7)], dim=1)
+    mask = torch.cat([torch.ones(40, 16), torch.zeros(40, 4)], dim=1).long()
+    plain, padded = repair(network, cut, TOKENS), repair(network, cut, Tokens(longer, mask))
+    for place, wanted in plain.arrays.items():
+        np.testing.assert_allclose(padded.arrays[place], wanted, atol=1e-4)
+    assert plain.ridges == padded.ridges
+
+
+def test_repairs_are_the_same_each_time() -> None:
+    network = model("qwen2")
+    first, second = (repair(network, half(network, (0, 1)), TOKENS).arrays for _ in range(2))
+    assert all(np.array_equal(first[place], second[place]) for place in first)

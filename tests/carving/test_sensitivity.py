@@ -1,0 +1,71 @@
+"""The measured table against literal twins: the whole network run with one layer cut, and sums of losses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tiny import model
+from torch.nn import functional
+
+from zerolm.carving.criteria import Additive
+from zerolm.carving.cuts import Cut, LayerCut
+from zerolm.carving.sensitivity import Measured, measured
+from zerolm.carving.sliced import apply_in_memory, dimensions_of
+from zerolm.carving.tokens import Tokens
+
+TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
+
+
+def table(name: str, kinds: tuple[str, ...]) -> tuple[object, Measured]:
+    network = model(name)
+    sizes, generator = dimensions_of(network), np.random.default_rng(0)
+    importance = {
+        "groups": [generator.random(sizes.kv_heads) for _ in range(sizes.depth)],
+        "ffn": [generator.random(sizes.ffn) for _ in range(sizes.depth)],
+    }
+    return network, measured(network, TOKENS, Additive(importance), kinds, batch=4)
+
+
+def loss(network: object, cut: Cut) -> float:
+    """KL in nats a token of the whole carved network, or 1 - cosine of mean hidden states."""
+    child = apply_in_memory(network, cut)  # type: ignore[arg-type]
+    with torch.no_grad():
+        theirs, ours = (m.eval()(TOKENS.ids) for m in (network, child))  # type: ignore[attr-defined]
+    if hasattr(theirs, "logits"):
+        a, b = (functional.log_softmax(x.logits, dim=-1) for x in (theirs, ours))
+        return float((a.exp() * (a - b)).sum(-1).mean())
+    a, b = (x.last_hidden_state.mean(1) for x in (theirs, ours))
+    return float(1 - functional.cosine_similarity(a, b, dim=-1).mean())
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2", "bert"])
+def test_single_cuts_lose_what_the_whole_network_loses(name: str) -> None:
+    kinds = ("groups", "ffn") if name in ("llama", "qwen3") else ("ffn",)
+    network, found = table(name, kinds)
+    whole = Cut.whole(dimensions_of(network))  # type: ignore[arg-type]
+    for layer, kind in ((0, kinds[0]), (2, "ffn"), (1, kinds[0])):
+        for place, count in enumerate(found.sizes[kind][:-1]):
+            kept = whole.layers[layer]
+            units = found.choose(layer, kind, int(count))
+            groups, ffn = (units, kept.ffn) if kind == "groups" else (kept.groups, units)
+            cut = list(whole.layers)
+            cut[layer] = LayerCut(layer, groups, ffn)
+            wanted = loss(network, Cut(whole.parent, tuple(cut)))
+            assert found.losses[kind][layer][place] == pytest.approx(wanted, rel=1e-3, abs=1e-6)
+    for layer in range(3):
+        cut = [each for each in whole.layers if each.layer != layer]
+        assert found.gone[layer] == pytest.approx(loss(network, Cut(whole.parent, tuple(cut))), rel=1e-3)
+
+
+def test_worth_interpolates_and_predictions_add_up() -> None:
+    _, found = table("llama", ("groups", "ffn"))
+    sizes = found.sizes["ffn"]
+    assert found.worth(1, "ffn", 40) == 0.0
+    middle = (int(sizes[2]) + int(sizes[3])) // 2
+    between = sorted(-found.losses["ffn"][1][2:4])
+    assert between[0] <= found.worth(1, "ffn", middle) <= between[1]
+    groups, ffn = np.arange(1), np.arange(20)
+    cut = Cut(dimensions_of(model("llama")), (LayerCut(0, groups, ffn), LayerCut(2, groups, ffn)))
+    parts = [found.worth(layer, "groups", 1) + found.worth(layer, "ffn", 20) for layer in (0, 2)]
+    assert found.predicted(cut) == pytest.approx(found.gone[1] - sum(parts))

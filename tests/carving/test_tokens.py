@@ -1,0 +1,75 @@
+"""Calibration tokens: spread over the text, padded or random, and errors that say what is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from zerolm.carving.tokens import Text, line_tokens, random_tokens, read_text, running_tokens
+
+
+def words(*, special: bool) -> PreTrainedTokenizerFast:
+    """A tokenizer of the words w0 to w99, after [PAD], [CLS] and [SEP]."""
+    vocabulary = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2} | {f"w{n}": n + 3 for n in range(100)}
+    made = Tokenizer(models.WordLevel(vocabulary, unk_token="[PAD]"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if special:
+        ends = [("[CLS]", 1), ("[SEP]", 2)]
+        made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="[PAD]")
+
+
+def test_sequences_are_spread_over_the_text() -> None:
+    text = Text(" ".join(f"w{n}" for n in range(100)), "hash")
+    found = running_tokens(text, words(special=False), 3, 10)
+    assert found.ids[:, 0].tolist() == [3, 48, 93]
+    assert found.ids[2].tolist() == list(range(93, 103))
+    assert found.text == "hash"
+    assert found.mask is None
+    assert found.count == 30
+    assert len(running_tokens(text, words(special=False), 64, 30)) == 3
+    begun = running_tokens(text, words(special=True), 3, 10)
+    assert begun.ids[:, :2].tolist() == [[1, 3], [1, 48], [1, 94]]
+
+
+def test_one_sequence_is_the_least() -> None:
+    text = Text("w1 w2 w3", "hash")
+    assert running_tokens(text, words(special=False), 9, 3).ids.tolist() == [[4, 5, 6]]
+    with pytest.raises(ValueError, match="the text has 3 tokens, one sequence needs 4"):
+        running_tokens(text, words(special=False), 9, 4)
+
+
+def test_lines_are_padded_and_cut() -> None:
+    text = Text("w0\n\n  w1 w2 w3 w4 w5\nw6 w7\n", "hash")
+    found = line_tokens(text, words(special=True), 8, 5)
+    assert found.ids.tolist() == [[1, 3, 2, 0, 0], [1, 4, 5, 6, 2], [1, 9, 10, 2, 0]]
+    assert found.mask is not None
+    assert found.mask.sum(1).tolist() == [3, 5, 4]
+    assert found.count == 12
+    batches = found.batches(2)
+    assert [set(batch) for batch in batches] == [{"input_ids", "attention_mask"}] * 2
+    assert torch.equal(torch.cat([batch["input_ids"] for batch in batches]), found.ids)
+    assert len(line_tokens(text, words(special=True), 2, 5)) == 2
+
+
+def test_random_tokens_are_seeded_and_not_special() -> None:
+    found = random_tokens(10, 20, 30, special=(0, 1, 9), seed=4)
+    assert torch.equal(found.ids, random_tokens(10, 20, 30, special=(0, 1, 9), seed=4).ids)
+    assert not torch.equal(found.ids, random_tokens(10, 20, 30, special=(0, 1, 9), seed=5).ids)
+    assert set(found.ids.ravel().tolist()) == set(range(2, 9))
+    assert (found.seed, found.text) == (4, None)
+
+
+def test_files_that_are_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_text("größer\n", encoding="utf-8")
+    assert read_text(file).sha256 == hashlib.sha256("größer\n".encode()).hexdigest()
+    for content, message in ((b"a\xff", "byte 1 is wrong"), (b"a\0b", "zero bytes"), (b" \n", "is empty")):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            read_text(file)

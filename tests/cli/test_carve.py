@@ -1,0 +1,164 @@
+"""``zerolm carve``: the child opens in stock software and does what the carved parent does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from tiny import saved
+
+IDS = torch.randint(64, (2, 12), generator=torch.Generator().manual_seed(0))
+WHOLE = {
+    "llama": "0.5",
+    "llama_tied": "0.5",
+    "mistral": "0.5",
+    "qwen2": "0.5",
+    "qwen3": "0.5",
+    "gemma2": "0.5",
+}
+FFN_ONLY = ("gpt2", "bert")
+
+
+def carved(zerolm: Callable[..., Any], parent: Path, out: Path, *flags: str) -> dict[str, Any]:
+    ran = zerolm("carve", str(parent), *flags, "--out", str(out), "--json")
+    assert (ran.status, "Traceback" in ran.err) == (0, False), ran.err
+    return json.loads(ran.out)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *FFN_ONLY])
+def test_children_open_in_stock_software(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    """No key is missing or left over, and the logits are those of the masked parent."""
+    parent = saved(tmp_path / "parent", name)
+    heads = ["--keep-heads", "0.5"] if name in WHOLE else []
+    found = carved(zerolm, parent, tmp_path / "child", "--keep-ffn", "0.5", *heads)
+    assert found["verified"]["relative"] <= 1e-4
+    kind = transformers.AutoModel if name == "bert" else transformers.AutoModelForCausalLM
+    child, info = kind.from_pretrained(tmp_path / "child", output_loading_info=True)
+    assert not info["unexpected_keys"]
+    assert all("pooler" in key for key in info["missing_keys"])
+    assert found["costs"]["child"]["params"] == sum(p.numel() for p in child.parameters())
+    with torch.no_grad():
+        ours, theirs = (_output(m(IDS)) for m in (child.eval(), masked(kind, parent, tmp_path / "child")))
+    assert torch.allclose(ours, theirs, atol=1e-4)
+
+
+def masked(kind: Any, folder: Path, child: Path) -> Any:
+    """The parent whose dropped heads and neurons send nothing, by the recipe of the child."""
+    parent = kind.from_pretrained(folder).eval()
+    weights = dict(parent.named_parameters())
+    for entry in json.loads((child / "recipe.json").read_text())["layers"]:
+        for tail, kind_, axis in (
+            ("o_proj.weight", "groups", 1),
+            ("down_proj.weight", "ffn", 1),
+            ("mlp.c_proj.weight", "ffn", 0),
+            (".output.dense.weight", "ffn", 1),
+        ):
+            for name, weight in weights.items():
+                if f".{entry['layer']}." not in name or not name.endswith(tail) or "attention.output" in name:
+                    continue
+                size = weight.shape[axis]
+                if kind_ == "groups":
+                    per = size // parent.config.num_key_value_heads
+                    kept = {g * per + i for g in entry["groups"] for i in range(per)}
+                else:
+                    kept = set(entry["ffn"])
+                dropped = [i for i in range(size) if i not in kept]
+                with torch.no_grad():
+                    weight.index_fill_(axis, torch.tensor(dropped, dtype=torch.long), 0.0)
+    return parent
+
+
+def _output(found: Any) -> torch.Tensor:
+    return found.logits if hasattr(found, "logits") else found.last_hidden_state
+
+
+def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    settings = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=4,
+        intermediate_size=48, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    transformers.LlamaForCausalLM(settings).save_pretrained(tmp_path / "parent")
+    carved(zerolm, tmp_path / "parent", tmp_path / "child", "--keep-heads", "0.75")
+    config = json.loads((tmp_path / "child" / "config.json").read_text())
+    assert (config["model_type"], config["architectures"]) == ("mistral", ["MistralForCausalLM"])
+    assert (config["num_attention_heads"], config["head_dim"], config["sliding_window"]) == (6, 8, None)
+
+
+def test_layers_may_go_and_are_numbered_anew(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    parent = saved(tmp_path / "parent", "llama")
+    found = carved(zerolm, parent, tmp_path / "child", "--keep-layers", "0.67")
+    layers = [size["layer"] for size in found["widths"]]
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "child", parent))
+    for place, layer in enumerate(layers):
+        name = "model.layers.{}.mlp.up_proj.weight"
+        assert torch.equal(ours[name.format(place)], theirs[name.format(layer)])
+
+
+def test_sixteen_bits_stay_sixteen_bits(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    parent = saved(tmp_path / "parent", "llama", dtype="bfloat16")
+    carved(zerolm, parent, tmp_path / "child", "--keep-ffn", "0.5")
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "child", parent))
+    kept = json.loads((tmp_path / "child" / "recipe.json").read_text())["layers"][0]["ffn"]
+    name = "model.layers.0.mlp.down_proj.weight"
+    assert ours[name].dtype == torch.bfloat16
+    assert torch.equal(ours[name], theirs[name][:, kept])
+
+
+@pytest.mark.parametrize("name", ["llama", "bert", "gpt2"])
+def test_random_tokens_repair_without_any_data(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    parent = saved(tmp_path / "parent", name)
+    flags = ("--keep-ffn", "0.5", "--text", "random", "--sequences", "16", "--length", "16")
+    found = carved(zerolm, parent, tmp_path / "child", *flags)
+    assert (found["criterion"], found["repair"]) == ("output_energy", "least-squares")
+    assert found["verified"]["relative"] <= 1e-4
+    again = carved(zerolm, parent, tmp_path / "again", *flags)
+    assert again["widths"] == found["widths"]
+    assert (tmp_path / "child" / "model.safetensors").read_bytes() == (
+        tmp_path / "again" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_a_plan_alone_writes_nothing(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    parent = saved(tmp_path / "parent", "llama")
+    ran = zerolm("carve", str(parent), "--max-params", "0.8x", "--shape", "per-layer")
+    assert ran.status == 0
+    assert "of the parent's" in ran.out
+    assert [file.name for file in tmp_path.iterdir()] == ["parent"]
+
+
+BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "nothing asked": ((), ("nothing says how small", "--keep-ffn")),
+    "no such folder": (("--keep-ffn", "0.5"), ("nowhere",)),
+    "a budget below everything": (("--max-params", "10"), ("max_params 10 would have to be at least",)),
+    "an amount of nothing": (("--max-params", "much"), ("max_params", "'much'")),
+    "per layer as hf": (("--max-params", "0.7x", "--shape", "per-layer"), ("--shape uniform",)),
+    "unknown criterion": (("--keep-ffn", "0.5", "--criterion", "best"), ("'best'", "capacity")),
+    "tokens without text": (("--keep-ffn", "0.5", "--criterion", "amp"), ("amp needs tokens", "random")),
+    "repair without text": (("--keep-ffn", "0.5", "--repair", "bias"), ("needs tokens",)),
+    "an empty text": (("--keep-ffn", "0.5", "--text", "empty.txt"), ("empty.txt",)),
+    "a missing text": (("--keep-ffn", "0.5", "--text", "gone.txt"), ("gone.txt",)),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(
+    case: str, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path / "parent", "llama")
+    (tmp_path / "empty.txt").write_text("")
+    before = sorted(file.name for file in tmp_path.iterdir())
+    flags, words = BAD[case]
+    parent = "nowhere" if case == "no such folder" else "parent"
+    ran = zerolm("carve", parent, *flags, "--out", "child")
+    assert (ran.status, ran.out) == (2, "")
+    lines = [line for line in ran.err.splitlines() if not line.endswith(" ...")]
+    assert len(lines) == 1
+    assert all(word in lines[0] for word in words), lines[0]
+    assert sorted(file.name for file in tmp_path.iterdir()) == before

@@ -1,0 +1,167 @@
+"""What it costs to cut one layer alone: a small table, measured at the parent's output, that plans add up.
+
+Weights tell tolerably what to keep in a layer, and hardly where to cut; the measured losses of single cuts,
+interpolated and summed, rank whole plans far better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.criteria import Criterion
+from zerolm.carving.cuts import Cut, LayerCut
+from zerolm.carving.sliced import carved_layer, dimensions_of
+from zerolm.carving.tokens import Tokens
+from zerolm.networks.blocks import Blocks
+
+SHARES: Final = (0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
+"""Kept shares of the FFN, and of KV groups where there are many, at which a layer is measured."""
+MANY: Final = 8
+SEQUENCES: Final = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Measured(Criterion):
+    """Chooses units as ``by`` does; a choice is worth what it does not lose.
+
+    ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending and the last whole, where the loss
+    is 0; between them it is interpolated. ``gone`` (depth,) are the losses without a layer at all.
+    """
+
+    by: Criterion
+    sizes: dict[str, Ints]
+    losses: dict[str, list[Floats]]
+    gone: Floats
+
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        return self.by.choose(layer, kind, count)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        return -float(np.interp(count, self.sizes[kind], self.losses[kind][layer]))
+
+    def without(self, layer: int) -> float:
+        return -float(self.gone[layer])
+
+    def predicted(self, cut: Cut) -> float:
+        """The sum of the losses of a cut's parts."""
+        kept = {layer.layer: layer for layer in cut.layers}
+        total = 0.0
+        for layer in range(cut.parent.depth):
+            if layer not in kept:
+                total -= self.without(layer)
+                continue
+            total -= self.worth(layer, "groups", len(kept[layer].groups))
+            total -= self.worth(layer, "ffn", len(kept[layer].ffn))
+        return total
+
+
+def measured(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    by: Criterion,
+    kinds: Sequence[str],
+    *,
+    progress: Callable[[str], None] = lambda text: None,
+    batch: int = 8,
+) -> Measured:
+    """Cut each layer alone to a few sizes, chosen by ``by``, and measure the loss; nothing is repaired.
+
+    ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. Layers below the cut one are not run
+    again: their output is the parent's.
+    """
+    parent = dimensions_of(model)
+    wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
+    sizes = {kind: _sizes(whole) if kind in kinds else np.array([whole]) for kind, whole in wholes.items()}
+    blocks = Blocks(model, tokens.first(SEQUENCES).batches(batch))
+    loss = Loss(blocks, parent.depth)
+    losses: dict[str, list[Floats]] = {"groups": [], "ffn": []}
+    gone = []
+    whole = Cut.whole(parent)
+    for layer in range(parent.depth):
+        progress(f"measuring cuts of layer {layer + 1} of {parent.depth}")
+        gone.append(loss.of(layer, None))
+        for kind, counts in sizes.items():
+            row = [
+                loss.of(layer, _alone(model, whole, layer, kind, by.choose(layer, kind, int(count))))
+                for count in counts[:-1]
+            ]
+            losses[kind].append(np.array([*row, 0.0]))
+        loss.advance(layer)
+    return Measured(by, sizes, losses, np.array(gone))
+
+
+def _sizes(whole: int) -> Ints:
+    if whole <= MANY:
+        return np.arange(1, whole + 1)
+    return np.unique([max(1, round(share * whole)) for share in (*SHARES, 1.0)])
+
+
+def _alone(model: PreTrainedModel, whole: Cut, layer: int, kind: str, units: Ints) -> nn.Module:
+    kept = whole.layers[layer]
+    cut = LayerCut(layer, units if kind == "groups" else kept.groups, units if kind == "ffn" else kept.ffn)
+    return carved_layer(model, whole, cut).module
+
+
+class Loss:
+    """How far the output moves when one layer is another: KL of predictions in nats a token, or 1 - cosine.
+
+    Of a model without a language-model head the mean over unmasked tokens is compared.
+    """
+
+    def __init__(self, blocks: Blocks, depth: int) -> None:
+        self.blocks, self.depth = blocks, depth
+        self.hidden = [blocks.embed(i) for i in range(len(blocks.batches))]  # (b, t, d): the input of a layer
+        self.wanted = [self._output(i, self._run(i, 0, states)) for i, states in enumerate(self.hidden)]
+
+    def advance(self, layer: int) -> None:
+        """Let the parent's layer pass: what follows is cut above it."""
+        for i, states in enumerate(self.hidden):
+            self.hidden[i] = self.blocks.call(i, layer, states)
+
+    def of(self, layer: int, module: nn.Module | None) -> float:
+        """The mean loss with ``module`` in place of the layer, or with none there."""
+        total, count = 0.0, 0.0
+        for i, states in enumerate(self.hidden):
+            out = states if module is None else self.blocks.call(i, layer, states, module)
+            found = self._output(i, self._run(i, layer + 1, out))
+            apart, many = self._apart(i, found)
+            total, count = total + apart, count + many
+        return total / count
+
+    def _run(self, index: int, first: int, hidden: Tensor) -> Tensor:
+        for layer in range(first, self.depth):
+            hidden = self.blocks.call(index, layer, hidden)
+        return hidden
+
+    def _output(self, index: int, hidden: Tensor) -> Tensor:
+        """Log-probabilities (b, t, v), or pooled embeddings (b, d)."""
+        found = self.blocks.finish(index, hidden)
+        logits = getattr(found, "logits", None)
+        if logits is not None:
+            return functional.log_softmax(logits.float(), dim=-1)
+        mask = self._mask(index)[..., None]
+        last: Tensor = found.last_hidden_state
+        return (last * mask).sum(1) / mask.sum(1)
+
+    def _apart(self, index: int, found: Tensor) -> tuple[float, float]:
+        wanted = self.wanted[index]
+        if found.dim() == 2:
+            cosine = functional.cosine_similarity(found, wanted, dim=-1)  # (b,)
+            return float((1.0 - cosine).double().sum()), float(len(cosine))
+        mask = self._mask(index)
+        apart = (wanted.exp() * (wanted - found)).sum(-1)  # (b, t)
+        return float((apart * mask).double().sum()), float(mask.sum())
+
+    def _mask(self, index: int) -> Tensor:
+        batch = self.blocks.batches[index]
+        mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
+        return mask.float()

@@ -53,7 +53,9 @@ def test_lines_are_padded_and_cut() -> None:
     assert found.count == 12
     batches = found.batches(2)
     assert [set(batch) for batch in batches] == [{"input_ids", "attention_mask"}] * 2
-    assert torch.equal(torch.cat([batch["input_ids"] for batch in batches]), found.ids)
+    assert torch.equal(batches[0]["input_ids"], found.ids[:2])
+    assert batches[1]["input_ids"].tolist() == [[1, 9, 10, 2]]  # without columns of padding only
+    assert batches[1]["attention_mask"].tolist() == [[1, 1, 1, 1]]
     assert len(line_tokens(text, words(special=True), 2, 5)) == 2
 
 

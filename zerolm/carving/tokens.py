@@ -46,14 +46,20 @@ class Tokens:
         return Tokens(self.ids[:sequences], mask, self.text, self.seed)
 
     def batches(self, size: int = 8) -> list[dict[str, Tensor]]:
-        """What a model is given: ``input_ids`` (b, t) and, with padding, ``attention_mask`` (b, t)."""
-        named = {"input_ids": self.ids}
-        if self.mask is not None:
-            named["attention_mask"] = self.mask
-        return [
-            {name: x[start : start + size] for name, x in named.items()}
-            for start in range(0, len(self), size)
-        ]
+        """What a model is given: ``input_ids`` (b, t) and, with padding, ``attention_mask`` (b, t).
+
+        Columns of padding only are left out.
+        """
+        starts = range(0, len(self), size)
+        if self.mask is None:
+            return [{"input_ids": self.ids[start : start + size]} for start in starts]
+        found = []
+        for start in starts:
+            mask = self.mask[start : start + size]
+            longest = int(mask.any(0).nonzero().max()) + 1
+            ids = self.ids[start : start + size, :longest]
+            found.append({"input_ids": ids, "attention_mask": mask[:, :longest]})
+        return found
 
 
 def read_text(file: Path) -> Text:

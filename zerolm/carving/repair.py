@@ -1,11 +1,12 @@
 """Repair: new output matrices for a carved network, from calibration tokens and without training.
 
 What is kept of o_proj and down_proj is solved again by least squares, layer after layer, on what the carved
-predecessors really send. In pre-norm networks the target is the parent's residual stream: what o_proj (or
-down_proj) of layer l should send is the parent's residual after that sub-block minus the carved network's
-residual before it, so each solve also pays back what earlier layers lost. Elsewhere it is what the same
-matrix sends in the parent. Where the text is too short for that, each matrix is solved on the parent's own
-activations: errors of a fit to few tokens would pile up.
+predecessors really send, towards the parent's residual stream: what o_proj (or down_proj) of a layer should
+send is the parent's sum after that sub-block minus the carved network's residual before it. So each solve
+also pays back what earlier layers lost. In post-norm networks the sum is taken before its norm. Where a norm
+stands between the matrix and the sum (gemma2), the target is what the same matrix sends in the parent.
+Where the text is too short for all this, each matrix is solved on the parent's own activations: errors of
+fits to few tokens would pile up.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from zerolm.networks.blocks import Blocks, Seen, watching
 from zerolm.networks.roles import Layer, bias, layers_of, matrix, set_matrix
 
 Method = Literal["none", "bias", "least-squares"]
-STREAM = ("pre",)
 
 
 def repair(
@@ -94,7 +94,7 @@ class Walk:
                 self.parent[i] = self.blocks.call(i, layer, hidden)
             wanted.append(seen.outputs["down"] + before_ffn(theirs, hidden, seen))
             target = seen.outputs["o"]
-            if theirs.norm in STREAM:
+            if theirs.norm != "sandwich":
                 target = target + hidden - self.child[i]
             with watching(parts(ours), until="o") as seen:
                 self.blocks.call(i, layer, self.child[i], ours.module)
@@ -159,6 +159,6 @@ def parts(layer: Layer) -> dict[str, nn.Module]:
 
 def before_ffn(layer: Layer, hidden: Tensor, seen: Seen) -> Tensor:
     """The residual that the FFN's output is added to, (b, t, d); zeros where the target leaves it out."""
-    if layer.norm not in STREAM:
+    if layer.norm == "sandwich":
         return torch.zeros_like(hidden)
     return hidden + seen.outputs["o"] if layer.norm == "pre" else seen.inputs["ffn"]

@@ -202,10 +202,11 @@ def main() -> None:
         "# Leaderboard\n",
         f"Written by `python benchmarks/leaderboard.py`. Machine: {machine()}.\n",
         "Kendall's tau-b and Spearman's rho against quality (higher is better, perplexity negated); "
-        "intervals are 95 % percentiles of 1000 bootstrap draws, those of differences paired. *Random ties*: "
-        "the expected tau when the ties of the score are broken at random. *Regret*: mean loss of quality "
-        "under 19 parameter budgets, of the best scored / the best of five. *not better*: total or body parameters "
-        "alone do as well; *unclear*: the interval of the difference from body parameters reaches below 0.\n",
+        "intervals are 95 % percentiles of 1000 bootstrap draws, those of differences paired. *Random "
+        "ties*: the expected tau when the ties of the score are broken at random. *Regret*: mean loss "
+        "of quality under 19 parameter budgets, of the best scored / the best of five. *not better*: "
+        "total or body parameters alone do as well; *unclear*: the interval of the difference from body "
+        "parameters reaches below 0.\n",
         "## Scores without labels\n",
         *(line for section in comparison.sections for line in score_table(section)),
         "\n## Calibrations\n",

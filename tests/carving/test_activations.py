@@ -1,4 +1,4 @@
-"""Criteria with tokens against literal twins: a loop over heads and neurons on the whole model's activations."""
+"""Criteria with tokens against literal twins: loops over heads and neurons, on one pass of the model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def twin_amp(o: np.ndarray, down: np.ndarray, columns: Any, *_: Any) -> tuple[li
     return heads, [np.abs(down[:, m]).mean() for m in range(down.shape[1])]
 
 
-def twin_energy(o: np.ndarray, down: np.ndarray, columns: Any, offset: bool) -> tuple[list[float], list[float]]:
+def twin_energy(
+    o: np.ndarray, down: np.ndarray, columns: Any, offset: bool
+) -> tuple[list[float], list[float]]:
     if offset:
         o, down = o - o.mean(0), down - down.mean(0)
     heads = [np.square(o[:, part] @ columns[0][:, part].T).sum(1).mean() for part in columns[2]]

@@ -51,7 +51,7 @@ def test_a_strong_ridge_where_tokens_are_few_and_a_weak_one_where_they_are_many(
 
 
 def test_one_sequence_in_five_is_held_out_and_padding_left_out() -> None:
-    x, t, start = problem(40)
+    x, t, _ = problem(40)
     mask = torch.ones(20, 2)
     mask[4, 1] = mask[5, 0] = 0
     fit = Fit.empty(6, 3, bias=True)

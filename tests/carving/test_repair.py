@@ -49,44 +49,47 @@ def literal(x: np.ndarray, t: np.ndarray, start: np.ndarray, offset: Any, share:
     return np.linalg.lstsq(np.vstack([rows, pull]), np.vstack([t, pull @ first]), rcond=None)[0]
 
 
+def wanted_of(norm: str, role: str, theirs: dict[str, np.ndarray], ours: dict[str, np.ndarray]) -> np.ndarray:
+    """What a matrix should send: the parent's sum after its sub-block less what is there in the child."""
+    if norm == "sandwich":
+        return theirs[f"{role}_out"]
+    if role == "o":
+        return theirs["layer_in"] + theirs["o_out"] - ours["layer_in"]
+    if norm == "pre":
+        return theirs["layer_out"] - ours["layer_in"] - ours["o_out"]
+    return theirs["ffn_in"] + theirs["down_out"] - ours["ffn_in"]
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_each_matrix_solves_its_literal_problem(name: str) -> None:
-    """Layer by layer against numpy, on activations of whole networks: the parent and the child so far."""
+    """Matrix by matrix against numpy, on activations of whole networks: the parent and the child so far."""
     network = model(name)
     cut = half(network, (0, 2))
-    repaired = repair(network, cut, TOKENS, grid=(1e-2,))
-    raw = apply_in_memory(network, cut)
+    arrays = repair(network, cut, TOKENS, grid=(1e-2,)).arrays
+    so_far = Repaired()
     for place, kept in enumerate(cut.layers):
-        theirs, solved = passed(network, kept.layer), Repaired()
-        for role, axis in (("o", "q"), ("down", "ffn")):
-            # all matrices before this one are repaired in this child, this one and those after it are not
-            before = {key: x for key, x in repaired.arrays.items() if key[0] < kept.layer} | solved.arrays
-            child = apply_in_memory(network, cut, Repaired(before))
-            ours = passed(child, place)
-            sub_block = layers_of(child)[place]
-            module = {"o": sub_block.attention_out, "down": sub_block.ffn_out}[role]
-            target = theirs[f"{role}_out"]
-            norm = layers_of(network)[0].norm
-            if norm != "sandwich" and role == "o":
-                target = theirs["layer_in"] + target - ours["layer_in"]
-            elif norm == "pre":
-                target = theirs["layer_out"] - ours["layer_in"] - ours["o_out"]
-            elif norm == "post":
-                target = theirs["ffn_in"] + target - ours["ffn_in"]
+        theirs = passed(network, kept.layer)
+        for role in ("o", "down"):
+            child = apply_in_memory(network, cut, so_far)
+            ours, layer = passed(child, place), layers_of(child)[place]
+            module = layer.attention_out if role == "o" else layer.ffn_out
             offset = bias(module)
             found = literal(
-                ours[f"{role}_in"], target, matrix(module).T.double().numpy(),
-                None if offset is None else offset.double().numpy(), 1e-2,
-            )  # fmt: skip
-            weight = repaired.arrays[kept.layer, role]
-            weight = weight if name == "gpt2" else weight.T
-            np.testing.assert_allclose(weight, found[: weight.shape[0]], atol=1e-4 * np.abs(found).max())
-            new = {key: x for key, x in repaired.arrays.items() if key in ((kept.layer, role), (kept.layer, f"{role}_bias"))}
-            assert ((kept.layer, f"{role}_bias") in new) == (offset is not None)
+                ours[f"{role}_in"],
+                wanted_of(layer.norm, role, theirs, ours),
+                matrix(module).T.double().numpy(),
+                None if offset is None else offset.double().numpy(),
+                1e-2,
+            )
+            weight = arrays[kept.layer, role] if name == "gpt2" else arrays[kept.layer, role].T
+            near = 1e-4 * np.abs(found).max()
+            np.testing.assert_allclose(weight, found[: len(weight)], atol=near)
+            new = {(kept.layer, role): arrays[kept.layer, role]}
             if offset is not None:
-                np.testing.assert_allclose(new[kept.layer, f"{role}_bias"], found[-1], atol=1e-4 * np.abs(found).max())
-            solved = Repaired(solved.arrays | new)
-    assert len(layers_of(raw)) == 2
+                new[kept.layer, f"{role}_bias"] = arrays[kept.layer, f"{role}_bias"]
+                np.testing.assert_allclose(arrays[kept.layer, f"{role}_bias"], found[-1], atol=near)
+            so_far = Repaired(so_far.arrays | new)
+    assert set(so_far.arrays) == set(arrays)
 
 
 def shifted(network: Any, child: Any, layer: int) -> float:

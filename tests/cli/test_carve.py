@@ -162,3 +162,36 @@ def test_bad_input(
     assert len(lines) == 1
     assert all(word in lines[0] for word in words), lines[0]
     assert sorted(file.name for file in tmp_path.iterdir()) == before
+
+
+def word_tokenizer(folder: Path) -> None:
+    """A tokenizer of 64 words beside the tiny model, so that text can be read."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {f"w{i}": i for i in range(64)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+
+
+def test_eval_finds_nothing_lost_in_the_parent_and_something_in_a_child(
+    zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    parent = saved(tmp_path / "parent", "llama")
+    word_tokenizer(parent)
+    text = tmp_path / "text.txt"
+    text.write_text(" ".join(f"w{i * 7 % 64}" for i in range(400)))
+    flags = ("--text", str(text), "--sequences", "8", "--length", "16")
+    carved(zerolm, parent, tmp_path / "child", "--keep-ffn", "0.5", *flags)
+    found = {}
+    for name in ("parent", "child"):
+        ran = zerolm("eval", str(tmp_path / name), "--parent", str(parent), *flags, "--json")
+        assert ran.status == 0, ran.err
+        found[name] = json.loads(ran.out)
+    assert found["parent"]["kl"] == pytest.approx(0.0, abs=1e-6)
+    assert found["parent"]["perplexity"] == found["parent"]["parent_perplexity"]
+    assert found["child"]["kl"] > 1e-4
+    other = saved(tmp_path / "bert", "bert")
+    ran = zerolm("eval", str(other), "--parent", str(parent), *flags)
+    assert (ran.status, ran.out) == (2, "")
+    assert "a decoder and an encoder cannot be compared" in ran.err

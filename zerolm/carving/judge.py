@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -67,3 +69,23 @@ def embeddings(model: PreTrainedModel, inputs: dict[str, Tensor], pooling: str =
     if pooling == "max":
         return hidden.masked_fill(~mask, -torch.inf).amax(1)
     return hidden.mul(mask).sum(1) / mask.sum(1)
+
+
+def pooling_of(folder: Path) -> str:
+    """How a folder pools tokens into an embedding, as ``1_Pooling`` says; ``mean`` where nothing does.
+
+    ``ValueError`` where it says something else than ``mean``, ``max`` or ``cls``.
+    """
+    file = folder / "1_Pooling" / "config.json"
+    if not file.is_file():
+        return "mean"
+    said = json.loads(file.read_text(encoding="utf-8"))
+    modes = {name for name, on in said.items() if name.startswith("pooling_mode_") and on is True}
+    known = {
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_max_tokens": "max",
+        "pooling_mode_cls_token": "cls",
+    }
+    if len(modes) != 1 or not modes <= set(known):
+        raise ValueError(f"{file}: pooling by {', '.join(sorted(modes)) or 'nothing'} is not known")
+    return known[modes.pop()]

@@ -63,7 +63,11 @@ def repair(
 
 
 class Walk:
-    """The parent and the carved network side by side, layer after layer."""
+    """The parent and the carved network side by side, layer after layer.
+
+    In memory are three hidden states of all tokens, one carved layer, and the moments of one matrix (of two
+    where a layer is solved on the parent's activations).
+    """
 
     def __init__(
         self, model: PreTrainedModel, cut: Cut, tokens: Tokens, grid: tuple[float, ...], batch: int

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 
 import typer
 
-from zerolm.cli import bench, calibrate, carve, score, search, spaces
+from zerolm.cli import bench, calibrate, carve, evaluate, score, search, spaces
 
 app = typer.Typer(
     name="zerolm",
@@ -24,6 +24,7 @@ app.command("search")(search.search)
 app.command("score")(score.score)
 app.command("calibrate")(calibrate.calibrate)
 app.command("carve")(carve.carve)
+app.command("eval")(evaluate.evaluate)
 app.command("spaces")(spaces.spaces)
 app.add_typer(bench.app, name="bench")
 

@@ -118,7 +118,7 @@ def test_least_squares_is_no_worse_than_nothing_on_its_own_tokens(name: str) -> 
 def test_keeping_everything_reproduces_the_parent(name: str, method: Any, sequences: int) -> None:
     network = model(name)
     cut = Cut.whole(dimensions_of(network))
-    repaired = repair(network, cut, TOKENS.first(sequences), method, batch=3)
+    repaired = repair(network, cut, TOKENS.spread(sequences), method, batch=3)
     child = apply_in_memory(network, cut, repaired)
     with torch.no_grad():
         ours, wanted = (each(TOKENS.ids, use_cache=False)[0] for each in (child, network))
@@ -148,7 +148,7 @@ def test_bias_takes_up_the_mean_of_what_is_dropped(name: str) -> None:
 
 def test_too_few_tokens_are_solved_on_the_parents_activations() -> None:
     network = model("llama")
-    cut, few = half(network), TOKENS.first(2)
+    cut, few = half(network), TOKENS.spread(2)
     repaired = repair(network, cut, few)
     assert repaired.note == "32 tokens are few for 24 columns: solved on the parent's own activations"
     assert set(repaired.ridges.values()) == {1e-2}  # nothing is held out

@@ -81,7 +81,7 @@ def measured(
     parent = dimensions_of(model)
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
     sizes = {kind: _sizes(whole) if kind in kinds else np.array([whole]) for kind, whole in wholes.items()}
-    blocks = Blocks(model, tokens.first(SEQUENCES).batches(batch))
+    blocks = Blocks(model, tokens.spread(SEQUENCES).batches(batch))
     loss = Loss(blocks, parent.depth)
     losses: dict[str, list[Floats]] = {"groups": [], "ffn": []}
     gone = []

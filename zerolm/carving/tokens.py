@@ -40,10 +40,12 @@ class Tokens:
         """How many tokens there are, without padding."""
         return self.ids.numel() if self.mask is None else int(self.mask.sum())
 
-    def first(self, sequences: int) -> Tokens:
-        """The first sequences only."""
-        mask = None if self.mask is None else self.mask[:sequences]
-        return Tokens(self.ids[:sequences], mask, self.text, self.seed)
+    def spread(self, sequences: int) -> Tokens:
+        """At most so many sequences, evenly from all."""
+        count = min(sequences, len(self))
+        chosen = [i * len(self) // count for i in range(count)]
+        mask = None if self.mask is None else self.mask[chosen]
+        return Tokens(self.ids[chosen], mask, self.text, self.seed)
 
     def batches(self, size: int = 8) -> list[dict[str, Tensor]]:
         """What a model is given: ``input_ids`` (b, t) and, with padding, ``attention_mask`` (b, t).

@@ -124,6 +124,26 @@ def test_random_tokens_repair_without_any_data(name: str, zerolm: Callable[..., 
     ).read_bytes()
 
 
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2", "gpt2", "bert"])
+@pytest.mark.parametrize("repair", ["none", "least-squares"])
+def test_layers_of_other_sizes_are_padded_with_zeros(
+    name: str, repair: str, zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Any shape opens in the stock class, as large as its largest layer; outputs are those of the cut."""
+    parent = saved(tmp_path / "parent", name)
+    text = ("--text", "random", "--sequences", "8", "--length", "16") if repair != "none" else ()
+    budget = "0.92x" if name == "bert" else "0.83x"  # heads of a bert stay
+    flags = ("--max-body-params", budget, "--shape", "per-layer", "--format", "padded", "--repair", repair)
+    found = carved(zerolm, parent, tmp_path / "child", *flags, *text)
+    sizes = {(size["kv_heads"], size["ffn"]) for size in found["widths"]}
+    assert len(sizes) > 1
+    assert found["verified"]["relative"] <= 1e-4
+    kind = transformers.AutoModel if name == "bert" else transformers.AutoModelForCausalLM
+    child, info = kind.from_pretrained(tmp_path / "child", output_loading_info=True)
+    assert not info["unexpected_keys"]
+    assert sum(p.numel() for p in child.parameters()) > found["costs"]["child"]["params"]
+
+
 def test_a_plan_alone_writes_nothing(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
     ran = zerolm("carve", str(parent), "--max-params", "0.8x", "--shape", "per-layer")
@@ -138,6 +158,7 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a budget below everything": (("--max-params", "10"), ("max_params 10 would have to be at least",)),
     "an amount of nothing": (("--max-params", "much"), ("max_params", "'much'")),
     "per layer as hf": (("--max-params", "0.7x", "--shape", "per-layer"), ("--shape uniform",)),
+    "unknown format": (("--keep-ffn", "0.5", "--format", "onnx"), ("'onnx'", "hf, padded")),
     "unknown criterion": (("--keep-ffn", "0.5", "--criterion", "best"), ("'best'", "capacity")),
     "tokens without text": (("--keep-ffn", "0.5", "--criterion", "amp"), ("amp needs tokens", "random")),
     "repair without text": (("--keep-ffn", "0.5", "--repair", "bias"), ("needs tokens",)),

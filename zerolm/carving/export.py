@@ -7,28 +7,42 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.carving.cuts import Cut, LayerCut
 from zerolm.checkpoints import Checkpoint, Outgoing, sliced, write_shards
+from zerolm.checkpoints.numbers import narrowed
 from zerolm.checkpoints.writer import Chunk
 
 Repaired = Mapping[str, NDArray[np.float32]]
 """New values by the parent's name of a tensor, in the shape that the cut leaves."""
 
 
-def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
-    """Refuse a cut that the stock class of the family cannot be configured for."""
+FORMATS: Final = ("hf", "padded")
+
+
+def written(cut: Cut) -> tuple[int, int]:
+    """The KV groups and neurons of each layer on the disk: the most that any layer keeps."""
+    return max(len(layer.groups) for layer in cut.layers), max(len(layer.ffn) for layer in cut.layers)
+
+
+def expressible(checkpoint: Checkpoint, cut: Cut, form: str = "hf") -> None:
+    """Refuse a cut that the stock class of the family cannot be configured for.
+
+    ``hf`` needs the same sizes in all layers; ``padded`` takes any and fills smaller layers with zeros.
+    """
     family, parent = checkpoint.family, cut.parent
-    if not cut.uniform:
+    if form not in FORMATS:
+        raise ValueError(f"format {form!r} is not known; there are {', '.join(FORMATS)}")
+    if form == "hf" and not cut.uniform:
         raise ValueError(
             "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
-            "give --shape uniform"
+            "give --shape uniform, or --format padded, which is as large as its largest layer"
         )
-    groups, ffn = len(cut.layers[0].groups), len(cut.layers[0].ffn)
+    groups, ffn = written(cut)
     asked = {
         "layers": len(cut.layers) < parent.depth,
         "heads": groups < parent.kv_heads,
@@ -49,7 +63,7 @@ def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
 
 
 def divides(cut: Cut) -> bool:
-    return cut.parent.hidden % (len(cut.layers[0].groups) * cut.parent.heads_per_group) == 0
+    return cut.parent.hidden % (written(cut)[0] * cut.parent.heads_per_group) == 0
 
 
 def _divisors(cut: Cut) -> str:
@@ -59,13 +73,13 @@ def _divisors(cut: Cut) -> str:
 
 
 def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
-    """The configuration of a uniform child; its head size is written out.
+    """The configuration of a child with the sizes that are ``written``; its head size is spelt out.
 
     A llama whose heads no longer divide the hidden size becomes a mistral, which is the same network.
     Raises ``ValueError`` for a llama with biases, which no mistral has.
     """
     family, parent = checkpoint.family, cut.parent
-    groups, ffn = len(cut.layers[0].groups), len(cut.layers[0].ffn)
+    groups, ffn = written(cut)
     config = dict(checkpoint.config)
     sizes = {
         "depth": len(cut.layers),
@@ -120,23 +134,31 @@ def _outgoing(
     }
     shape = tuple(len(kept[axis]) if axis in kept else size for axis, size in enumerate(info.shape))
     new_name = re.sub(r"\.\d+\.", f".{place}.", name, count=1)
-    if name in repaired:
-        value = repaired[name]
-        if value.shape != shape:
-            raise ValueError(f"the repair of {name!r} has shape {value.shape}, but {shape} is left")
-        return Outgoing(new_name, info.dtype, shape, lambda: _narrowed(value, info.dtype))
-    return Outgoing(new_name, info.dtype, shape, lambda: sliced(info, kept))
+    if name in repaired and repaired[name].shape != shape:
+        raise ValueError(f"the repair of {name!r} has shape {repaired[name].shape}, but {shape} is left")
+    whole = tuple(_written_size(cut, label, size) for label, size in zip(slot.axes, shape, strict=True))
+    if name not in repaired and whole == shape:
+        return Outgoing(new_name, info.dtype, shape, lambda: sliced(info, kept))
+
+    def filled() -> Iterator[Chunk]:
+        if name in repaired:
+            value = narrowed(repaired[name], info.dtype)
+        else:
+            value = np.asarray(checkpoint.raw(name))
+            for axis, indices in kept.items():
+                value = value.take(indices, axis=axis)
+        padded = np.zeros(whole, value.dtype)
+        padded[tuple(slice(size) for size in shape)] = value
+        yield padded
+
+    return Outgoing(new_name, info.dtype, whole, filled)
 
 
-def _narrowed(value: NDArray[np.float32], dtype: str) -> Iterator[Chunk]:
-    """float32 numbers as the checkpoint stores them; BF16 rounds to the nearest, ties to even."""
-    if dtype == "F32":
-        yield np.ascontiguousarray(value)
-    elif dtype == "F16":
-        yield np.ascontiguousarray(value.astype(np.float16))
-    else:
-        bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
-        yield ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+def _written_size(cut: Cut, axis: str, size: int) -> int:
+    """The length of an axis on the disk."""
+    groups, ffn = written(cut)
+    kv = groups * cut.parent.head_size
+    return {"q": kv * cut.parent.heads_per_group, "kv": kv, "ffn": ffn}.get(axis, size)
 
 
 def write_child(

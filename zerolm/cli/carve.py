@@ -77,6 +77,12 @@ def carve(
     bits: Number = None,
     group_size: Number = None,
     seed: Annotated[int, typer.Option(min=0, help="Of criterion random.")] = 0,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", help="hf; or padded: layers of any size, filled with zeros to that of the largest."
+        ),
+    ] = "hf",
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the child is written.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier child.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
@@ -120,6 +126,8 @@ def carve(
         table = measured(*parts, chosen, cuttable(checkpoint), progress=progress)
         chosen, predicted = table, table.predicted
     planned = plan(checkpoint, chosen, wish, costs)
+    if out is not None:
+        expressible(checkpoint, planned.cut, form)
     found: dict[str, Any] = {
         "parent": str(checkpoint.folder),
         "family": checkpoint.family.name,
@@ -127,6 +135,7 @@ def carve(
         "repair": how.repair,
         "plan": how.plan,
         "shape": shape,
+        "format": form,
         "costs": {"parent": before, "child": planned.costs},
         "widths": widths(planned.cut),
         "optimal": planned.optimal,
@@ -134,7 +143,7 @@ def carve(
         "verified": None,
     }
     if out is not None:
-        found["verified"] = write(checkpoint, planned.cut, how, parts, found, out, force, progress)
+        found["verified"] = write(checkpoint, planned.cut, how, parts, found, form, out, force, progress)
     if json_output:
         print(json.dumps(found))
     else:
@@ -218,6 +227,7 @@ def write(
     how: How,
     parts: Parts,
     found: Mapping[str, Any],
+    form: str,
     out: Path,
     force: bool,
     progress: Progress,
@@ -228,7 +238,6 @@ def write(
     from zerolm.carving.sliced import Repaired, apply_in_memory
     from zerolm.carving.verify import compare, load
 
-    expressible(checkpoint, cut)
     config = configuration(checkpoint, cut)
     model, tokens = parts
     repaired = Repaired()
@@ -242,7 +251,7 @@ def write(
         "version": 1,
         **{
             name: found[name]
-            for name in ("parent", "family", "criterion", "repair", "plan", "shape", "costs")
+            for name in ("parent", "family", "criterion", "repair", "plan", "shape", "format", "costs")
         },
         "text": getattr(tokens, "text", None),
         "seed": getattr(tokens, "seed", None),

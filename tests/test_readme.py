@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -26,6 +27,8 @@ COMMANDS = [
 
 
 def run_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.environ.get("ZEROLM_DATA"):  # it may be relative to where the tests were started
+        monkeypatch.setenv("ZEROLM_DATA", str(Path(os.environ["ZEROLM_DATA"]).resolve()))
     monkeypatch.chdir(folder)
     yaml = next(text for language, text in BLOCKS if language == "yaml")
     (folder / "run.yaml").write_text(yaml)

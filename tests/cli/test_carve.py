@@ -144,6 +144,24 @@ def test_layers_of_other_sizes_are_padded_with_zeros(
     assert sum(p.numel() for p in child.parameters()) > found["costs"]["child"]["params"]
 
 
+def test_force_replaces_a_child_and_nothing_else(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
+    carved(zerolm, parent, out, "--keep-ffn", "0.5")
+    again = ("carve", str(parent), "--keep-ffn", "0.25", "--out", str(out))
+    assert "exists" in zerolm(*again).err
+    assert zerolm(*again, "--force").status == 0
+    assert json.loads((out / "config.json").read_text())["intermediate_size"] == 10
+    assert json.loads((out / "recipe.json").read_text())["format"] == "zerolm-recipe"
+    (out / "notes.txt").write_text("mine")
+    assert "holds more than an earlier result" in zerolm(*again, "--force").err
+    assert (out / "notes.txt").read_text() == "mine"
+    before = (out / "model.safetensors").read_bytes()
+    (out / "notes.txt").unlink()
+    ran = zerolm("carve", str(out), "--keep-ffn", "0.5", "--out", str(out), "--force")
+    assert (ran.status, "never touched" in ran.err) == (2, True)
+    assert (out / "model.safetensors").read_bytes() == before
+
+
 def test_a_plan_alone_writes_nothing(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
     ran = zerolm("carve", str(parent), "--max-params", "0.8x", "--shape", "per-layer")

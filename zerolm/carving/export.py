@@ -179,8 +179,9 @@ def write_child(
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(checkpoint.folder / name, place)
-    _write_json(folder / "recipe.json", recipe)
     (folder / "README.md").write_text(card, encoding="utf-8")
+    files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
+    _write_json(folder / "recipe.json", {**recipe, "files": sorted([*files, "recipe.json"])})
 
 
 def card(recipe: Mapping[str, Any]) -> str:

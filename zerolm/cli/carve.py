@@ -97,6 +97,8 @@ def carve(
     run = {"context": context, "batch": batch, "kv_bits": kv_bits, "bits": bits, "group_size": group_size}
     costs = checked(RunSettings, {name: value for name, value in run.items() if value is not None}).costs
     checkpoint = Checkpoint.open(parent)
+    if out is not None and out.resolve() == checkpoint.folder.resolve():
+        raise ValueError(f"output {str(out)!r} is the parent, which is never touched; name another")
     before = costs_of(checkpoint, costs)
     asked = {
         "max_params": max_params,
@@ -129,7 +131,7 @@ def carve(
     if out is not None:
         expressible(checkpoint, planned.cut, form)
     found: dict[str, Any] = {
-        "parent": str(checkpoint.folder),
+        "parent": parent,
         "family": checkpoint.family.name,
         "criterion": how.criterion,
         "repair": how.repair,
@@ -251,8 +253,9 @@ def write(
         "version": 1,
         **{
             name: found[name]
-            for name in ("parent", "family", "criterion", "repair", "plan", "shape", "format", "costs")
+            for name in ("parent", "family", "criterion", "repair", "plan", "shape", "costs")
         },
+        "written_as": form,
         "text": getattr(tokens, "text", None),
         "seed": getattr(tokens, "seed", None),
         "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in repaired.ridges.items()},

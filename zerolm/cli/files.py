@@ -52,10 +52,29 @@ def check_new(path: Path, force: bool) -> None:
 def _is_result(folder: Path) -> bool:
     """Whether a folder is empty, or a result that this program wrote, and not where the user stands."""
     names = {entry.name for entry in folder.iterdir()}
-    ours = all(name in WRITTEN or name.isdecimal() for name in names)
     here = Path.cwd().resolve()
     stands_in = folder.resolve() in (here, *here.parents)
-    return not stands_in and (not names or (ours and "result.json" in names))
+    return not stands_in and (not names or _is_report(names) or _is_child(folder, names))
+
+
+def _is_report(names: set[str]) -> bool:
+    ours = all(name in WRITTEN or name.isdecimal() for name in names)
+    return ours and "result.json" in names
+
+
+def _is_child(folder: Path, names: set[str]) -> bool:
+    """Whether a folder holds a carved checkpoint and nothing that its recipe does not list."""
+    if "recipe.json" not in names:
+        return False
+    try:
+        recipe = read_json(folder / "recipe.json")
+    except ValueError:
+        return False
+    files = recipe.get("files") if isinstance(recipe, dict) else None
+    if not isinstance(files, list) or recipe.get("format") != "zerolm-recipe":
+        return False
+    held = {entry.relative_to(folder).as_posix() for entry in folder.rglob("*") if not entry.is_dir()}
+    return held <= set(map(str, files))
 
 
 @contextmanager

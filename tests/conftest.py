@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from upstream import Server, serving
 
 from zerolm.cli import main
 
@@ -56,3 +57,14 @@ def zerolm(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         return Ran(status, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    """In GitHub's place, with nothing to give yet; the cache is empty."""
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("ZEROLM_DATA", raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with serving() as server:
+        monkeypatch.setenv("ZEROLM_MIRROR", server.url)
+        yield server

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from upstream import Server, path_of, published, serving
+from upstream import Server, path_of, published
 
 from zerolm.groundtruth.sources import SOURCES
 
@@ -18,17 +18,6 @@ space,architecture,ppl
 gpt2,"{""n_layer"":1, ""d_model"":64, ""d_inner"":[256], ""n_head"":[2], ""d_embed"":128, ""div_val"":1}",9
 gpt2,"{""n_layer"":1, ""d_model"":128, ""d_inner"":[256], ""n_head"":[2], ""d_embed"":128, ""div_val"":1}",8
 """
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    """In GitHub's place, with nothing to give; the cache is empty."""
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ZEROLM_DATA", raising=False)
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with serving() as server:
-        monkeypatch.setenv("ZEROLM_MIRROR", server.url)
-        yield server
 
 
 def test_from_download_to_run(

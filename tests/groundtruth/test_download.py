@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler
@@ -29,7 +29,6 @@ from upstream import (
     packed,
     path_of,
     published,
-    serving,
 )
 
 from zerolm.groundtruth import archive, download, fetch
@@ -47,17 +46,6 @@ TOP = f"archai-{ARCHAI.commit}/{SOURCES['gpt2_wt103'].path}"
 @pytest.fixture(scope="module")
 def answers(data_folder: Path) -> dict[str, Answer]:
     return published(data_folder)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    """In GitHub's place; the cache is empty."""
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ZEROLM_DATA", raising=False)
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with serving() as server:
-        monkeypatch.setenv("ZEROLM_MIRROR", server.url)
-        yield server
 
 
 def files() -> dict[str, bytes]:

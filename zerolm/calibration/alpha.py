@@ -18,6 +18,9 @@ USEFUL: Final = (0.0, 1.1)
 """Where the best alpha of every published benchmark lies."""
 SMALL_TAU: Final = 0.1
 
+Parts = tuple[Floats, Floats]
+"""S_attn and S_ffn, (n,) each."""
+
 
 @dataclass(frozen=True)
 class Alpha:
@@ -28,15 +31,22 @@ class Alpha:
     warnings: tuple[str, ...] = ()
 
 
-def parts(batch: Batch) -> tuple[Floats, Floats]:
-    """S_attn and S_ffn of architectures, (n,) each, at their space's own initialisation."""
-    return (make_score("zerolm", alpha=1.0).of_many(batch), make_score("zerolm", alpha=0.0).of_many(batch))
+def parts(batch: Batch, init: str = "scaled") -> Parts:
+    """S_attn and S_ffn of architectures in closed form; ``scaled`` is their space's own initialisation."""
+    return (
+        make_score("zerolm", alpha=1.0, init=init).of_many(batch),
+        make_score("zerolm", alpha=0.0, init=init).of_many(batch),
+    )
 
 
-def taus_of_grid(batch: Batch, result: Floats, grid: tuple[float, ...] = GRID) -> Floats:
-    """tau-b of ``zerolm`` with each alpha of the grid, (g,); nan where the score is constant."""
-    attention, ffn = parts(batch)
-    return kendall(np.array([alpha * attention + (1 - alpha) * ffn for alpha in grid]), result)
+def mixed(parts: Parts, alpha: float, rest: Floats | float = 0.0) -> Floats:
+    """alpha S_attn + (1 - alpha) S_ffn + ``rest``, (n,)."""
+    return np.asarray(alpha * parts[0] + (1.0 - alpha) * parts[1] + rest)
+
+
+def taus_of_grid(parts: Parts, result: Floats, rest: Floats | float = 0.0) -> Floats:
+    """tau-b of ``mixed`` with each alpha of ``GRID``, (g,); nan where the score is constant."""
+    return kendall(np.array([mixed(parts, alpha, rest) for alpha in GRID]), result)
 
 
 def algorithm1(batch: Batch, result: Floats) -> Alpha:
@@ -48,7 +58,7 @@ def algorithm1(batch: Batch, result: Floats) -> Alpha:
     is used, with a warning.
     ``ValueError`` where no alpha tells the architectures apart.
     """
-    found = taus_of_grid(batch, result)
+    found = taus_of_grid(parts(batch), result)
     if np.isnan(found).all():
         raise ValueError("Algorithm 1 is undefined here: results, or both attention and FFN, do not differ")
     taus = [float(tau) for tau in np.nan_to_num(found, nan=-1.0)]

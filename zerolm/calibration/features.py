@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from zerolm.architecture import Floats
+from zerolm.calibration.alpha import parts
 from zerolm.scores import Batch, make_score
 
 LOGARITHMS: Final = (
@@ -35,8 +36,7 @@ def shape_features(batch: Batch) -> Floats:
     sides = np.minimum(shapes.rows // shapes.parts, shapes.cols) * shapes.parts
     sizes["attention"] = total((shapes.weights * shapes.attention).sum(axis=1))
     sizes["ffn"] = total((shapes.weights * shapes.ffn).sum(axis=1))
-    sizes["capacity_attention"] = make_score("zerolm", alpha=1.0).of_many(batch)
-    sizes["capacity_ffn"] = make_score("zerolm", alpha=0.0).of_many(batch)
+    sizes["capacity_attention"], sizes["capacity_ffn"] = parts(batch)
     sizes["rank_ffn"] = total((sides * shapes.ffn).sum(axis=1))
     sizes["embedding"] = np.array([a.ends.embedding for a in batch.architectures], np.float64) + 1.0
     order = ["depth", "width", *(name for name in sizes if name not in ("depth", "width"))]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from zerolm.cli import bench_ablate, bench_data
-from zerolm.cli.bench_ablate import aligned
+from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned
 from zerolm.cli.files import check_new, new_folder
 from zerolm.cli.progress import patient
 from zerolm.cli.units import parse_alphas
@@ -37,14 +37,10 @@ def bench() -> None:
 
 @app.command()
 def run(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Benchmarks in the data folder, or files.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All benchmarks of the data folder.")] = False,
-    data: Annotated[
-        str | None, typer.Option(help="Folder of benchmark files; else ZEROLM_DATA, else the cache.")
-    ] = None,
-    metric: Annotated[str | None, typer.Option(help="A result of the file; else the file's own.")] = None,
+    names: Names = None,
+    every: Every = False,
+    data: Data = None,
+    metric: Metric = None,
     alpha: Annotated[list[str] | None, typer.Option(help="Of zerolm; repeat for several.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Folder for report.html and tables.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the folder if it exists.")] = False,

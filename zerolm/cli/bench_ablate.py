@@ -15,16 +15,19 @@ from zerolm.groundtruth.conclusions import conclusions
 from zerolm.groundtruth.reader import chosen
 from zerolm.report.ablation import NOTES, Sheet, sheets, title, transfer_sheets
 
+Names = Annotated[list[str] | None, typer.Argument(help="Benchmarks in the data folder, or files.")]
+Every = Annotated[bool, typer.Option("--all", help="All benchmarks of the data folder.")]
+Data = Annotated[
+    str | None, typer.Option(help="Folder of benchmark files; else ZEROLM_DATA, else the cache.")
+]
+Metric = Annotated[str | None, typer.Option(help="A result of the file; else the file's own.")]
+
 
 def ablate(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Benchmarks in the data folder, or files.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All benchmarks of the data folder.")] = False,
-    data: Annotated[
-        str | None, typer.Option(help="Folder of benchmark files; else ZEROLM_DATA, else the cache.")
-    ] = None,
-    metric: Annotated[str | None, typer.Option(help="A result of the file; else the file's own.")] = None,
+    names: Names = None,
+    every: Every = False,
+    data: Data = None,
+    metric: Metric = None,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """What ZeroLM's score hangs on: matrices that count, initialisation, seed, and borrowed alphas."""

@@ -247,7 +247,7 @@ def write(
         repaired = repair(model, cut, tokens, how.repair, progress=progress)  # type: ignore[arg-type]
         if repaired.note:
             print(f"zerolm: {repaired.note}", file=sys.stderr)
-    arrays = repaired.named(lambda role, layer: checkpoint.layout.name(role, layer))
+    arrays = repaired.named(checkpoint.layout.name)
     recipe = {
         "format": "zerolm-recipe",
         "version": 1,

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Floats
-from zerolm.calibration.alpha import GRID
+from zerolm.calibration.alpha import Parts, mixed, parts, taus_of_grid
 from zerolm.groundtruth.ablation import Ablation, Draws, Effect, Section, best_of_grid
 from zerolm.groundtruth.reader import (
     GroundTruth,
@@ -33,8 +33,6 @@ OWN: Final = "scaled"
 """The space's own initialisation: deviation 0.02, residual projections scaled where the space says so."""
 LABELS: Final = {"scaled": "scaled residual", "normal": "normal 0.02"}
 
-Parts = tuple[Floats, Floats]
-"""S_attn and S_ffn, (n,) each."""
 Values = tuple[str, float | None, bool, Floats]
 """A score, its alpha, whether the labels chose it, and what it gives, (n,)."""
 
@@ -90,23 +88,9 @@ def label(init: str, scaled: bool) -> str:
     return LABELS["normal"] if init == OWN and not scaled else LABELS.get(init, init)
 
 
-def parts(batch: Batch, init: str = OWN) -> Parts:
-    """S_attn and S_ffn in closed form."""
-    return (
-        make_score("zerolm", alpha=1.0, init=init).of_many(batch),
-        make_score("zerolm", alpha=0.0, init=init).of_many(batch),
-    )
-
-
-def mixed(parts: Parts, alpha: float, rest: Floats | float = 0.0) -> Floats:
-    return np.asarray(alpha * parts[0] + (1.0 - alpha) * parts[1] + rest)
-
-
 def curve(parts: Parts, result: Floats, rest: Floats | float = 0.0) -> tuple[float | None, ...]:
     """tau-b over the grid of alphas."""
-    return tuple(
-        _known(tau) for tau in kendall(np.array([mixed(parts, alpha, rest) for alpha in GRID]), result)
-    )
+    return tuple(_known(tau) for tau in taus_of_grid(parts, result, rest))
 
 
 def _matrix_variants(view: View, result: Floats) -> Iterator[tuple[str, list[Values]]]:

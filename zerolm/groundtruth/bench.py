@@ -231,11 +231,12 @@ def _identity(architecture: Architecture, trained: bool) -> Hashable:
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """One score of a section, before it is compared with the baselines."""
+    """One score of a section, resampled, before it is compared with the baselines."""
 
     score: str
     alpha: float | str | None
     values: Floats
+    found: Resampled
     baseline: bool = False
     best_alpha: float | None = None
 
@@ -256,18 +257,19 @@ def _section(
     resampled = {alpha: bootstrap.resample(values) for alpha, values in grid.items()}
     best = max(GRID, key=lambda alpha: _or(resampled[alpha].observed.tau, -math.inf))
     asked = [
-        *(_Asked("zerolm", alpha, grid[alpha]) for alpha in alphas),
-        _Asked("zerolm", "best", grid[best], best_alpha=best),
+        *(_Asked("zerolm", alpha, grid[alpha], resampled[alpha]) for alpha in alphas),
+        _Asked("zerolm", "best", grid[best], resampled[best], best_alpha=best),
     ]
     for name in score_names():
         if "alpha" not in score_options(name):
             made = make_score(name)
-            asked.append(_Asked(name, None, made.of_many(batch), made.baseline))
-    found = [bootstrap.resample(one.values) for one in asked]
-    parameters = {one.score: each for one, each in zip(asked, found, strict=True) if one.score in PARAMETERS}
+            values = made.of_many(batch)
+            asked.append(_Asked(name, None, values, bootstrap.resample(values), made.baseline))
+    parameters = {one.score: one.found for one in asked if one.score in PARAMETERS}
+    curves = [regret_curve(one.values, result, cost, 1) for one in asked]
     rows = [
-        _row(truth.name, view.name, metric, one, each, parameters, result, cost)
-        for one, each in zip(asked, found, strict=True)
+        _row(truth.name, view.name, metric, one, curve, parameters, result, cost)
+        for one, curve in zip(asked, curves, strict=True)
     ]
     shown = {row.label: one.values for row, one in zip(rows, asked, strict=True)}
     return Section(
@@ -282,7 +284,7 @@ def _section(
         result,
         budget_ladder(cost),
         shown,
-        {label: regret_curve(values, result, cost, 1) for label, values in shown.items()},
+        {row.label: curve for row, curve in zip(rows, curves, strict=True)},
     )
 
 
@@ -291,11 +293,12 @@ def _row(
     view: str | None,
     metric: str,
     asked: _Asked,
-    found: Resampled,
+    regrets: Floats,
     parameters: dict[str, Resampled],
     result: Floats,
     cost: Floats,
 ) -> Row:
+    found = asked.found
     observed = found.observed
     tau, rho = interval(found.tau), interval(found.rho)
     gained = gain(found, parameters["body_params"])
@@ -322,7 +325,7 @@ def _row(
         gain_high=_defined(gained[2]),
         within_budget=_defined(within_budget(asked.values, result, cost)),
         top_overlap=top_overlap(asked.values, result, max(1, len(result) // 10)),
-        regret_1=regret(asked.values, result, cost, 1),
+        regret_1=float(np.mean(regrets)),
         regret_5=regret(asked.values, result, cost, 5),
         baseline=asked.baseline,
         verdict=verdict,

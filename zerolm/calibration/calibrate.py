@@ -55,10 +55,9 @@ class Judgement:
     """How a calibration does on labels that were hidden from it, means over folds.
 
     ``tau`` is its tau-b, ``deviation`` that of a fold's, ``baselines`` those of uncalibrated scores on the
-    same folds. ``coverage`` is
-    the share of hidden results within their 90 % interval, ``width`` the intervals' mean width in the
-    unit of the result, ``label_width`` that of the interval from the second smallest to the second
-    largest label. None where nothing is defined.
+    same folds. ``coverage`` is the share of hidden results within their 90 % interval, ``width`` the
+    intervals' mean width in the unit of the result, ``label_width`` that of the interval from the second
+    smallest to the second largest label. None where nothing is defined.
     """
 
     folds: int
@@ -87,7 +86,11 @@ class Calibration:
     alpha: Alpha | None
     dictionary: Dictionary | None
     predictor: Predictor | None
-    warnings: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is doubtful about the alpha, if one was chosen."""
+        return self.alpha.warnings if self.alpha else ()
 
     def rank(self, pool: Pool) -> Floats:
         """Scores of architectures, (n,): those of ``score``.
@@ -174,7 +177,7 @@ def _fit(labels: Labels, method: str, seed: int) -> Calibration:
     predictor = None
     if len(labels) >= LEAST["gp"]:
         predictor = Predictor.fit(pool, result, dictionary or fit_dictionary(pool.entries, result))
-    return Calibration(labels, chosen, method, alpha, dictionary, predictor, alpha.warnings if alpha else ())
+    return Calibration(labels, chosen, method, alpha, dictionary, predictor)
 
 
 def _choose(labels: Labels, seed: int) -> str:

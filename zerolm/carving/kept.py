@@ -1,4 +1,4 @@
-"""What a long command has measured so far, kept in the user's cache so that a killed one goes on from there."""
+"""What a long command has measured, kept in the user's cache so that a killed one goes on from there."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Kept:
 
 
 def identity(checkpoint: Checkpoint) -> tuple[object, ...]:
-    """What tells one state of a checkpoint from another: its configuration, and its shards' headers, sizes and
-    times of change."""
+    """What tells one state of a checkpoint from another: its configuration, and its shards' headers, sizes
+    and times of change."""
     shards = tuple((shard.file.name, shard.header, shard.size, shard.modified) for shard in checkpoint.shards)
-    return (repr(sorted(checkpoint.config.items(), key=lambda item: item[0])), shards)
+    return (repr(sorted(checkpoint.config.items())), shards)

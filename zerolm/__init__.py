@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zerolm.calibration.calibrate import calibrate
+    from zerolm.carving.carve import carve
     from zerolm.groundtruth.bench import bench
     from zerolm.groundtruth.labels import read_labels
     from zerolm.scores.base import make_score
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "bench": "zerolm.groundtruth.bench",
     "calibrate": "zerolm.calibration",
+    "carve": "zerolm.carving.carve",
     "make_score": "zerolm.scores",
     "make_space": "zerolm.spaces",
     "read_labels": "zerolm.groundtruth.labels",
@@ -32,6 +34,7 @@ __all__ = [
     "__version__",
     "bench",
     "calibrate",
+    "carve",
     "make_score",
     "make_space",
     "read_labels",

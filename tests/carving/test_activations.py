@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from tiny import model
 
 from zerolm.carving.activations import CRITERIA, importances
+from zerolm.carving.kept import Kept
 from zerolm.carving.sliced import dimensions_of
 from zerolm.carving.tokens import Tokens, random_tokens
 from zerolm.networks.blocks import watching
@@ -85,3 +87,30 @@ def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
     groups = importances(network, TOKENS, criterion)["groups"][1]
     assert groups[0] == 0.0
     assert groups[1] > 0.0
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_what_was_measured_before_a_stop_is_not_measured_again(
+    criterion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, kept, added = model("gpt2"), Kept(tmp_path), []
+    wanted = importances(network, TOKENS, criterion)
+
+    class Counted(CRITERIA[criterion]):  # type: ignore[misc]
+        def add(self, heads: torch.Tensor, neurons: torch.Tensor) -> None:
+            added.append(len(heads))
+            super().add(heads, neurons)
+
+    def stop(text: str) -> None:
+        if "layer 2" in text:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(CRITERIA, criterion, Counted)
+    with pytest.raises(KeyboardInterrupt):
+        importances(network, TOKENS, criterion, kept=kept, progress=stop)
+    assert added == [55]
+    for batches in (3, 3):  # the two layers that were left, then none
+        found = importances(network, TOKENS, criterion, kept=kept)
+        assert len(added) == batches
+        for kind, layers in wanted.items():
+            assert all(np.array_equal(x, y) for x, y in zip(found[kind], layers, strict=True))

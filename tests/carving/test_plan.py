@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import model, saved
 
-from zerolm.carving.carve import Wish, choices, costs_of, from_recipe, plan, to_recipe, widths
-from zerolm.carving.criteria import WEIGHTS_ONLY, Criterion, criterion, dimensions
+from zerolm.architecture import Ints
+from zerolm.carving.criteria import WEIGHTS_ONLY, Criterion, criterion_of, dimensions
+from zerolm.carving.cuts import Dimensions
 from zerolm.carving.plan import accounts
+from zerolm.carving.recipe import from_layers, to_layers, widths
+from zerolm.carving.wish import Wish, choices, costs_of, plan_of
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import COSTS, CostModel
 
@@ -27,7 +30,29 @@ def parents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Checkpoint]:
 
 
 def made(checkpoint: Checkpoint, name: str) -> Criterion:
-    return criterion(name, checkpoint, ledger_of(checkpoint, cache=False), seed=1)
+    return criterion_of(name, checkpoint, ledger_of(checkpoint, cache=False), seed=1)
+
+
+class Told(Criterion):
+    """Random losses of cutting each layer to each size, and of doing without it."""
+
+    def __init__(self, sizes: Dimensions, seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        wholes = {"groups": sizes.kv_heads, "ffn": sizes.ffn}
+        self.losses = {
+            kind: np.cumsum(generator.random((sizes.depth, whole)), axis=1)[:, ::-1] / whole
+            for kind, whole in wholes.items()
+        }
+        self.gone = generator.random(sizes.depth)
+
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        return np.arange(count)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        return -float(self.losses[kind][layer, count - 1])
+
+    def without(self, layer: int) -> float:
+        return -float(self.gone[layer])
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -95,53 +120,69 @@ def test_max_weight_drops_the_neuron_of_zeros(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["llama", "bert", "gemma2"])
 @pytest.mark.parametrize("budget", ["params", "macs", "kv_bytes"])
-def test_uniform_plans_are_the_best_of_all(name: str, budget: str, parents: dict[str, Checkpoint]) -> None:
-    """Against every depth, number of groups and number of neurons, counted and summed anew."""
+@pytest.mark.parametrize("told", [False, True])
+def test_uniform_plans_are_the_best_of_all(
+    name: str, budget: str, told: bool, parents: dict[str, Checkpoint]
+) -> None:
+    """Against every number of groups and of neurons and, if the criterion can tell, every set of layers."""
     checkpoint = parents[name]
-    limit = int(0.7 * costs_of(checkpoint, COST)[budget])
+    parent = dimensions(checkpoint)
+    limit = int((0.5 if told else 0.83) * costs_of(checkpoint, COST)[budget])
+    if not told and (name, budget) == ("bert", "kv_bytes"):
+        limit = 2 * limit  # neither heads nor layers may go
     wish = Wish(budgets={f"max_{budget}": limit}, multiple_of=8)
-    score, sizes = made(checkpoint, "capacity"), choices(checkpoint, wish)
+    score = Told(parent, 3) if told else made(checkpoint, "capacity")
+    sizes = choices(checkpoint, wish)
     account = accounts(checkpoint, sizes, COST)
-    depth = dimensions(checkpoint).depth
-    best = -1.0
-    for groups, ffn, layers in itertools.product(sizes.groups, sizes.ffn, sizes.depth):
-        costs = dict(zip(COSTS, account.of([(groups, ffn)] * layers), strict=True))
-        if costs[budget] > limit:
-            continue
-        values = [score.worth(i, "groups", groups) + score.worth(i, "ffn", ffn) for i in range(depth)]
-        best = max(best, sum(sorted(values)[-layers:]))
-    planned = plan(checkpoint, score, wish, COST)
+    depths = range(1, parent.depth + 1) if told else [parent.depth]
+    sets = [kept for depth in depths for kept in itertools.combinations(range(parent.depth), depth)]
+    best = -np.inf
+    for groups, ffn, kept in itertools.product(sizes.groups, sizes.ffn, sets):
+        costs = dict(zip(COSTS, account.of([(groups, ffn)] * len(kept)), strict=True))
+        if costs[budget] <= limit:
+            best = max(best, total(score, parent, {i: (groups, ffn) for i in kept}))
+    planned = plan_of(checkpoint, score, wish, COST)
     assert planned.worth == pytest.approx(best)
     assert planned.costs[budget] <= limit
     assert planned.cut.uniform
 
 
+def total(score: Criterion, parent: Dimensions, kept: dict[int, tuple[int, int]]) -> float:
+    """What a network is worth whose layers have these (groups, neurons)."""
+    return sum(
+        score.worth(i, "groups", kept[i][0]) + score.worth(i, "ffn", kept[i][1])
+        if i in kept
+        else score.without(i) or 0.0
+        for i in range(parent.depth)
+    )
+
+
 @pytest.mark.parametrize("budgets", [("params",), ("params", "kv_bytes"), ("macs", "params", "kv_bytes")])
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
 def test_per_layer_plans_are_the_best_of_all(
-    budgets: tuple[str, ...], parents: dict[str, Checkpoint]
+    budgets: tuple[str, ...], seed: int | None, parents: dict[str, Checkpoint]
 ) -> None:
+    """Against all sizes of all layers and, where the criterion can tell, layers that go."""
     checkpoint = parents["llama"]
-    limits = {name: int(0.8 * costs_of(checkpoint, COST)[name]) for name in budgets}
+    parent = dimensions(checkpoint)
+    score = made(checkpoint, "capacity") if seed is None else Told(parent, seed)
+    share = 0.8 if seed is None else 0.6
+    limits = {name: int(share * costs_of(checkpoint, COST)[name]) for name in budgets}
     wish = Wish("per-layer", budgets={f"max_{name}": limit for name, limit in limits.items()}, multiple_of=10)
-    score, sizes = made(checkpoint, "capacity"), choices(checkpoint, wish)
+    sizes = choices(checkpoint, wish)
     account = accounts(checkpoint, sizes, COST)
     pairs = list(itertools.product(sizes.groups, sizes.ffn))
-    best = -1.0
-    for layers in itertools.product(pairs, repeat=3):
-        costs = dict(zip(COSTS, account.of(layers), strict=True))
-        if any(costs[name] > limit for name, limit in limits.items()):
-            continue
-        best = max(
-            best,
-            sum(
-                score.worth(i, "groups", groups) + score.worth(i, "ffn", ffn)
-                for i, (groups, ffn) in enumerate(layers)
-            ),
-        )
-    planned = plan(checkpoint, score, wish, COST)
+    best = -np.inf
+    for layers in itertools.product([*pairs, None] if seed is not None else pairs, repeat=3):
+        kept = {i: pair for i, pair in enumerate(layers) if pair is not None}
+        costs = dict(zip(COSTS, account.of(list(kept.values())), strict=True))
+        if kept and all(costs[name] <= limit for name, limit in limits.items()):
+            best = max(best, total(score, parent, kept))
+    planned = plan_of(checkpoint, score, wish, COST)
     assert planned.worth == pytest.approx(best)
     assert planned.optimal
     assert all(planned.costs[name] <= limit for name, limit in limits.items())
+    assert planned.costs == costs_of(checkpoint, COST, planned.cut)
 
 
 def test_a_plan_costs_what_its_child_is(parents: dict[str, Checkpoint]) -> None:
@@ -152,19 +193,19 @@ def test_a_plan_costs_what_its_child_is(parents: dict[str, Checkpoint]) -> None:
         checkpoint = parents[name]
         limit = int(0.8 * costs_of(checkpoint, COST)["params"])
         wish = Wish("per-layer", budgets={"max_params": limit}, multiple_of=1)
-        planned = plan(checkpoint, made(checkpoint, "capacity"), wish, COST)
+        planned = plan_of(checkpoint, made(checkpoint, "capacity"), wish, COST)
         child = apply_in_memory(model(name), planned.cut)
         assert planned.costs["params"] == sum(p.numel() for p in child.parameters())
 
 
 def test_widths_outright(parents: dict[str, Checkpoint]) -> None:
     wish = Wish(keep_ffn=0.5, keep_heads=0.5, keep_layers=0.67)
-    planned = plan(parents["llama"], made(parents["llama"], "capacity"), wish, COST)
+    planned = plan_of(parents["llama"], Told(dimensions(parents["llama"]), 0), wish, COST)
     assert [(size["heads"], size["kv_heads"], size["ffn"]) for size in widths(planned.cut)] == [
         (3, 1, 20)
     ] * 2
     tensor_parallel = Wish(keep_ffn=0.55, multiple_of=8, tensor_parallel=2)
-    planned = plan(parents["llama"], made(parents["llama"], "capacity"), tensor_parallel, COST)
+    planned = plan_of(parents["llama"], made(parents["llama"], "capacity"), tensor_parallel, COST)
     assert len(planned.cut.layers[0].ffn) == 24
 
 
@@ -177,6 +218,12 @@ BAD = {
         Wish(budgets={"max_params": 10}),
         "max_params 10 would have to be at least",
     ),
+    "layers per layer": (
+        "llama",
+        Wish("per-layer", keep_layers=0.5),
+        "goes with --shape uniform",
+    ),
+    "layers by weights": ("llama", Wish(keep_layers=0.5), "weights do not tell which layers may go"),
     "unknown shape": ("llama", Wish("round", keep_ffn=0.5), "shape 'round' is not known; there are uniform"),
     "no size left": ("llama", Wish(budgets={"max_params": 10**6}, least_ffn=100), "no size is left"),
 }
@@ -186,15 +233,15 @@ BAD = {
 def test_wishes_that_cannot_be_met(case: str, parents: dict[str, Checkpoint]) -> None:
     name, wish, words = BAD[case]
     with pytest.raises(ValueError, match=words):
-        plan(parents[name], made(parents[name], "capacity"), wish, COST)
+        plan_of(parents[name], made(parents[name], "capacity"), wish, COST)
 
 
 def test_recipes_go_round_and_are_checked(parents: dict[str, Checkpoint]) -> None:
     checkpoint = parents["llama"]
     wish = Wish("per-layer", budgets={"max_params": int(0.8 * costs_of(checkpoint, COST)["params"])})
-    cut = plan(checkpoint, made(checkpoint, "capacity"), wish, COST).cut
-    recipe = to_recipe(cut)
-    assert to_recipe(from_recipe(cut.parent, recipe)) == recipe
+    cut = plan_of(checkpoint, made(checkpoint, "capacity"), wish, COST).cut
+    recipe = to_layers(cut)
+    assert to_layers(from_layers(cut.parent, recipe)) == recipe
     first = recipe[0]
     for wrong in (
         [],
@@ -208,4 +255,4 @@ def test_recipes_go_round_and_are_checked(parents: dict[str, Checkpoint]) -> Non
         [{"layer": 0}],
     ):
         with pytest.raises(ValueError, match=r"recipe|ascend"):
-            from_recipe(cut.parent, wrong)
+            from_layers(cut.parent, wrong)

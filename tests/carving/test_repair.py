@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import torch
 from tiny import model
 
 from zerolm.carving.cuts import Cut, LayerCut
+from zerolm.carving.kept import Kept
+from zerolm.carving.moments import Fit
 from zerolm.carving.repair import repair
 from zerolm.carving.sliced import Repaired, apply_in_memory, dimensions_of
 from zerolm.carving.tokens import Tokens, random_tokens
@@ -175,3 +178,46 @@ def test_repairs_are_the_same_each_time() -> None:
     network = model("qwen2")
     first, second = (repair(network, half(network, (0, 1)), TOKENS).arrays for _ in range(2))
     assert all(np.array_equal(first[place], second[place]) for place in first)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2"])
+@pytest.mark.parametrize("sequences", [40, 2], ids=["in order", "on the parent"])
+def test_a_stopped_repair_goes_on(
+    name: str, sequences: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, tokens, kept = model(name), TOKENS.spread(sequences), Kept(tmp_path)
+    cut, solved, best = half(network, (0, 2)), [], Fit.best
+
+    def counted(fit: Fit, *arguments: Any) -> Any:
+        solved.append(fit)
+        return best(fit, *arguments)
+
+    def stop(text: str) -> None:
+        if "layer 3" in text:
+            raise KeyboardInterrupt
+
+    wanted = repair(network, cut, tokens)
+    monkeypatch.setattr(Fit, "best", counted)
+    with pytest.raises(KeyboardInterrupt):
+        repair(network, cut, tokens, kept=kept, progress=stop)
+    assert len(solved) == 2
+    for solutions in (4, 4):  # the two matrices that were left, then none
+        found = repair(network, cut, tokens, kept=kept)
+        assert len(solved) == solutions
+        assert found.ridges == wanted.ridges
+        assert found.note == wanted.note
+        assert list(found.arrays) == list(wanted.arrays)
+        assert all(np.array_equal(found.arrays[place], wanted.arrays[place]) for place in wanted.arrays)
+
+
+@pytest.mark.parametrize("name", ["qwen2", "bert"])
+def test_given_ridges_are_not_chosen_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = model(name)
+    cut = half(network)
+    wanted = repair(network, cut, TOKENS)
+    monkeypatch.delattr(Fit, "chosen")
+    found = repair(network, cut, TOKENS, ridges=wanted.ridges)
+    assert found.ridges == wanted.ridges
+    assert all(np.array_equal(found.arrays[place], wanted.arrays[place]) for place in wanted.arrays)
+    with pytest.raises(ValueError, match="no ridge is given for down of layer 0; name all or none"):
+        repair(network, cut, TOKENS, ridges={(0, "o"): 1e-2})

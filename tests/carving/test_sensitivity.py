@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,8 @@ from torch.nn import functional
 
 from zerolm.carving.criteria import Additive
 from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.carving.sensitivity import Measured, measured
+from zerolm.carving.kept import Kept
+from zerolm.carving.sensitivity import Loss, Measured, measured
 from zerolm.carving.sliced import apply_in_memory, dimensions_of
 from zerolm.carving.tokens import Tokens
 
@@ -69,3 +72,28 @@ def test_worth_interpolates_and_predictions_add_up() -> None:
     cut = Cut(dimensions_of(model("llama")), (LayerCut(0, groups, ffn), LayerCut(2, groups, ffn)))
     parts = [found.worth(layer, "groups", 1) + found.worth(layer, "ffn", 20) for layer in (0, 2)]
     assert found.predicted(cut) == pytest.approx(found.gone[1] - sum(parts))
+
+
+def test_a_stopped_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, kept, run, of = model("qwen3"), Kept(tmp_path), [], Loss.of
+    by = Additive({"groups": [np.arange(2.0)] * 3, "ffn": [np.arange(40.0)] * 3})
+
+    def counted(loss: Loss, layer: int, module: object) -> float:
+        run.append(layer)
+        return of(loss, layer, module)  # type: ignore[arg-type]
+
+    def stop(text: str) -> None:
+        if "layer 3" in text:
+            raise KeyboardInterrupt
+
+    wanted = measured(network, TOKENS, by, ("groups", "ffn"))
+    monkeypatch.setattr(Loss, "of", counted)
+    with pytest.raises(KeyboardInterrupt):
+        measured(network, TOKENS, by, ("groups", "ffn"), kept=kept, progress=stop)
+    assert run == [0] * 8 + [1] * 8  # the layer gone, 1 of 2 groups, 6 widths
+    for last in (8, 8):  # the layer that was left, then none
+        found = measured(network, TOKENS, by, ("groups", "ffn"), kept=kept)
+        assert run[16:] == [2] * last
+        assert np.array_equal(found.gone, wanted.gone)
+        for kind, layers in wanted.losses.items():
+            assert all(np.array_equal(x, y) for x, y in zip(found.losses[kind], layers, strict=True))

@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
-from tiny import saved
+from tiny import saved, word_tokenizer
 
 IDS = torch.randint(64, (2, 12), generator=torch.Generator().manual_seed(0))
 WHOLE = {
@@ -92,7 +92,8 @@ def test_a_llama_with_odd_heads_becomes_a_mistral(zerolm: Callable[..., Any], tm
 
 def test_layers_may_go_and_are_numbered_anew(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
-    found = carved(zerolm, parent, tmp_path / "child", "--keep-layers", "0.67")
+    text = ("--text", "random", "--sequences", "4", "--length", "8", "--repair", "none")
+    found = carved(zerolm, parent, tmp_path / "child", "--keep-layers", "0.67", *text)
     layers = [size["layer"] for size in found["widths"]]
     ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "child", parent))
     for place, layer in enumerate(layers):
@@ -201,16 +202,6 @@ def test_bad_input(
     assert len(lines) == 1
     assert all(word in lines[0] for word in words), lines[0]
     assert sorted(file.name for file in tmp_path.iterdir()) == before
-
-
-def word_tokenizer(folder: Path) -> None:
-    """A tokenizer of 64 words beside the tiny model, so that text can be read."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    words = {f"w{i}": i for i in range(64)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
 
 
 def test_eval_finds_nothing_lost_in_the_parent_and_something_in_a_child(

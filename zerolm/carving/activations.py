@@ -6,15 +6,16 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
 from zerolm.carving.cuts import Dimensions
+from zerolm.carving.kept import Arrays, Kept
 from zerolm.carving.sliced import dimensions_of
 from zerolm.carving.tokens import Tokens
-from zerolm.networks.blocks import Blocks, watching
-from zerolm.networks.roles import Layer, bias, layers_of, matrix
+from zerolm.networks.blocks import Blocks, Stream
+from zerolm.networks.roles import Layer, bias, matrix
 
 
 class Criterion(Protocol):
@@ -105,23 +106,39 @@ def importances(
     *,
     progress: Callable[[str], None] = lambda text: None,
     batch: int = 8,
+    kept: Kept = Kept(),  # noqa: B008
 ) -> dict[str, list[Floats]]:
-    """What the KV groups (``groups``, (g,) a layer) and neurons (``ffn``, (f,) a layer) are worth."""
-    sizes, blocks = dimensions_of(model), Blocks(model, tokens.batches(batch))
-    hidden = [blocks.embed(i) for i in range(len(blocks.batches))]  # (b, t, d) each
+    """What the KV groups (``groups``, (g,) a layer) and neurons (``ffn``, (f,) a layer) are worth.
+
+    Layers that are ``kept`` are not measured again.
+    """
+    sizes = dimensions_of(model)
+    stream = Stream(Blocks(model, tokens.batches(batch)))
     found: dict[str, list[Floats]] = {"groups": [], "ffn": []}
-    for number, layer in enumerate(layers_of(model)):
+    for number in range(sizes.depth):
         progress(f"{criterion}: layer {number + 1} of {sizes.depth}")
-        sums = CRITERIA[criterion](sizes, layer)
-        for i, states in enumerate(hidden):
-            with watching({"o": layer.attention_out, "down": layer.ffn_out}) as seen:
-                hidden[i] = blocks.call(i, number, states)
-            mask = blocks.batches[i].get("attention_mask")  # (b, t)
-            rows = torch.ones_like(states[..., 0]).bool() if mask is None else mask.bool()
-            sums.add(seen.inputs["o"][rows], seen.inputs["down"][rows])
-        for kind, importance in zip(found, sums.importance(), strict=True):
-            found[kind].append(importance)
+        known = kept.get(f"layer-{number}")
+        if known is None:
+            known = _measured(stream, number, CRITERIA[criterion], sizes)
+            kept.put(f"layer-{number}", known)
+        for kind, importance in found.items():
+            importance.append(known[kind])
     return found
+
+
+def _measured(stream: Stream, number: int, criterion: type[Criterion], sizes: Dimensions) -> Arrays:
+    stream.before(number)
+    sums = criterion(sizes, stream.blocks.layer(number))
+    for i, hidden, seen in stream.through(number, outputs):
+        mask = stream.blocks.batches[i].get("attention_mask")  # (b, t)
+        rows = torch.ones_like(hidden[..., 0]).bool() if mask is None else mask.bool()
+        sums.add(seen.inputs["o"][rows], seen.inputs["down"][rows])
+    groups, ffn = sums.importance()
+    return {"groups": groups, "ffn": ffn}
+
+
+def outputs(layer: Layer) -> dict[str, nn.Module]:
+    return {"o": layer.attention_out, "down": layer.ffn_out}
 
 
 def per_head(x: Tensor, sizes: Dimensions) -> Tensor:

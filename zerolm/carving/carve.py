@@ -1,158 +1,261 @@
-"""From a parent and a wish to a plan, a child on the disk, and the recipe that rebuilds it."""
+"""From a parent and a wish to a plan, and to a child on the disk that was opened again and compared."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from zerolm.carving.criteria import WITH_TOKENS, Criterion, criterion_of, dimensions
+from zerolm.carving.cuts import Cut
+from zerolm.carving.export import expressible, padded
+from zerolm.carving.method import LENGTH, SEQUENCES, Method, check_text
+from zerolm.carving.recipe import document, read_recipe, widths
+from zerolm.carving.wish import Wish, budgets_of, costs_of, heuristic_of, plan_of
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.costs import CostModel
+from zerolm.folders import check_new, new_folder
 
-from zerolm.carving.criteria import Criterion, dimensions
-from zerolm.carving.cuts import Cut, Dimensions, LayerCut
-from zerolm.carving.plan import Accounts, Choices, Planned, accounts, plan_per_layer, plan_uniform
-from zerolm.checkpoints import Checkpoint
-from zerolm.costs import COSTS, CostModel
-from zerolm.solvers.problem import Budgets
+if TYPE_CHECKING:
+    from zerolm.carving.running import Running
 
-SHAPES: Final = ("uniform", "per-layer")
-GRID: Final = 64
-"""Steps of FFN widths that a plan within budgets tries, where nothing else is asked for."""
+Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What the child should be: widths outright (shares of the parent's), or within budgets.
+@dataclass(frozen=True, eq=False)
+class Carved:
+    """What a carving kept, what that costs, and whether the child on the disk was found to be the same.
 
-    ``budgets`` maps ``max_`` of a cost to an integer. ``multiple_of`` holds for FFN widths,
-    ``tensor_parallel`` must divide KV groups and FFN widths; ``least_groups`` and ``least_ffn`` are floors.
+    ``costs`` are of ``parent`` and ``child`` by name, and of what is ``stored`` where zeros fill it up.
+    ``losses`` (KL in nats a token, or 1 - cosine, on calibration tokens) are ``predicted`` by the measured
+    table, ``measured`` of the whole plan, and of the ``repaired`` one. ``note`` says what was done other than
+    asked. ``verified`` is None where nothing was written.
     """
 
-    shape: str = "uniform"
-    keep_ffn: float | None = None
-    keep_heads: float | None = None
-    keep_layers: float | None = None
-    budgets: Mapping[str, int] | None = None
-    multiple_of: int | None = None
-    tensor_parallel: int = 1
-    least_groups: int = 1
-    least_ffn: int = 1
+    parent: str
+    family: str
+    criterion: str
+    repair: str
+    plan: str
+    shape: str
+    format: str
+    costs: dict[str, dict[str, int]]
+    widths: list[dict[str, int]]
+    optimal: bool | None
+    losses: dict[str, float]
+    note: str
+    verified: dict[str, float] | None
+    cut: Cut
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "cut"}
 
 
-def choices(checkpoint: Checkpoint, wish: Wish) -> Choices:
-    """The sizes that a layer may have; ``ValueError`` where the wish leaves none."""
-    parent, cut = dimensions(checkpoint), checkpoint.family.cut
-    step = wish.multiple_of or max(1, parent.ffn // GRID)
-    groups = [
-        count
-        for count in range(max(1, wish.least_groups), parent.kv_heads + 1)
-        if count % wish.tensor_parallel == 0 and (cut.heads or count == parent.kv_heads)
-    ]
-    ffn = [
-        width
-        for width in {*range(step, parent.ffn + 1, step), parent.ffn}
-        if width >= wish.least_ffn and width % wish.tensor_parallel == 0 and (cut.ffn or width == parent.ffn)
-    ]
-    layers = list(range(1, parent.depth + 1)) if cut.layers else [parent.depth]
-    if wish.keep_heads is not None:
-        groups = [_nearest("heads", wish.keep_heads, parent.kv_heads, groups, cut.heads, cut.note)]
-    if wish.keep_ffn is not None:
-        ffn = list(range(step, parent.ffn + 1, step)) if wish.multiple_of else list(range(1, parent.ffn + 1))
-        ffn = [width for width in ffn if width % wish.tensor_parallel == 0]
-        ffn = [_nearest("ffn", wish.keep_ffn, parent.ffn, ffn, cut.ffn, cut.note)]
-    if wish.keep_layers is not None:
-        layers = [_nearest("layers", wish.keep_layers, parent.depth, layers, cut.layers, cut.note)]
-    elif not wish.budgets:
-        layers = [parent.depth]
-    if not wish.budgets:  # what is not named stays whole
-        groups = groups if wish.keep_heads is not None else [parent.kv_heads]
-        ffn = ffn if wish.keep_ffn is not None else [parent.ffn]
-    if not groups or not ffn:
-        raise ValueError(
-            f"no size is left: {parent.kv_heads} KV groups and {parent.ffn} neurons in steps of {step}, "
-            f"divisible by {wish.tensor_parallel}, at least {wish.least_groups} and {wish.least_ffn}"
-        )
-    return Choices(tuple(groups), tuple(sorted(ffn)), tuple(layers))
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A parent and what is to be done with it; ``running`` is None where no tokens are needed."""
+
+    name: str
+    checkpoint: Checkpoint
+    method: Method
+    running: Running | None
+    shape: str
+    form: str
+    costs: CostModel
+    out: Path | None
+    force: bool
+    progress: Progress
+    ridges: dict[tuple[int, str], float] = field(default_factory=dict)
+    space: str | None = None
+
+    def costs_of(self, cut: Cut | None = None) -> dict[str, int]:
+        return costs_of(self.checkpoint, self.costs, cut, self.space)
 
 
-def _nearest(
-    what: str, share: float, whole: int, possible: Sequence[int], can_be_cut: bool, note: str
-) -> int:
-    if not 0.0 < share <= 1.0:
-        raise ValueError(f"the share of {what} to keep must lie in (0, 1], not {share:g}")
-    if share < 1.0 and not can_be_cut:
-        raise ValueError(f"{what} cannot be cut here: {note}")
-    if not possible:
-        raise ValueError(f"none of {whole} {what} is possible")
-    return min(possible, key=lambda size: (abs(size - share * whole), -size))
+def carve(
+    parent: str | Path,
+    out: str | Path | None = None,
+    *,
+    budgets: Mapping[str, int | str] | None = None,
+    keep_ffn: float | None = None,
+    keep_heads: float | None = None,
+    keep_layers: float | None = None,
+    shape: str | None = None,
+    space: str | None = None,
+    multiple_of: int | None = None,
+    tensor_parallel: int = 1,
+    least_groups: int = 1,
+    least_ffn: int = 1,
+    text: str | Path | None = None,
+    sequences: int = SEQUENCES,
+    length: int = LENGTH,
+    criterion: str | None = None,
+    repair: str | None = None,
+    plan: str | None = None,
+    seed: int = 0,
+    form: str = "hf",
+    costs: CostModel | None = None,
+    force: bool = False,
+    progress: Progress = lambda text: None,
+) -> Carved:
+    """Carve a child out of a parent, a folder or a model of the hub; without ``out`` only plan it.
+
+    ``budgets`` maps ``max_params`` and the like to integers, or to ``"0.8x"`` of the parent's. ``keep_...``
+    are shares of widths. ``text`` is a file of calibration text, or ``random``. The others are those of the
+    command ``zerolm carve``. A run that was killed goes on when it is started again. Raises ``ValueError``,
+    in one line, for what cannot be done; nothing is written then.
+    """
+    checkpoint, place = _opened(parent, out, force)
+    costs = costs or CostModel()
+    limits = budgets_of(budgets or {}, costs_of(checkpoint, costs, space=space))
+    shape = shape or ("per-layer" if space else "uniform")
+    wish = Wish(
+        shape,
+        keep_ffn,
+        keep_heads,
+        keep_layers,
+        limits,
+        multiple_of,
+        tensor_parallel,
+        least_groups,
+        least_ffn,
+        space,
+    )
+    method = Method.of(
+        None if text is None else str(text),
+        criterion,
+        repair,
+        plan,
+        fixed=not limits and keep_layers is None,
+        sequences=sequences,
+        length=length,
+        seed=seed,
+    )
+    running = _running(checkpoint, method, progress)
+    job = Job(
+        str(parent), checkpoint, method, running, shape, form, costs, place, force, progress, space=space
+    )
+    by = _criterion(job)
+    if method.plan == "heuristic":
+        return _finished(job, heuristic_of(checkpoint, by, wish))
+    if method.plan == "weights" or running is None:
+        planned = plan_of(checkpoint, by, wish, costs)
+        return _finished(job, planned.cut, optimal=planned.optimal)
+    table = running.table(by, _cuttable(checkpoint))
+    planned = plan_of(checkpoint, table, wish, costs)
+    predicted = {"predicted": table.predicted(planned.cut)}
+    return _finished(job, planned.cut, optimal=planned.optimal, losses=predicted)
 
 
-def plan(checkpoint: Checkpoint, criterion: Criterion, wish: Wish, costs: CostModel) -> Planned:
-    """The best cut that the wish allows; ``ValueError`` where there is none, naming the nearest."""
-    if wish.shape not in SHAPES:
-        raise ValueError(f"shape {wish.shape!r} is not known; there are {', '.join(SHAPES)}")
-    if not wish.budgets and wish.keep_ffn is None and wish.keep_heads is None and wish.keep_layers is None:
-        raise ValueError(
-            "nothing says how small: give a budget such as --max-params 0.8x, or --keep-ffn 0.75"
-        )
-    parent, sizes = dimensions(checkpoint), choices(checkpoint, wish)
-    account = accounts(checkpoint, sizes, costs)
-    budgets = Budgets.of(dict(wish.budgets or {}))
-    if wish.shape == "uniform":
-        return plan_uniform(parent, criterion, sizes, account, budgets)
-    return plan_per_layer(parent, criterion, sizes, account, budgets)
+def rebuild(
+    recipe: str | Path,
+    parent: str | Path,
+    out: str | Path | None = None,
+    *,
+    text: str | Path | None = None,
+    form: str | None = None,
+    costs: CostModel | None = None,
+    force: bool = False,
+    progress: Progress = lambda text: None,
+) -> Carved:
+    """Carve the child of a recipe out of its parent again.
+
+    Without repair the bytes are the same anywhere; with it ``text`` must be the text that the recipe names,
+    and the bytes are the same on the same machine.
+    """
+    checkpoint, place = _opened(parent, out, force)
+    made = read_recipe(Path(recipe), checkpoint, dimensions(checkpoint))
+    method = Method.again(made, None if text is None else str(text))
+    running = _running(checkpoint, method, progress)
+    if running is not None:
+        check_text(running.tokens.text, made)
+    form, costs = form or made.written_as, costs or CostModel()
+    job = Job(
+        str(parent), checkpoint, method, running, made.shape, form, costs, place, force, progress, made.ridges
+    )
+    return _finished(job, made.cut)
 
 
-def costs_of(checkpoint: Checkpoint, costs: CostModel) -> dict[str, int]:
-    """The costs of the parent by name."""
-    parent = dimensions(checkpoint)
-    whole = Choices((parent.kv_heads,), (parent.ffn,), (parent.depth,))
-    account: Accounts = accounts(checkpoint, whole, costs)
-    total = account.of([(parent.kv_heads, parent.ffn)] * parent.depth)
-    return dict(zip(COSTS, total.tolist(), strict=True))
+def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Checkpoint, Path | None]:
+    place = None if out is None else Path(out)
+    if place is not None:
+        check_new(place, force)
+    checkpoint = Checkpoint.open(parent)
+    if place is not None and place.resolve() == checkpoint.folder.resolve():
+        raise ValueError(f"output {str(out)!r} is the parent, which is never touched; name another")
+    return checkpoint, place
 
 
-def widths(cut: Cut) -> list[dict[str, int]]:
-    """The sizes of each kept layer."""
-    per_group = cut.parent.heads_per_group
-    return [
-        {
-            "layer": layer.layer,
-            "heads": len(layer.groups) * per_group,
-            "kv_heads": len(layer.groups),
-            "ffn": len(layer.ffn),
-        }
-        for layer in cut.layers
-    ]
+def _running(checkpoint: Checkpoint, method: Method, progress: Progress) -> Running | None:
+    if method.text is None:
+        return None
+    from zerolm.carving.running import Running
+
+    return Running(checkpoint, method, progress)
 
 
-def to_recipe(cut: Cut) -> list[dict[str, Any]]:
-    """A cut as plain JSON: the kept units of each kept layer."""
-    return [
-        {"layer": layer.layer, "groups": layer.groups.tolist(), "ffn": layer.ffn.tolist()}
-        for layer in cut.layers
-    ]
+def _criterion(job: Job) -> Criterion:
+    """The criterion, with the weights or the tokens that it needs."""
+    name = job.method.criterion
+    if name in WITH_TOKENS and job.running is not None:
+        return job.running.importance()
+    job.progress("reading the weights")
+    return criterion_of(name, job.checkpoint, ledger_of(job.checkpoint), seed=job.method.seed)
 
 
-def from_recipe(parent: Dimensions, layers: Any) -> Cut:
-    """The cut of a recipe; ``ValueError`` where it does not fit the parent."""
-    if not isinstance(layers, list) or not layers:
-        raise ValueError("a recipe lists the kept layers")
-    cuts: list[LayerCut] = []
-    for entry in layers:
-        if not isinstance(entry, dict) or set(entry) != {"layer", "groups", "ffn"}:
-            raise ValueError("each layer of a recipe has layer, groups and ffn")
-        layer = entry["layer"]
-        if type(layer) is not int or not 0 <= layer < parent.depth or (cuts and layer <= cuts[-1].layer):
-            raise ValueError(
-                f"layer {layer!r} of the recipe is out of order, or beyond {parent.depth} layers"
-            )
-        kept = []
-        for kind, whole in (("groups", parent.kv_heads), ("ffn", parent.ffn)):
-            units = entry[kind]
-            sound = isinstance(units, list) and units and all(type(unit) is int for unit in units)
-            if not sound or units != sorted(set(units)) or units[0] < 0 or units[-1] >= whole:
-                raise ValueError(f"{kind} of layer {layer} must ascend within 0 to {whole - 1}")
-            kept.append(np.array(units, np.int64))
-        cuts.append(LayerCut(layer, *kept))
-    return Cut(parent, tuple(cuts))
+def _cuttable(checkpoint: Checkpoint) -> list[str]:
+    """The kinds of units that the stock class can lack."""
+    can = checkpoint.family.cut
+    return [kind for kind, possible in (("groups", can.heads), ("ffn", can.ffn)) if possible]
+
+
+def _finished(
+    job: Job, cut: Cut, *, optimal: bool | None = None, losses: Mapping[str, float] | None = None
+) -> Carved:
+    """The outcome of a plan, with its child on the disk where one is wanted."""
+    if job.out is not None:
+        expressible(job.checkpoint, cut, job.form)
+    costs = {"parent": job.costs_of(), "child": job.costs_of(cut)}
+    if job.form == "padded":
+        costs["stored"] = job.costs_of(padded(cut))
+    found = Carved(
+        job.name,
+        job.checkpoint.family.name,
+        job.method.criterion,
+        job.method.repair,
+        job.method.plan,
+        job.shape,
+        job.form,
+        costs,
+        widths(cut),
+        optimal,
+        dict(losses or {}),
+        "",
+        None,
+        cut,
+    )
+    if losses and job.running is not None:
+        found.losses["measured"] = job.running.loss(cut)
+    return found if job.out is None else _written(job, found, job.out)
+
+
+def _written(job: Job, found: Carved, out: Path) -> Carved:
+    """The child in a new folder, opened again and compared before the folder gets its name."""
+    from zerolm.carving.child import verified, write
+    from zerolm.carving.running import Running
+
+    running = job.running or Running(job.checkpoint, job.method, job.progress)
+    repaired = running.repaired(found.cut, job.ridges or None)
+    losses = dict(found.losses)
+    if losses and repaired.arrays:
+        losses["repaired"] = running.loss(found.cut, repaired)
+    found = replace(found, losses=losses, note=repaired.note)
+    with new_folder(out, job.force) as folder:
+        job.progress("writing the child")
+        recipe = document(job.checkpoint, found, running.calibration, repaired.ridges)
+        write(job.checkpoint, found.cut, repaired, job.form, recipe, folder)
+        job.progress("opening the child again")
+        proof = verified(running, found.cut, repaired, job.form, folder)
+    running.done()
+    return replace(found, verified=asdict(proof))

@@ -89,9 +89,9 @@ class Criterion(ABC):
     def worth(self, layer: int, kind: str, count: int) -> float:
         """The value of what ``choose`` keeps, comparable between layers and kinds."""
 
-    def without(self, layer: int) -> float:
-        """The value of a network that lacks the layer, beside that of the others."""
-        return 0.0
+    def without(self, layer: int) -> float | None:
+        """What a network without the layer is worth beside the others; None where this cannot be told."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ def _cut_denominator(share: Share, count: int) -> int:
     return min(count * share.unit_side, share.other_side)
 
 
-def criterion(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int = 0) -> Criterion:
+def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int = 0) -> Criterion:
     """A criterion that needs nothing but weights.
 
     ``capacity``: kept ||W||_F^2 over min(rows, cols) of the parent, a plain sum over matrices, monotone.

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.checkpoints import Checkpoint, Outgoing, sliced, write_shards
+from zerolm.checkpoints import Checkpoint, Outgoing, sliced
 from zerolm.checkpoints.numbers import narrowed
 from zerolm.checkpoints.writer import Chunk
 
@@ -27,6 +24,12 @@ FORMATS: Final = ("hf", "padded")
 def written(cut: Cut) -> tuple[int, int]:
     """The KV groups and neurons of each layer on the disk: the most that any layer keeps."""
     return max(len(layer.groups) for layer in cut.layers), max(len(layer.ffn) for layer in cut.layers)
+
+
+def padded(cut: Cut) -> Cut:
+    """A cut whose layers all have the sizes that are ``written``."""
+    groups, ffn = (np.arange(size) for size in written(cut))
+    return Cut(cut.parent, tuple(LayerCut(layer.layer, groups, ffn) for layer in cut.layers))
 
 
 def expressible(checkpoint: Checkpoint, cut: Cut, form: str = "hf") -> None:
@@ -159,45 +162,3 @@ def _written_size(cut: Cut, axis: str, size: int) -> int:
     groups, ffn = written(cut)
     kv = groups * cut.parent.head_size
     return {"q": kv * cut.parent.heads_per_group, "kv": kv, "ffn": ffn}.get(axis, size)
-
-
-def write_child(
-    checkpoint: Checkpoint,
-    config: Mapping[str, Any],
-    outgoing: Iterable[Outgoing],
-    card: str,
-    recipe: Mapping[str, Any],
-    folder: Path,
-    progress: Callable[[int, int], None] = lambda done, of: None,
-) -> None:
-    """Everything of a child into an empty folder: weights, configuration, tokenizer, card and recipe."""
-    write_shards(folder, list(outgoing), progress=progress)
-    _write_json(folder / "config.json", config)
-    for name in checkpoint.other_files():
-        if name.name.lower() == "readme.md":
-            continue
-        place = folder / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(checkpoint.folder / name, place)
-    (folder / "README.md").write_text(card, encoding="utf-8")
-    files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
-    _write_json(folder / "recipe.json", {**recipe, "files": sorted([*files, "recipe.json"])})
-
-
-def card(recipe: Mapping[str, Any]) -> str:
-    """The model card: what was cut from what, and how."""
-    child, parent = recipe["costs"]["child"]["params"], recipe["costs"]["parent"]["params"]
-    text = f"calibration text with SHA-256 {recipe['text']}" if recipe["text"] else "no calibration text"
-    if recipe["seed"] is not None:
-        text = f"random calibration tokens, seed {recipe['seed']}"
-    return (
-        f"# Carved from {Path(str(recipe['parent'])).name}\n\n"
-        f"{child:,} of {parent:,} parameters ({child / parent:.1%}), carved by zerolm without training.\n\n"
-        f"- criterion: {recipe['criterion']}\n- repair: {recipe['repair']}\n- shape: {recipe['shape']}\n"
-        f"- {text}\n\n"
-        "`recipe.json` lists what was kept of each layer. The licence of the parent applies.\n"
-    )
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -10,6 +10,7 @@ from transformers import AutoTokenizer, PreTrainedModel
 from zerolm.carving.tokens import Tokens, line_tokens, random_tokens, read_text, running_tokens
 from zerolm.carving.verify import load
 from zerolm.checkpoints import Checkpoint
+from zerolm.networks.mapped import map_model
 
 RANDOM: Final = "random"
 SEQUENCES: Final = 256
@@ -22,8 +23,16 @@ def is_decoder(checkpoint: Checkpoint) -> bool:
 
 
 def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
-    """The parent in float32."""
+    """The model in float32, in memory."""
     return load(checkpoint.folder, is_decoder(checkpoint))
+
+
+def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
+    """The model over its mapped files, for passes layer by layer: ``importances``, ``measured``, ``repair``.
+
+    They tell the same as in memory. As a whole it does not run.
+    """
+    return map_model(checkpoint, is_decoder(checkpoint))
 
 
 def tokens_of(

@@ -104,10 +104,18 @@ class Fit:
             if rows.any():
                 moments.add(x[rows], t[rows])
 
-    def best(self, start: Tensor, grid: tuple[float, ...] = GRID) -> tuple[Tensor, float]:
-        """The columns (k, d) and the ridge, chosen on what is held out, then solved on all tokens."""
-        share = UNTRIED
-        if self.held.count:
-            losses = {each: self.held.loss(self.solved.solve(start, each)) for each in grid}
-            share = min(losses, key=lambda each: losses[each])
+    def best(
+        self, start: Tensor, grid: tuple[float, ...] = GRID, share: float | None = None
+    ) -> tuple[Tensor, float]:
+        """The columns (k, d), solved on all tokens, and the ridge: ``share``, else chosen on what is held
+        out."""
+        if share is None:
+            share = self.chosen(start, grid)
         return (self.solved + self.held).solve(start, share), share
+
+    def chosen(self, start: Tensor, grid: tuple[float, ...]) -> float:
+        """The ridge of a grid with the least loss on what is held out."""
+        if not self.held.count:
+            return UNTRIED
+        losses = {each: self.held.loss(self.solved.solve(start, each)) for each in grid}
+        return min(losses, key=lambda each: losses[each])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from zerolm.architecture import Ends, Ints, Layer, Matrix, Shapes
+from zerolm.architecture import Ends, Floats, Ints, Layer, Matrix, Shapes
 from zerolm.carving.criteria import Criterion
 from zerolm.carving.cuts import Cut, Dimensions, LayerCut
 from zerolm.checkpoints import Checkpoint
@@ -22,11 +22,19 @@ PARAMS = COSTS.index("params")
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """The numbers of KV groups and of neurons that a layer may keep, ascending; and of layers."""
+    """The numbers of KV groups and of neurons that a layer may keep, ascending; and of layers.
+
+    ``own`` lists (groups, neurons) for each layer where they differ; all of them are in the others.
+    """
 
     groups: tuple[int, ...]
     ffn: tuple[int, ...]
     depth: tuple[int, ...]
+    own: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+
+    def of(self, layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The numbers of KV groups and of neurons that this layer may keep."""
+        return self.own[layer] if self.own else (self.groups, self.ffn)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +134,7 @@ def plan_uniform(
         )
         for kind, sizes in (("groups", choices.groups), ("ffn", choices.ffn))
     }
-    without = np.array([criterion.without(layer) for layer in range(parent.depth)])
+    without = np.array([criterion.without(layer) or 0.0 for layer in range(parent.depth)])
     for g, groups in enumerate(choices.groups):
         for f, ffn in enumerate(choices.ffn):
             layers = worth["groups"][:, g] + worth["ffn"][:, f] - without  # what it adds to be there
@@ -155,23 +163,28 @@ def plan_uniform(
 def plan_per_layer(
     parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, budgets: Budgets
 ) -> Planned:
-    """The best cut with sizes of its own in every layer, by exact search over all of them."""
-    blocks = list(_blocks(parent, criterion, choices, account))
-    fixed = account.outside + parent.depth * account.rest
-    problem = Problem(tuple((table, 1) for table in blocks), fixed)
+    """The best cut with sizes of its own in every layer, by exact search over all of them.
+
+    Layers may go where the criterion knows what a network without them is worth.
+    """
     column = next(iter(bounded_columns(budgets)), PARAMS)
+    layers = [_candidates(parent, criterion, choices, account, layer) for layer in range(parent.depth)]
+    fixed = account.outside + parent.depth * account.rest
+    problem = Problem(tuple((each.table, 1) for each in layers), fixed)
     several = single_limits([problem], budgets, column) is None
     engine = Proven([problem], budgets, column, several)
     first = next(engine.in_order(), None)
     if first is None:
         raise ValueError(_infeasible(budgets, problem.extreme_costs()[0]))
     solution, bound = first
-    picks = [chosen[0] for chosen in solution.picks]
     cuts = []
-    for layer in range(parent.depth):
-        groups, ffn = choices.groups[picks[2 * layer]], choices.ffn[picks[2 * layer + 1]]
-        kept = (criterion.choose(layer, "groups", groups), criterion.choose(layer, "ffn", ffn))
-        cuts.append(LayerCut(layer, *kept))
+    for layer, (each, chosen) in enumerate(zip(layers, solution.picks, strict=True)):
+        groups, ffn = each.sizes[chosen[0]]
+        if groups:
+            kept = (criterion.choose(layer, "groups", groups), criterion.choose(layer, "ffn", ffn))
+            cuts.append(LayerCut(layer, *kept))
+    if not cuts:
+        raise ValueError("only a network without any layer keeps the budgets")
     return Planned(
         Cut(parent, tuple(cuts)),
         dict(zip(COSTS, solution.costs.tolist(), strict=True)),
@@ -180,19 +193,41 @@ def plan_per_layer(
     )
 
 
-def _blocks(
-    parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts
-) -> Iterator[CandidateTable]:
-    for layer in range(parent.depth):
-        for kind, sizes, prices in (
-            ("groups", choices.groups, account.groups),
-            ("ffn", choices.ffn, account.ffn),
-        ):
-            yield CandidateTable(
-                np.array([criterion.worth(layer, kind, size) for size in sizes]),
-                np.array([prices[size] for size in sizes]),
-                (1,) * len(sizes),
-            )
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """What may become of a layer: ``sizes`` (groups, neurons), (0, 0) for none of it, beside their table."""
+
+    sizes: list[tuple[int, int]]
+    table: CandidateTable
+
+
+def _candidates(
+    parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, layer: int
+) -> Candidates:
+    """All pairs of sizes of a layer but those that another beats in worth and in every cost."""
+    groups, ffn = choices.of(layer)
+    worth = np.add.outer(
+        [criterion.worth(layer, "groups", size) for size in groups],
+        [criterion.worth(layer, "ffn", size) for size in ffn],
+    ).ravel()  # (pairs,)
+    costs = np.array([account.groups[g] + account.ffn[f] for g in groups for f in ffn])  # (pairs, 5)
+    sizes = [(g, f) for g in groups for f in ffn]
+    gone = criterion.without(layer)
+    if gone is not None and len(choices.depth) > 1:
+        worth, costs = np.append(worth, gone), np.vstack([costs, -account.rest])
+        sizes.append((0, 0))
+    kept = _undominated(worth, costs)
+    return Candidates([sizes[i] for i in kept], CandidateTable(worth[kept], costs[kept], (1,) * len(kept)))
+
+
+def _undominated(worth: Floats, costs: Ints) -> Ints:
+    """The candidates that none of more worth, or as much, costs as little in everything as."""
+    order = np.lexsort((*costs.T, -worth))
+    kept: list[int] = []
+    for i in order:
+        if not kept or not (costs[kept] <= costs[i]).all(axis=1).any():
+            kept.append(int(i))
+    return np.sort(np.array(kept))
 
 
 def _infeasible(budgets: Budgets, least: Ints | None) -> str:

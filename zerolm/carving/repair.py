@@ -11,20 +11,22 @@ fits to few tokens would pile up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.carving.cuts import Cut
+from zerolm.carving.kept import Arrays, Kept
 from zerolm.carving.moments import GRID, Fit
-from zerolm.carving.sliced import Place, Repaired, carved_layer
+from zerolm.carving.sliced import Place, Repaired, carved_layer, put_repaired
 from zerolm.carving.tokens import Tokens
-from zerolm.networks.blocks import Blocks, Seen, watching
-from zerolm.networks.roles import Layer, bias, layers_of, matrix, set_matrix
+from zerolm.networks.blocks import Blocks, Seen, Stream, watching
+from zerolm.networks.roles import Layer, bias, matrix, set_matrix
 
 Method = Literal["none", "bias", "least-squares"]
 
@@ -38,24 +40,32 @@ def repair(
     progress: Callable[[str], None] = lambda text: None,
     grid: tuple[float, ...] = GRID,
     batch: int = 8,
+    ridges: Mapping[Place, float] | None = None,
+    kept: Kept = Kept(),  # noqa: B008
 ) -> Repaired:
     """New output matrices for what ``cut`` keeps of the parent ``model``.
 
     ``none`` leaves the parent's columns. ``bias`` adds the mean of what the dropped inputs sent in the parent
     to the bias, where there is one. ``least-squares`` solves the columns again, with a ridge of ``grid``
-    chosen for each matrix on held-out sequences.
+    chosen for each matrix on held-out sequences, or with those of ``ridges``, which then names them all, else
+    ``ValueError``. Layers that are ``kept`` are not solved again.
     """
     if method == "none":
         return Repaired()
-    walk = Walk(model, cut, tokens, grid, batch)
-    widest = max(max(len(kept.ffn), len(cut.kept(kept, "q"))) for kept in cut.layers)  # type: ignore[arg-type]
+    widest = max(max(len(each.ffn), len(cut.kept(each, "q"))) for each in cut.layers)  # type: ignore[arg-type]
     short = tokens.count < 2 * widest
-    for layer in range(cut.parent.depth):
+    walk = Walk(model, cut, tokens, grid, batch, ridges)
+    for layer in walk.kept:
         progress(f"repair: layer {layer + 1} of {cut.parent.depth}")
+        known = kept.get(f"layer-{layer}")
+        if known is not None:
+            walk.take(layer, known)
+            continue
         if method == "bias" or short:
             walk.on_parent(layer, bias_only=method == "bias")
         else:
             walk.in_order(layer)
+        kept.put(f"layer-{layer}", walk.arrays(layer))
     if method == "bias" or not short:
         return walk.repaired
     note = f"{tokens.count} tokens are few for {widest} columns: solved on the parent's own activations"
@@ -70,63 +80,63 @@ class Walk:
     """
 
     def __init__(
-        self, model: PreTrainedModel, cut: Cut, tokens: Tokens, grid: tuple[float, ...], batch: int
+        self,
+        model: PreTrainedModel,
+        cut: Cut,
+        tokens: Tokens,
+        grid: tuple[float, ...],
+        batch: int,
+        ridges: Mapping[Place, float] | None,
     ) -> None:
-        self.model, self.cut, self.grid = model, cut, grid
+        self.model, self.cut, self.grid, self.ridges = model, cut, grid, ridges
         batches = tokens.batches(batch)
         self.blocks = Blocks(model, batches)
         self.masks = [each.get("attention_mask") for each in self.blocks.batches]  # (b, t) each
         self.firsts = [batch * index for index in range(len(batches))]
-        self.parent = [self.blocks.embed(index) for index in range(len(batches))]  # (b, t, d) each
-        self.child = list(self.parent)
-        self.layers = layers_of(model)
+        self.parent, self.child = Stream(self.blocks), Stream(self.blocks, self.module)
         self.kept = {kept.layer: kept for kept in cut.layers}
         self.repaired = Repaired()
 
+    def carved(self, layer: int) -> Layer:
+        """A kept layer of the child, with what is repaired so far."""
+        ours = carved_layer(self.model, self.cut, self.kept[layer])
+        put_repaired(ours, layer, self.repaired.arrays)
+        return ours
+
+    def module(self, layer: int) -> nn.Module:
+        """What the child has in the place of a layer of the parent."""
+        return self.carved(layer).module if layer in self.kept else Absent()
+
     def in_order(self, layer: int) -> None:
         """Repair a layer on what the carved predecessors send."""
-        theirs = self.layers[layer]
-        if layer not in self.kept:
-            self.parent = [self.blocks.call(i, layer, hidden) for i, hidden in enumerate(self.parent)]
-            return
-        ours = carved_layer(self.model, self.cut, self.kept[layer])
+        ours, child = self.carved(layer), self.child.before(layer)
 
         wanted = []  # what down_proj and its residual, where that counts, add up to in the parent, (b, t, d)
         fit = empty_fit(ours.attention_out)
-        for i, hidden in enumerate(self.parent):
-            with watching(parts(theirs)) as seen:
-                self.parent[i] = self.blocks.call(i, layer, hidden)
-            wanted.append(seen.outputs["down"] + before_ffn(theirs, hidden, seen))
+        for i, hidden, seen in self.parent.through(layer, parts):
+            wanted.append(seen.outputs["down"] + before_ffn(ours, hidden, seen))
             target = seen.outputs["o"]
-            if theirs.norm != "sandwich":
-                target = target + hidden - self.child[i]
+            if ours.norm != "sandwich":
+                target = target + hidden - child[i]
             with watching(parts(ours), until="o") as seen:
-                self.blocks.call(i, layer, self.child[i], ours.module)
+                self.blocks.call(i, layer, child[i], ours.module)
             fit.add(seen.inputs["o"], target, self.masks[i], self.firsts[i])
         self.solve((layer, "o"), ours.attention_out, fit)
 
         fit = empty_fit(ours.ffn_out)
-        for i, hidden in enumerate(self.child):
+        for i, hidden in enumerate(child):
             with watching(parts(ours), until="down") as seen:
                 self.blocks.call(i, layer, hidden, ours.module)
             target = wanted[i] - before_ffn(ours, hidden, seen)
             fit.add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
         self.solve((layer, "down"), ours.ffn_out, fit)
-        self.child = [self.blocks.call(i, layer, hidden, ours.module) for i, hidden in enumerate(self.child)]
 
     def on_parent(self, layer: int, *, bias_only: bool) -> None:
         """Repair a layer on what the parent's own layers send."""
-        theirs = self.layers[layer]
-        kept = self.kept.get(layer)
-        if kept is None:
-            self.parent = [self.blocks.call(i, layer, hidden) for i, hidden in enumerate(self.parent)]
-            return
-        ours = carved_layer(self.model, self.cut, kept)
+        ours, kept = self.carved(layer), self.kept[layer]
         columns = {"o": self.cut.kept(kept, "q"), "down": kept.ffn}
         fits = {"o": empty_fit(ours.attention_out), "down": empty_fit(ours.ffn_out)}
-        for i, hidden in enumerate(self.parent):
-            with watching(parts(theirs)) as seen:
-                self.parent[i] = self.blocks.call(i, layer, hidden)
+        for i, _, seen in self.parent.through(layer, parts):
             for role, fit in fits.items():
                 x = seen.inputs[role][..., torch.as_tensor(columns[role])]
                 fit.add(x, seen.outputs[role], self.masks[i], self.firsts[i])
@@ -143,13 +153,42 @@ class Walk:
         if bias_only:
             found = (fit.solved + fit.held).recentred(start)
         else:
-            found, self.repaired.ridges[place] = fit.best(start, self.grid)
+            found, self.repaired.ridges[place] = fit.best(start, self.grid, self.ridge(place))
         weight, offset = (found.T, None) if offset is None else (found[:-1].T, found[-1])
         set_matrix(module, weight, offset)
         layer, role = place
         for name, what in (("weight", role), ("bias", f"{role}_bias")):
             if name == "weight" or offset is not None:
                 self.repaired.arrays[layer, what] = module.get_parameter(name).detach().cpu().numpy()
+
+    def ridge(self, place: Place) -> float | None:
+        """The ridge that is given, None where one is to be chosen."""
+        if self.ridges is None:
+            return None
+        if place not in self.ridges:
+            raise ValueError(f"no ridge is given for {place[1]} of layer {place[0]}; name all or none")
+        return self.ridges[place]
+
+    def arrays(self, layer: int) -> Arrays:
+        """What is repaired of a layer, and by which ridges."""
+        found: Arrays = {role: x for (at, role), x in self.repaired.arrays.items() if at == layer}
+        shares = {role: x for (at, role), x in self.repaired.ridges.items() if at == layer}
+        return found | {f"ridge-{role}": np.array(share) for role, share in shares.items()}
+
+    def take(self, layer: int, known: Arrays) -> None:
+        """Note down what was repaired before."""
+        for name, x in known.items():
+            if name.startswith("ridge-"):
+                self.repaired.ridges[layer, name.removeprefix("ridge-")] = float(x)
+            else:
+                self.repaired.arrays[layer, name] = x
+
+
+class Absent(nn.Module):
+    """In the place of a layer that is cut away."""
+
+    def forward(self, hidden: Tensor, *_: Any, **__: Any) -> Tensor:
+        return hidden
 
 
 def empty_fit(module: nn.Module) -> Fit:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -19,9 +20,10 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.criteria import Criterion
 from zerolm.carving.cuts import Cut, LayerCut
+from zerolm.carving.kept import Arrays, Kept
 from zerolm.carving.sliced import carved_layer, dimensions_of
 from zerolm.carving.tokens import Tokens
-from zerolm.networks.blocks import Blocks
+from zerolm.networks.blocks import Blocks, Stream
 
 SHARES: Final = (0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
 """Kept shares of the FFN, and of KV groups where there are many, at which a layer is measured."""
@@ -72,31 +74,38 @@ def measured(
     *,
     progress: Callable[[str], None] = lambda text: None,
     batch: int = 8,
+    kept: Kept = Kept(),  # noqa: B008
 ) -> Measured:
     """Cut each layer alone to a few sizes, chosen by ``by``, and measure the loss; nothing is repaired.
 
     ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. Layers below the cut one are not run
-    again: their output is the parent's.
+    again: their output is the parent's. Layers that are ``kept`` are not measured again.
     """
     parent = dimensions_of(model)
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
     sizes = {kind: _sizes(whole) if kind in kinds else np.array([whole]) for kind, whole in wholes.items()}
-    blocks = Blocks(model, tokens.spread(SEQUENCES).batches(batch))
-    loss = Loss(blocks, parent.depth)
-    losses: dict[str, list[Floats]] = {"groups": [], "ffn": []}
-    gone = []
-    whole = Cut.whole(parent)
+    loss = Loss(Blocks(model, tokens.spread(SEQUENCES).batches(batch)), parent.depth)
+    rows = []
     for layer in range(parent.depth):
         progress(f"measuring cuts of layer {layer + 1} of {parent.depth}")
-        gone.append(loss.of(layer, None))
-        for kind, counts in sizes.items():
-            row = [
-                loss.of(layer, _alone(model, whole, layer, kind, by.choose(layer, kind, int(count))))
-                for count in counts[:-1]
-            ]
-            losses[kind].append(np.array([*row, 0.0]))
-        loss.advance(layer)
-    return Measured(by, sizes, losses, np.array(gone))
+        row = kept.get(f"layer-{layer}")
+        if row is None:
+            row = _row(model, loss, layer, by, sizes)
+            kept.put(f"layer-{layer}", row)
+        rows.append(row)
+    losses = {kind: [row[kind] for row in rows] for kind in sizes}
+    return Measured(by, sizes, losses, np.array([float(row["gone"]) for row in rows]))
+
+
+def _row(model: PreTrainedModel, loss: Loss, layer: int, by: Criterion, sizes: dict[str, Ints]) -> Arrays:
+    """What cuts of one layer lose, (s,) of each kind, and its absence (``gone``)."""
+    whole = Cut.whole(dimensions_of(model))
+    row: Arrays = {"gone": np.array(loss.of(layer, None))}
+    for kind, counts in sizes.items():
+        chosen = (by.choose(layer, kind, int(count)) for count in counts[:-1])
+        cuts = (_alone(model, whole, layer, kind, units) for units in chosen)
+        row[kind] = np.array([*(loss.of(layer, module) for module in cuts), 0.0])
+    return row
 
 
 def _sizes(whole: int) -> Ints:
@@ -119,33 +128,29 @@ class Loss:
 
     def __init__(self, blocks: Blocks, depth: int) -> None:
         self.blocks, self.depth = blocks, depth
-        self.hidden = [blocks.embed(i) for i in range(len(blocks.batches))]  # (b, t, d): the input of a layer
-        self.wanted = [self._output(i, self._run(i, 0, states)) for i, states in enumerate(self.hidden)]
+        self.stream = Stream(blocks)  # the parent's states before the layer that is another
 
-    def advance(self, layer: int) -> None:
-        """Let the parent's layer pass: what follows is cut above it."""
-        for i, states in enumerate(self.hidden):
-            self.hidden[i] = self.blocks.call(i, layer, states)
+    @cached_property
+    def wanted(self) -> list[Tensor]:
+        """What the parent puts out for each batch."""
+        last = Stream(self.blocks).before(self.depth)
+        return [self._output(i, hidden) for i, hidden in enumerate(last)]
 
     def of(self, layer: int, module: nn.Module | None) -> float:
         """The mean loss with ``module`` in place of the layer, or with none there."""
-        total, count = 0.0, 0.0
-        for i, states in enumerate(self.hidden):
-            out = states if module is None else self.blocks.call(i, layer, states, module)
-            found = self._output(i, self._run(i, layer + 1, out))
-            apart, many = self._apart(i, found)
-            total, count = total + apart, count + many
+        hidden = list(self.stream.before(layer))
+        if module is not None:
+            hidden = [self.blocks.call(i, layer, states, module) for i, states in enumerate(hidden)]
+        for above in range(layer + 1, self.depth):
+            hidden = [self.blocks.call(i, above, states) for i, states in enumerate(hidden)]
+        parts = [self._apart(i, self._output(i, states)) for i, states in enumerate(hidden)]
+        total, count = map(sum, zip(*parts, strict=True))
         return total / count
-
-    def _run(self, index: int, first: int, hidden: Tensor) -> Tensor:
-        for layer in range(first, self.depth):
-            hidden = self.blocks.call(index, layer, hidden)
-        return hidden
 
     def _output(self, index: int, hidden: Tensor) -> Tensor:
         """Log-probabilities (b, t, v), or pooled embeddings (b, d)."""
         found = self.blocks.finish(index, hidden)
-        logits = getattr(found, "logits", None)
+        logits: Tensor | None = getattr(found, "logits", None)
         if logits is not None:
             return functional.log_softmax(logits.float(), dim=-1)
         mask = self._mask(index)[..., None]
@@ -153,6 +158,7 @@ class Loss:
         return (last * mask).sum(1) / mask.sum(1)
 
     def _apart(self, index: int, found: Tensor) -> tuple[float, float]:
+        """The summed loss of a batch, and of how many tokens or sequences."""
         wanted = self.wanted[index]
         if found.dim() == 2:
             cosine = functional.cosine_similarity(found, wanted, dim=-1)  # (b,)

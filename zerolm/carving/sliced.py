@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,10 +79,19 @@ def slice_layer(layer: Layer, cut: Cut, kept: LayerCut) -> None:
 
 
 def carved_layer(model: PreTrainedModel, cut: Cut, kept: LayerCut) -> Layer:
-    """A copy of one of the model's layers, sliced."""
+    """A copy of one of the model's layers, sliced, in float32."""
     layer = layer_of(names_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
     slice_layer(layer, cut, kept)
+    layer.module.float()
     return layer
+
+
+def put_repaired(layer: Layer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:
+    """Put the repaired matrices of the parent's layer ``number`` into the sliced layer."""
+    for role, module in (("o", layer.attention_out), ("down", layer.ffn_out)):
+        for name, found in (("weight", role), ("bias", f"{role}_bias")):
+            if (number, found) in arrays:
+                module.get_parameter(name).data.copy_(torch.from_numpy(arrays[number, found]))
 
 
 def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
@@ -97,10 +106,7 @@ def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None 
         layer = layer_of(names_of(child), layers[kept.layer])
         slice_layer(layer, cut, kept)
         layer.attention.__dict__["layer_idx"] = place
-        for role, module in (("o", layer.attention_out), ("down", layer.ffn_out)):
-            for name, found in (("weight", role), ("bias", f"{role}_bias")):
-                if (kept.layer, found) in arrays:
-                    module.get_parameter(name).data.copy_(torch.from_numpy(arrays[kept.layer, found]))
+        put_repaired(layer, kept.layer, arrays)
     wanted = [kept.layer for kept in cut.layers]
     for index in reversed(range(len(layers))):
         if index not in wanted:

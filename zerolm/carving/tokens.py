@@ -40,6 +40,12 @@ class Tokens:
         """How many tokens there are, without padding."""
         return self.ids.numel() if self.mask is None else int(self.mask.sum())
 
+    def digest(self) -> str:
+        """The SHA-256 of the tokens and their mask."""
+        parts = [self.ids] if self.mask is None else [self.ids, self.mask]
+        content = b"".join(repr(tuple(x.shape)).encode() + x.numpy().tobytes() for x in parts)
+        return hashlib.sha256(content).hexdigest()
+
     def spread(self, sequences: int) -> Tokens:
         """At most so many sequences, evenly from all."""
         count = min(sequences, len(self))

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 
 import typer
 
-from zerolm.cli import bench, calibrate, carve, evaluate, score, search, spaces
+from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, score, search, spaces
 
 app = typer.Typer(
     name="zerolm",
@@ -25,6 +25,8 @@ app.command("score")(score.score)
 app.command("calibrate")(calibrate.calibrate)
 app.command("carve")(carve.carve)
 app.command("eval")(evaluate.evaluate)
+app.command("ledger")(ledger.ledger)
+app.command("doctor")(doctor.doctor)
 app.command("spaces")(spaces.spaces)
 app.add_typer(bench.app, name="bench")
 
@@ -32,6 +34,10 @@ COMMANDS = (
     "search",
     "score",
     "calibrate",
+    "carve",
+    "eval",
+    "ledger",
+    "doctor",
     "spaces",
     "bench ls",
     "bench download",

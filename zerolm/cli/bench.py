@@ -11,9 +11,9 @@ import typer
 
 from zerolm.cli import bench_ablate, bench_data
 from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned
-from zerolm.cli.files import check_new, new_folder
 from zerolm.cli.progress import patient
 from zerolm.cli.units import parse_alphas
+from zerolm.folders import check_new, new_folder
 from zerolm.groundtruth.ablate import ablate
 from zerolm.groundtruth.ablation import Ablation
 from zerolm.groundtruth.bench import Comparison, Section

@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from zerolm.calibration import Calibration, calibrate, explained
-from zerolm.cli.files import check_new, new_folder, write_json
+from zerolm.cli.files import write_json
 from zerolm.cli.progress import patient
 from zerolm.cli.settings import SearchSettings, load_settings
 from zerolm.costs import COSTS
+from zerolm.folders import check_new, new_folder
 from zerolm.groundtruth.labels import load, read_labels
 from zerolm.report.text import (
     certificate_sentence,

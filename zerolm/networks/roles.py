@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from functools import cache
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
+
+from zerolm.checkpoints.families import Family, families
 
 Norm = Literal["pre", "post", "sandwich"]
 
@@ -26,37 +29,22 @@ class Names:
     ffn_out: str
     norm: Norm
 
-
-def _llama(norm: Norm = "pre") -> Names:
-    return Names(
-        layers="layers",
-        attention="self_attn",
-        attention_in=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-        attention_out="self_attn.o_proj",
-        ffn_in=("mlp.gate_proj", "mlp.up_proj"),
-        ffn_out="mlp.down_proj",
-        norm=norm,
-    )
-
-
-FAMILIES: Final[dict[str, Names]] = {
-    "llama": _llama(),
-    "mistral": _llama(),
-    "qwen2": _llama(),
-    "qwen3": _llama(),
-    "gemma2": _llama("sandwich"),
-    "gpt2": Names("h", "attn", ("attn.c_attn",), "attn.c_proj", ("mlp.c_fc",), "mlp.c_proj", "pre"),
-    "bert": Names(
-        layers="encoder.layer",
-        attention="attention.self",
-        attention_in=("attention.self.query", "attention.self.key", "attention.self.value"),
-        attention_out="attention.output.dense",
-        ffn_in=("intermediate.dense",),
-        ffn_out="output.dense",
-        norm="post",
-    ),
-}
-"""The names of each ``model_type``."""
+    @classmethod
+    def of(cls, family: Family) -> Names:
+        """By the names of the family's tensors."""
+        modules = {p.role: p.name.removesuffix(".weight") for p in family.body if p.in_layer}
+        layers = modules["o"].partition(".{layer}.")[0]
+        inside = {role: name.removeprefix(layers + ".{layer}.") for role, name in modules.items()}
+        projections = tuple(inside[role] for role in ("q", "k", "v", "qkv") if role in inside)
+        return cls(
+            layers=layers,
+            attention=projections[0].rpartition(".")[0],
+            attention_in=projections,
+            attention_out=inside["o"],
+            ffn_in=tuple(inside[role] for role in ("gate", "up") if role in inside),
+            ffn_out=inside["down"],
+            norm=family.norm,
+        )
 
 
 @dataclass(frozen=True)
@@ -84,10 +72,15 @@ class Layer:
 
 def names_of(model: PreTrainedModel) -> Names:
     """The names of a model's family; ``ValueError`` says which families there are."""
-    kind = str(model.config.model_type)
-    if kind not in FAMILIES:
-        raise ValueError(f"the modules of model_type '{kind}' are not known; known are {', '.join(FAMILIES)}")
-    return FAMILIES[kind]
+    return _names(str(model.config.model_type))
+
+
+@cache
+def _names(kind: str) -> Names:
+    known = families()
+    if kind not in known:
+        raise ValueError(f"the modules of model_type '{kind}' are not known; known are {', '.join(known)}")
+    return Names.of(known[kind])
 
 
 def layer_list(model: PreTrainedModel) -> nn.ModuleList:

@@ -1,0 +1,341 @@
+"""Which runtimes open a checkpoint: rules agree with what opening shows, and nothing harmful is opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from tiny import DECODER, MODELS, saved
+
+from zerolm.carving import doctor, opening
+from zerolm.carving.doctor import diagnose, ways
+from zerolm.carving.evidence import gather
+from zerolm.carving.opening import Opened, attempt, judged, opened
+from zerolm.carving.rules import by_rules
+from zerolm.carving.runtimes import OPENS, REFUSES, TRANSFORMERS, UNKNOWN, Verdict
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening takes place in this process: it is faster, and these files do no harm."""
+    monkeypatch.setattr(doctor, "attempt", opened)
+
+
+def verdicts(folder: Path) -> dict[str, Verdict]:
+    return {verdict.runtime: verdict for verdict in diagnose(folder).verdicts}
+
+
+def edited(folder: Path, **changes: Any) -> Path:
+    file = folder / "config.json"
+    config = json.loads(file.read_text()) | changes
+    file.write_text(json.dumps({name: value for name, value in config.items() if value is not ...}))
+    return folder
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sound_checkpoints_open(name: str, tmp_path: Path) -> None:
+    """By rules, and really."""
+    folder = saved(tmp_path, name)
+    found = verdicts(folder)
+    assert (found["transformers"].verdict, found["transformers"].known) == (OPENS, "opened")
+    assert by_rules(TRANSFORMERS, gather(folder)).verdict == OPENS
+    assert REFUSES not in {found[server].verdict for server in ("vLLM", "SGLang")}
+
+
+def without(folder: Path, tensor: str) -> Path:
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    del tensors[tensor]
+    save_file(tensors, file, metadata={"format": "pt"})
+    return folder
+
+
+Change = Callable[[Path], object]
+BROKEN: dict[str, tuple[str, Change, str]] = {
+    "no head size": ("mistral_odd", lambda f: edited(f, head_dim=...), "divisible|head_dim"),
+    "no head size, though it would divide": (
+        "qwen3",
+        lambda f: edited(f, head_dim=8),
+        "q_proj.weight' has shape",
+    ),
+    "KV heads that do not divide": ("llama", lambda f: edited(f, num_key_value_heads=4), "divisible"),
+    "another FFN": ("qwen2", lambda f: edited(f, intermediate_size=41), "the configuration says 41"),
+    "widths by layer": ("llama", lambda f: edited(f, intermediate_size=[40, 30, 40]), "intermediate_size"),
+    "more layers": ("gpt2", lambda f: edited(f, n_layer=4), "is missing"),
+    "a tensor less": ("llama", lambda f: without(f, "model.layers.1.mlp.up_proj.weight"), "is missing"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_rules_and_opening_agree_on_what_is_broken(case: str, tmp_path: Path) -> None:
+    name, change, words = BROKEN[case]
+    change(saved(tmp_path, name))
+    ruled = by_rules(TRANSFORMERS, gather(tmp_path))
+    assert ruled.verdict == REFUSES
+    assert any(word in reason for word in words.split("|") for reason in ruled.reasons), ruled.reasons
+    found = verdicts(tmp_path)
+    assert {verdict.verdict for verdict in found.values()} == {REFUSES}
+    assert (found["transformers"].known, found["vLLM"].known) == ("opened", "rules")
+
+
+def test_a_missing_head_size_is_named(tmp_path: Path) -> None:
+    edited(saved(tmp_path, "qwen3"), head_dim=...)
+    assert any("may lack an explicit head_dim" in reason for reason in verdicts(tmp_path)["vLLM"].reasons)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("llama", REFUSES), ("gemma2", REFUSES), ("mistral", OPENS), ("qwen3", OPENS)]
+)
+def test_heads_that_do_not_divide_the_hidden_size(kind: str, expected: str, tmp_path: Path) -> None:
+    """What this transformers does is what the rules say of it."""
+    odd = DECODER | {"num_attention_heads": 10, "head_dim": 8}
+    made = {"llama": "Llama", "gemma2": "Gemma2", "mistral": "Mistral", "qwen3": "Qwen3"}[kind]
+    config = getattr(transformers, f"{made}Config")(
+        **(odd if expected == OPENS else DECODER | {"head_dim": 8})
+    )
+    getattr(transformers, f"{made}ForCausalLM")(config).save_pretrained(tmp_path)
+    if expected == REFUSES:
+        tensors = load_file(tmp_path / "model.safetensors")
+        for name in list(tensors):
+            if "q_proj" in name:
+                tensors[name] = tensors[name].repeat(2, 1)[:80].contiguous()
+            if "o_proj" in name:
+                tensors[name] = tensors[name].repeat(1, 2)[:, :80].contiguous()
+        save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        edited(tmp_path, num_attention_heads=10)
+    found = verdicts(tmp_path)
+    assert (found["transformers"].verdict, found["transformers"].known) == (expected, "opened")
+    assert by_rules(TRANSFORMERS, gather(tmp_path)).verdict == expected
+    assert found["vLLM"].verdict == expected
+    assert found["MLX"].verdict == OPENS  # it reads the configuration without transformers
+
+
+def test_runtimes_that_derive_the_head_size_of_a_qwen2(tmp_path: Path) -> None:
+    config = transformers.Qwen2Config(**DECODER, head_dim=16)
+    transformers.Qwen2ForCausalLM(config).save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    found = verdicts(tmp_path)
+    expected = {
+        "transformers": OPENS,
+        "vLLM": UNKNOWN,
+        "SGLang": UNKNOWN,
+        "MLX": REFUSES,
+        "llama.cpp": REFUSES,
+    }
+    assert {name: found[name].verdict for name in expected} == expected
+    assert "6 heads of 16 are not 48" in found["llama.cpp"].reasons[0]
+
+
+def test_runtimes_that_take_the_ffn_of_a_gpt2_as_fourfold(tmp_path: Path) -> None:
+    saved(tmp_path, "gpt2")
+    (tmp_path / "vocab.json").write_text("{}")
+    assert verdicts(tmp_path)["llama.cpp"].verdict == UNKNOWN
+    config = transformers.GPT2Config(**MODELS["gpt2"][1], n_inner=96)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    found = verdicts(tmp_path)
+    assert (found["transformers"].verdict, found["vLLM"].verdict) == (OPENS, OPENS)
+    assert (found["llama.cpp"].verdict, found["MLX"].verdict) == (REFUSES, REFUSES)
+    assert "as 4 x 48, not 96" in found["llama.cpp"].reasons[0]
+
+
+def test_a_family_that_is_not_known(tmp_path: Path) -> None:
+    """transformers really opens it; of the others nothing is claimed."""
+    sizes = {"vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6}
+    config = transformers.GPTNeoXConfig(**sizes, intermediate_size=40)
+    transformers.GPTNeoXForCausalLM(config).save_pretrained(tmp_path)
+    found = diagnose(tmp_path)
+    by_name = {verdict.runtime: verdict for verdict in found.verdicts}
+    assert (by_name["transformers"].verdict, by_name["transformers"].known) == (OPENS, "opened")
+    assert {by_name[name].verdict for name in ("vLLM", "SGLang", "MLX")} == {UNKNOWN}
+    assert found.facts["weights"] == sum(
+        w.numel() for w in load_file(tmp_path / "model.safetensors").values()
+    )
+    assert found.facts["tied"] is None
+
+
+def test_code_of_the_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = saved(tmp_path / "model", "llama")
+    (folder / "mine.py").write_text("import os; os.mkdir('run')")
+    automatic = {"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"}
+    edited(folder, model_type="mine", architectures=["Model"], auto_map=automatic)
+    found = verdicts(folder)
+    assert found["transformers"].verdict == REFUSES
+    assert all("auto_map" in found[name].reasons[0] for name in ("vLLM", "SGLang", "TensorRT-LLM", "MLX"))
+    assert not Path("run").exists()
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("opened",)
+
+
+def test_pickles_are_named_and_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path, "llama")
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+    found = diagnose(tmp_path)
+    assert found.verdicts[0].verdict == OPENS
+    assert any("pytorch_model.bin: pickles beside" in line for line in found.advice)
+    (tmp_path / "model.safetensors").unlink()
+    alone = verdicts(tmp_path)
+    assert (alone["vLLM"].verdict, alone["MLX"].verdict) == (UNKNOWN, REFUSES)
+    assert "pytorch_model.bin" in alone["vLLM"].reasons[0]
+    assert not Path("opened").exists()
+
+
+def truncate(folder: Path) -> None:
+    file = next(iter(sorted(folder.glob("*.safetensors"))))
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def lose(folder: Path) -> None:
+    next(iter(sorted(folder.glob("*.safetensors")))).unlink()
+
+
+def escape(folder: Path) -> None:
+    index = folder / "model.safetensors.index.json"
+    document = json.loads(index.read_text())
+    document["weight_map"][next(iter(document["weight_map"]))] = "../outside.safetensors"
+    index.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (truncate, "cut off"),
+        (lose, "which is missing"),
+        (escape, "which is no safetensors file beside it"),
+        (lambda folder: (folder / "config.json").unlink(), "there is no such file"),
+        (lambda folder: (folder / "config.json").write_text("[" * 100_000), "recursion"),
+    ],
+)
+def test_unsound_files_are_given_to_no_library(
+    change: Change, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = saved(tmp_path / "model", "llama", shard="20KB")
+    (tmp_path / "outside.safetensors").write_bytes((folder / "config.json").read_bytes())
+    change(folder)
+    given_away: list[str] = []
+    monkeypatch.setattr(doctor, "attempt", lambda how, path: given_away.append(how))
+    for verdict in diagnose(folder).verdicts:
+        assert (verdict.verdict, verdict.known) == (REFUSES, "rules")
+        assert words in verdict.reasons[0]
+        assert "\n" not in verdict.reasons[0]
+    assert not given_away
+
+
+def test_an_empty_folder_and_none(tmp_path: Path) -> None:
+    assert {verdict.verdict for verdict in diagnose(tmp_path).verdicts} == {REFUSES}
+    (tmp_path / "file").write_text("")
+    for name in ("file", "absent"):
+        with pytest.raises(ValueError, match=f"{name}' (is a file|does not exist)"):
+            diagnose(tmp_path / name)
+
+
+def test_what_does_not_fit_into_memory_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(tmp_path, "llama")
+    monkeypatch.setattr(doctor, "free_memory", lambda: 1000)
+    asked: list[str] = []
+    monkeypatch.setattr(doctor, "attempt", lambda how, path: asked.append(how) or opened(how, path))
+    found = verdicts(tmp_path)["transformers"]
+    assert (asked, found.verdict, found.known) == (["configuration"], OPENS, "rules")
+    assert "too large" in found.reasons[-1]
+    edited(tmp_path, intermediate_size="wide")
+    assert verdicts(tmp_path)["transformers"].verdict == REFUSES
+
+
+def test_without_transformers_the_rules_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(tmp_path, "bert")
+    monkeypatch.setattr(doctor, "is_installed", lambda how: False)
+    found = verdicts(tmp_path)["transformers"]
+    assert (found.verdict, found.known) == (OPENS, "rules")
+
+
+MEAN = {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}
+FIRST = {"type": "sentence_transformers.models.Transformer", "path": ""}
+DENSE = {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}
+
+
+@pytest.mark.parametrize(
+    ("modules", "expected", "words"),
+    [
+        (None, OPENS, "no modules.json"),
+        ([FIRST, MEAN], OPENS, "modules of modules.json are there"),
+        ([FIRST, MEAN, DENSE], UNKNOWN, "2_Dense has no safetensors"),
+        ([FIRST, {"type": "os.system", "path": ""}], UNKNOWN, "'os.system'"),
+        ([FIRST, MEAN | {"path": "../x"}], REFUSES, "leads out of the folder"),
+        ([FIRST, MEAN | {"path": "3_Pooling"}], REFUSES, "there is no such file"),
+        ({}, REFUSES, "not a list"),
+        ([7], REFUSES, "not a list"),
+    ],
+)
+def test_sentence_encoders(modules: Any, expected: str, words: str, tmp_path: Path) -> None:
+    saved(tmp_path, "bert")
+    for name in ("1_Pooling", "2_Dense"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+    if modules is not None:
+        (tmp_path / "modules.json").write_text(json.dumps(modules))
+    found = verdicts(tmp_path)["sentence-transformers"]
+    assert (found.verdict, found.known) == (expected, "rules")
+    assert words in found.reasons[0]
+
+
+def test_a_missing_pooler_is_no_reason_to_refuse() -> None:
+    keys = {"missing_keys": ["pooler.dense.weight"], "mismatched_keys": [], "unexpected_keys": ["more"]}
+    found = judged("it", keys)
+    assert found.verdict == OPENS
+    assert any("1 tensors are left over, such as more" in reason for reason in found.reasons)
+    assert judged("it", keys | {"missing_keys": ["a.weight"]}).verdict == REFUSES
+    assert judged("it", keys | {"mismatched_keys": [("a", (1,), (2,))]}).verdict == REFUSES
+
+
+def test_opening_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """A tiny model opens there, and a folder is not searched for modules."""
+    folder = saved(tmp_path, "llama")
+    (folder / "torch.py").write_text("raise SystemExit")
+    found = attempt("transformers", folder)
+    assert found.verdict == OPENS, found.reasons
+    assert "LlamaForCausalLM" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("kill -SEGV $$", Opened("refuses", ("transformers crashed with SIGSEGV",))),
+        ("kill -KILL $$", Opened("unknown", ("transformers ended without a word (status -9)",))),
+        ("sleep 60", Opened("unknown", ("transformers was still opening it after 0.5 s",))),
+        ("echo nothing", Opened("unknown", ("transformers ended without a word (status 0)",))),
+    ],
+)
+def test_opening_that_ends_badly(
+    script: str, expected: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nexec 0<&-\n{'exec ' if 'sleep' in script else ''}{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(opening.sys, "executable", str(program))
+    assert attempt("transformers", tmp_path, seconds=0.5) == expected
+
+
+@given(st.integers(1, 1 << 40))
+def test_ways_are_all_powers_of_two_that_divide(number: int) -> None:
+    assert ways(number) == [1 << power for power in range(41) if number % (1 << power) == 0]
+
+
+def test_advice_names_sizes_that_do_not_fit(tmp_path: Path) -> None:
+    found = diagnose(saved(tmp_path, "llama"))
+    assert found.facts["tensor_parallel"] == [1, 2]
+    assert any("multiples of 256" in line and "FFN 40" in line for line in found.advice)
+    (tmp_path / "recipe.json").write_text(json.dumps({"written_as": "padded"}))
+    assert any("padded with zeros" in line for line in diagnose(tmp_path).advice)

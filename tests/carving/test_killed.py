@@ -1,0 +1,138 @@
+"""Killed at any moment and started again: the same child, and never half of one at the destination."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import saved
+
+import zerolm
+from zerolm.checkpoints import writer
+from zerolm.folders import new_folder
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+WISHES: dict[str, Any] = {
+    "budgets": {"max_body_params": "0.6x"},
+    "shape": "per-layer",
+    "form": "padded",
+    "text": "random",
+    "sequences": 12,
+    "length": 16,
+}
+
+
+def in_another_process(work: Callable[[], Any]) -> int:
+    """Run it in a forked process; the number of the signal that killed it, 0 where none did."""
+    process = os.fork()
+    if process == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    _, status = os.waitpid(process, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_at(moment: int) -> Callable[[object], None]:
+    """To be called at every step: kills the process at the step of this number."""
+    steps = iter(range(moment + 1))
+
+    def step(_: object) -> None:
+        if next(steps, None) == moment:
+            die()
+
+    return step
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_carving_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at every step of its progress in turn, each time with what the earlier ones have kept."""
+    parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "other"))
+    zerolm.carve(parent, tmp_path / "whole", **WISHES)
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    before = contents(parent)
+    kills = 0
+    for moment in range(60):
+        if not in_another_process(
+            lambda at=moment: zerolm.carve(parent, out, **WISHES, progress=killed_at(at))  # type: ignore[misc]
+        ):
+            break
+        kills += 1
+        assert not out.exists()
+    assert kills > 4
+    ours, whole = contents(out), contents(tmp_path / "whole")
+    assert ours == whole
+    assert contents(parent) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "child", "other", "parent", "whole"]
+
+
+def test_no_half_child_when_killed_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
+    zerolm.carve(parent, tmp_path / "whole", keep_ffn=0.5)
+    write = writer._write
+    for moment in (0, 7, 20):
+        step = killed_at(moment)
+
+        def some(file: Any, tensor: Any, step: Callable[[object], None] = step) -> None:
+            step(tensor)
+            write(file, tensor)
+
+        monkeypatch.setattr(writer, "_write", some)
+        assert in_another_process(lambda: zerolm.carve(parent, out, keep_ffn=0.5)) == signal.SIGKILL
+        assert not out.exists()
+    monkeypatch.setattr(writer, "_write", write)
+    zerolm.carve(parent, out, keep_ffn=0.5)
+    assert contents(out) == contents(tmp_path / "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["child", "parent", "whole"]
+
+
+def test_an_earlier_child_survives_a_kill_between_the_renames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old one has stepped aside and the new one is not there yet: the next run puts the old one back."""
+    parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
+    zerolm.carve(parent, out, keep_ffn=0.5)
+    first = contents(out)
+    rename = os.rename
+
+    def once(source: Any, target: Any) -> None:
+        if Path(target) == out:
+            die()
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", once)
+    again: dict[str, Any] = {"keep_ffn": 0.25, "force": True}
+    assert in_another_process(lambda: zerolm.carve(parent, out, **again)) == signal.SIGKILL
+    monkeypatch.setattr(os, "rename", rename)
+    assert not out.exists()
+    with pytest.raises(RuntimeError), new_folder(out, force=True):
+        raise RuntimeError
+    assert contents(out) == first
+    zerolm.carve(parent, out, **again)
+    assert contents(out) != first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["child", "parent"]
+
+
+def test_two_at_once_do_not_mix(tmp_path: Path) -> None:
+    out = tmp_path / "child"
+    with new_folder(out, force=False) as folder:
+        (folder / "a").write_text("mine")
+        with pytest.raises(ValueError, match="another command is writing"), new_folder(out, force=False):
+            pass
+        assert (folder / "a").read_text() == "mine"
+    assert (out / "a").read_text() == "mine"

@@ -1,0 +1,141 @@
+"""LoNAS spaces on checkpoints of their real sizes, whose files are holes: what is in them, what they cost."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tiny import saved
+
+from zerolm.carving.criteria import Criterion, dimensions
+from zerolm.carving.lonas import SPACES, choices_in, heuristic
+from zerolm.carving.wish import Wish, costs_of, heuristic_of, plan_of
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import CostModel
+
+COST = CostModel()
+LLAMA = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
+BERT = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
+
+
+def holes(folder: Path, model_type: str, kind: str, settings: dict[str, int], vocab: int) -> Path:
+    """A checkpoint in float16 whose weights take no room on the disk."""
+    config = {"model_type": model_type, "architectures": [kind], "vocab_size": vocab, **settings}
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    with torch.device("meta"):
+        made = getattr(transformers, kind)(transformers.AutoConfig.for_model(**config))
+    header, at = {}, 0
+    for name, tensor in made.state_dict().items():
+        size = 2 * tensor.numel()
+        header[name] = {"dtype": "F16", "shape": list(tensor.shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + at)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("lonas") / "llama"
+    return Checkpoint.open(holes(folder, "llama", "LlamaForCausalLM", LLAMA, 32000))
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("lonas") / "bert"
+    return Checkpoint.open(holes(folder, "bert", "BertModel", BERT, 30522))
+
+
+class Prefix(Criterion):
+    """Keeps the first units; more is better, and one neuron of a later layer is worth more."""
+
+    def choose(self, layer: int, kind: str, count: int) -> Any:
+        return np.arange(count)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        return count * (1.0 + 0.01 * layer)
+
+
+def test_the_heuristic_subnet_of_llama_costs_what_the_paper_says(llama: Checkpoint) -> None:
+    """1.4445 TMACs, 5.525 B: arXiv 2503.18646, table III prints 1.44 and 5.5."""
+    cut = heuristic_of(llama, Prefix(), Wish("per-layer", space="lonas-llama-7b"))
+    assert {len(layer.ffn) for layer in cut.layers} == {8256}
+    costs = costs_of(llama, COST, cut, "lonas-llama-7b")
+    assert costs["params"] == 32 * (4 * 4096**2 + 3 * 4096 * 8256) + 32000 * 4096
+    assert costs["params"] / 1e9 == pytest.approx(5.525, abs=5e-4)
+    assert costs["macs"] / 1e12 == pytest.approx(1.4445, abs=5e-5)
+    whole = costs_of(llama, COST, space="lonas-llama-7b")
+    assert whole["macs"] / 1e12 == pytest.approx(1.727, abs=0.005)
+
+
+def test_bert_costs_what_lonas_says(bert: Checkpoint) -> None:
+    """11.21 GMACs in full (printed 11.2); the heuristic subnet has 9.6 G in its linear layers."""
+    assert costs_of(bert, COST, space="lonas-bert")["macs"] / 1e9 == pytest.approx(11.21, abs=0.005)
+    cut = heuristic_of(bert, Prefix(), Wish("per-layer", space="lonas-bert"))
+    heads = [len(layer.groups) for layer in cut.layers]
+    assert heads == [12] * 10 + [11, 12]
+    assert [len(layer.ffn) for layer in cut.layers][:3] == [2634, 2634, 2627]
+    costs = costs_of(bert, COST, cut, "lonas-bert")
+    assert 128 * costs["params"] / 1e9 == pytest.approx(9.6, abs=0.05)
+    assert costs["macs"] / 1e9 == pytest.approx(9.9, abs=0.1)
+
+
+def test_the_spaces_are_as_large_as_published(llama: Checkpoint, bert: Checkpoint) -> None:
+    """LLaMA 5^32 widths (x 2^64 ranks); BERT 3^13 2^11 widths (x 3^12 ranks)."""
+    assert _size("lonas-llama-7b", llama) == 5**32
+    assert _size("lonas-bert", bert) == 3**13 * 2**11
+
+
+def _size(name: str, checkpoint: Checkpoint) -> int:
+    return math.prod(len(kind) for layer in choices_in(name, checkpoint).own for kind in layer)
+
+
+def test_plans_within_the_space_are_exact(llama: Checkpoint) -> None:
+    """Later layers are worth more and cost the same: an optimum never keeps more of an earlier one."""
+    limit = costs_of(llama, COST, space="lonas-llama-7b")["macs"] * 4 // 5
+    wish = Wish("per-layer", budgets={"max_macs": limit}, space="lonas-llama-7b")
+    planned = plan_of(llama, Prefix(), wish, COST)
+    widths = [len(layer.ffn) for layer in planned.cut.layers]
+    assert planned.optimal
+    assert widths == sorted(widths)
+    assert set(widths) <= set(SPACES["lonas-llama-7b"].ffn[0])
+    assert planned.costs["macs"] <= limit
+    assert planned.costs == costs_of(llama, COST, planned.cut, "lonas-llama-7b")
+
+
+def test_the_heuristic_takes_the_middle(llama: Checkpoint) -> None:
+    assert set(heuristic(choices_in("lonas-llama-7b", llama))) == {(32, 8256)}
+
+
+def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
+    tiny = Checkpoint.open(saved(tmp_path / "tiny", "llama"))
+    with pytest.raises(ValueError, match=r"32 layers, attention 4096, FFN 11008; the parent has 3 layers"):
+        choices_in("lonas-llama-7b", tiny)
+    with pytest.raises(ValueError, match="space 'lonas' is not known; there are lonas-bert"):
+        choices_in("lonas", tiny)
+    with pytest.raises(ValueError, match="without budgets"):
+        heuristic_of(llama, Prefix(), Wish("per-layer", budgets={"max_macs": 1}, space="lonas-llama-7b"))
+    assert dimensions(llama).depth == 32
+
+
+def test_the_command_writes_the_heuristic_subnet(
+    bert: Checkpoint, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    flags = ("--space", "lonas-bert", "--plan", "heuristic", "--criterion", "prefix", "--json")
+    ran = zerolm("carve", str(bert.folder), *flags)
+    assert ran.status == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["plan"] == "heuristic"
+    assert found["widths"][10] == {"layer": 10, "heads": 11, "kv_heads": 11, "ffn": 2198}
+    assert found["costs"]["parent"]["macs"] / 1e9 == pytest.approx(11.21, abs=0.005)

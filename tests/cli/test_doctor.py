@@ -1,0 +1,66 @@
+"""``zerolm doctor``: a line for each runtime, whatever is in the folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import saved
+
+from zerolm.carving import doctor
+from zerolm.carving.opening import opened
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "attempt", opened)
+
+
+RUNTIMES = ("transformers", "vLLM", "SGLang", "TensorRT-LLM", "MLX", "llama.cpp")
+
+
+def test_a_line_for_each_runtime(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    ran = zerolm("doctor", str(saved(tmp_path, "llama")))
+    assert ran.status == 0
+    lines = [line.split(maxsplit=3) for line in ran.out.splitlines()[: len(RUNTIMES)]]
+    assert tuple(line[0] for line in lines) == RUNTIMES
+    assert lines[0][1:3] == ["opens", "opened"]
+    assert all(line[1] in ("opens", "refuses", "unknown") and line[2] == "rules" for line in lines[1:])
+    assert "tensor-parallel ways" in ran.out
+
+
+def test_json_holds_the_same(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    ran = zerolm("doctor", str(saved(tmp_path, "bert")), "--json")
+    assert ran.status == 0
+    found = json.loads(ran.out)
+    assert [entry["runtime"] for entry in found["runtimes"]] == [*RUNTIMES, "sentence-transformers"]
+    assert set(found["runtimes"][0]) == {"runtime", "verdict", "known", "reasons"}
+    assert (found["model_type"], found["dtypes"], found["tied"]) == ("bert", {"F32": found["weights"]}, True)
+    assert found["bytes"] == 4 * found["weights"]
+
+
+def test_a_broken_folder_is_a_finding(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    file = saved(tmp_path, "llama") / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-7])
+    ran = zerolm("doctor", str(tmp_path), "--json")
+    assert ran.status == 0
+    assert {entry["verdict"] for entry in json.loads(ran.out)["runtimes"]} == {"refuses"}
+    assert zerolm("doctor", str(tmp_path)).out.count("cut off") == len(RUNTIMES)
+
+
+@pytest.mark.parametrize("name", ["absent", "file", "owner/model"])
+def test_what_is_no_folder(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ran = zerolm("doctor", str(tmp_path / name))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert name in ran.err
+
+
+def test_the_trained_models_open(zerolm: Callable[..., Any], models_folder: Path) -> None:
+    for name in ("pydec", "pyenc"):
+        ran = zerolm("doctor", str(models_folder / name), "--json")
+        first = json.loads(ran.out)["runtimes"][0]
+        assert (first["verdict"], first["known"]) == ("opens", "opened"), first

@@ -1,0 +1,66 @@
+"""The child on the disk: written in a format, then opened again and compared with the carved parent."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zerolm.carving.cuts import Cut
+from zerolm.carving.export import configuration, tensors
+from zerolm.carving.material import is_decoder
+from zerolm.carving.running import Running
+from zerolm.carving.sliced import Repaired
+from zerolm.carving.verify import Verified, compare, load
+from zerolm.checkpoints import Checkpoint, write_shards
+
+
+def write(
+    checkpoint: Checkpoint, cut: Cut, repaired: Repaired, form: str, recipe: Mapping[str, Any], folder: Path
+) -> None:
+    """Everything of a child into an empty folder: weights, configuration, tokenizer, card and recipe."""
+    arrays = repaired.named(checkpoint.layout.name)
+    config = configuration(checkpoint, cut)
+    write_shards(folder, tensors(checkpoint, cut, arrays))
+    _write_json(folder / "config.json", config)
+    for name in checkpoint.other_files():
+        if name.name.lower() == "readme.md":
+            continue
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(checkpoint.folder / name, place)
+    (folder / "README.md").write_text(card(recipe), encoding="utf-8")
+    files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
+    _write_json(folder / "recipe.json", {**recipe, "files": sorted([*files, "recipe.json"])})
+
+
+def verified(running: Running, cut: Cut, repaired: Repaired, form: str, folder: Path) -> Verified:
+    """Open the child in stock software; ``ValueError`` where it differs from the carved parent."""
+    checkpoint = running.checkpoint
+    exact = all(tensor.dtype == "F32" for tensor in checkpoint.tensors.values())
+    child = load(folder, is_decoder(checkpoint))
+    return compare(child, running.carved(cut, repaired), exact=exact)
+
+
+def card(recipe: Mapping[str, Any]) -> str:
+    """The model card: what was cut from what, and how."""
+    child, parent = recipe["costs"]["child"]["params"], recipe["costs"]["parent"]["params"]
+    tokens = recipe["calibration"]
+    text = "no calibration text"
+    if tokens:
+        kind = f"random, seed {tokens['seed']}" if tokens["text"] is None else f"SHA-256 {tokens['text']}"
+        text = f"calibration text: {tokens['sequences']} sequences of {tokens['length']} tokens ({kind})"
+    return (
+        f"# Carved from {recipe['parent']}\n\n"
+        f"{child:,} of {parent:,} parameters ({child / parent:.1%}), carved by zerolm without training.\n\n"
+        f"- criterion: {recipe['criterion']}\n- repair: {recipe['repair']}\n- plan: {recipe['plan']}\n"
+        f"- shape: {recipe['shape']}, written as {recipe['written_as']}\n- {text}\n\n"
+        "`recipe.json` lists what was kept of each layer; `zerolm carve PARENT --recipe recipe.json` builds "
+        "the same again. The licence of the parent applies.\n"
+    )
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,155 @@
+"""The header of a GGUF file, checked by hand before any library is given the file."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, Final
+
+MAGIC: Final = b"GGUF"
+VERSIONS: Final = (2, 3)
+MAX_ENTRIES: Final = 1 << 20
+MAX_HEADER: Final = 256 << 20
+KEPT: Final = 4096
+"""Values of longer arrays (vocabularies) are passed over."""
+SCALARS: Final = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+STRING, ARRAY = 8, 9
+BLOCKS: Final = {
+    0: (1, 4),
+    1: (1, 2),
+    2: (32, 18),
+    3: (32, 20),
+    6: (32, 22),
+    7: (32, 24),
+    8: (32, 34),
+    10: (256, 84),
+    11: (256, 110),
+    12: (256, 144),
+    13: (256, 176),
+    14: (256, 210),
+    28: (1, 8),
+    30: (1, 2),
+}
+"""Weights and bytes of a block by the number of the type: F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K,
+Q4_K, Q5_K, Q6_K, F64, BF16. Tensors of other types are checked for where they begin only."""
+
+
+@dataclass(frozen=True)
+class GgufHeader:
+    """Short metadata by key, and the shape of each tensor (the fastest axis first, as GGUF has it)."""
+
+    metadata: dict[str, Any]
+    tensors: dict[str, tuple[int, ...]]
+
+    @property
+    def architecture(self) -> str:
+        return str(self.metadata.get("general.architecture"))
+
+    def of_layers(self, key: str) -> tuple[int, ...] | None:
+        """A value of the architecture for each layer, one for all repeated; None where it is not sound."""
+        depth = self.metadata.get(f"{self.architecture}.block_count")
+        value = self.metadata.get(f"{self.architecture}.{key}")
+        if type(depth) is not int or not 0 < depth <= KEPT:
+            return None
+        values: list[Any] = value if isinstance(value, list) else [value] * depth
+        return tuple(values) if len(values) == depth and all(type(v) is int for v in values) else None
+
+
+def read_gguf_header(file: Path) -> GgufHeader:
+    """Read and check a header; ``ValueError`` names the file and what is wrong with it."""
+    try:
+        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _header(_Cursor(data), len(data))
+    except (OSError, ValueError, struct.error) as error:
+        reason = "it ends within its header" if isinstance(error, struct.error) else error
+        raise ValueError(f"{str(file)!r} is not a sound GGUF file: {reason}") from None
+
+
+class _Cursor:
+    """Reads little-endian values one after another, never beyond the header's largest size."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self._data, self.at = data, 0
+
+    def _claim(self, size: int) -> int:
+        start, self.at = self.at, self.at + size
+        if self.at > min(len(self._data), MAX_HEADER):
+            raise ValueError("it ends within its header, or has one that is absurdly large")
+        return start
+
+    def number(self, code: str) -> Any:
+        return self.numbers(code, 1)[0]
+
+    def numbers(self, code: str, count: int) -> tuple[Any, ...]:
+        start = self._claim(count * struct.calcsize(f"<{code}"))
+        return struct.unpack_from(f"<{count}{code}", self._data, start)
+
+    def skip(self, size: int) -> None:
+        self._claim(size)
+
+    def text(self) -> str:
+        size = self.number("Q")
+        start = self._claim(size)
+        return self._data[start : start + size].decode("utf-8", "replace")
+
+    def value(self, kind: int) -> Any:
+        """One value of metadata; None for a long array."""
+        if kind in SCALARS:
+            return self.number(SCALARS[kind])
+        if kind == STRING:
+            return self.text()
+        if kind != ARRAY:
+            raise ValueError(f"its metadata has a value of type {kind}, which is none")
+        kind, count = self.number("I"), self.number("Q")
+        if kind == STRING:
+            if count <= KEPT:
+                return [self.text() for _ in range(count)]
+            for _ in range(count):
+                self.skip(self.number("Q"))
+            return None
+        if kind not in SCALARS:
+            raise ValueError(f"its metadata has an array of type {kind}")
+        if count <= KEPT:
+            return list(self.numbers(SCALARS[kind], count))
+        self.skip(count * struct.calcsize(f"<{SCALARS[kind]}"))
+        return None
+
+
+def _header(cursor: _Cursor, size: int) -> GgufHeader:
+    if bytes(cursor.numbers("B", 4)) != MAGIC:
+        raise ValueError("it does not begin with GGUF")
+    version, tensors, entries = cursor.number("I"), cursor.number("Q"), cursor.number("Q")
+    if version not in VERSIONS:
+        raise ValueError(f"it has version {version}; read are {' and '.join(map(str, VERSIONS))}")
+    if max(tensors, entries) > MAX_ENTRIES:
+        raise ValueError(
+            f"it is said to have {tensors} tensors and {entries} entries; {MAX_ENTRIES} are read"
+        )
+    metadata = {cursor.text(): cursor.value(cursor.number("I")) for _ in range(entries)}
+    placed = [_tensor(cursor) for _ in range(tensors)]
+    alignment = metadata.get("general.alignment", 32)
+    if type(alignment) is not int or not 0 < alignment <= 1 << 20:
+        raise ValueError(f"it has alignment {alignment!r}")
+    data = -(-cursor.at // alignment) * alignment
+    for name, _, start, length in placed:
+        if start % alignment:
+            raise ValueError(f"tensor {name!r} does not begin at a multiple of {alignment}")
+        if data + start + length > size:
+            raise ValueError(f"it is cut off: tensor {name!r} ends at byte {data + start + length} of {size}")
+    return GgufHeader(metadata, {name: shape for name, shape, _, _ in placed})
+
+
+def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:
+    """Name, shape, first byte (after the header) and bytes of a tensor."""
+    name, axes = cursor.text(), cursor.number("I")
+    if not 0 < axes <= 4:
+        raise ValueError(f"tensor {name!r} has {axes} axes")
+    shape = cursor.numbers("Q", axes)
+    kind, start = cursor.number("I"), cursor.number("Q")
+    weights, size = BLOCKS.get(kind, (1, 0))
+    if shape[0] % weights:
+        raise ValueError(f"tensor {name!r} has rows of {shape[0]}, not in blocks of {weights}")
+    return name, shape, start, prod(shape) // weights * size

@@ -1,0 +1,135 @@
+"""The two kinds of tokenizers that are written as GGUF: byte-level BPE and SentencePiece's BPE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+CONTRACTIONS: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+WORDS: Final = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+REST: Final = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+SPLITS: Final = {
+    (rf"{CONTRACTIONS}|{WORDS}|\p{{N}}{{1,3}}|{REST}", True): "llama-bpe",
+    (rf"{CONTRACTIONS}|{WORDS}|\p{{N}}|{REST}", False): "qwen2",
+}
+"""How text is cut into words, by the expression and whether a word that is a token is taken whole."""
+SPACE: Final = "▁"
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """``kind`` is GGUF's tokenizer model, ``words`` its name of the way text is cut into words.
+
+    ``gpt2``: ``merges`` from the first, ``scores`` empty. ``llama``: ``scores`` of each token (those that are
+    merged from others: the highest is merged first), ``merges`` empty; ``space`` says whether a text gets a
+    space in front.
+    """
+
+    kind: str
+    words: str
+    tokens: tuple[str, ...]
+    merges: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
+    space: bool = False
+
+
+def byte_level(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
+    """Byte-level BPE, as GPT-2 and Llama 3 have it, from a ``tokenizer.json``; ``ValueError`` for another."""
+    model = document["model"]
+    if document["normalizer"] is not None:
+        raise ValueError(f"gguf has no byte-level BPE with the normalizer {document['normalizer']['type']}")
+    words = _words(document["pre_tokenizer"], bool(model.get("ignore_merges")))
+    merges = tuple(f"{left} {right}" for left, right in model["merges"])
+    return Pieces("gpt2", words, tokens, merges)
+
+
+def sentence_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
+    """SentencePiece's BPE with bytes for unknown characters, as Llama 2 and Mistral have it.
+
+    A reader of GGUF merges by the score of the result, a ``tokenizer.json`` by the rank of the pair. Both do
+    the same if all pairs that make a token stand together and none is left out, which is checked. A text
+    gets a space in front wherever the tokenizer puts one; a reader does so also before a text that begins
+    with a space, and after each special token within a text, as SentencePiece itself does.
+    """
+    model = document["model"]
+    space = _space(document["normalizer"], document["pre_tokenizer"])
+    lacking = [f"<0x{byte:02X}>" for byte in range(256) if f"<0x{byte:02X}>" not in model["vocab"]]
+    if lacking or model.get("ignore_merges"):
+        odd = f"without {lacking[0]}" if lacking else "with ignore_merges"
+        raise ValueError(f"gguf has SentencePiece tokenizers with all bytes and merges, not one {odd}")
+    added = {token["content"] for token in document["added_tokens"]}
+    order = _order(model, added)
+    scores = tuple(float(-order.get(token, len(order))) for token in tokens)
+    return Pieces("llama", "default", tokens, scores=scores, space=space)
+
+
+def _order(model: Mapping[str, Any], added: set[str]) -> dict[str, int]:
+    """The place of each merged token among them, in the order of their merges."""
+    order: dict[str, int] = {}
+    for left, right in model["merges"]:
+        token = left + right
+        if order.setdefault(token, len(order)) != len(order) - 1:
+            raise ValueError(
+                f"gguf merges by tokens, and the merges that make {token!r} do not stand together"
+            )
+    pairs = {(left, right) for left, right in model["merges"]}
+    known = model["vocab"].keys() - added
+    for token in known:
+        for cut in range(1, len(token)):
+            pair = token[:cut], token[cut:]
+            if pair not in pairs and known.issuperset(pair):
+                raise ValueError(
+                    f"gguf merges all pairs that make a token, and the tokenizer does not merge {pair}"
+                )
+    return order
+
+
+def check_model(model: Mapping[str, Any]) -> None:
+    """Refuse all but plain BPE."""
+    odd = [name for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix") if model.get(name)]
+    if model.get("type") != "BPE" or odd:
+        given = f"{model.get('type')} with {odd[0]}" if odd else model.get("type")
+        raise ValueError(f"gguf is written with byte-level BPE or SentencePiece's BPE, not with {given}")
+
+
+def _words(splitting: Any, whole_words: bool) -> str:
+    """GGUF's name of a pre-tokenizer of byte-level BPE."""
+    steps = _steps(splitting, "pretokenizers")
+    match steps:
+        case [{"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}] if not whole_words:
+            return "gpt-2"
+        case [
+            {"type": "Digits", "individual_digits": True},
+            {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+        ] if not whole_words:
+            return "smollm"
+        case [
+            {"type": "Split", "pattern": {"Regex": str(expression)}, "behavior": "Isolated", "invert": False},
+            {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+        ] if (expression, whole_words) in SPLITS:
+            return SPLITS[expression, whole_words]
+    raise ValueError(
+        "gguf is written where text is cut into words as GPT-2, SmolLM, Llama 3 or Qwen 2 do it, and this "
+        f"tokenizer does it otherwise ({', '.join(str(step.get('type')) for step in steps) or 'not at all'})"
+    )
+
+
+def _space(normalizer: Any, splitting: Any) -> bool:
+    """Whether a SentencePiece tokenizer puts a space before a text."""
+    swap = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+    match _steps(normalizer, "normalizers"), splitting:
+        case [{"type": "Prepend", "prepend": "▁"}, last], None if last == swap:
+            return True
+        case [only], None if only == swap:
+            return False
+        case [], {"type": "Metaspace", "replacement": "▁", "split": False, "prepend_scheme": str(scheme)}:
+            return scheme != "never"
+    raise ValueError("gguf has SentencePiece tokenizers that only turn spaces into ▁, and this one does more")
+
+
+def _steps(part: Any, name: str) -> list[dict[str, Any]]:
+    """The parts of a sequence, or the one that stands alone."""
+    if part is None:
+        return []
+    return list(part[name]) if part["type"] == "Sequence" else [part]

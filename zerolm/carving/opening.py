@@ -1,0 +1,163 @@
+"""Opening a checkpoint with installed stock software, in a process of its own.
+
+What was made to harm may crash, hang or ask for all memory there, and does no more than that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+SECONDS: Final = 600
+NEEDED: Final = {"transformers": ("torch", "transformers"), "configuration": ("transformers",)}
+NEEDED_BY_GGUF: Final = ("llama_cpp",)
+QUIET: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """``opens``, ``refuses`` or ``unknown``, and what was seen."""
+
+    verdict: str
+    reasons: tuple[str, ...]
+
+
+def is_installed(how: str) -> bool:
+    """Whether the software for one of the ways to open is there."""
+    return all(find_spec(name) is not None for name in NEEDED.get(how, NEEDED_BY_GGUF))
+
+
+def attempt(how: str, path: Path, seconds: float = SECONDS) -> Opened:
+    """Open a folder by ``transformers`` (or its ``configuration`` alone), or a file by ``llama.cpp``."""
+    paths = os.pathsep.join(entry for entry in sys.path if entry)
+    command = [sys.executable, "-P", "-m", "zerolm.carving.opening", how, str(path.absolute())]
+    try:
+        ran = subprocess.run(
+            command,
+            env={**os.environ, **QUIET, "PYTHONPATH": paths},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return Opened("unknown", (f"{how} was still opening it after {seconds:g} s",))
+    if ran.returncode < 0 and -ran.returncode != signal.SIGKILL:
+        return Opened("refuses", (f"{how} crashed with {signal.Signals(-ran.returncode).name}",))
+    try:
+        found = json.loads(ran.stdout.splitlines()[-1])
+        return Opened(found["verdict"], tuple(found["reasons"]))
+    except (IndexError, ValueError, KeyError, TypeError):
+        return Opened("unknown", (f"{how} ended without a word (status {ran.returncode})",))
+
+
+def free_memory() -> int:
+    """Bytes of memory that could be used now."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def with_transformers(folder: Path) -> Opened:
+    """The stock class, from safetensors, running no code of the folder."""
+    import transformers
+
+    config = _configuration(folder)
+    name = next(iter(config.architectures or ()), "AutoModel")
+    kind = getattr(transformers, name, None) if name.isidentifier() else None
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+        kind, name = transformers.AutoModel, "AutoModel"
+    loaded: Any = kind.from_pretrained(
+        folder,
+        config=config,
+        local_files_only=True,
+        use_safetensors=True,
+        trust_remote_code=False,
+        dtype="auto",
+        output_loading_info=True,
+    )
+    return judged(f"{name} of transformers {transformers.__version__}", loaded[1])
+
+
+def judged(what: str, found: Mapping[str, Any]) -> Opened:
+    """A verdict on what a loader says was missing, misshapen or left over."""
+    misshapen, unexpected = sorted(map(str, found["mismatched_keys"])), sorted(found["unexpected_keys"])
+    missing = sorted(name for name in found["missing_keys"] if "pooler" not in name)
+    notes = []
+    if unexpected:
+        notes.append(f"{len(unexpected)} tensors are left over, such as {unexpected[0]}")
+    if len(missing) < len(found["missing_keys"]):
+        notes.append("the pooler is missing and gets random weights; mean and max pooling do without it")
+    if missing or misshapen:
+        odd = [*missing, *misshapen]
+        reason = f"{what} finds {len(odd)} tensors missing or misshapen, such as {odd[0]}, and makes them up"
+        return Opened("refuses", (reason, *notes))
+    return Opened("opens", (f"loaded by {what}, no tensor missing", *notes))
+
+
+def with_configuration(folder: Path) -> Opened:
+    """The configuration alone."""
+    return Opened(
+        "opens", (f"transformers reads the configuration as {type(_configuration(folder)).__name__}",)
+    )
+
+
+def _configuration(folder: Path) -> Any:
+    import transformers
+
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    return transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
+def with_llama_cpp(file: Path) -> Opened:
+    """A GGUF file, and one token through it."""
+    import llama_cpp
+
+    model = llama_cpp.Llama(str(file), n_ctx=32, n_gpu_layers=0, verbose=False)
+    model.eval([0])
+    return Opened("opens", (f"loaded by llama-cpp-python {llama_cpp.__version__}, one token run through it",))
+
+
+OPENERS: Final[dict[str, Callable[[Path], Opened]]] = {
+    "transformers": with_transformers,
+    "configuration": with_configuration,
+    "llama.cpp": with_llama_cpp,
+}
+
+
+def opened(how: str, path: Path) -> Opened:
+    """Open it in this process; what it raises becomes a verdict."""
+    try:
+        return OPENERS[how](path)
+    except (ImportError, MemoryError) as error:
+        return Opened("unknown", (f"{how}: {_short(error)}",))
+    except Exception as error:  # whatever foreign software raises for foreign files
+        return Opened("refuses", (f"{how}: {_short(error)}",))
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _limit_memory() -> None:
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (free_memory(), resource.RLIM_INFINITY))
+
+
+if __name__ == "__main__":
+    _limit_memory()
+    print("\n" + json.dumps(asdict(opened(sys.argv[1], Path(sys.argv[2])))))

@@ -1,0 +1,120 @@
+"""What a runtime makes of a folder with safetensors, by rules; nothing is run here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from zerolm.carving.evidence import Evidence
+from zerolm.carving.runtimes import LLAMA_CPP, OPENS, REFUSES, UNKNOWN, Runtime, Verdict
+
+TOKENIZERS: Final = ("tokenizer.model", "tokenizer.json", "vocab.txt", "vocab.json")
+
+
+def by_rules(runtime: Runtime, evidence: Evidence) -> Verdict:
+    """A verdict from the configuration, and the names and shapes of the tensors."""
+    flaws, doubts = list(_flaws(runtime, evidence)), list(_doubts(runtime, evidence))
+    if flaws:
+        return Verdict(runtime.name, REFUSES, "rules", tuple(dict.fromkeys(flaws)))
+    if doubts:
+        return Verdict(runtime.name, UNKNOWN, "rules", tuple(dict.fromkeys(doubts)))
+    fits = "configuration, names and shapes are those of its class"
+    return Verdict(runtime.name, OPENS, "rules", (fits,))
+
+
+def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
+    """Why it refuses."""
+    layout, family = evidence.layout, evidence.family
+    if evidence.config_flaw and not (runtime.gguf and evidence.ggufs):
+        yield evidence.config_flaw
+    if evidence.config_flaw:
+        return
+    if evidence.weights_flaw and (runtime.only_safetensors or not _unread(evidence)):
+        yield evidence.weights_flaw
+    if evidence.needs_code:
+        yield "auto_map names code of its own, which stock software runs only where it is told to trust it"
+    if runtime.classes and not evidence.classes:
+        yield "the configuration names no class in architectures"
+    if runtime.others_refused and not _is_listed(runtime, evidence):
+        yield _other(runtime, evidence)
+    if evidence.config.get("per_layer_config"):
+        yield "per_layer_config: sizes that differ between layers have no stock class"
+    if family and evidence.layout_flaw and evidence.tensors:
+        yield evidence.layout_flaw + _missing_head_size(evidence)
+    if layout and family:
+        indivisible = layout.hidden % layout.heads
+        if runtime.checks_heads and indivisible and family.cut.indivisible != "kept":
+            yield (
+                f"{layout.heads} heads do not divide the hidden size {layout.hidden}, which transformers "
+                f"asks of a {family.name}{'; a mistral may' if family.name == 'llama' else ''}"
+            )
+        if family.name in runtime.derives and not _is_derived(evidence):
+            yield _head_size(evidence, "it takes")
+        if family.name in runtime.fourfold and layout.ffn != 4 * layout.hidden:
+            yield f"it takes the FFN width of a {family.name} as 4 x {layout.hidden}, not {layout.ffn}"
+    if runtime is LLAMA_CPP and not evidence.has(*TOKENIZERS):
+        yield "its converter needs a tokenizer, and the folder has none"
+    if evidence.kind in runtime.kinds and layout and not _is_language_model(evidence):
+        yield "its class has a language-model head, and these tensors are of another one"
+
+
+def _doubts(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
+    """Why nothing can be said."""
+    family = evidence.family
+    if not evidence.tensors:
+        yield f"{_unread(evidence)} are not examined, for nothing but safetensors is opened here"
+    if evidence.classes and not _is_listed(runtime, evidence):
+        yield _other(runtime, evidence)
+    elif family is None:
+        yield f"names and shapes of a {evidence.kind or 'model without model_type'} are not known here"
+    if evidence.config.get("quantization_config"):
+        yield "quantization_config: its packed weights are not examined"
+    if family and family.name in runtime.may_derive and evidence.layout and not _is_derived(evidence):
+        yield _head_size(evidence, "some of its versions take")
+    if runtime is LLAMA_CPP and not evidence.has("tokenizer.model", "vocab.txt"):
+        yield "its converter knows byte-level tokenizers one by one, and which this is was not computed"
+
+
+def _is_listed(runtime: Runtime, evidence: Evidence) -> bool:
+    if runtime.classes is None:
+        return evidence.kind in runtime.kinds
+    return runtime.classes == () or any(name in runtime.classes for name in evidence.classes)
+
+
+def _is_language_model(evidence: Evidence) -> bool:
+    layout = evidence.layout
+    names = layout.layer(None) if layout else {}
+    return "classifier" not in names and names.get("embedding", "").startswith("model.")
+
+
+def _other(runtime: Runtime, evidence: Evidence) -> str:
+    given = evidence.kind if runtime.classes is None else ", ".join(evidence.classes)
+    return f"{given[:80] or 'a model without a name'} {runtime.others}"
+
+
+def _unread(evidence: Evidence) -> str:
+    """Weights in files that are named but not opened."""
+    return ", ".join((*evidence.pickles, *evidence.ggufs, *evidence.stray)[:4])
+
+
+def _is_derived(evidence: Evidence) -> bool:
+    layout = evidence.layout
+    return layout is None or layout.heads * layout.head_size == layout.hidden
+
+
+def _head_size(evidence: Evidence, who: str) -> str:
+    layout = evidence.layout
+    assert layout is not None
+    return (
+        f"{who} the head size of a {evidence.kind} as hidden size / heads: {layout.heads} heads of "
+        f"{layout.head_size} are not {layout.hidden}"
+    )
+
+
+def _missing_head_size(evidence: Evidence) -> str:
+    """A hint where the tensors would fit if the configuration spelt out the size of a head."""
+    family = evidence.family
+    field = family.fields.get("head_size") if family else None
+    attention = any(f"{part}_proj" in evidence.layout_flaw for part in "qkvo")
+    absent = field is not None and evidence.config.get(field) is None
+    return f"; it may lack an explicit {field}" if attention and absent else ""

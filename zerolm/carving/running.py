@@ -1,0 +1,125 @@
+"""What a carving runs through the network: the loaded parent, its calibration tokens, and what they tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+from transformers import PreTrainedModel
+
+import zerolm
+from zerolm.carving.activations import importances
+from zerolm.carving.criteria import Additive, Criterion
+from zerolm.carving.cuts import Cut
+from zerolm.carving.judge import fidelity, perplexity_and_kl, pooling_of
+from zerolm.carving.kept import Kept, identity
+from zerolm.carving.material import is_decoder, open_model, tokens_of
+from zerolm.carving.method import Method
+from zerolm.carving.recipe import to_layers
+from zerolm.carving.repair import repair
+from zerolm.carving.sensitivity import SEQUENCES, Measured, measured
+from zerolm.carving.sliced import Place, Repaired, apply_in_memory
+from zerolm.carving.tokens import Tokens
+from zerolm.checkpoints import Checkpoint
+
+Progress = Callable[[str], None]
+
+
+class Running:
+    """A parent with the tokens of a method; everything long is kept, so that a killed run goes on from it."""
+
+    def __init__(self, checkpoint: Checkpoint, method: Method, progress: Progress) -> None:
+        self.checkpoint, self.method, self.progress = checkpoint, method, progress
+        self._spent: list[Kept] = []
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """The calibration tokens of the method's text."""
+        method = self.method
+        assert method.text is not None
+        self.progress("tokenizing")
+        return tokens_of(
+            self.checkpoint,
+            method.text,
+            sequences=method.sequences,
+            length=method.length,
+            seed=method.seed,
+        )
+
+    @property
+    def calibration(self) -> dict[str, object] | None:
+        """What the recipe says of the tokens, None without."""
+        method = self.method
+        if method.text is None:
+            return None
+        tokens = self.tokens
+        return {
+            "text": tokens.text,
+            "seed": tokens.seed,
+            "sequences": method.sequences,
+            "length": method.length,
+        }
+
+    @cached_property
+    def model(self) -> PreTrainedModel:
+        """The parent."""
+        self.progress("opening the parent")
+        return open_model(self.checkpoint)
+
+    def _kept(self, kind: str, *key: object) -> Kept:
+        return Kept.of(
+            kind,
+            zerolm.__version__,
+            identity(self.checkpoint),
+            self.tokens.digest(),
+            self.method.criterion,
+            *key,
+        )
+
+    def importance(self) -> Criterion:
+        """The criterion by what the tokens make units send."""
+        name = self.method.criterion
+        return Additive(
+            importances(self.model, self.tokens, name, kept=self._kept("importances"), progress=self.progress)
+        )
+
+    def table(self, by: Criterion, kinds: list[str]) -> Measured:
+        """The measured losses of cutting one layer alone."""
+        seed = self.method.seed if self.method.criterion == "random" else None
+        kept = self._kept("sensitivity", kinds, seed)
+        return measured(self.model, self.tokens, by, kinds, kept=kept, progress=self.progress)
+
+    def repaired(self, cut: Cut, ridges: Mapping[Place, float] | None = None) -> Repaired:
+        """New output matrices for the cut, with these ridges or chosen ones."""
+        if self.method.repair == "none":
+            return Repaired()
+        kept = self._kept("repair", self.method.repair, to_layers(cut), sorted((ridges or {}).items()))
+        self._spent.append(kept)
+        return repair(
+            self.model,
+            cut,
+            self.tokens,
+            self.method.repair,  # type: ignore[arg-type]
+            ridges=ridges,
+            kept=kept,
+            progress=self.progress,
+        )
+
+    def done(self) -> None:
+        """Forget what only a run that is not finished needs."""
+        for kept in self._spent:
+            kept.forget()
+
+    def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
+        """The loss of the whole cut on the tokens that the table was measured on, in its units."""
+        self.progress("measuring the plan")
+        tokens = self.tokens.spread(SEQUENCES)
+        child = self.carved(cut, repaired)
+        if is_decoder(self.checkpoint):
+            return perplexity_and_kl(child, self.model, tokens).kl
+        pooling = pooling_of(self.checkpoint.folder)
+        return 1.0 - fidelity(child, self.model, tokens, pooling=pooling)
+
+    def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
+        """The carved parent, in memory."""
+        return apply_in_memory(self.model, cut, repaired)

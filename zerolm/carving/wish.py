@@ -1,0 +1,161 @@
+"""What the child should be, and the best cut that is so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Final
+
+from zerolm.carving.criteria import Criterion, dimensions
+from zerolm.carving.cuts import Cut, LayerCut
+from zerolm.carving.lonas import accounts_in, choices_in, heuristic
+from zerolm.carving.plan import Accounts, Choices, Planned, accounts, plan_per_layer, plan_uniform
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import COSTS, CostModel
+from zerolm.solvers.problem import Budgets
+
+SHAPES: Final = ("uniform", "per-layer")
+RELATIVE: Final = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*[xX]\s*")
+GRID: Final = 64
+"""Steps of FFN widths that a plan within budgets tries, where nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the child should be: widths outright (shares of the parent's), or within budgets.
+
+    ``budgets`` maps ``max_`` of a cost to an integer. ``multiple_of`` holds for FFN widths,
+    ``tensor_parallel`` must divide KV groups and FFN widths; ``least_groups`` and ``least_ffn`` are floors.
+    ``space`` names one of LoNAS, whose sizes and whose costs then count.
+    """
+
+    shape: str = "uniform"
+    keep_ffn: float | None = None
+    keep_heads: float | None = None
+    keep_layers: float | None = None
+    budgets: Mapping[str, int] | None = None
+    multiple_of: int | None = None
+    tensor_parallel: int = 1
+    least_groups: int = 1
+    least_ffn: int = 1
+    space: str | None = None
+
+
+def choices(checkpoint: Checkpoint, wish: Wish) -> Choices:
+    """The sizes that a layer may have; ``ValueError`` where the wish leaves none."""
+    if wish.space is not None:
+        return choices_in(wish.space, checkpoint)
+    parent, cut = dimensions(checkpoint), checkpoint.family.cut
+    step = wish.multiple_of or max(1, parent.ffn // GRID)
+    groups = [
+        count
+        for count in range(max(1, wish.least_groups), parent.kv_heads + 1)
+        if count % wish.tensor_parallel == 0 and (cut.heads or count == parent.kv_heads)
+    ]
+    ffn = [
+        width
+        for width in {*range(step, parent.ffn + 1, step), parent.ffn}
+        if width >= wish.least_ffn and width % wish.tensor_parallel == 0 and (cut.ffn or width == parent.ffn)
+    ]
+    layers = list(range(1, parent.depth + 1)) if cut.layers else [parent.depth]
+    if wish.keep_heads is not None:
+        groups = [_nearest("heads", wish.keep_heads, parent.kv_heads, groups, cut.heads, cut.note)]
+    if wish.keep_ffn is not None:
+        ffn = list(range(step, parent.ffn + 1, step)) if wish.multiple_of else list(range(1, parent.ffn + 1))
+        ffn = [width for width in ffn if width % wish.tensor_parallel == 0]
+        ffn = [_nearest("ffn", wish.keep_ffn, parent.ffn, ffn, cut.ffn, cut.note)]
+    if wish.keep_layers is not None:
+        layers = [_nearest("layers", wish.keep_layers, parent.depth, layers, cut.layers, cut.note)]
+    elif not wish.budgets:
+        layers = [parent.depth]
+    if not wish.budgets:  # what is not named stays whole
+        groups = groups if wish.keep_heads is not None else [parent.kv_heads]
+        ffn = ffn if wish.keep_ffn is not None else [parent.ffn]
+    if not groups or not ffn:
+        raise ValueError(
+            f"no size is left: {parent.kv_heads} KV groups and {parent.ffn} neurons in steps of {step}, "
+            f"divisible by {wish.tensor_parallel}, at least {wish.least_groups} and {wish.least_ffn}"
+        )
+    return Choices(tuple(groups), tuple(sorted(ffn)), tuple(layers))
+
+
+def _nearest(
+    what: str, share: float, whole: int, possible: Sequence[int], can_be_cut: bool, note: str
+) -> int:
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"the share of {what} to keep must lie in (0, 1], not {share:g}")
+    if share < 1.0 and not can_be_cut:
+        raise ValueError(f"{what} cannot be cut here: {note}")
+    if not possible:
+        raise ValueError(f"none of {whole} {what} is possible")
+    return min(possible, key=lambda size: (abs(size - share * whole), -size))
+
+
+def plan_of(checkpoint: Checkpoint, criterion: Criterion, wish: Wish, costs: CostModel) -> Planned:
+    """The best cut that the wish allows; ``ValueError`` where there is none, naming the nearest."""
+    if wish.shape not in SHAPES:
+        raise ValueError(f"shape {wish.shape!r} is not known; there are {', '.join(SHAPES)}")
+    if not wish.budgets and wish.keep_ffn is None and wish.keep_heads is None and wish.keep_layers is None:
+        raise ValueError(
+            "nothing says how small: give a budget such as --max-params 0.8x, or --keep-ffn 0.75"
+        )
+    if wish.shape == "per-layer" and wish.keep_layers is not None:
+        raise ValueError("a number of layers goes with --shape uniform; per layer, budgets say which go")
+    parent, sizes = dimensions(checkpoint), choices(checkpoint, wish)
+    if criterion.without(0) is None:
+        if sizes.depth[-1] < parent.depth:
+            raise ValueError(
+                "weights do not tell which layers may go: give --text FILE, or --text random, which needs none"
+            )
+        sizes = replace(sizes, depth=(parent.depth,))
+    account = account_of(checkpoint, sizes, costs, wish.space)
+    budgets = Budgets.of(dict(wish.budgets or {}))
+    if wish.shape == "uniform":
+        return plan_uniform(parent, criterion, sizes, account, budgets)
+    return plan_per_layer(parent, criterion, sizes, account, budgets)
+
+
+def heuristic_of(checkpoint: Checkpoint, criterion: Criterion, wish: Wish) -> Cut:
+    """The heuristic subnet of the wish's space, with the units that the criterion chooses."""
+    if wish.space is None or wish.budgets:
+        raise ValueError("the heuristic plan is that of a --space of LoNAS, without budgets")
+    sizes = heuristic(choices(checkpoint, wish))
+    layers = (
+        LayerCut(layer, criterion.choose(layer, "groups", groups), criterion.choose(layer, "ffn", ffn))
+        for layer, (groups, ffn) in enumerate(sizes)
+    )
+    return Cut(dimensions(checkpoint), tuple(layers))
+
+
+def account_of(checkpoint: Checkpoint, sizes: Choices, costs: CostModel, space: str | None) -> Accounts:
+    """What the parts of a checkpoint cost, as a LoNAS ``space`` counts where there is one."""
+    return accounts_in(space, checkpoint, sizes, costs) if space else accounts(checkpoint, sizes, costs)
+
+
+def costs_of(
+    checkpoint: Checkpoint, costs: CostModel, cut: Cut | None = None, space: str | None = None
+) -> dict[str, int]:
+    """The costs by name of a cut, without one those of the parent."""
+    cut = cut or Cut.whole(dimensions(checkpoint))
+    sizes = [(len(layer.groups), len(layer.ffn)) for layer in cut.layers]
+    groups, ffn = (tuple(sorted(set(kind))) for kind in zip(*sizes, strict=True))
+    account = account_of(checkpoint, Choices(groups, ffn, (len(sizes),)), costs, space)
+    return dict(zip(COSTS, account.of(sizes).tolist(), strict=True))
+
+
+def budgets_of(asked: Mapping[str, int | str], parent: Mapping[str, int]) -> dict[str, int]:
+    """Budgets as integers: ``0.8x`` is a share of the parent's cost of that name."""
+    found = {}
+    for name, value in asked.items():
+        if isinstance(value, int):
+            found[name] = value
+            continue
+        share, cost = RELATIVE.fullmatch(value), name.partition("_")[2]
+        if share is None or cost not in parent:
+            raise ValueError(
+                f"{name} {value!r} is neither an integer nor a share of the parent's such as '0.8x'"
+            )
+        found[name] = int(Decimal(share[1]) * parent[cost])
+    return found

@@ -1,0 +1,84 @@
+"""A model whose weights stay in their files: mapped into memory, in the type that they are stored in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
+
+from zerolm.checkpoints import Checkpoint, TensorInfo
+
+STORED: Final = {
+    "BF16": (np.uint16, torch.bfloat16),
+    "F16": (np.float16, torch.float16),
+    "F32": (np.float32, torch.float32),
+}
+"""How numpy maps what is stored, and what it then is."""
+
+
+def map_model(checkpoint: Checkpoint, decoder: bool) -> PreTrainedModel:
+    """The stock model over the mapped files of a checkpoint; its weights take no memory of their own.
+
+    A ``decoder`` has its head, an encoder no pooler. Raises ``ValueError`` where a weight is missing.
+    """
+    config = AutoConfig.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
+    kind, more = (AutoModelForCausalLM, {}) if decoder else (AutoModel, {"add_pooling_layer": False})
+    with shapes_only():
+        model = kind.from_config(config, trust_remote_code=False, dtype=torch.float32, **more)  # type: ignore[no-untyped-call]
+    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+    prefix = f"{model.base_model_prefix}." if model.base_model is not model else ""
+    for stored, name in parameters(checkpoint, prefix).items():
+        if name in shapes and shapes[name] == checkpoint.tensors[stored].shape:
+            put(model, name, mapped_tensor(checkpoint.tensors[stored]))
+    model.tie_weights()
+    missing = [name for name, parameter in model.named_parameters() if parameter.is_meta]
+    if missing:
+        raise ValueError(f"{str(checkpoint.folder)!r} lacks {missing[0]!r}, or has it in another shape")
+    return model.eval()  # type: ignore[no-any-return]
+
+
+def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, str]:
+    """What the stock model calls each tensor: ``prefix`` stands before the names of the body."""
+    family, layout = checkpoint.family, checkpoint.layout
+    body = {(p.in_layer, p.role): prefix + p.name for p in family.body}
+    names = {(False, p.role): p.name for p in family.head} | body
+    return {
+        stored: names[slot.layer is not None, slot.role].replace("{layer}", str(slot.layer))
+        for stored, slot in layout.slots.items()
+        if not (layout.tied and slot.role == "head")
+    }
+
+
+def mapped_tensor(info: TensorInfo) -> Tensor:
+    """A stored tensor over the mapped file; what is written into it stays in memory."""
+    stored, dtype = STORED[info.dtype]
+    raw: Any = np.memmap(info.file, np.uint8, "c", info.start, (info.end - info.start,))
+    return torch.from_numpy(np.require(raw.view(stored), requirements="A")).view(dtype).reshape(info.shape)
+
+
+def put(model: nn.Module, name: str, value: Tensor) -> None:
+    """Give a model this parameter."""
+    module, _, leaf = name.rpartition(".")
+    setattr(model.get_submodule(module), leaf, nn.Parameter(value, requires_grad=False))
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Within, the parameters of new modules have shapes and no memory; their buffers are real."""
+    register = nn.Module.register_parameter
+
+    def without_memory(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None and not parameter.is_meta:
+            parameter = nn.Parameter(parameter.to("meta"), requires_grad=False)
+        register(module, name, parameter)
+
+    nn.Module.register_parameter = without_memory  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = register  # type: ignore[method-assign]

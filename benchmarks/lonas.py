@@ -10,23 +10,15 @@ from functools import cached_property
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
+from zerolm.carving.lonas import SPACES
 from zerolm.costs import COSTS
 from zerolm.solvers.problem import Problem
 from zerolm.spaces import CandidateTable
 
 PARAMS, BODY, MACS, BYTES = (COSTS.index(n) for n in ("params", "body_params", "macs", "weight_bytes"))
-LLAMA_WIDTHS = np.array([11008, 9632, 8256, 6880, 5504])
+LLAMA, BERT = SPACES["lonas-llama-7b"], SPACES["lonas-bert"]
 LLAMA_RANKS = np.array([32, 28])
 BERT_RANKS = np.array([8, 4, 2])
-BERT_ATTENTION = (
-    (768, 384), (768, 320), (768, 256), (768, 512), (768, 512), (768, 704),
-    (768, 576), (768, 576), (768, 640), (768, 192), (768, 704, 192), (768, 320),
-)  # fmt: skip
-BERT_FFN = (
-    (3072, 2634, 216), (3072, 2634, 181), (3072, 2627, 208), (3072, 2676, 226), (3072, 2628, 179),
-    (3072, 2662, 175), (3072, 2706, 182), (3072, 2687, 169), (3072, 2616, 165), (3072, 2400, 160),
-    (3072, 2198, 163), (3072, 1940, 150),
-)  # fmt: skip
 ADAPTER = 1e-3
 """Energy of an adapter's row beside that of a weight matrix's."""
 
@@ -82,14 +74,15 @@ class Elastic:
 
 def llama(seed: int) -> Elastic:
     """LLaMA-7B: in each of 32 layers an FFN width and two adapter ranks, 2^64 x 5^32 networks."""
-    rng, d, tokens = np.random.default_rng(seed), 4096, 256
+    rng, d, tokens = np.random.default_rng(seed), 4096, LLAMA.length
+    widths = np.array(LLAMA.ffn[0])
     blocks: list[CandidateTable] = []
     for _ in range(32):
         bits = int(rng.choice([4, 8]))
         adapter = ADAPTER * rng.random(2) * LLAMA_RANKS[:, None]
         blocks.append(_table(adapter[:, 0], 0 * LLAMA_RANKS, LLAMA_RANKS * 3 * 2 * d, tokens, bits))
-        width, rank = (grid.ravel() for grid in np.meshgrid(LLAMA_WIDTHS, LLAMA_RANKS, indexing="ij"))
-        score = np.add.outer(_prefix_energy(LLAMA_WIDTHS, rng) / d, adapter[:, 1]).ravel()
+        width, rank = (grid.ravel() for grid in np.meshgrid(widths, LLAMA_RANKS, indexing="ij"))
+        score = np.add.outer(_prefix_energy(widths, rng) / d, adapter[:, 1]).ravel()
         blocks.append(_table(score, width * 3 * d, rank * 2 * (d + width), tokens, bits))
     attention, head = 32 * 4 * d * d, 32000 * d
     fixed = _fixed(attention, head, tokens * (attention + head) + 2 * 32 * tokens**2 * d)
@@ -98,10 +91,10 @@ def llama(seed: int) -> Elastic:
 
 def bert(seed: int) -> Elastic:
     """BERT-base: in each of 12 layers an attention width, an adapter rank and an FFN width."""
-    rng, d, tokens = np.random.default_rng(seed), 768, 128
+    rng, d, tokens = np.random.default_rng(seed), 768, BERT.length
     blocks: list[CandidateTable] = []
     genes: list[tuple[int, ...]] = []
-    for heads, ffn in zip(map(np.array, BERT_ATTENTION), map(np.array, BERT_FFN), strict=True):
+    for heads, ffn in zip(map(np.array, BERT.attention), map(np.array, BERT.ffn), strict=True):
         width, rank = (grid.ravel() for grid in np.meshgrid(heads, BERT_RANKS, indexing="ij"))
         score = np.add.outer(_prefix_energy(heads, rng) / d, ADAPTER * rng.random() * BERT_RANKS).ravel()
         matmuls = 2 * tokens * width

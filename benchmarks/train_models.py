@@ -1,58 +1,63 @@
 """Train the two small models that carving is measured on: ``python benchmarks/train_models.py OUT``.
 
-``OUT/pydec`` is a llama-type decoder with grouped queries, ``OUT/pyenc`` a BERT-type sentence encoder; both see
-Python's standard library and nothing else, but for the modules in ``corpus.UNSEEN``, on which they are judged.
-With one Python and the same versions of all packages everything but the clock is determined by the seed.
+``OUT/pydec`` is a llama-type decoder with grouped queries, ``OUT/pyenc`` a BERT-type sentence encoder. Both
+see Python's standard library and nothing else, without the modules in ``corpus.UNSEEN``, which judge them.
+With the same Python, packages and threads the seed determines everything but how many steps the time allows.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import torch
 from corpus import docstrings, seen_files, sources, unseen_files
 from timing import note
-from transformers import BertForMaskedLM, LlamaForCausalLM
-
 from training.decoder import DecoderSettings, byte_tokenizer, perplexity, stream, train_decoder
 from training.encoder import EncoderSettings, encoded, retrieval, train_encoder, word_tokenizer
 from training.folder import card, refuse_existing, write_model
 from training.loop import Curve
+from transformers import BertForMaskedLM, LlamaForCausalLM
+
+MODELS: Final = ("pydec", "pyenc")
 
 
-def pydec(
-    folder: Path, seen: list[Path], unseen: list[Path], settings: DecoderSettings, seconds: float, seed: int
-) -> None:
+@dataclass(frozen=True)
+class Split:
+    """The files that are trained on, and those that are judged on."""
+
+    seen: list[Path]
+    unseen: list[Path]
+
+
+def pydec(folder: Path, files: Split, settings: DecoderSettings, *, seconds: float, seed: int) -> None:
     """Train and judge a decoder, and write its folder."""
     torch.manual_seed(seed)
-    texts = sources(seen)
+    texts = sources(files.seen)
     tokenizer = byte_tokenizer(texts, settings.vocab)
-    ids, held_out = stream(texts, tokenizer), stream(sources(unseen), tokenizer)
+    ids, held_out = stream(texts, tokenizer), stream(sources(files.unseen), tokenizer)
     model = LlamaForCausalLM(settings.config())
     note(f"{folder.name}: {model.num_parameters():,} parameters, {len(ids):,} tokens")
     curve = train_decoder(model, ids, settings, seconds=seconds, seed=seed)
     reached = f"perplexity {perplexity(model, held_out, settings.length):.2f} a token"
     note(f"{folder.name}: {reached} on unseen modules")
-    size = settings.batch * settings.length
+    step = settings.batch * settings.length
     lines = {
-        "type": f"llama, {model.num_parameters():,} parameters, byte-level BPE of {settings.vocab:,}",
+        "type": f"llama, {model.num_parameters():,} parameters, byte-level BPE of {len(tokenizer):,}",
         "trained on": f"the next token of {len(ids):,}, in sequences of {settings.length}",
-        **_training(curve, seconds, seed, f"{size * curve.steps:,} tokens, {size:,} a step"),
+        **_training(curve, seconds, seed, f"{step * curve.steps:,} tokens, {step:,} a step"),
         "unseen modules": f"{reached}, over {len(held_out):,} in sequences of {settings.length}",
     }
     write_model(folder, model, tokenizer, card(folder.name, lines), pooled=False)
 
 
-def pyenc(
-    folder: Path, seen: list[Path], unseen: list[Path], settings: EncoderSettings, seconds: float, seed: int
-) -> None:
+def pyenc(folder: Path, files: Split, settings: EncoderSettings, *, seconds: float, seed: int) -> None:
     """Train and judge a sentence encoder, and write its folder."""
     torch.manual_seed(seed)
-    pairs, held_out = docstrings(seen), docstrings(unseen)
+    pairs, held_out = docstrings(files.seen), docstrings(files.unseen)
     sides = [pair.summary for pair in pairs], [pair.source for pair in pairs]
     tokenizer = word_tokenizer([*sides[0], *sides[1]], settings.vocab, settings.length)
     summaries, bodies = (encoded(tokenizer, side) for side in sides)
@@ -60,33 +65,27 @@ def pyenc(
     model = whole.bert
     note(f"{folder.name}: {model.num_parameters():,} parameters, {len(pairs):,} pairs")
     curve = train_encoder(whole, summaries, bodies, settings, seconds=seconds, seed=seed)
-    reached = f"retrieval@1 {retrieval(model, tokenizer, held_out):.3f}"
-    note(f"{folder.name}: {reached} among {len(held_out)} unseen pairs")
+    reached = f"retrieval@1 {retrieval(model, tokenizer, held_out):.3f} among {len(held_out)} pairs"
+    note(f"{folder.name}: {reached} of unseen modules")
+    parameters, vocab = (
+        f"{model.num_parameters():,} parameters",
+        f"lower-case WordPiece of {len(tokenizer):,}",
+    )
     lines = {
-        "type": f"bert, {model.num_parameters():,} parameters, lower-case WordPiece of {settings.vocab:,}, mean pooling",
-        "trained on": f"{len(pairs):,} pairs of a docstring's first sentence and the source without the docstring: "
-        f"the others of a batch are wrong answers; and masked words. Texts are cut at {settings.length} tokens",
+        "type": f"bert, {parameters}, {vocab}, mean pooling",
+        "trained on": f"{len(pairs):,} pairs: a docstring's first sentence against the source around it, "
+        f"the others of a batch being wrong; and masked words. At most {settings.length} tokens each",
         **_training(curve, seconds, seed, f"{settings.batch * curve.steps:,} pairs, {settings.batch} a step"),
-        "unseen modules": f"{reached} among {len(held_out)} pairs",
+        "unseen modules": reached,
     }
     write_model(folder, model, tokenizer, card(folder.name, lines), pooled=True)
 
 
-MODELS: Final[dict[str, Callable[[Path, float, int], None]]] = {
-    "pydec": lambda folder, seconds, seed: pydec(
-        folder, seen_files(), unseen_files(), DecoderSettings(), seconds, seed
-    ),
-    "pyenc": lambda folder, seconds, seed: pyenc(
-        folder, seen_files(), unseen_files(), EncoderSettings(), seconds, seed
-    ),
-}
-
-
 def _training(curve: Curve, seconds: float, seed: int, amount: str) -> dict[str, str]:
     losses = " ".join(f"{loss:.2f}" for loss in curve.losses)
+    time = f"{seconds / 60:g} minutes, threads: {torch.get_num_threads()}"
     return {
-        "training": f"{seconds / 60:g} minutes with {torch.get_num_threads()} threads: {curve.steps:,} steps, {amount}; "
-        f"seed {seed}",
+        "training": f"{time}; {curve.steps:,} steps, {amount}; seed {seed}",
         "mean loss of each twentieth of the time": losses,
     }
 
@@ -95,15 +94,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0, help="of training, for each model")
-    parser.add_argument("--only", choices=tuple(MODELS))
+    parser.add_argument("--only", choices=MODELS)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    names = [asked.only] if asked.only else list(MODELS)
+    pace = {"seconds": 60.0 * asked.minutes, "seed": asked.seed}
+    folders = [asked.out / name for name in (MODELS if asked.only is None else [asked.only])]
     try:
-        for name in names:
-            refuse_existing(asked.out / name)
-        for name in names:
-            MODELS[name](asked.out / name, 60.0 * asked.minutes, asked.seed)
+        for folder in folders:
+            refuse_existing(folder)
+        files = Split(seen_files(), unseen_files())
+        if asked.only != "pyenc":
+            pydec(asked.out / "pydec", files, DecoderSettings(), **pace)
+        if asked.only != "pydec":
+            pyenc(asked.out / "pyenc", files, EncoderSettings(), **pace)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

@@ -27,7 +27,7 @@ def refuse_existing(folder: Path) -> None:
 def write_model(
     folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, card: str, *, pooled: bool
 ) -> None:
-    """Weights, configuration, tokenizer and card; for a sentence encoder also that it is ``pooled`` by means."""
+    """Weights, configuration, tokenizer and card; ``pooled``: also that sentences are means of tokens."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -37,6 +37,8 @@ def write_model(
             _write_pooling(unfinished, model.config.hidden_size)
         (unfinished / "README.md").write_text(card, encoding="utf-8")
         unfinished.chmod(0o755)
+        for file in unfinished.glob("*.*"):
+            file.chmod(0o644)
         refuse_existing(folder)
         os.replace(unfinished, folder)
     finally:

@@ -22,7 +22,7 @@ NOTES: Final = 20
 
 @dataclass(frozen=True)
 class Curve:
-    """What a training did: ``losses`` are means over each twentieth of the time, ``steps`` how many in all."""
+    """What a training did: ``losses`` are means over some twentieth of the time each, ``steps`` are all."""
 
     losses: tuple[float, ...]
     steps: int
@@ -45,7 +45,7 @@ def train(model: nn.Module, loss_of_batch: Callable[[], Tensor], *, seconds: flo
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(float(loss))
+        losses.append(loss.item())
         steps += 1
         share = (time.monotonic() - start) / seconds
         if share * NOTES >= len(means) + 1 or share >= 1.0:
@@ -64,7 +64,7 @@ def schedule(share: float) -> float:
 
 
 def has_bfloat16() -> bool:
-    """Whether the processor multiplies in bfloat16 itself: training is then 1.5 times as fast, else slower."""
+    """Whether the processor multiplies in bfloat16: training is then 1.5 times as fast, else much slower."""
     flags = Path("/proc/cpuinfo")
     return flags.is_file() and "avx512_bf16" in flags.read_text()
 

@@ -15,7 +15,7 @@ from zerolm.carving.activations import CRITERIA, importances
 from zerolm.carving.kept import Kept
 from zerolm.carving.sliced import dimensions_of
 from zerolm.carving.tokens import Tokens, random_tokens
-from zerolm.networks.blocks import watching
+from zerolm.networks.hooks import watching
 from zerolm.networks.roles import bias, layers_of, matrix, set_matrix
 
 FAMILIES = ("llama", "llama_biased", "qwen3", "gemma2", "gpt2", "bert")

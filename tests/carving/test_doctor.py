@@ -85,6 +85,7 @@ def test_rules_and_opening_agree_on_what_is_broken(case: str, tmp_path: Path) ->
     found = verdicts(tmp_path)
     assert {verdict.verdict for verdict in found.values()} == {REFUSES}
     assert (found["transformers"].known, found["vLLM"].known) == ("opened", "rules")
+    assert found["transformers"].reasons[: len(ruled.reasons)] == ruled.reasons
 
 
 def test_a_missing_head_size_is_named(tmp_path: Path) -> None:
@@ -232,6 +233,17 @@ def test_unsound_files_are_given_to_no_library(
         assert words in verdict.reasons[0]
         assert "\n" not in verdict.reasons[0]
     assert not given_away
+
+
+def test_a_configuration_without_bottom_is_given_to_no_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a known family and of another one, which is otherwise really opened."""
+    monkeypatch.setattr(doctor, "attempt", lambda how, path: pytest.fail("it was opened"))
+    for changes in ({"num_hidden_layers": 10**12}, {"model_type": "opt", "num_layers": 10**12}):
+        found = verdicts(edited(saved(tmp_path, "llama"), **changes))["transformers"]
+        assert (found.verdict, found.known) == (REFUSES, "rules")
+        assert "more layers than there are tensors" in found.reasons[-1]
 
 
 def test_an_empty_folder_and_none(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_what_is_broken_off_leaves_nothing(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == []
     name = checkpoint.layout.name("o", 0)
     assert name is not None
-    with pytest.raises(ValueError, match="repair of .* has shape"):
+    with pytest.raises(ValueError, match=r"repair of .* has shape"):
         write(checkpoint, some_cut(checkpoint), {name: np.zeros((48, 5), np.float32)}, file)
     assert list(file.parent.iterdir()) == []
 
@@ -210,6 +210,9 @@ def test_a_file_is_not_replaced(tmp_path: Path) -> None:
         ("llama", {"rope_parameters": LLAMA3 | {"rope_type": "yarn"}}, "linear and llama3, not with 'yarn'"),
         ("llama", {"rope_parameters": LLAMA3 | {"rope_type": "dynamic"}}, "not with 'dynamic'"),
         ("llama", {"rope_parameters": LLAMA3 | {"partial_rotary_factor": 0.5}}, "not with partial_rotary"),
+        ("llama", {"rope_parameters": LLAMA3 | {"factor": "x"}}, "rope parameter factor is 'x'"),
+        ("llama", {"rms_norm_eps": -1.0}, "rms_norm_eps -1.0 and a context of 2048; 0 to 1"),
+        ("mistral", {"sliding_window": -4}, "a context of -4"),
         ("llama", {"rms_norm_eps": "small"}, "configuration of .* cannot be read"),
     ],
 )
@@ -235,10 +238,22 @@ def test_no_layer_may_be_empty(tmp_path: Path) -> None:
             expressible(checkpoint, replace(cut, layers=layers))
 
 
+def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
+    model = open_model(checkpoint)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for refuse in (
+        lambda: expressible(checkpoint, some_cut(checkpoint)),
+        lambda: check(tmp_path / "x.gguf", model, None),
+    ):
+        with pytest.raises(ModuleNotFoundError, match=r"pip install 'zerolm\[gguf\]'"):
+            refuse()
+
+
 def test_a_file_that_is_none(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
     (tmp_path / "child.gguf").write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(ValueError, match="llama.cpp does not open"):
+    with pytest.raises(ValueError, match=r"llama\.cpp does not open"):
         check(tmp_path / "child.gguf", open_model(checkpoint), None)
 
 

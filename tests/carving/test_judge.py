@@ -10,7 +10,15 @@ import pytest
 import torch
 from tiny import model
 
-from zerolm.carving.judge import embeddings, fidelity, perplexity_and_kl, pooling_of
+from zerolm.carving.judge import (
+    embeddings,
+    fidelities,
+    fidelity,
+    perplexities_and_kls,
+    perplexity_and_kl,
+    pooled,
+    pooling_of,
+)
 from zerolm.carving.tokens import Tokens, random_tokens
 
 TOKENS = random_tokens(64, 5, 9, seed=1)
@@ -26,6 +34,33 @@ def test_perplexity_and_divergence() -> None:
     assert judged.perplexity == pytest.approx(np.exp(-np.log(taken).mean()), rel=1e-5)
     assert judged.kl == pytest.approx((p * np.log(p / q)).sum(-1).mean(), rel=1e-4)
     assert perplexity_and_kl(parent, parent, TOKENS).kl == 0.0
+
+
+def test_several_are_judged_as_one_by_one_and_the_parent_runs_once() -> None:
+    children, parent = [model("llama", seed=seed) for seed in (2, 3)], model("llama")
+    runs: list[int] = []
+    parent.register_forward_hook(lambda *_: runs.append(1))
+    own, *found = perplexities_and_kls([lambda: children[0], lambda: children[1]], parent, TOKENS, batch=2)
+    assert len(runs) == 3  # batches of two of five sequences
+    for child, judged in zip(children, found, strict=True):
+        assert judged == perplexity_and_kl(child, parent, TOKENS, batch=2)
+    assert own.kl == 0.0
+    assert own.perplexity == perplexity_and_kl(parent, children[0], TOKENS, batch=2).perplexity
+
+
+def test_several_encoders_are_judged_as_one_by_one() -> None:
+    children, parent = [model("bert", seed=seed) for seed in (2, 3)], model("bert")
+    own, *found = fidelities([lambda: children[0], lambda: children[1]], parent, TOKENS, batch=2)
+    assert own == pytest.approx(1.0, abs=1e-6)
+    assert found == [fidelity(child, parent, TOKENS, batch=2) for child in children]
+    assert found[0] != found[1]
+
+
+def test_padding_is_not_pooled() -> None:
+    hidden = torch.tensor([[[1.0, -2.0], [3.0, -4.0], [9.0, 9.0]]])  # the last is padding
+    mask = torch.tensor([[1, 1, 0]])
+    wanted = {"mean": [2.0, -3.0], "max": [3.0, -2.0], "cls": [1.0, -2.0]}
+    assert {pooling: pooled(hidden, mask, pooling)[0].tolist() for pooling in wanted} == wanted
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])

@@ -106,6 +106,17 @@ def test_choices_are_ascending_and_as_many_as_asked(name: str, parents: dict[str
         assert chosen.tolist() == list(range(9))
 
 
+@pytest.mark.parametrize("name", ["max_weight", "max_weight_strict"])
+def test_max_weight_by_hand(name: str, parents: dict[str, Checkpoint]) -> None:
+    checkpoint = parents["llama"]
+    wanted = np.zeros(40)
+    for role in ("gate", "up"):
+        weight = checkpoint.read(str(checkpoint.layout.name(role, 2)))  # (f, d)
+        reach = weight.max(axis=1) + abs(weight.min(axis=1))
+        wanted += abs(weight).max(axis=1) if name == "max_weight_strict" else reach
+    assert made(checkpoint, name).choose(2, "ffn", 11).tolist() == sorted(np.argsort(-wanted)[:11])
+
+
 def test_max_weight_drops_the_neuron_of_zeros(tmp_path: Path) -> None:
     import torch
 

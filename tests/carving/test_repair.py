@@ -16,7 +16,7 @@ from zerolm.carving.moments import Fit
 from zerolm.carving.repair import repair
 from zerolm.carving.sliced import Repaired, apply_in_memory, dimensions_of
 from zerolm.carving.tokens import Tokens, random_tokens
-from zerolm.networks.blocks import watching
+from zerolm.networks.hooks import watching
 from zerolm.networks.roles import bias, layers_of, matrix
 
 FAMILIES = ("llama", "llama_biased", "mistral", "qwen2", "qwen3", "gemma2", "gpt2", "bert")

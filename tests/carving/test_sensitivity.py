@@ -10,6 +10,7 @@ import torch
 from tiny import model
 from torch.nn import functional
 
+from zerolm.carving import sensitivity
 from zerolm.carving.criteria import Additive
 from zerolm.carving.cuts import Cut, LayerCut
 from zerolm.carving.kept import Kept
@@ -40,6 +41,44 @@ def loss(network: object, cut: Cut) -> float:
         return float((a.exp() * (a - b)).sum(-1).mean())
     a, b = (x.last_hidden_state.mean(1) for x in (theirs, ours))
     return float(1 - functional.cosine_similarity(a, b, dim=-1).mean())
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+def test_embeddings_are_pooled_as_asked(pooling: str) -> None:
+    """Of padded sequences, one at a time and cut to their tokens."""
+    network = model("bert")
+    mask = torch.ones_like(TOKENS.ids)
+    mask[1, 4:] = mask[3, 7:] = 0
+    by = Additive({"groups": [np.ones(6)] * 3, "ffn": [np.arange(40.0)] * 3})
+    found = measured(network, Tokens(TOKENS.ids, mask), by, ("ffn",), batch=4, pooling=pooling)
+    whole = Cut.whole(dimensions_of(network))
+    last = LayerCut(2, whole.layers[2].groups, found.choose(2, "ffn", int(found.sizes["ffn"][0])))
+    child = apply_in_memory(network, Cut(whole.parent, (*whole.layers[:2], last)))
+    pool = {"mean": lambda x: x.mean(0), "max": lambda x: x.amax(0), "cls": lambda x: x[0]}[pooling]
+    cosines = []
+    for ids, tokens in zip(TOKENS.ids, mask.sum(1), strict=True):
+        with torch.no_grad():
+            ours, theirs = (pool(m(ids[None, :tokens]).last_hidden_state[0]) for m in (child, network))
+        cosines.append(float(functional.cosine_similarity(ours, theirs, dim=0)))
+    assert found.losses["ffn"][2][0] == pytest.approx(1 - np.mean(cosines), rel=1e-3)
+
+
+def test_predictions_that_are_too_many_to_keep_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, found, predict = [0], [], sensitivity.predictions
+
+    def counted(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        made[-1] += 1
+        return predict(logits)
+
+    monkeypatch.setattr(sensitivity, "predictions", counted)
+    for most in (sensitivity.KEPT, 0):
+        monkeypatch.setattr(sensitivity, "KEPT", most)
+        found.append(table("llama", ("ffn",))[1])
+        made.append(0)
+    assert made == [2, 2 * 3 * (1 + 6), 0]  # two batches; three layers gone, and cut to six widths each
+    first, second = found
+    assert np.array_equal(first.gone, second.gone)
+    assert all(map(np.array_equal, first.losses["ffn"], second.losses["ffn"]))
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2", "bert"])

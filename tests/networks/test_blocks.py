@@ -9,7 +9,8 @@ import torch
 from tiny import MODELS, model
 from torch import Tensor
 
-from zerolm.networks.blocks import Blocks, watching
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.hooks import watching
 from zerolm.networks.roles import layers_of
 
 
@@ -75,8 +76,8 @@ def test_a_failing_pass_leaves_no_hook() -> None:
     with pytest.raises(RuntimeError), watching({"o": layer.attention_out}):
         blocks.call(0, 1, torch.zeros(2, 12, 7))
     assert not left_behind(network)
-    network.base_model.embed_tokens.forward = None
+    network.base_model.rotary_emb.forward = None
     with pytest.raises(TypeError):
         blocks.embed(0)
-    del network.base_model.embed_tokens.forward
+    del network.base_model.rotary_emb.forward
     assert not left_behind(network)

@@ -14,8 +14,9 @@ from zerolm.carving.cuts import Dimensions
 from zerolm.carving.kept import Arrays, Kept
 from zerolm.carving.sliced import dimensions_of
 from zerolm.carving.tokens import Tokens
-from zerolm.networks.blocks import Blocks, Stream
+from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import Layer, bias, matrix
+from zerolm.networks.stream import Stream
 
 
 class Criterion(Protocol):

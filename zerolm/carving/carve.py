@@ -13,7 +13,7 @@ from zerolm.carving.export import expressible, padded
 from zerolm.carving.method import LENGTH, SEQUENCES, Method, check_text
 from zerolm.carving.recipe import document, read_recipe, widths
 from zerolm.carving.wish import Wish, budgets_of, costs_of, heuristic_of, plan_of
-from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints import Checkpoint, Ledger, ledger_of
 from zerolm.costs import CostModel
 from zerolm.folders import check_new, new_folder
 
@@ -136,7 +136,7 @@ def carve(
     job = Job(
         str(parent), checkpoint, method, running, shape, form, costs, place, force, progress, space=space
     )
-    by = _criterion(job)
+    by = _criterion(job, _sound(checkpoint, progress))
     if method.plan == "heuristic":
         return _finished(job, heuristic_of(checkpoint, by, wish))
     if method.plan == "weights" or running is None:
@@ -170,6 +170,7 @@ def rebuild(
     running = _running(checkpoint, method, progress)
     if running is not None:
         check_text(running.tokens.text, made)
+    _sound(checkpoint, progress)
     form, costs = form or made.written_as, costs or CostModel()
     job = Job(
         str(parent), checkpoint, method, running, made.shape, form, costs, place, force, progress, made.ridges
@@ -182,8 +183,8 @@ def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Ch
     if place is not None:
         check_new(place, force)
     checkpoint = Checkpoint.open(parent)
-    if place is not None and place.resolve() == checkpoint.folder.resolve():
-        raise ValueError(f"output {str(out)!r} is the parent, which is never touched; name another")
+    if place is not None and place.resolve().is_relative_to(checkpoint.folder.resolve()):
+        raise ValueError(f"output {str(out)!r} is the parent or in it, which is never touched; name another")
     return checkpoint, place
 
 
@@ -195,13 +196,18 @@ def _running(checkpoint: Checkpoint, method: Method, progress: Progress) -> Runn
     return Running(checkpoint, method, progress)
 
 
-def _criterion(job: Job) -> Criterion:
+def _sound(checkpoint: Checkpoint, progress: Progress) -> Ledger:
+    """The ledger of a parent, which also tells that all its weights are finite."""
+    progress("reading the weights")
+    return ledger_of(checkpoint)
+
+
+def _criterion(job: Job, ledger: Ledger) -> Criterion:
     """The criterion, with the weights or the tokens that it needs."""
     name = job.method.criterion
     if name in WITH_TOKENS and job.running is not None:
         return job.running.importance()
-    job.progress("reading the weights")
-    return criterion_of(name, job.checkpoint, ledger_of(job.checkpoint), seed=job.method.seed)
+    return criterion_of(name, job.checkpoint, ledger, seed=job.method.seed)
 
 
 def _cuttable(checkpoint: Checkpoint) -> list[str]:

@@ -31,7 +31,7 @@ def write(
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(checkpoint.folder / name, place)
-    (folder / "README.md").write_text(card(recipe), encoding="utf-8")
+    (folder / "README.md").write_text(card(recipe, config["model_type"]), encoding="utf-8")
     files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
     _write_json(folder / "recipe.json", {**recipe, "files": sorted([*files, "recipe.json"])})
 
@@ -44,19 +44,22 @@ def verified(running: Running, cut: Cut, repaired: Repaired, form: str, folder: 
     return compare(child, running.carved(cut, repaired), exact=exact)
 
 
-def card(recipe: Mapping[str, Any]) -> str:
-    """The model card: what was cut from what, and how."""
+def card(recipe: Mapping[str, Any], kind: str) -> str:
+    """The model card: what was cut from what, and how; ``kind`` is the model type that it is written as."""
     child, parent = recipe["costs"]["child"]["params"], recipe["costs"]["parent"]["params"]
     tokens = recipe["calibration"]
     text = "no calibration text"
     if tokens:
         kind = f"random, seed {tokens['seed']}" if tokens["text"] is None else f"SHA-256 {tokens['text']}"
         text = f"calibration text: {tokens['sequences']} sequences of {tokens['length']} tokens ({kind})"
+    other = ""
+    if kind != recipe["family"]:
+        other = f"- a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}\n"
     return (
         f"# Carved from {recipe['parent']}\n\n"
         f"{child:,} of {parent:,} parameters ({child / parent:.1%}), carved by zerolm without training.\n\n"
         f"- criterion: {recipe['criterion']}\n- repair: {recipe['repair']}\n- plan: {recipe['plan']}\n"
-        f"- shape: {recipe['shape']}, written as {recipe['written_as']}\n- {text}\n\n"
+        f"- shape: {recipe['shape']}, written as {recipe['written_as']}\n- {text}\n{other}\n"
         "`recipe.json` lists what was kept of each layer; `zerolm carve PARENT --recipe recipe.json` builds "
         "the same again. The licence of the parent applies.\n"
     )

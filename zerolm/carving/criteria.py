@@ -13,7 +13,15 @@ from zerolm.architecture import Floats, Ints
 from zerolm.carving.cuts import Dimensions, best
 from zerolm.checkpoints import Checkpoint, Ledger, Sums
 
-WEIGHTS_ONLY: Final = ("capacity", "zerolm", "max_weight", "magnitude", "random", "prefix")
+WEIGHTS_ONLY: Final = (
+    "capacity",
+    "zerolm",
+    "max_weight",
+    "max_weight_strict",
+    "magnitude",
+    "random",
+    "prefix",
+)
 WITH_TOKENS: Final = ("amp", "output_energy")
 REPAIRS: Final = ("none", "bias", "least-squares")
 ATTENTION: Final = ("q", "k", "v", "o")
@@ -139,7 +147,8 @@ def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int
 
     ``capacity``: kept ||W||_F^2 over min(rows, cols) of the parent, a plain sum over matrices, monotone.
     ``zerolm``: equation 3 (arXiv 2503.18646) literally. ``max_weight``: neurons by max + |min| of their gate
-    and up rows (arXiv 2512.22671, as released), heads by capacity. ``magnitude``: sum of |w|. ``random``
+    and up rows (arXiv 2512.22671, as released), ``max_weight_strict`` by max |w| (as its text has it), heads
+    by capacity. ``magnitude``: sum of |w|. ``random``
     and ``prefix`` know nothing. Raises ``ValueError`` for another name.
     """
     depth = checkpoint.layout.depth
@@ -154,11 +163,10 @@ def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int
         return Literal(parts)
     if name == "magnitude":
         return Additive(_summed(parts, lambda share: share.absolute))
-    if name == "max_weight":
-        chosen = {
-            **capacity,
-            "ffn": [_reach([share for share in layer if share.role != "down"]) for layer in parts["ffn"]],
-        }
+    if name in ("max_weight", "max_weight_strict"):
+        reach = _reach if name == "max_weight" else _farthest
+        rows = ([share for share in layer if share.role != "down"] for layer in parts["ffn"])
+        chosen = {**capacity, "ffn": [reach(layer) for layer in rows]}
         return Additive(capacity, chosen)
     if name in ("random", "prefix"):
         generator = np.random.default_rng(seed)
@@ -184,3 +192,8 @@ def _summed(parts: dict[str, list[list[Share]]], value: Callable[[Share], Floats
 def _reach(layer: list[Share]) -> Floats:
     """max + |min| of each neuron's rows, summed over the matrices."""
     return np.asarray(sum(share.largest + np.abs(share.smallest) for share in layer), np.float64)
+
+
+def _farthest(layer: list[Share]) -> Floats:
+    """max |w| of each neuron's rows, summed over the matrices."""
+    return np.asarray(sum(np.maximum(share.largest, -share.smallest) for share in layer), np.float64)

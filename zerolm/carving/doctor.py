@@ -55,6 +55,9 @@ def _transformers(evidence: Evidence, progress: Progress) -> Verdict:
     ruled = by_rules(TRANSFORMERS, evidence)
     if evidence.config_flaw or not evidence.tensors or not is_installed("transformers"):
         return ruled
+    if evidence.bottomless:
+        untried = "not opened: its configuration asks for more layers than there are tensors"
+        return Verdict("transformers", REFUSES, "rules", (*ruled.reasons, untried))
     progress("opening it with transformers")
     if evidence.size * ROOM > free_memory():
         read = attempt("configuration", evidence.folder)
@@ -63,7 +66,8 @@ def _transformers(evidence: Evidence, progress: Progress) -> Verdict:
         large = f"too large to be opened here ({evidence.size:,} bytes)"
         return Verdict("transformers", ruled.verdict, "rules", (*ruled.reasons, *read.reasons, large))
     found = attempt("transformers", evidence.folder)
-    return Verdict("transformers", found.verdict, "opened", found.reasons)
+    clearer = ruled.reasons if found.verdict == ruled.verdict == REFUSES else ()
+    return Verdict("transformers", found.verdict, "opened", (*clearer, *found.reasons))
 
 
 def _gguf(evidence: Evidence, name: str, progress: Progress) -> Verdict:

@@ -54,6 +54,14 @@ class Evidence:
         """Whether the configuration names code of its own for a model that stock software does not have."""
         return bool(self.config.get("auto_map")) and self.family is None
 
+    @property
+    def bottomless(self) -> bool:
+        """Whether the configuration asks for more layers than there are tensors, or for nonsense."""
+        names = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
+        parts = [self.config, *(part for part in self.config.values() if isinstance(part, dict))]
+        depths = [part[name] for part in parts for name in names if name in part]
+        return not all(type(depth) is int and depth <= max(1, len(self.tensors)) for depth in depths)
+
     @cached_property
     def size(self) -> int:
         """Bytes of the weights."""

@@ -28,6 +28,7 @@ from zerolm.carving.gguf_tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.checkpoints import Checkpoint
 
 FAMILIES: Final = ("llama", "mistral")
+MOST: Final = (1 << 31) - 1
 FILE_TYPES: Final = {
     "BF16": LlamaFileType.MOSTLY_BF16,
     "F16": LlamaFileType.MOSTLY_F16,
@@ -56,8 +57,8 @@ def write(
     """The child of a cut as one new file, which appears when it is complete.
 
     One tensor at a time is in memory. ``repaired`` holds new values by the parent's name of a tensor, in the
-    shape that the cut leaves. The context of a mistral with a window ends with it, for that far it attends to
-    everything. ``progress`` is told bytes written and bytes in all. Raises ``ValueError`` for what is not
+    shape that the cut leaves. The context of a mistral with a window ends with it: so far it attends to all
+    tokens. ``progress`` is told bytes written and bytes in all. Raises ``ValueError`` for what is not
     ``expressible``.
     """
     _check(checkpoint, cut)
@@ -122,20 +123,31 @@ def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
         raise ValueError(
             f"the configuration of {str(checkpoint.folder)!r} cannot be read: {reason}"
         ) from None
+    if not (0 < config.rms_norm_eps < 1 and 1 <= _context(config) <= MOST):
+        raise ValueError(
+            f"the configuration has rms_norm_eps {config.rms_norm_eps} and a context of {_context(config)}; "
+            f"0 to 1 and 1 to {MOST} are possible"
+        )
     if config.hidden_act not in ("silu", "swish"):
         raise ValueError(f"gguf has the activation silu for these families, not {config.hidden_act}")
     return config
 
 
+def _context(config: PreTrainedConfig) -> int:
+    """How many tokens all attend to all before them."""
+    window = config.sliding_window if config.model_type == "mistral" else None
+    return int(min(config.max_position_embeddings, window or config.max_position_embeddings))
+
+
 def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     """A writer that knows the sizes and the tokenizer."""
     config, parent = _stock(checkpoint), cut.parent
-    context, window = config.max_position_embeddings, getattr(config, "sliding_window", None)
+    factors_of(config)
     groups = [len(layer.groups) for layer in cut.layers]
     writer = GGUFWriter(None, "deci")
     writer.add_name(name)
     writer.add_vocab_size(checkpoint.layout.vocab)
-    writer.add_context_length(min(context, window or context))
+    writer.add_context_length(_context(config))
     writer.add_embedding_length(parent.hidden)
     writer.add_block_count(len(cut.layers))
     writer.add_feed_forward_length([len(layer.ffn) for layer in cut.layers])
@@ -146,7 +158,6 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     writer.add_rope_dimension_count(parent.head_size)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    factors_of(config)
     tokenizer = opened(checkpoint)
     if tokenizer is None:
         writer.add_tokenizer_model("no_vocab")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,10 @@ def factors_of(config: PreTrainedConfig) -> NDArray[np.float32] | None:
     if kind not in ("default", *SCALED) or share != 1.0:
         given = f"{kind!r}" if share == 1.0 else f"partial_rotary_factor {share}"
         raise ValueError(f"gguf is written with rope types default, {' and '.join(SCALED)}, not with {given}")
+    for name, value in parameters.items():
+        is_positive = isinstance(value, int | float) and 0 < value < math.inf
+        if not is_positive and name not in ("rope_type", "type"):
+            raise ValueError(f"the rope parameter {name} is {value!r}; a positive number is possible")
     if kind == "default":
         return None
     scaled, _ = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))  # (e / 2,)

@@ -13,8 +13,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from zerolm.carving.gguf_vocabulary import Pieces, byte_level, check_model, sentence_piece
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.folder import inside
 
-FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A checkpoint with none of these has no tokenizer."""
 
 
@@ -38,16 +39,22 @@ class Vocabulary:
 
 
 def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
-    """The tokenizer as transformers reads it, None where the folder has none; runs no code of the folder."""
-    if not any((checkpoint.folder / name).is_file() for name in FILES):
+    """The tokenizer as transformers reads it, None where the folder has none; runs no code of the folder.
+
+    ``ValueError`` where it cannot be read, or lies elsewhere.
+    """
+    found = [name for name in FILES if inside(checkpoint.folder, name)]
+    if not found:
         return None
     try:
         return AutoTokenizer.from_pretrained(
             checkpoint.folder, local_files_only=True, trust_remote_code=False
         )
-    except Exception as error:  # the parser of tokenizer.json raises nothing narrower
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises nothing narrower, and panics are not even Exceptions
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        if not (checkpoint.folder / "tokenizer.json").is_file() and not _has_protobuf():
+        if found == ["tokenizer.model"] and not _has_protobuf():
             reason = "there is no tokenizer.json, and to read a tokenizer.model takes the package protobuf"
         raise ValueError(f"the tokenizer of {str(checkpoint.folder)!r} cannot be read: {reason}") from None
 

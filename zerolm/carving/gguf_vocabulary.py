@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tokenizers import models
+
 CONTRACTIONS: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 WORDS: Final = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 REST: Final = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -47,10 +49,11 @@ def byte_level(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
 def sentence_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
     """SentencePiece's BPE with bytes for unknown characters, as Llama 2 and Mistral have it.
 
-    A reader of GGUF merges by the score of the result, a ``tokenizer.json`` by the rank of the pair. Both do
-    the same if all pairs that make a token stand together and none is left out, which is checked. A text
-    gets a space in front wherever the tokenizer puts one; a reader does so also before a text that begins
-    with a space, and after each special token within a text, as SentencePiece itself does.
+    A reader of GGUF merges whatever makes a token, by the score of the token; a ``tokenizer.json`` merges its
+    pairs, by their rank. Both do the same if the pairs that make a token stand together, and if a pair that
+    is left out never meets: the token comes of its own text by another pair. Both are checked. A text gets a
+    space in front where the tokenizer puts one; a reader does so also before a text that begins with a space,
+    and after each special token within a text, as SentencePiece itself does.
     """
     model = document["model"]
     space = _space(document["normalizer"], document["pre_tokenizer"])
@@ -58,13 +61,13 @@ def sentence_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Piec
     if lacking or model.get("ignore_merges"):
         odd = f"without {lacking[0]}" if lacking else "with ignore_merges"
         raise ValueError(f"gguf has SentencePiece tokenizers with all bytes and merges, not one {odd}")
-    added = {token["content"] for token in document["added_tokens"]}
-    order = _order(model, added)
+    _check_pairs(model, {token["content"] for token in document["added_tokens"]})
+    order = _order(model)
     scores = tuple(float(-order.get(token, len(order))) for token in tokens)
     return Pieces("llama", "default", tokens, scores=scores, space=space)
 
 
-def _order(model: Mapping[str, Any], added: set[str]) -> dict[str, int]:
+def _order(model: Mapping[str, Any]) -> dict[str, int]:
     """The place of each merged token among them, in the order of their merges."""
     order: dict[str, int] = {}
     for left, right in model["merges"]:
@@ -73,16 +76,23 @@ def _order(model: Mapping[str, Any], added: set[str]) -> dict[str, int]:
             raise ValueError(
                 f"gguf merges by tokens, and the merges that make {token!r} do not stand together"
             )
+    return order
+
+
+def _check_pairs(model: Mapping[str, Any], added: set[str]) -> None:
+    """Refuse two tokens that meet and make a third one, though the tokenizer leaves them apart."""
     pairs = {(left, right) for left, right in model["merges"]}
+    merging = models.BPE(
+        vocab=dict(model["vocab"]), merges=[(left, right) for left, right in model["merges"]]
+    )
     known = model["vocab"].keys() - added
     for token in known:
         for cut in range(1, len(token)):
             pair = token[:cut], token[cut:]
-            if pair not in pairs and known.issuperset(pair):
+            if pair not in pairs and known.issuperset(pair) and len(merging.tokenize(token)) > 1:
                 raise ValueError(
-                    f"gguf merges all pairs that make a token, and the tokenizer does not merge {pair}"
+                    f"gguf merges whatever makes a token, and the tokenizer does not merge {pair}"
                 )
-    return order
 
 
 def check_model(model: Mapping[str, Any]) -> None:

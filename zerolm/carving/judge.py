@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from zerolm.architecture import Floats
 from zerolm.carving.tokens import Tokens
+
+Made = Callable[[], PreTrainedModel]
+"""Makes a model when its turn comes, so that of several one is in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +33,29 @@ def perplexity_and_kl(
     model: PreTrainedModel, parent: PreTrainedModel, tokens: Tokens, *, batch: int = 8
 ) -> Judged:
     """Judge a language model on sequences; the first token of each is given, not predicted."""
-    surprise, divergence, count = 0.0, 0.0, 0
+    return perplexities_and_kls([lambda: model], parent, tokens, batch=batch)[1]
+
+
+def perplexities_and_kls(
+    models: Sequence[Made], parent: PreTrainedModel, tokens: Tokens, *, batch: int = 8
+) -> list[Judged]:
+    """Judge the parent, then each model; the parent runs once, and each model is made once a batch."""
+    sums, count = np.zeros((1 + len(models), 2)), 0  # nats of surprise and of divergence
     for inputs in tokens.batches(batch):
-        following = inputs["input_ids"][:, 1:]  # (b, t - 1)
-        wanted = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"]))[:, 1:].bool()
-        ours = log_probabilities(model, inputs)[:, :-1]  # (b, t - 1, v)
-        theirs = log_probabilities(parent, inputs)[:, :-1]
-        loss = -ours.gather(-1, following[..., None]).squeeze(-1)  # (b, t - 1)
-        apart = (theirs.exp() * (theirs - ours)).sum(-1)  # (b, t - 1)
-        surprise += float(loss[wanted].double().sum())
-        divergence += float(apart[wanted].double().sum())
-        count += int(wanted.sum())
-    return Judged(math.exp(surprise / count), divergence / count)
+        theirs = log_probabilities(parent, inputs)[:, :-1]  # (b, t - 1, v)
+        sums[0] += _losses(theirs, theirs, inputs)
+        for place, make in enumerate(models, 1):
+            sums[place] += _losses(log_probabilities(make(), inputs)[:, :-1], theirs, inputs)
+        count += int(_mask(inputs)[:, 1:].sum())
+    return [Judged(math.exp(surprise / count), float(divergence / count)) for surprise, divergence in sums]
+
+
+def _losses(ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor]) -> Floats:
+    """Surprise and divergence of a batch, each summed over its predicted tokens, (2,)."""
+    following, wanted = inputs["input_ids"][:, 1:], _mask(inputs)[:, 1:]
+    loss = -ours.gather(-1, following[..., None]).squeeze(-1)  # (b, t - 1)
+    apart = (theirs.exp() * (theirs - ours)).sum(-1)  # (b, t - 1)
+    return np.array([float(x[wanted].double().sum()) for x in (loss, apart)])
 
 
 def log_probabilities(model: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
@@ -52,23 +69,55 @@ def fidelity(
     model: PreTrainedModel, parent: PreTrainedModel, tokens: Tokens, *, pooling: str = "mean", batch: int = 32
 ) -> float:
     """The mean cosine of an encoder's sentence embeddings to the parent's."""
-    cosines = []
+    return fidelities([lambda: model], parent, tokens, pooling=pooling, batch=batch)[1]
+
+
+def fidelities(
+    models: Sequence[Made],
+    parent: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    pooling: str = "mean",
+    batch: int = 32,
+) -> list[float]:
+    """The fidelity of the parent (1), then of each model; as ``perplexities_and_kls``."""
+    sums = np.zeros(1 + len(models))
     for inputs in tokens.batches(batch):
-        ours, theirs = embeddings(model, inputs, pooling), embeddings(parent, inputs, pooling)
-        cosines.append(functional.cosine_similarity(ours, theirs, dim=-1))  # (b,)
-    return float(torch.cat(cosines).double().mean())
+        theirs = embeddings(parent, inputs, pooling)  # (b, d)
+        sums[0] += _cosines(theirs, theirs)
+        for place, make in enumerate(models, 1):
+            sums[place] += _cosines(embeddings(make(), inputs, pooling), theirs)
+    return [float(total / len(tokens)) for total in sums]
+
+
+def _cosines(ours: Tensor, theirs: Tensor) -> float:
+    """The sum of the cosines of embeddings (b, d)."""
+    return float(functional.cosine_similarity(ours, theirs, dim=-1).double().sum())
 
 
 def embeddings(model: PreTrainedModel, inputs: dict[str, Tensor], pooling: str = "mean") -> Tensor:
-    """Sentence embeddings (b, d): the ``mean`` or ``max`` over unmasked tokens, or the first (``cls``)."""
+    """Sentence embeddings (b, d) of a batch."""
     with torch.no_grad():
         hidden: Tensor = model.train(False).base_model(**inputs).last_hidden_state  # (b, t, d)
-    mask = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"]))[..., None].bool()  # (b, t, 1)
+    return pooled(hidden, _mask(inputs), pooling)
+
+
+def pooled(hidden: Tensor, mask: Tensor, pooling: str = "mean") -> Tensor:
+    """Hidden states (b, t, d) as vectors (b, d): the ``mean`` or ``max`` of tokens, or the first (``cls``).
+
+    ``mask`` (b, t) tells tokens from padding.
+    """
+    tokens = mask.bool()[..., None]  # (b, t, 1)
     if pooling == "cls":
         return hidden[:, 0]
     if pooling == "max":
-        return hidden.masked_fill(~mask, -torch.inf).amax(1)
-    return hidden.mul(mask).sum(1) / mask.sum(1)
+        return hidden.masked_fill(~tokens, -torch.inf).amax(1)
+    return hidden.mul(tokens).sum(1) / tokens.sum(1)
+
+
+def _mask(inputs: dict[str, Tensor]) -> Tensor:
+    """Where a batch has tokens and no padding, (b, t) bool."""
+    return inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
 
 
 def pooling_of(folder: Path) -> str:

@@ -10,29 +10,17 @@ from transformers import AutoTokenizer, PreTrainedModel
 from zerolm.carving.tokens import Tokens, line_tokens, random_tokens, read_text, running_tokens
 from zerolm.carving.verify import load
 from zerolm.checkpoints import Checkpoint
-from zerolm.networks.mapped import map_model
+from zerolm.networks.mapped import is_decoder as is_decoder
+from zerolm.networks.mapped import mapped_model as mapped_model
 
 RANDOM: Final = "random"
 SEQUENCES: Final = 256
 LENGTH: Final = 256
 
 
-def is_decoder(checkpoint: Checkpoint) -> bool:
-    """Whether the model predicts the next token."""
-    return checkpoint.family.name != "bert"
-
-
 def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """The model in float32, in memory."""
     return load(checkpoint.folder, is_decoder(checkpoint))
-
-
-def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
-    """The model over its mapped files, for passes layer by layer: ``importances``, ``measured``, ``repair``.
-
-    They tell the same as in memory. As a whole it does not run.
-    """
-    return map_model(checkpoint, is_decoder(checkpoint))
 
 
 def tokens_of(

@@ -69,11 +69,10 @@ class Moments:
 
     def solve(self, start: Tensor, share: float) -> Tensor:
         """The columns (k, d) for a ridge that pulls towards ``start`` (k, d)."""
-        ridge = torch.full_like(self.xx.diagonal(), max(share * self.diagonal(), 1e-300))
-        if self.bias:
-            ridge[-1] = 0.0
         missing = self.xt - self.xx @ start  # (k, d): what the columns do not yet explain
-        change: Tensor = torch.linalg.solve(self.xx + torch.diag(ridge), missing)
+        pulled = self.xx.clone()
+        pulled.diagonal()[: len(start) - self.bias] += max(share * self.diagonal(), 1e-300)
+        change: Tensor = torch.linalg.solve(pulled, missing)
         return start + change
 
     def recentred(self, start: Tensor) -> Tensor:

@@ -17,7 +17,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-SECONDS: Final = 600
+SECONDS: Final = 120
+BYTES_A_SECOND: Final = 20 << 20
+"""How long opening may take: this, and the time to read the weights at that speed."""
+MEMORY: Final = 4 << 30
+"""Bytes that opening may take beside three times the weights."""
 NEEDED: Final = {"transformers": ("torch", "transformers"), "configuration": ("transformers",)}
 NEEDED_BY_GGUF: Final = ("llama_cpp",)
 QUIET: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -37,7 +41,11 @@ def is_installed(how: str) -> bool:
 
 
 def attempt(how: str, path: Path, seconds: float = SECONDS) -> Opened:
-    """Open a folder by ``transformers`` (or its ``configuration`` alone), or a file by ``llama.cpp``."""
+    """Open a folder by ``transformers`` (or its ``configuration`` alone), or a file by ``llama.cpp``.
+
+    It may take so many ``seconds``, and more where there is much to read.
+    """
+    seconds += _size(path) // BYTES_A_SECOND
     paths = os.pathsep.join(entry for entry in sys.path if entry)
     command = [sys.executable, "-P", "-m", "zerolm.carving.opening", how, str(path.absolute())]
     try:
@@ -151,13 +159,21 @@ def _short(error: BaseException) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
-def _limit_memory() -> None:
+def _size(path: Path) -> int:
+    """Bytes of a file, or of the files of a folder."""
+    return sum(
+        file.stat().st_size for file in ([path] if path.is_file() else path.iterdir()) if file.is_file()
+    )
+
+
+def _limit_memory(size: int) -> None:
     with suppress(ImportError, OSError, ValueError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_DATA, (free_memory(), resource.RLIM_INFINITY))
+        most = min(free_memory(), MEMORY + 3 * size)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
 
 
 if __name__ == "__main__":
-    _limit_memory()
+    _limit_memory(_size(Path(sys.argv[2])))
     print("\n" + json.dumps(asdict(opened(sys.argv[1], Path(sys.argv[2])))))

@@ -16,6 +16,7 @@ from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.problem import Budgets, Problem, at_least
 from zerolm.solvers.proven import Proven
 from zerolm.spaces import CandidateTable
+from zerolm.statistics import TOLERANCE
 
 PARAMS = COSTS.index("params")
 
@@ -125,39 +126,36 @@ def plan_uniform(
     Every depth, number of groups and number of neurons is tried; of each the layers of most worth stay.
     Raises ``ValueError`` where none keeps the budgets.
     """
-    best: tuple[float, int] | None = None
-    found: tuple[list[int], int, int, Ints] | None = None
-    nearest = None
-    worth = {
-        kind: np.array(
-            [[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)]
-        )
-        for kind, sizes in (("groups", choices.groups), ("ffn", choices.ffn))
-    }
-    without = np.array([criterion.without(layer) or 0.0 for layer in range(parent.depth)])
-    for g, groups in enumerate(choices.groups):
-        for f, ffn in enumerate(choices.ffn):
-            layers = worth["groups"][:, g] + worth["ffn"][:, f] - without  # what it adds to be there
-            order = np.argsort(-layers, kind="stable")
-            for depth in choices.depth:
-                costs = account.of([(groups, ffn)] * depth)
-                nearest = costs if nearest is None else np.minimum(nearest, costs)
-                if not budgets.allow(costs):
-                    continue
-                value = (float(layers[order[:depth]].sum() + without.sum()), -int(costs[PARAMS]))
-                if best is None or value > best:
-                    best, found = value, (sorted(order[:depth].tolist()), groups, ffn, costs)
-    if best is None or found is None:
-        raise ValueError(_infeasible(budgets, nearest))
-    layers_kept, groups, ffn, costs = found
-    cut = Cut(
-        parent,
-        tuple(
-            LayerCut(layer, criterion.choose(layer, "groups", groups), criterion.choose(layer, "ffn", ffn))
-            for layer in layers_kept
-        ),
+    gain, without = _gains(parent, criterion, choices)
+    best_first = np.sort(gain, axis=0)[::-1].cumsum(axis=0)  # (layers, groups, ffn)
+    depths = np.array(choices.depth)
+    worth = best_first[depths - 1] + without.sum()  # (depths, groups, ffn)
+    layer = np.array([[account.groups[g] + account.ffn[f] for f in choices.ffn] for g in choices.groups])
+    costs = account.outside + depths[:, None, None, None] * (account.rest + layer)  # (depths, groups, ffn, 5)
+    allowed = budgets.allow(costs)
+    if not allowed.any():
+        raise ValueError(_infeasible(budgets, costs.reshape(-1, len(COSTS)).min(axis=0)))
+    top = worth[allowed].max()
+    equal = allowed & (worth >= top - TOLERANCE * abs(top))
+    d, g, f = np.unravel_index(np.argmin(np.where(equal, costs[..., PARAMS], np.inf)), worth.shape)
+    groups, ffn = choices.groups[g], choices.ffn[f]
+    kept = np.sort(np.argsort(-gain[:, g, f], kind="stable")[: depths[d]]).tolist()
+    layers = (
+        LayerCut(layer, criterion.choose(layer, "groups", groups), criterion.choose(layer, "ffn", ffn))
+        for layer in kept
     )
-    return Planned(cut, dict(zip(COSTS, costs.tolist(), strict=True)), best[0], True)
+    named = dict(zip(COSTS, costs[d, g, f].tolist(), strict=True))
+    return Planned(Cut(parent, tuple(layers)), named, float(worth[d, g, f]), True)
+
+
+def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[Floats, Floats]:
+    """What each layer of each size adds by being there, (layers, groups, ffn), and the worth without it."""
+    groups, ffn = (
+        np.array([[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)])
+        for kind, sizes in (("groups", choices.groups), ("ffn", choices.ffn))
+    )
+    without = np.array([criterion.without(layer) or 0.0 for layer in range(parent.depth)])
+    return groups[:, :, None] + ffn[:, None, :] - without[:, None, None], without
 
 
 def plan_per_layer(

@@ -25,8 +25,10 @@ from zerolm.carving.kept import Arrays, Kept
 from zerolm.carving.moments import GRID, Fit
 from zerolm.carving.sliced import Place, Repaired, carved_layer, put_repaired
 from zerolm.carving.tokens import Tokens
-from zerolm.networks.blocks import Blocks, Seen, Stream, watching
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.roles import Layer, bias, matrix, set_matrix
+from zerolm.networks.stream import Stream
 
 Method = Literal["none", "bias", "least-squares"]
 

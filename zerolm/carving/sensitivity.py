@@ -20,15 +20,22 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.criteria import Criterion
 from zerolm.carving.cuts import Cut, LayerCut
+from zerolm.carving.judge import pooled
 from zerolm.carving.kept import Arrays, Kept
 from zerolm.carving.sliced import carved_layer, dimensions_of
 from zerolm.carving.tokens import Tokens
-from zerolm.networks.blocks import Blocks, Stream
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.stream import Stream
 
 SHARES: Final = (0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
 """Kept shares of the FFN, and of KV groups where there are many, at which a layer is measured."""
 MANY: Final = 8
 SEQUENCES: Final = 64
+KEPT: Final = 1 << 28
+"""Probabilities of the parent that are kept (1 GiB); where there are more, each cut makes them again."""
+
+Wanted = Tensor | tuple[Tensor, Tensor]
+"""What the parent puts out for a batch: embeddings (b, d), or predictions and their certainty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,18 +80,20 @@ def measured(
     kinds: Sequence[str],
     *,
     progress: Callable[[str], None] = lambda text: None,
-    batch: int = 8,
+    batch: int = 4,
+    pooling: str = "mean",
     kept: Kept = Kept(),  # noqa: B008
 ) -> Measured:
     """Cut each layer alone to a few sizes, chosen by ``by``, and measure the loss; nothing is repaired.
 
     ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. Layers below the cut one are not run
-    again: their output is the parent's. Layers that are ``kept`` are not measured again.
+    again: their output is the parent's. An encoder's embeddings are pooled by ``pooling``, as ``pooling_of``
+    its folder says. Layers that are ``kept`` are not measured again.
     """
     parent = dimensions_of(model)
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
     sizes = {kind: _sizes(whole) if kind in kinds else np.array([whole]) for kind, whole in wholes.items()}
-    loss = Loss(Blocks(model, tokens.spread(SEQUENCES).batches(batch)), parent.depth)
+    loss = Loss(Blocks(model, tokens.spread(SEQUENCES).batches(batch)), parent.depth, pooling)
     rows = []
     for layer in range(parent.depth):
         progress(f"measuring cuts of layer {layer + 1} of {parent.depth}")
@@ -123,18 +132,18 @@ def _alone(model: PreTrainedModel, whole: Cut, layer: int, kind: str, units: Int
 class Loss:
     """How far the output moves when one layer is another: KL of predictions in nats a token, or 1 - cosine.
 
-    Of a model without a language-model head the mean over unmasked tokens is compared.
+    Of a model without a language-model head embeddings are compared, pooled as ``pooling`` says.
     """
 
-    def __init__(self, blocks: Blocks, depth: int) -> None:
-        self.blocks, self.depth = blocks, depth
+    def __init__(self, blocks: Blocks, depth: int, pooling: str = "mean") -> None:
+        self.blocks, self.depth, self.pooling = blocks, depth, pooling
         self.stream = Stream(blocks)  # the parent's states before the layer that is another
+        self.kept: dict[int, Wanted] = {}
 
     @cached_property
-    def wanted(self) -> list[Tensor]:
-        """What the parent puts out for each batch."""
-        last = Stream(self.blocks).before(self.depth)
-        return [self._output(i, hidden) for i, hidden in enumerate(last)]
+    def last(self) -> list[Tensor]:
+        """What the parent's last layer leaves, (b, t, d) each."""
+        return Stream(self.blocks).before(self.depth)
 
     def of(self, layer: int, module: nn.Module | None) -> float:
         """The mean loss with ``module`` in place of the layer, or with none there."""
@@ -143,31 +152,42 @@ class Loss:
             hidden = [self.blocks.call(i, layer, states, module) for i, states in enumerate(hidden)]
         for above in range(layer + 1, self.depth):
             hidden = [self.blocks.call(i, above, states) for i, states in enumerate(hidden)]
-        parts = [self._apart(i, self._output(i, states)) for i, states in enumerate(hidden)]
-        total, count = map(sum, zip(*parts, strict=True))
-        return total / count
+        return float(torch.cat([self._apart(i, states) for i, states in enumerate(hidden)]).double().mean())
+
+    def _apart(self, index: int, hidden: Tensor) -> Tensor:
+        """The loss of each token of a batch, (n,), or of each sequence, (b,)."""
+        wanted, found = self._wanted(index), self._output(index, hidden)
+        if isinstance(wanted, Tensor):
+            return 1.0 - functional.cosine_similarity(found, wanted, dim=-1)
+        p, certainty = wanted
+        kl: Tensor = certainty - torch.linalg.vecdot(p, found) + found.logsumexp(-1)  # (b, t)
+        return kl[self._mask(index)]
+
+    def _wanted(self, index: int) -> Wanted:
+        if index in self.kept:
+            return self.kept[index]
+        found = self._output(index, self.last[index])
+        wanted = found if found.dim() == 2 else predictions(found)
+        if found.numel() * len(self.blocks.batches) <= KEPT:
+            self.kept[index] = wanted
+        return wanted
 
     def _output(self, index: int, hidden: Tensor) -> Tensor:
-        """Log-probabilities (b, t, v), or pooled embeddings (b, d)."""
+        """Logits (b, t, v), or pooled embeddings (b, d)."""
         found = self.blocks.finish(index, hidden)
         logits: Tensor | None = getattr(found, "logits", None)
         if logits is not None:
-            return functional.log_softmax(logits.float(), dim=-1)
-        mask = self._mask(index)[..., None]
-        last: Tensor = found.last_hidden_state
-        return (last * mask).sum(1) / mask.sum(1)
-
-    def _apart(self, index: int, found: Tensor) -> tuple[float, float]:
-        """The summed loss of a batch, and of how many tokens or sequences."""
-        wanted = self.wanted[index]
-        if found.dim() == 2:
-            cosine = functional.cosine_similarity(found, wanted, dim=-1)  # (b,)
-            return float((1.0 - cosine).double().sum()), float(len(cosine))
-        mask = self._mask(index)
-        apart = (wanted.exp() * (wanted - found)).sum(-1)  # (b, t)
-        return float((apart * mask).double().sum()), float(mask.sum())
+            return logits
+        return pooled(found.last_hidden_state, self._mask(index), self.pooling)
 
     def _mask(self, index: int) -> Tensor:
+        """Where a batch has tokens, (b, t) bool."""
         batch = self.blocks.batches[index]
-        mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"]))
-        return mask.float()
+        return batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
+
+
+def predictions(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """p (b, t, v), and the sums of p ln p (b, t)."""
+    log = functional.log_softmax(logits, dim=-1)
+    p = log.exp()
+    return p, torch.linalg.vecdot(p, log)

@@ -6,10 +6,13 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
+
+MAX_TEXT: Final = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,13 @@ class Tokens:
 
 
 def read_text(file: Path) -> Text:
-    """Read a UTF-8 file; ``ValueError`` where it is empty or no text, ``OSError`` where it cannot be read."""
-    data = file.read_bytes()
+    """Read a UTF-8 file; ``ValueError`` where it is empty, no text or too long, ``OSError`` if there is none."""
+    if file.exists() and not file.is_file():
+        raise ValueError(f"{file} is not a regular file")
+    with file.open("rb") as opened:
+        data = opened.read(MAX_TEXT + 1)
+    if len(data) > MAX_TEXT:
+        raise ValueError(f"{file} has more than {MAX_TEXT >> 20} MiB; a part of it does")
     try:
         content = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
 import transformers
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+
+from zerolm.carving.cuts import Cut
+from zerolm.carving.sliced import Place, Repaired, carved_layer, put_repaired
+from zerolm.checkpoints import Checkpoint, TensorInfo
+from zerolm.checkpoints.numbers import narrowed, widened
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.mapped import mapped_model
 
 TOLERANCE: Final = (1e-4, 3e-2)
 """Largest difference of outputs, relative to their largest magnitude, that rounding may explain: of float32,
 and of repaired weights that are stored in 16 bits."""
+BLOCK_TOLERANCE: Final = 1e-5
+"""The same of one layer, all weights being as they are stored."""
+CHUNK: Final = 16 << 20
+"""Bytes compared at a time."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +73,109 @@ def compare(
     length = min(length, int(getattr(child.config, "max_position_embeddings", None) or length))
     ids = torch.randint(size, (2, length), generator=generator)  # (2, length)
     ours, theirs = (_outputs(model(input_ids=ids)) for model in (child, reference))
-    difference = float((ours - theirs).abs().max())
-    relative = difference / max(float(theirs.abs().max()), 1e-12)
-    if not relative <= TOLERANCE[not exact]:
+    found = _apart(ours, theirs)
+    if not found.relative <= TOLERANCE[not exact]:
         raise ValueError(
-            f"the written child differs from the carved parent by {difference:.3g} ({relative:.2g} of the "
-            f"largest output)"
+            f"the written child differs from the carved parent by {found.difference:.3g} "
+            f"({found.relative:.2g} of the largest output)"
         )
-    return Verified(difference, relative)
+    return found
+
+
+@torch.no_grad()
+def compare_blocks(
+    child: Checkpoint,
+    parent: Checkpoint,
+    cut: Cut,
+    repaired: Repaired | None = None,
+    *,
+    length: int = 64,
+    seed: int = 0,
+) -> Verified:
+    """Compare layer by layer, for models that are too large to be in memory: two layers are at a time.
+
+    Each layer of the child, opened in the stock class, has the weights of the parent's, carved in memory, and
+    zeros beyond them; and both send the same random hidden states on alike. What is outside the layers is
+    compared byte by byte. ``ValueError`` names the layer or the tensor that differs.
+    """
+    _same_outside(child, parent)
+    arrays = _as_stored(child, cut, repaired or Repaired())
+    length = min(length, parent.layout.sizes.get("positions", length))
+    batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
+    ours, theirs = (Blocks(mapped_model(each), [batch]) for each in (child, parent))
+    generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
+    for place, kept in enumerate(cut.layers):
+        hidden = torch.randn(2, length, parent.layout.hidden, generator=generator)  # (2, length, d)
+        carved = carved_layer(theirs.model, cut, kept)
+        put_repaired(carved, kept.layer, arrays)
+        differs = f"layer {place} of the written child differs from layer {kept.layer} of the carved parent"
+        for name, weight in carved.module.named_parameters():
+            if not _within(ours.layer(place).module.get_parameter(name), weight):
+                raise ValueError(f"{differs} in {name!r}")
+        wanted = theirs.call(0, kept.layer, hidden, carved.module)
+        found = _apart(ours.call(0, place, hidden), wanted)
+        if not found.relative <= BLOCK_TOLERANCE:
+            share = f"{found.relative:.2g} of the largest output"
+            raise ValueError(f"{differs} by {found.difference:.3g} ({share})")
+        worst = max(worst, found, key=lambda each: each.relative)
+    return worst
+
+
+def fits(checkpoint: Checkpoint) -> bool:
+    """Whether two copies in float32 fit into the memory that is available (half of all where none says)."""
+    needed = 2 * 4 * sum(checkpoint.tensors[name].count for name in checkpoint.layout.slots)
+    return needed <= _available()
+
+
+def _available() -> int:
+    """Bytes."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        (free,) = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+        return int(free) * 1024
+    except (OSError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _same_outside(child: Checkpoint, parent: Checkpoint) -> None:
+    """That all that is in no layer has been copied, byte by byte."""
+    for name in parent.layout.layer(None).values():
+        if name not in child.tensors:
+            raise ValueError(f"the written child lacks {name!r}")
+        ours, theirs = child.tensors[name], parent.tensors[name]
+        same = (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        for start in range(0, theirs.end - theirs.start, CHUNK):
+            same = same and _bytes(ours, start) == _bytes(theirs, start)
+        if not same:
+            raise ValueError(f"{name!r} of the written child differs from the parent's")
+
+
+def _bytes(tensor: TensorInfo, start: int) -> bytes:
+    with tensor.file.open("rb") as file:
+        file.seek(tensor.start + start)
+        return file.read(min(CHUNK, tensor.end - tensor.start - start))
+
+
+def _as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> dict[Place, NDArray[np.float32]]:
+    """What is repaired, rounded as the child stores it."""
+    places = {kept.layer: place for place, kept in enumerate(cut.layers)}
+    found = {}
+    for (layer, role), values in repaired.arrays.items():
+        name = child.layout.name(role, places[layer])
+        dtype = child.tensors[name].dtype if name else "F32"
+        found[layer, role] = widened(narrowed(values, dtype), dtype)
+    return found
+
+
+def _within(ours: Tensor, theirs: Tensor) -> bool:
+    """Whether weights are in the corner of others that are zero beyond it."""
+    corner = ours[tuple(slice(size) for size in theirs.shape)]
+    return torch.equal(corner, theirs) and bool(ours.count_nonzero() == theirs.count_nonzero())
+
+
+def _apart(ours: Tensor, theirs: Tensor) -> Verified:
+    difference = float((ours - theirs).abs().max())
+    return Verified(difference, difference / max(float(theirs.abs().max()), 1e-12))
 
 
 def _outputs(found: object) -> Tensor:

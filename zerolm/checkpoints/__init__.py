@@ -1,7 +1,7 @@
 """Pretrained checkpoints: read, summed up in a ledger, and written, one block of bytes at a time."""
 
 from zerolm.checkpoints.checkpoint import Checkpoint
-from zerolm.checkpoints.families import Cut, Family, family_of
+from zerolm.checkpoints.families import Cuttable, Family, family_of
 from zerolm.checkpoints.layout import Layout, Slot
 from zerolm.checkpoints.ledger import Ledger, Sums, Totals, ledger_of
 from zerolm.checkpoints.slicing import sliced
@@ -10,7 +10,7 @@ from zerolm.checkpoints.writer import Outgoing, Span, write_shards
 
 __all__ = [
     "Checkpoint",
-    "Cut",
+    "Cuttable",
     "Family",
     "Layout",
     "Ledger",

@@ -15,7 +15,7 @@ LIMITS: Final = {"depth": MAX_DEPTH, "vocab": MAX_VOCAB, "positions": MAX_VOCAB,
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cuttable:
     """What the stock class can express after a cut, the widths being the same in all layers.
 
     ``heads`` includes KV groups. ``indivisible`` says what becomes of heads that do not divide the hidden
@@ -73,7 +73,7 @@ class Family:
     head_classes: tuple[str, ...]
     aliases: dict[str, str]
     ignored: tuple[str, ...]
-    cut: Cut
+    cut: Cuttable
 
     def size(self, config: Mapping[str, Any], label: str) -> int:
         """A size by its label (depth, hidden, heads, ...), as the stock class would have it.
@@ -140,7 +140,7 @@ def _family(document: dict[str, Any]) -> Family:
     given: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
     }
-    given["cut"] = Cut(**given["cut"])
+    given["cut"] = Cuttable(**given["cut"])
     for part in ("body", "head"):
         given[part] = tuple(Pattern(**entry | {"axes": tuple(entry["axes"])}) for entry in given[part])
     return Family(name=given.pop("model_type"), **given)

@@ -3,55 +3,115 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from zerolm.checkpoints import Checkpoint
 from zerolm.cli.progress import patient
+from zerolm.report.text import show_amount
+
+if TYPE_CHECKING:
+    from zerolm.carving.evaluate import Evaluated, Row
+    from zerolm.carving.tasks import Scored
+
+HEADS: Final = {"perplexity": "perplexity", "kl": "KL", "cosine": "cosine"}
+DIGITS: Final = {"perplexity": 2, "kl": 4, "cosine": 4}
+TASKS: Final = "Of lm-evaluation-harness, by name or .yaml file (which may hold code), with commas between."
 
 
 def evaluate(
     child: Annotated[Path, typer.Argument(help="The folder of a checkpoint.")],
     parent: Annotated[Path, typer.Option(metavar="DIR", help="What it is compared with.")],
-    text: Annotated[Path, typer.Option(metavar="FILE", help="Text that neither has been fitted to.")],
+    text: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Text that neither has been fitted to.")
+    ] = None,
     sequences: Annotated[int, typer.Option(min=1, help="Sequences taken from the text.")] = 256,
     length: Annotated[int, typer.Option(min=2, help="Tokens of each.")] = 256,
+    tasks: Annotated[str | None, typer.Option(metavar="TASKS", help=TASKS)] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Samples of each task at most.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """What a child has lost: perplexity and divergence from its parent, or the cosine of embeddings."""
-    from zerolm.carving.judge import fidelity, perplexity_and_kl, pooling_of
-    from zerolm.carving.material import is_decoder, open_model, tokens_of
+    """What a child has lost: perplexity and divergence from its parent, or the cosine of embeddings.
 
-    progress = patient()
-    checkpoints = [Checkpoint.open(child), Checkpoint.open(parent)]
-    if len({is_decoder(checkpoint) for checkpoint in checkpoints}) > 1:
-        kinds = " and ".join(checkpoint.family.name for checkpoint in checkpoints)
-        raise ValueError(f"a decoder and an encoder cannot be compared: {kinds}")
-    if len({checkpoint.layout.vocab for checkpoint in checkpoints}) > 1:
-        sizes = " and ".join(str(checkpoint.layout.vocab) for checkpoint in checkpoints)
-        raise ValueError(f"vocabularies of {sizes} tokens cannot be compared")
-    tokens = tokens_of(checkpoints[1], str(text), sequences=sequences, length=length)
-    progress("opening both")
-    ours, theirs = (open_model(checkpoint) for checkpoint in checkpoints)
-    found: dict[str, Any] = {"sequences": len(tokens), "tokens": tokens.count}
-    progress("running the text through both")
-    if is_decoder(checkpoints[0]):
-        judged, own = perplexity_and_kl(ours, theirs, tokens), perplexity_and_kl(theirs, theirs, tokens)
-        found |= {
-            "perplexity": judged.perplexity,
-            "parent_perplexity": own.perplexity,
-            "kl": judged.kl,
-        }
-    else:
-        found["cosine"] = fidelity(ours, theirs, tokens, pooling=pooling_of(checkpoints[1].folder))
+    Beside it stand random and uniform carvings of the parent of the same size. --tasks compares child and
+    parent on tasks of lm-evaluation-harness, whose data come from the hub.
+    """
+    names = [name for name in map(str.strip, (tasks or "").split(",")) if name]
+    if text is None and not names:
+        raise ValueError("nothing says what to evaluate on: give --text FILE, --tasks TASKS, or both")
+    if limit is not None and not names:
+        raise ValueError("--limit is of samples of tasks: give --tasks TASKS too")
+    progress, found = patient(), dict[str, Any]()
+    judged = scored = known = None
+    if names:
+        from zerolm.carving.tasks import Tasks
+
+        known = Tasks.of(names, child, parent)
+    if text is not None:
+        from zerolm.carving.evaluate import evaluate
+
+        judged = evaluate(child, parent, text, sequences=sequences, length=length, progress=progress)
+        found |= judged.to_json()
+    if known:
+        scored = known.compared(limit=limit, progress=progress)
+        found["tasks"] = [asdict(each) for each in scored]
     if json_output:
         print(json.dumps(found))
         return
-    print(f"{found['sequences']} sequences, {found['tokens']:,} tokens")
-    if "cosine" in found:
-        print(f"mean cosine to the parent's embeddings {found['cosine']:.4f}")
-        return
-    print(f"perplexity {found['perplexity']:.2f} (parent {found['parent_perplexity']:.2f})")
-    print(f"divergence from the parent (KL) {found['kl']:.4f} nats a token")
+    if judged:
+        show(judged)
+    if scored:
+        show_tasks(scored)
+
+
+def show(found: Evaluated) -> None:
+    """A table of all rows, the spread of several draws behind their means."""
+    print(f"{found.sequences} sequences, {found.tokens:,} tokens")
+    columns = list(found.rows[0].values)
+    body = [
+        [row.name, show_amount(row.params), *(_digits(key, row.values[key]) for key in columns), _spread(row)]
+        for row in found.rows
+    ]
+    show_table(["", "parameters", *(HEADS[key] for key in columns), ""], body)
+    meaning = "cosine: of embeddings to the parent's, mean" if "cosine" in columns else "KL: nats a token"
+    print(f"{meaning}\n{found.note}")
+
+
+def _digits(key: str, value: float) -> str:
+    return f"{value:,.{DIGITS[key]}f}"
+
+
+def _spread(row: Row) -> str:
+    ranges = (" to ".join(_digits(key, end) for end in ends) for key, ends in row.spread.items())
+    return f"({'; '.join(ranges)})" if row.spread else ""
+
+
+def show_tasks(scored: list[Scored]) -> None:
+    """A table of all metrics of child and parent, with standard errors."""
+    body = [
+        [
+            f"{each.task} {each.metric}",
+            str(each.samples or ""),
+            _measured(each.child, each.child_stderr),
+            _measured(each.parent, each.parent_stderr),
+        ]
+        for each in scored
+    ]
+    show_table(["", "samples", "child", "parent"], body)
+
+
+def _measured(value: float, stderr: float | None) -> str:
+    return f"{value:.4f}" if stderr is None else f"{value:.4f} +- {stderr:.4f}"
+
+
+def show_table(head: list[str], body: list[list[str]]) -> None:
+    """Columns below their heads: names to the left, numbers to the right, remarks behind."""
+    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+    for line in (head, *body):
+        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
+        cells[0] = line[0].ljust(widths[0])
+        if not head[-1]:
+            cells[-1] = line[-1]
+        print("  ".join(cells).rstrip())

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from zerolm.networks.hooks import stand_ins
 from zerolm.networks.roles import Layer, layer_list, layer_of, names_of
 
 M = TypeVar("M", bound=nn.Module)
@@ -28,22 +28,20 @@ class Call:
     named: Mapping[str, Any]
 
 
-def outside_layers(model: PreTrainedModel) -> list[nn.Parameter]:
-    """The parameters of a model that are in none of its layers."""
-    inside = {id(parameter) for parameter in layer_list(model).parameters()}
-    return [parameter for parameter in model.parameters() if id(parameter) not in inside]
+def outside(model: PreTrainedModel, other: nn.Parameter | None) -> list[nn.Parameter]:
+    """The parameters of a model that are in none of its layers, but for one ``other``."""
+    left_out = {id(parameter) for parameter in (*layer_list(model).parameters(), other)}
+    return [parameter for parameter in model.parameters() if id(parameter) not in left_out]
 
 
-@contextmanager
-def stand_ins(modules: Sequence[nn.Module], forwards: Sequence[Callable[..., Any]]) -> Iterator[None]:
-    """Within, calling ``modules[i]`` calls ``forwards[i]``; after it the modules are as they were."""
-    for module, forward in zip(modules, forwards, strict=True):
-        module.__dict__["forward"] = forward
-    try:
-        yield
-    finally:
-        for module in modules:
-            del module.__dict__["forward"]
+def embedded(embedding: nn.Module, ids: Tensor) -> Tensor:
+    """What an embedding makes of token ids, in float32: only the rows that are wanted are in memory."""
+    rows, places = torch.unique(ids, return_inverse=True)
+    weight = embedding.get_parameter("weight")
+    few = copy.deepcopy(embedding, {id(weight): nn.Parameter(weight[rows].float(), requires_grad=False)})
+    few.__dict__["padding_idx"] = None  # would be another row now; it matters to gradients only
+    found: Tensor = few(places)
+    return found
 
 
 class Blocks:
@@ -51,8 +49,8 @@ class Blocks:
 
     The model itself runs only its embeddings, and what follows the last layer. It is put into evaluation
     mode. What the model hands to its layers is kept once for all batches of a shape without padding. All is
-    computed in float32: of a model that is stored in fewer bits, one part at a time is held in float32 (the
-    embeddings, one layer, or the head).
+    computed in float32: of a model that is stored in fewer bits, one layer or the head is held in float32 at
+    a time.
     """
 
     def __init__(self, model: PreTrainedModel, batches: Sequence[Batch]) -> None:
@@ -77,9 +75,11 @@ class Blocks:
             calls.append(Call(arguments, named))
             return hidden
 
-        layers = list(layer_list(self.model))
-        first = self._part("first", self.model, outside_layers(self.model.base_model))
-        with torch.no_grad(), stand_ins(layers, [note] * len(layers)):
+        layers, embedding = list(layer_list(self.model)), self.model.get_input_embeddings()
+        vectors = embedded(embedding, self.batches[index]["input_ids"])
+        first = self._part("first", self.model, outside(self.model.base_model, embedding.weight))
+        skipped = [first.get_input_embeddings(), *layers]
+        with torch.no_grad(), stand_ins(skipped, [lambda ids: vectors, *[note] * len(layers)]):
             first.base_model(**self.batches[index], use_cache=False)
         self._calls.setdefault(self._key(index), calls)
         return found[0]
@@ -98,9 +98,8 @@ class Blocks:
     def finish(self, index: int, hidden: Tensor) -> Any:
         """What the model returns for a batch whose last layer left these hidden states (b, t, d)."""
         embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings()
-        unused = embedding.weight if head is None or head.weight is not embedding.weight else None
-        used = (parameter for parameter in outside_layers(self.model) if parameter is not unused)
-        last = self._part("last", self.model, used)
+        tied = head is not None and head.weight is embedding.weight
+        last = self._part("last", self.model, outside(self.model, None if tied else embedding.weight))
         skipped = [last.get_input_embeddings(), *layer_list(self.model)]
         with torch.no_grad(), stand_ins(skipped, [lambda *_, **__: hidden] * len(skipped)):
             return last(**self.batches[index], use_cache=False)
@@ -121,86 +120,3 @@ class Blocks:
     def _key(self, index: int) -> object:
         batch = self.batches[index]
         return index if "attention_mask" in batch else tuple(batch["input_ids"].shape)
-
-
-class Stream:
-    """The hidden states of all batches, (b, t, d) each, on their way from the first layer to the last.
-
-    ``module(layer)`` stands in the place of a layer, else the model's own does. Nothing is run before it is
-    asked for; then the states pass through the layers below first.
-    """
-
-    def __init__(self, blocks: Blocks, module: Callable[[int], nn.Module] | None = None) -> None:
-        self.blocks = blocks
-        self.module = module or (lambda number: blocks.layer(number).module)
-        self.hidden: list[Tensor] = []
-        self.layer = 0
-
-    def before(self, layer: int) -> list[Tensor]:
-        """What this layer gets."""
-        if not self.hidden:
-            self.hidden = [self.blocks.embed(index) for index in range(len(self.blocks.batches))]
-        while self.layer < layer:
-            for _ in self.through(self.layer):
-                pass
-        return self.hidden
-
-    def through(
-        self, layer: int, watched: Callable[[Layer], Mapping[str, nn.Module]] | None = None
-    ) -> Iterator[tuple[int, Tensor, Seen]]:
-        """Send batch after batch through this layer: its index, what the layer got, what was seen within.
-
-        ``watched`` names the modules of the layer that are looked at.
-        """
-        hidden, module = self.before(layer), self.module(layer)
-        modules = watched(layer_of(names_of(self.blocks.model), module)) if watched else {}
-        for index, states in enumerate(hidden):
-            with watching(modules) as seen:
-                hidden[index] = self.blocks.call(index, layer, states, module)
-            yield index, states, seen
-        self.layer = layer + 1
-
-
-class Enough(Exception):
-    """Raised inside a layer when nothing that follows is wanted."""
-
-
-@dataclass
-class Seen:
-    """The last inputs (..., k) and outputs (..., d) of the modules that are watched, by the names given."""
-
-    inputs: dict[str, Tensor] = field(default_factory=dict)
-    outputs: dict[str, Tensor] = field(default_factory=dict)
-
-
-@contextmanager
-def watching(modules: Mapping[str, nn.Module], *, until: str | None = None) -> Iterator[Seen]:
-    """Within, note what goes in and out of modules; no hook is left behind.
-
-    ``until`` ends the block as soon as that module has been given its input: what would follow is not run.
-    """
-    seen = Seen()
-
-    def before(name: str) -> Callable[..., None]:
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            seen.inputs[name] = arguments[0]
-            if name == until:
-                raise Enough
-
-        return hook
-
-    def after(name: str) -> Callable[..., None]:
-        def hook(_: nn.Module, __: tuple[Tensor, ...], out: Tensor) -> None:
-            seen.outputs[name] = out
-
-        return hook
-
-    handles = [module.register_forward_pre_hook(before(name)) for name, module in modules.items()]
-    handles += [module.register_forward_hook(after(name)) for name, module in modules.items()]
-    try:
-        yield seen
-    except Enough:
-        pass
-    finally:
-        for handle in handles:
-            handle.remove()

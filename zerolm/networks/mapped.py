@@ -21,11 +21,19 @@ STORED: Final = {
 """How numpy maps what is stored, and what it then is."""
 
 
-def map_model(checkpoint: Checkpoint, decoder: bool) -> PreTrainedModel:
+def is_decoder(checkpoint: Checkpoint) -> bool:
+    """Whether the model predicts the next token."""
+    return checkpoint.family.name != "bert"
+
+
+def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """The stock model over the mapped files of a checkpoint; its weights take no memory of their own.
 
-    A ``decoder`` has its head, an encoder no pooler. Raises ``ValueError`` where a weight is missing.
+    It is for passes layer by layer (``Blocks``), which tell the same as of a model in memory; as a whole it
+    does not run. A decoder has its head, an encoder no pooler. Raises ``ValueError`` where a weight is
+    missing.
     """
+    decoder = is_decoder(checkpoint)
     config = AutoConfig.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
     kind, more = (AutoModelForCausalLM, {}) if decoder else (AutoModel, {"add_pooling_layer": False})
     with shapes_only():

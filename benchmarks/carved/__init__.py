@@ -1,0 +1,1 @@
+"""What carved models are measured with: the tables of ``carving.py``."""

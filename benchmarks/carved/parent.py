@@ -1,0 +1,186 @@
+"""A trained model on the bench: what it is carved by, and what came of each carving, all made once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from carved.judging import Judge, Quality, mean
+from carved.rivals import group_magnitude
+from timing import note
+
+from zerolm.architecture import Ints
+from zerolm.carving.activations import importances
+from zerolm.carving.criteria import WITH_TOKENS, Additive, Criterion, criterion_of
+from zerolm.carving.cuts import Cut, LayerCut
+from zerolm.carving.judge import pooling_of
+from zerolm.carving.material import is_decoder, open_model, tokens_of
+from zerolm.carving.moments import GRID
+from zerolm.carving.repair import Walk, repair
+from zerolm.carving.sliced import Repaired, apply_in_memory, dimensions_of
+from zerolm.carving.tokens import Tokens
+from zerolm.carving.wish import costs_of
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.costs import CostModel
+
+LENGTH: Final = 256
+OWN_OUTPUT: Final = "least-squares on the parent's activations"
+RIVAL: Final = "Torch-Pruning, group magnitude"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How many sequences are calibrated and judged on, how many seeds of chance, how many random plans."""
+
+    calibration: int = 256
+    judged: int = 256
+    seeds: int = 5
+    plans: int = 60
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Files of what the models have seen and of what they have not."""
+
+    seen: Path
+    unseen: Path
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The same shares of KV groups and neurons in all layers, by what they are chosen, how repaired.
+
+    ``worst`` keeps what the criterion would drop first, and ``tokens`` are from the ``text`` or ``random``.
+    """
+
+    criterion: str
+    groups: float
+    ffn: float
+    repair: str = "none"
+    tokens: str = "text"
+    worst: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Worst(Criterion):
+    """Keeps what another criterion drops."""
+
+    by: Criterion
+    units: dict[str, int]
+
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        best = self.by.choose(layer, kind, self.units[kind] - count)
+        return np.setdiff1d(np.arange(self.units[kind]), best)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        return -self.by.worth(layer, kind, self.units[kind] - count)
+
+
+@dataclass(eq=False)
+class Parent:
+    """A folder with a trained model, its calibration tokens and its judge."""
+
+    folder: Path
+    texts: Texts
+    scale: Scale
+    criteria: dict[tuple[str, str, int], Criterion] = field(default_factory=dict)
+    results: dict[Trial, Quality] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.checkpoint = Checkpoint.open(self.folder)
+        self.decoder = is_decoder(self.checkpoint)
+        self.model = open_model(self.checkpoint)
+        self.sizes = dimensions_of(self.model)
+
+    @cached_property
+    def calibration(self) -> dict[str, Tokens]:
+        """Tokens by where they come from."""
+        note(f"{self.folder.name}: tokenizing")
+        sources = {"text": str(self.texts.seen), "random": "random"}
+        count = self.scale.calibration
+        return {
+            name: tokens_of(self.checkpoint, source, sequences=count, length=LENGTH)
+            for name, source in sources.items()
+        }
+
+    @cached_property
+    def unseen(self) -> Tokens:
+        """What children are judged on."""
+        return tokens_of(
+            self.checkpoint, str(self.texts.unseen), sequences=self.scale.judged, length=LENGTH
+        )
+
+    @cached_property
+    def judge(self) -> Judge:
+        return self.judge_on(self.unseen)
+
+    def judge_on(self, tokens: Tokens) -> Judge:
+        return Judge(self.model, tokens, None if self.decoder else pooling_of(self.folder))
+
+    def criterion(self, name: str, tokens: str = "text", seed: int = 0) -> Criterion:
+        """A criterion by name; ``ImportError`` where its package is not installed."""
+        key = (name, tokens, seed)
+        if key not in self.criteria:
+            self.criteria[key] = self._criterion(name, tokens, seed)
+        return self.criteria[key]
+
+    def _criterion(self, name: str, tokens: str, seed: int) -> Criterion:
+        if name == RIVAL:
+            return group_magnitude(self.model)
+        if name in WITH_TOKENS:
+            note(f"{self.folder.name}: {name} with {tokens} tokens")
+            return Additive(importances(self.model, self.calibration[tokens], name))
+        return criterion_of(name, self.checkpoint, ledger_of(self.checkpoint), seed=seed)
+
+    def cut(self, by: Criterion, widths: Sequence[tuple[int, int]]) -> Cut:
+        """So many groups and neurons in each layer."""
+        layers = (
+            LayerCut(layer, by.choose(layer, "groups", groups), by.choose(layer, "ffn", ffn))
+            for layer, (groups, ffn) in enumerate(widths)
+        )
+        return Cut(self.sizes, tuple(layers))
+
+    def uniform(self, trial: Trial) -> Cut:
+        """The cut of a trial."""
+        by, units = (
+            self.criterion(trial.criterion, trial.tokens, trial.seed),
+            {"groups": self.sizes.kv_heads, "ffn": self.sizes.ffn},
+        )
+        widths = (round(trial.groups * units["groups"]), round(trial.ffn * units["ffn"]))
+        return self.cut(Worst(by, units) if trial.worst else by, [widths] * self.sizes.depth)
+
+    def repaired(self, cut: Cut, how: str, tokens: str = "text") -> Repaired:
+        """New output matrices for a cut."""
+        if how == OWN_OUTPUT:
+            walk = Walk(self.model, cut, self.calibration[tokens], GRID, 8, None)
+            for layer in walk.kept:
+                walk.on_parent(layer, bias_only=False)
+            return walk.repaired
+        return repair(self.model, cut, self.calibration[tokens], how)  # type: ignore[arg-type]
+
+    def judged(self, cut: Cut, how: str = "none", tokens: str = "text") -> Quality:
+        """What a cut is worth on unseen text."""
+        return self.judge.of(apply_in_memory(self.model, cut, self.repaired(cut, how, tokens)))
+
+    def result(self, trial: Trial) -> Quality:
+        """What came of a trial."""
+        if trial not in self.results:
+            self.results[trial] = self.judged(self.uniform(trial), trial.repair, trial.tokens)
+            note(f"{self.folder.name}: {trial} {self.results[trial]}")
+        return self.results[trial]
+
+    def average(self, trial: Trial) -> Quality:
+        """What came of a trial, by chance the mean over all seeds."""
+        if trial.criterion != "random":
+            return self.result(trial)
+        trials = (Trial(**{**vars(trial), "seed": seed}) for seed in range(self.scale.seeds))
+        return mean([self.result(each) for each in trials])
+
+    def cost(self, name: str, cut: Cut | None = None) -> int:
+        """A cost by name of a cut, without one of the whole parent."""
+        return costs_of(self.checkpoint, CostModel(), cut)[name]

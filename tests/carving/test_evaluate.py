@@ -1,0 +1,217 @@
+"""A child beside its parent, and beside random and uniform carvings of its size."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import saved, word_tokenizer
+
+import zerolm
+from zerolm.carving.criteria import criterion_of, dimensions
+from zerolm.carving.cuts import Cut, LayerCut
+from zerolm.carving.evaluate import NOT_COMPARED, Evaluated, chosen, cut_of, evaluate, uniform
+from zerolm.carving.judge import fidelity, perplexity_and_kl
+from zerolm.carving.material import open_model, tokens_of
+from zerolm.carving.sliced import apply_in_memory
+from zerolm.carving.wish import costs_of
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.costs import CostModel
+
+FEW: dict[str, Any] = {"sequences": 6, "length": 12}
+HALF: dict[str, Any] = {"keep_ffn": 0.5, "keep_heads": 0.5}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+def parent_of(folder: Path, name: str = "llama", **settings: Any) -> Path:
+    word_tokenizer(saved(folder / "parent", name, **settings))
+    lines = [" ".join(f"w{(i * i + 7 * i + j) % 64}" for i in range(40)) for j in range(12)]
+    (folder / "text.txt").write_text("\n".join(lines))
+    return folder / "parent"
+
+
+def found(folder: Path, child: str = "child") -> Evaluated:
+    return evaluate(folder / child, folder / "parent", folder / "text.txt", **FEW)
+
+
+def values(result: Evaluated, name: str) -> dict[str, float]:
+    return next(row.values for row in result.rows if row.name == name)
+
+
+def perplexities(folder: Path, cut: Cut) -> dict[str, float]:
+    """What the library's single-model judge says of a cut, in memory."""
+    checkpoint = Checkpoint.open(folder / "parent")
+    reference, tokens = open_model(checkpoint), tokens_of(checkpoint, str(folder / "text.txt"), **FEW)
+    return vars(perplexity_and_kl(apply_in_memory(reference, cut), reference, tokens))
+
+
+def test_rows_are_what_each_network_is_judged_alone(tmp_path: Path) -> None:
+    parent = parent_of(tmp_path)
+    carved = zerolm.carve(parent, tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
+    result = found(tmp_path)
+    assert [row.name for row in result.rows] == ["child", "parent", "random", "uniform"]
+    opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
+    child, reference = map(open_model, opened)
+    tokens = tokens_of(opened[1], str(tmp_path / "text.txt"), **FEW)
+    assert values(result, "child") == vars(perplexity_and_kl(child, reference, tokens))
+    assert values(result, "parent") == vars(perplexity_and_kl(reference, reference, tokens))
+    assert values(result, "parent")["kl"] == 0.0
+    assert (result.sequences, result.tokens) == (len(tokens), tokens.count)
+    ledger = ledger_of(opened[1])
+    draws = [
+        perplexities(tmp_path, chosen(criterion_of("random", opened[1], ledger, seed=seed), carved.cut))
+        for seed in range(3)
+    ]
+    random = result.rows[2]
+    for key in ("perplexity", "kl"):
+        several = [draw[key] for draw in draws]
+        assert random.values[key] == pytest.approx(np.mean(several), rel=1e-9)
+        assert random.spread[key] == (min(several), max(several))
+        assert min(several) < max(several)
+    params = {row.name: row.params for row in result.rows}
+    assert params["child"] == params["random"] == params["uniform"] == carved.costs["child"]["params"]
+    assert params["parent"] == carved.costs["parent"]["params"]
+    said = result.to_json()
+    assert {key: said[key] for key in ("perplexity", "kl")} == values(result, "child")
+    assert said["parent_perplexity"] == values(result, "parent")["perplexity"]
+    assert found(tmp_path).to_json() == said  # random is drawn from fixed seeds
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen3"])
+def test_a_uniform_child_by_capacity_is_the_uniform_row(name: str, tmp_path: Path) -> None:
+    heads = {} if name == "gpt2" else {"keep_heads": 0.5}
+    zerolm.carve(parent_of(tmp_path, name), tmp_path / "child", keep_ffn=0.4, criterion="capacity", **heads)
+    result = found(tmp_path)
+    assert values(result, "uniform") == pytest.approx(values(result, "child"), rel=1e-5)
+    assert values(result, "random") != pytest.approx(values(result, "child"), rel=1e-2)
+
+
+def test_an_encoder_is_judged_by_its_embeddings(tmp_path: Path) -> None:
+    parent = parent_of(tmp_path, "bert")
+    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.25, criterion="capacity")
+    result = found(tmp_path)
+    opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
+    tokens = tokens_of(opened[1], str(tmp_path / "text.txt"), **FEW)
+    cosine = fidelity(*map(open_model, opened), tokens)
+    assert values(result, "child")["cosine"] == pytest.approx(cosine, abs=1e-9)
+    assert values(result, "parent")["cosine"] == pytest.approx(1.0, abs=1e-6)
+    assert values(result, "uniform")["cosine"] == pytest.approx(cosine, abs=1e-6)
+    low, high = result.rows[2].spread["cosine"]
+    assert low < result.rows[2].values["cosine"] < high < 1.0
+    assert set(result.to_json()) == {"sequences", "tokens", "cosine", "rows", "note"}
+
+
+def test_a_padded_child_is_counted_and_matched_without_its_zeros(tmp_path: Path) -> None:
+    parent = parent_of(tmp_path)
+    carved = zerolm.carve(
+        parent,
+        tmp_path / "child",
+        budgets={"max_body_params": "0.6x"},
+        shape="per-layer",
+        criterion="capacity",
+        form="padded",
+    )
+    assert not carved.cut.uniform
+    result = found(tmp_path)
+    params = {row.name: row.params for row in result.rows}
+    assert params["child"] == params["random"] == carved.costs["child"]["params"]
+    neuron = 3 * 3 * 48  # three layers' rows of gate and up, and columns of down
+    assert abs(params["uniform"] - params["child"]) <= neuron
+    assert carved.costs["stored"]["params"] > params["child"] + neuron
+    assert values(result, "child") == pytest.approx(perplexities(tmp_path, carved.cut), rel=1e-5)
+
+
+def test_carvings_keep_the_layers_of_a_child_that_lacks_some(tmp_path: Path) -> None:
+    parent = parent_of(tmp_path)
+    carved = zerolm.carve(
+        parent, tmp_path / "child", keep_layers=0.67, keep_ffn=0.5, text=tmp_path / "text.txt", **FEW
+    )
+    assert len(carved.cut.layers) == 2
+    result = found(tmp_path)
+    checkpoint = Checkpoint.open(parent)
+    wanted = chosen(criterion_of("capacity", checkpoint, ledger_of(checkpoint)), carved.cut)
+    assert values(result, "uniform") == pytest.approx(perplexities(tmp_path, wanted), rel=1e-6)
+    (tmp_path / "child" / "recipe.json").unlink()
+    alone = found(tmp_path)
+    assert ([row.name for row in alone.rows], alone.note) == (["child", "parent"], NOT_COMPARED)
+    assert alone.rows == result.rows[:2]
+
+
+def test_without_a_recipe_of_this_parent_the_configuration_tells(tmp_path: Path) -> None:
+    parent = parent_of(tmp_path)
+    zerolm.carve(parent, tmp_path / "child", **HALF)
+    wanted, recipe = found(tmp_path).to_json(), tmp_path / "child" / "recipe.json"
+    document = json.loads(recipe.read_text()) | {"parent_headers": "of another"}
+    recipe.write_text(json.dumps(document))
+    assert found(tmp_path).to_json() == wanted
+    recipe.unlink()
+    assert found(tmp_path).to_json() == wanted
+
+
+def test_what_is_no_carving_is_compared_with_its_parent_alone(tmp_path: Path) -> None:
+    parent_of(tmp_path, "llama")
+    saved(tmp_path / "child", "mistral_odd")
+    result = found(tmp_path)
+    assert ([row.name for row in result.rows], result.note) == (["child", "parent"], NOT_COMPARED)
+
+
+def test_the_recipe_of_another_child_is_refused(tmp_path: Path) -> None:
+    parent = parent_of(tmp_path)
+    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5)
+    zerolm.carve(parent, tmp_path / "other", keep_ffn=0.25)
+    shutil.copy(tmp_path / "other" / "recipe.json", tmp_path / "child")
+    with pytest.raises(ValueError, match="is of another child"):
+        found(tmp_path)
+    (tmp_path / "child" / "recipe.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"recipe.json' cannot be used"):
+        found(tmp_path)
+
+
+@given(sizes=st.lists(st.tuples(st.integers(1, 2), st.integers(1, 40)), min_size=1, max_size=3))
+def test_uniform_is_as_large_to_within_a_neuron(
+    sizes: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """And no uniform cut with as many groups is nearer."""
+    folder = tmp_path_factory.getbasetemp() / "uniform"
+    checkpoint = Checkpoint.open(folder if folder.exists() else saved(folder, "llama"))
+    whole, costs = dimensions(checkpoint), CostModel()
+    layers = (LayerCut(at, np.arange(g), np.arange(f)) for at, (g, f) in enumerate(sizes))
+    cut = Cut(whole, tuple(layers))
+    same = uniform(checkpoint, cut)
+    assert same.uniform
+    assert [kept.layer for kept in same.layers] == [kept.layer for kept in cut.layers]
+
+    def params(each: Cut) -> int:
+        return costs_of(checkpoint, costs, each)["params"]
+
+    def wider(neurons: int) -> Cut:
+        return Cut(
+            whole,
+            tuple(LayerCut(k.layer, k.groups, np.arange(len(k.ffn) + neurons)) for k in same.layers),
+        )
+
+    apart, neuron = abs(params(same) - params(cut)), len(sizes) * 3 * whole.hidden
+    assert apart <= neuron
+    if cut.uniform:
+        assert apart == 0
+    width = len(same.layers[0].ffn)
+    near = [params(wider(step)) for step in (-1, 1) if 1 <= width + step <= whole.ffn]
+    assert all(apart <= abs(size - params(cut)) for size in near)
+
+
+def test_cut_of_reads_the_units_that_the_recipe_lists(tmp_path: Path) -> None:
+    carved = zerolm.carve(parent_of(tmp_path), tmp_path / "child", **HALF)
+    read = cut_of(Checkpoint.open(tmp_path / "child"), Checkpoint.open(tmp_path / "parent"))
+    assert read is not None
+    for ours, theirs in zip(read.layers, carved.cut.layers, strict=True):
+        assert (ours.layer, *ours.groups, *ours.ffn) == (theirs.layer, *theirs.groups, *theirs.ffn)

@@ -1,0 +1,365 @@
+"""Wrong input of carve, ledger and eval: one line, exit status 2, nothing left, the parent untouched."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny import saved, word_tokenizer
+
+from zerolm.carving import doctor
+from zerolm.carving.opening import opened
+
+Zerolm = Callable[..., Any]
+CARVE = ("--keep-ffn", "0.5", "--out", "child")
+TOKENS = ("--sequences", "4", "--length", "8")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to stand in, with the cache elsewhere."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(doctor, "attempt", opened)
+    return tmp_path / "here"
+
+
+def state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """What is in a folder: times of change and contents by path."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        content = os.readlink(path).encode() if path.is_symlink() else b""
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else content
+        found[str(path.relative_to(folder))] = (path.lstat().st_mtime_ns, content)
+    return found
+
+
+def refused(zerolm: Zerolm, *arguments: str, words: str) -> None:
+    """That a command fails in one line, with these words, and changes nothing here."""
+    before = state(Path.cwd())
+    ran = zerolm(*arguments)
+    lines = [line for line in ran.err.splitlines() if not line.endswith(" ...")]
+    assert (ran.status, ran.out, len(lines)) == (2, "", 1), (ran.out, ran.err)
+    assert words in lines[0], lines[0]
+    assert state(Path.cwd()) == before
+
+
+def parent(name: str = "llama", **settings: Any) -> Path:
+    folder = saved(Path("parent"), name, **settings)
+    word_tokenizer(folder)
+    return folder
+
+
+def text() -> str:
+    Path("text.txt").write_text(" ".join(f"w{i * 7 % 64}" for i in range(400)))
+    return "text.txt"
+
+
+def rewritten(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def overlapping(folder: Path) -> None:
+    """Two tensors of the same size that are said to lie in the same bytes."""
+    file = folder / "model.safetensors"
+    content = file.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    first, second = (header[f"model.layers.0.mlp.{part}_proj.weight"] for part in ("gate", "up"))
+    second["data_offsets"] = first["data_offsets"]
+    changed = json.dumps(header, separators=(",", ":")).encode().ljust(size)
+    file.write_bytes(content[:8] + changed + content[8 + size :])
+
+
+def cut_off(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def sharded(change: Callable[[Path, dict[str, Any]], None]) -> Callable[[Path], None]:
+    """The model in several files, its index changed."""
+
+    def damage(folder: Path) -> None:
+        shutil.rmtree(folder)
+        index = saved(folder, "llama", shard="20KB") / "model.safetensors.index.json"
+        document = json.loads(index.read_text())
+        change(folder, document["weight_map"])
+        index.write_text(json.dumps(document))
+
+    return damage
+
+
+def lost(folder: Path, places: dict[str, Any]) -> None:
+    (folder / sorted(set(places.values()))[0]).unlink()
+
+
+def escaping(folder: Path, places: dict[str, Any]) -> None:
+    places[sorted(places)[0]] = "../text.txt"
+
+
+def configured(**changes: Any) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | changes))
+
+    return damage
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("opened",)
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
+
+
+def misshapen(tensors: dict[str, torch.Tensor]) -> None:
+    tensors["model.layers.1.mlp.up_proj.weight"] = torch.zeros(40, 47)
+
+
+def whole(number: float) -> Callable[[Path], None]:
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["model.layers.1.mlp.down_proj.weight"][3, 5] = number
+
+    return lambda folder: rewritten(folder, change)
+
+
+UNSOUND: dict[str, tuple[Callable[[Path], None], str]] = {
+    "cut off": (cut_off, "is cut off"),
+    "overlapping": (overlapping, "overlaps another"),
+    "a shard is lost": (sharded(lost), "which is missing"),
+    "an index that escapes": (sharded(escaping), "'../text.txt', which is no safetensors file beside it"),
+    "a wrong shape": (lambda folder: rewritten(folder, misshapen), "has shape [40, 47]"),
+    "another width": (configured(intermediate_size=41), "the configuration says 41"),
+    "absurd sizes": (configured(num_hidden_layers=10**12), "num_hidden_layers 1000000000000"),
+    "widths by layer": (configured(intermediate_size=[40, 39, 40]), "intermediate_size [40, 39, 40]"),
+    "an unknown family": (configured(model_type="mamba"), "'mamba' is not known; there are bert"),
+    "no family": (configured(model_type=None), "no model_type"),
+    "a pickle": (pickled, "a pickle, which is not opened"),
+    "no configuration": (lambda folder: (folder / "config.json").unlink(), "there is no such file"),
+    "a configuration that is none": (
+        lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe\x00"),
+        "config.json' cannot be read",
+    ),
+}
+NOT_FINITE = {"a weight that is no number": float("nan"), "an infinite weight": float("-inf")}
+
+
+@pytest.mark.parametrize("case", UNSOUND)
+def test_unsound_checkpoints(case: str, zerolm: Zerolm) -> None:
+    damage, words = UNSOUND[case]
+    damage(parent())
+    good, written = str(saved(Path("good"), "llama")), text()
+    refused(zerolm, "carve", "parent", *CARVE, words=words)
+    refused(zerolm, "ledger", "parent", words=words)
+    refused(zerolm, "eval", "parent", "--parent", good, "--text", written, words=words)
+    refused(zerolm, "eval", good, "--parent", "parent", "--text", written, words=words)
+    ran = zerolm("doctor", "parent", "--json")
+    assert ran.status == 0
+    assert words in ran.out or case in ("an unknown family", "no family")
+    assert not Path("opened").exists()
+
+
+@pytest.mark.parametrize("case", NOT_FINITE)
+def test_weights_that_are_not_finite(case: str, zerolm: Zerolm) -> None:
+    whole(NOT_FINITE[case])(parent())
+    words = "down_proj.weight' in "
+    refused(zerolm, "ledger", "parent", words=words)
+    refused(zerolm, "carve", "parent", *CARVE, words=words)
+
+
+@pytest.mark.parametrize("repair", ["none", "bias", "least-squares"])
+@pytest.mark.parametrize("case", NOT_FINITE)
+def test_weights_that_are_not_finite_with_tokens(case: str, repair: str, zerolm: Zerolm) -> None:
+    whole(NOT_FINITE[case])(parent())
+    flags = ("--text", "random", *TOKENS, "--repair", repair)
+    refused(zerolm, "carve", "parent", *CARVE, *flags, words="not finite")
+
+
+TEXTS: dict[str, tuple[bytes | None, str]] = {
+    "nothing": (b"", "bad.txt"),
+    "spaces": (b" \n\n \n", "bad.txt"),
+    "bytes": (bytes(range(256)) * 40, "bad.txt"),
+    "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(4000), "bad.txt"),
+    "no file": (None, "bad.txt"),
+}
+
+
+@pytest.mark.parametrize("name", ["llama", "bert"])
+@pytest.mark.parametrize("case", TEXTS)
+def test_texts_that_are_none(case: str, name: str, zerolm: Zerolm) -> None:
+    content, words = TEXTS[case]
+    parent(name)
+    if content is not None:
+        Path("bad.txt").write_bytes(content)
+    refused(zerolm, "carve", "parent", *CARVE, "--text", "bad.txt", *TOKENS, words=words)
+    refused(zerolm, "eval", "parent", "--parent", "parent", "--text", "bad.txt", *TOKENS, words=words)
+
+
+def test_texts_that_are_too_short(zerolm: Zerolm) -> None:
+    parent()
+    Path("bad.txt").write_text("w1 w2")
+    words = "has 2 tokens, one sequence needs 8"
+    refused(zerolm, "carve", "parent", *CARVE, "--text", "bad.txt", *TOKENS, words=words)
+    refused(zerolm, "eval", "parent", "--parent", "parent", "--text", "bad.txt", *TOKENS, words=words)
+
+
+@contextmanager
+def limited(what: int, size: int) -> Iterator[None]:
+    before = resource.getrlimit(what)
+    resource.setrlimit(what, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(what, before)
+
+
+def used() -> int:
+    """Bytes of memory that this process has for its data."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData"))
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "parent"])
+def test_texts_that_are_no_files(path: str, zerolm: Zerolm) -> None:
+    parent()
+    for command in (("carve", "parent", *CARVE), ("eval", "parent", "--parent", "parent")):
+        with limited(resource.RLIMIT_DATA, used() + (1 << 30)):
+            refused(zerolm, *command, "--text", path, *TOKENS, words=path)
+
+
+@pytest.mark.parametrize("case", NOT_FINITE)
+def test_eval_of_weights_that_are_not_finite(case: str, zerolm: Zerolm) -> None:
+    whole(NOT_FINITE[case])(parent())
+    good, written = str(saved(Path("good"), "llama")), text()
+    word_tokenizer(Path(good))
+    refused(zerolm, "eval", "parent", "--parent", good, "--text", written, *TOKENS, words="not finite")
+    refused(zerolm, "eval", good, "--parent", "parent", "--text", written, *TOKENS, words="not finite")
+
+
+IMPOSSIBLE: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "heads of a bert": ("bert", ("--keep-heads", "0.5"), "heads cannot be cut"),
+    "heads of a gpt2": ("gpt2", ("--keep-heads", "0.5"), "heads cannot be cut"),
+    "odd heads of a gemma2": ("gemma2", ("--keep-heads", "0.9", "--keep-ffn", "7"), "(0, 1]"),
+    "nothing of the FFN": ("llama", ("--keep-ffn", "0"), "(0, 1]"),
+    "no number": ("llama", ("--keep-ffn", "nan"), "(0, 1]"),
+    "layers by half, and none": ("llama", ("--keep-layers", "-1"), "(0, 1]"),
+    "a multiple beyond the width": ("llama", ("--keep-ffn", "0.5", "--multiple-of", "64"), "ffn"),
+    "ways that divide nothing": ("llama", ("--max-params", "0.9x", "--tensor-parallel", "7"), "7"),
+    "a floor beyond the parent": ("llama", ("--max-params", "0.9x", "--least-ffn", "41"), "41"),
+    "no parameters": ("llama", ("--max-params", "0x"), "max_params 0 would have to be at least"),
+    "two budgets": ("gpt2", ("--max-params", "0.3x", "--max-macs", "0.9x"), "would have to be at least"),
+    "no such unit": ("llama", ("--max-kv-bytes", "4Q"), "max_kv_bytes"),
+    "a format that is none": ("llama", ("--keep-ffn", "0.5", "--format", "pt"), "'pt'"),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_cuts_that_cannot_be(case: str, zerolm: Zerolm) -> None:
+    name, flags, words = IMPOSSIBLE[case]
+    parent(name)
+    refused(zerolm, "carve", "parent", *flags, "--out", "child", words=words)
+
+
+def test_outputs_that_are_in_the_way(zerolm: Zerolm) -> None:
+    parent()
+    Path("file").write_text("mine")
+    Path("folder").mkdir()
+    Path("folder/mine").write_text("mine")
+    Path("link").symlink_to("folder")
+    for out, words in (
+        ("file", "is not a folder"),
+        ("folder", "exists"),
+        ("link", "is not a folder"),
+        ("absent/child", "does not exist"),
+        ("parent", "exists"),
+    ):
+        refused(zerolm, "carve", "parent", "--keep-ffn", "0.5", "--out", out, words=words)
+    for out in ("file", "folder", "link", "parent"):
+        refused(zerolm, "carve", "parent", "--keep-ffn", "0.5", "--out", out, "--force", words="name another")
+
+
+def test_a_child_within_its_parent(zerolm: Zerolm) -> None:
+    parent()
+    refused(zerolm, "carve", "parent", "--keep-ffn", "0.5", "--out", "parent/child", words="parent")
+
+
+def test_eval_of_what_cannot_be_compared(zerolm: Zerolm) -> None:
+    parent()
+    saved(Path("encoder"), "bert")
+    written = text()
+    refused(zerolm, "eval", "encoder", "--parent", "parent", "--text", written, words="cannot be compared")
+    refused(zerolm, "eval", "nowhere", "--parent", "parent", "--text", written, words="nowhere")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        Path("parent", name).unlink()
+    refused(zerolm, "eval", "parent", "--parent", "parent", "--text", written, words="tokenizer")
+
+
+@pytest.mark.parametrize("size", [0, 4096, 20_000])
+def test_files_that_cannot_be_written(size: int, zerolm: Zerolm) -> None:
+    parent()
+    before = state(Path("parent"))
+    with limited(resource.RLIMIT_FSIZE, size):  # as on a full disk
+        refused(zerolm, "carve", "parent", *CARVE, words="cannot be written")
+        refused(zerolm, "carve", "parent", *CARVE, "--text", "random", *TOKENS, words="cannot be written")
+    assert state(Path("parent")) == before
+    assert zerolm("carve", "parent", *CARVE).status == 0
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Callable[[int], Path]]:
+    """A file system of its own, of so many pages of 4 KiB."""
+    disk = Path("disk").absolute()
+    disk.mkdir()
+
+    def mounted(pages: int) -> Path:
+        settings = ["mount", "-t", "tmpfs", "-o", f"size={pages * 4}k", "tmpfs", str(disk)]
+        if not shutil.which("mount") or subprocess.run(settings, capture_output=True).returncode:
+            pytest.skip("no small file system can be mounted here")
+        return disk
+
+    yield mounted
+    if os.path.ismount(disk):
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("missing", [1, 3, 8, 1000])
+def test_a_full_disk(missing: int, zerolm: Zerolm, small_disk: Callable[[int], Path]) -> None:
+    """Too small for the weights, and for what comes after them."""
+    parent()
+    assert zerolm("carve", "parent", *CARVE).status == 0
+    pages = sum(-(-file.stat().st_size // 4096) for file in Path("child").iterdir())
+    disk = small_disk(max(1, pages - missing))
+    before = state(Path("parent"))
+    ran = zerolm("carve", "parent", "--keep-ffn", "0.5", "--out", str(disk / "child"))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
+    assert "No space left" in ran.err
+    assert list(disk.iterdir()) == []
+    assert state(Path("parent")) == before
+
+
+def test_a_full_disk_keeps_the_earlier_child(zerolm: Zerolm, small_disk: Callable[[int], Path]) -> None:
+    parent()
+    disk = small_disk(40)
+    flags = ("--out", str(disk / "child"), "--force")
+    assert zerolm("carve", "parent", "--keep-ffn", "0.1", "--keep-heads", "0.5", *flags).status == 0
+    before = state(disk)
+    ran = zerolm("carve", "parent", "--keep-ffn", "1", *flags)
+    assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err
+    assert state(disk) == before

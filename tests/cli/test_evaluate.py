@@ -1,0 +1,189 @@
+"""``zerolm eval``: its table, its JSON, tasks of lm-evaluation-harness, and wrong input in one line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from tiny import DECODER, saved, word_tokenizer
+
+import zerolm as package
+
+Zerolm = Callable[..., Any]
+FEW = ("--text", "text.txt", "--sequences", "6", "--length", "12")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a parent, a child of it and a text."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    word_tokenizer(saved(Path("parent"), "llama"))
+    Path("text.txt").write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
+    package.carve("parent", "child", keep_ffn=0.5, keep_heads=0.5)
+
+
+def ran(zerolm: Zerolm, *flags: str) -> str:
+    found = zerolm("eval", "child", "--parent", "parent", *flags)
+    assert found.status == 0, found.err
+    return str(found.out)
+
+
+def refused(zerolm: Zerolm, words: str, *flags: str, child: str = "child", parent: str = "parent") -> None:
+    found = zerolm("eval", child, "--parent", parent, *flags)
+    lines = [line for line in found.err.splitlines() if not line.endswith(" ...")]
+    assert (found.status, found.out, len(lines)) == (2, "", 1), (found.out, found.err)
+    assert words in lines[0], lines[0]
+
+
+def test_the_table_shows_what_json_holds(zerolm: Zerolm) -> None:
+    found = json.loads(ran(zerolm, *FEW, "--json"))
+    first, head, *lines = ran(zerolm, *FEW).splitlines()
+    assert first == "6 sequences, 72 tokens"
+    assert head.split() == ["parameters", "perplexity", "KL"]
+    child, parent, *_ = found["rows"]
+    assert (child["name"], child["perplexity"], child["kl"]) == ("child", found["perplexity"], found["kl"])
+    assert (parent["perplexity"], parent["kl"]) == (found["parent_perplexity"], 0.0)
+    for row, line in zip(found["rows"], lines, strict=False):
+        name, _, perplexity, kl, *spread = line.split()
+        assert (name, perplexity, kl) == (row["name"], f"{row['perplexity']:,.2f}", f"{row['kl']:.4f}")
+        assert bool(spread) == ("spread" in row) == (name == "random")
+        assert line.index(kl) + len(kl) == len(head)  # below its head
+    assert "not repaired" in lines[-1] == found["note"]
+
+
+def test_an_encoder_has_one_column(zerolm: Zerolm) -> None:
+    word_tokenizer(saved(Path("encoder"), "bert"))
+    found = zerolm("eval", "encoder", "--parent", "encoder", *FEW)
+    assert found.status == 0, found.err
+    _, head, *rows, _, _ = found.out.splitlines()
+    assert head.split() == ["parameters", "cosine"]
+    assert [row.split()[0] for row in rows] == ["child", "parent", "random", "uniform"]
+    assert all(row.split()[2] == "1.0000" for row in rows)  # nothing was cut
+
+
+def gguf(name: str) -> None:
+    Path(name).mkdir()
+    Path(name, "model.gguf").write_bytes(b"GGUF")
+    Path(name, "recipe.json").write_text("{}")
+
+
+def test_what_cannot_be_evaluated_is_said_in_one_line(zerolm: Zerolm) -> None:
+    refused(zerolm, "give --text FILE, --tasks TASKS, or both")
+    refused(zerolm, "give --tasks TASKS too", *FEW, "--limit", "3")
+    gguf("packed")
+    refused(zerolm, "is GGUF; hf and padded children can be evaluated", *FEW, child="packed")
+    refused(zerolm, "is GGUF; hf and padded", *FEW, child="packed/model.gguf")
+    refused(zerolm, "nowhere", *FEW, child="nowhere")
+    word_tokenizer(saved(Path("encoder"), "bert"))
+    refused(zerolm, "a decoder and an encoder cannot be compared: bert and llama", *FEW, child="encoder")
+    larger = transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER | {"vocab_size": 80}))
+    larger.save_pretrained("larger")
+    refused(zerolm, "vocabularies of 80 and 64 tokens cannot be compared", *FEW, child="larger")
+    for content, words in ((b" \n", "is empty"), (b"\xff\xfe\x00", "not text"), (b"w1 w2 w3", "more text")):
+        Path("text.txt").write_bytes(content)
+        refused(zerolm, words, *FEW)
+    refused(zerolm, "none.txt", "--text", "none.txt")
+
+
+def test_weights_that_are_not_finite_are_found(zerolm: Zerolm) -> None:
+    tensors = load_file("child/model.safetensors")
+    tensors["model.layers.1.mlp.down_proj.weight"][0, 0] = torch.nan
+    save_file(tensors, "child/model.safetensors", metadata={"format": "pt"})
+    refused(zerolm, "what the child makes of the text is not finite", *FEW)
+
+
+TASK = """
+task: next_word
+dataset_path: json
+dataset_kwargs: {{data_files: {folder}/data.json, cache_dir: {folder}/datasets}}
+test_split: train
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: "{{{{answer}}}}"
+metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
+"""
+QUESTIONS = [
+    {
+        "question": f"w{i} w{i * i % 59} w{i * 3}",
+        "choices": [f"w{(i + j * 17) % 64}" for j in range(4)],
+        "answer": i % 4,
+    }
+    for i in range(20)
+]
+
+
+def right(folder: str, questions: list[dict[str, Any]]) -> float:
+    """The share of questions whose answer is the likeliest next token of the choices."""
+    network = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    hits = 0
+    for each in questions:
+        ids = torch.tensor([[int(word[1:]) for word in each["question"].split()]])
+        with torch.no_grad():
+            logits = network(ids).logits[0, -1]
+        hits += int(logits[[int(word[1:]) for word in each["choices"]]].argmax()) == each["answer"]
+    return hits / len(questions)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> str:
+    pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed (zerolm[tasks])")
+    tokenizer = transformers.AutoTokenizer.from_pretrained("parent")
+    tokenizer.add_special_tokens({"eos_token": "w0", "pad_token": "w0"})
+    tokenizer.save_pretrained("parent")
+    Path("data.json").write_text("\n".join(map(json.dumps, QUESTIONS)))
+    Path("task.yaml").write_text(TASK.format(folder=tmp_path))
+    return "task.yaml"
+
+
+def test_a_task_of_a_file_is_scored_on_both(zerolm: Zerolm, task: str) -> None:
+    found = json.loads(ran(zerolm, "--tasks", task, "--json"))
+    (row,) = found["tasks"]
+    assert set(found) == {"tasks"}
+    assert (row["task"], row["metric"], row["samples"]) == ("next_word", "acc", 20)
+    for name in ("child", "parent"):
+        share = right(name, QUESTIONS)
+        assert row[name] == pytest.approx(share)
+        assert row[f"{name}_stderr"] == pytest.approx((share * (1 - share) / 19) ** 0.5)
+
+
+def test_tasks_and_text_stand_in_one_answer(zerolm: Zerolm, task: str) -> None:
+    *rows, head, line = ran(zerolm, *FEW, "--tasks", task, "--limit", "8").splitlines()
+    assert rows[0] == "6 sequences, 72 tokens"
+    assert head.split() == ["samples", "child", "parent"]
+    shares = [right(name, QUESTIONS[:8]) for name in ("child", "parent")]
+    assert line.split()[:3] == ["next_word", "acc", "8"]
+    assert [line.split()[at] for at in (3, 6)] == [f"{share:.4f}" for share in shares]
+
+
+def test_tasks_that_cannot_be_run_are_said_in_one_line(zerolm: Zerolm, task: str) -> None:
+    refused(zerolm, "task file 'none.yaml' does not exist", "--tasks", f"{task},none.yaml")
+    Path("broken.yaml").write_text("task: [")
+    refused(zerolm, "cannot run broken.yaml", "--tasks", "broken.yaml")
+    Path("data.json").write_text("{")
+    refused(zerolm, "cannot run task.yaml", "--tasks", task)
+    word_tokenizer(saved(Path("encoder"), "bert"))
+    refused(zerolm, "tasks need a decoder", "--tasks", task, child="encoder", parent="encoder")
+
+
+def test_an_unknown_task_is_named_with_its_neighbours(
+    zerolm: Zerolm, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The harness's list is replaced by a short one, for it takes long to read."""
+    few = SimpleNamespace(all_tasks=["arc_easy", "hellaswag", "piqa"])
+    monkeypatch.setattr("lm_eval.tasks.TaskManager", lambda include_defaults: few)
+    refused(zerolm, "near it are hellaswag", "--tasks", "helaswag")
+
+
+def test_without_the_harness_its_extra_is_named(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    refused(zerolm, "pip install 'zerolm[tasks]'", "--tasks", "hellaswag")

@@ -1,0 +1,67 @@
+"""Modules that are looked at, or stood in for, while a network runs; nothing is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+
+@contextmanager
+def stand_ins(modules: Sequence[nn.Module], forwards: Sequence[Callable[..., Any]]) -> Iterator[None]:
+    """Within, calling ``modules[i]`` calls ``forwards[i]``; after it the modules are as they were."""
+    for module, forward in zip(modules, forwards, strict=True):
+        module.__dict__["forward"] = forward
+    try:
+        yield
+    finally:
+        for module in modules:
+            del module.__dict__["forward"]
+
+
+class Enough(Exception):
+    """Raised inside a layer when nothing that follows is wanted."""
+
+
+@dataclass
+class Seen:
+    """The last inputs (..., k) and outputs (..., d) of the modules that are watched, by the names given."""
+
+    inputs: dict[str, Tensor] = field(default_factory=dict)
+    outputs: dict[str, Tensor] = field(default_factory=dict)
+
+
+@contextmanager
+def watching(modules: Mapping[str, nn.Module], *, until: str | None = None) -> Iterator[Seen]:
+    """Within, note what goes in and out of modules; no hook is left behind.
+
+    ``until`` ends the block as soon as that module has been given its input: what would follow is not run.
+    """
+    seen = Seen()
+
+    def before(name: str) -> Callable[..., None]:
+        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+            seen.inputs[name] = arguments[0]
+            if name == until:
+                raise Enough
+
+        return hook
+
+    def after(name: str) -> Callable[..., None]:
+        def hook(_: nn.Module, __: tuple[Tensor, ...], out: Tensor) -> None:
+            seen.outputs[name] = out
+
+        return hook
+
+    handles = [module.register_forward_pre_hook(before(name)) for name, module in modules.items()]
+    handles += [module.register_forward_hook(after(name)) for name, module in modules.items()]
+    try:
+        yield seen
+    except Enough:
+        pass
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,49 @@
+"""All batches on their way through a network, layer after layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from torch import Tensor, nn
+
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.hooks import Seen, watching
+from zerolm.networks.roles import Layer, layer_of, names_of
+
+
+class Stream:
+    """The hidden states of all batches, (b, t, d) each, on their way from the first layer to the last.
+
+    ``module(layer)`` stands in the place of a layer, else the model's own does. Nothing is run before it is
+    asked for; then the states pass through the layers below first.
+    """
+
+    def __init__(self, blocks: Blocks, module: Callable[[int], nn.Module] | None = None) -> None:
+        self.blocks = blocks
+        self.module = module or (lambda number: blocks.layer(number).module)
+        self.hidden: list[Tensor] = []
+        self.layer = 0
+
+    def before(self, layer: int) -> list[Tensor]:
+        """What this layer gets."""
+        if not self.hidden:
+            self.hidden = [self.blocks.embed(index) for index in range(len(self.blocks.batches))]
+        while self.layer < layer:
+            for _ in self.through(self.layer):
+                pass
+        return self.hidden
+
+    def through(
+        self, layer: int, watched: Callable[[Layer], Mapping[str, nn.Module]] | None = None
+    ) -> Iterator[tuple[int, Tensor, Seen]]:
+        """Send batch after batch through this layer: its index, what the layer got, what was seen within.
+
+        ``watched`` names the modules of the layer that are looked at.
+        """
+        hidden, module = self.before(layer), self.module(layer)
+        modules = watched(layer_of(names_of(self.blocks.model), module)) if watched else {}
+        for index, states in enumerate(hidden):
+            with watching(modules) as seen:
+                hidden[index] = self.blocks.call(index, layer, states, module)
+            yield index, states, seen
+        self.layer = layer + 1

@@ -12,33 +12,26 @@ import contextlib
 import io
 import os
 import shutil
-import statistics
 import sys
 import tempfile
-import time
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
+from planning import measure_planning
 from processes import PAUSE, Ran, alternated, place
 from safetensors import safe_open
 from synthetic import DEPTH, synthetic
-from timing import machine, note, number, stopwatch, table
+from timing import machine, number, table
 
 from zerolm.carving.criteria import criterion_of, dimensions
-from zerolm.carving.plan import Choices, Planned, accounts, plan_per_layer
 from zerolm.checkpoints import Checkpoint, ledger_of
-from zerolm.costs import CostModel
-from zerolm.solvers.problem import Budgets
 
 HERE: Final = Path(__file__).parent
 NEEDED: Final = 15_000_000_000
 KEEP: Final = 0.75
-FFN_STEPS: Final = 64
-TRIPLES: Final = 10
 
 
 def report(ran: dict[str, Ran]) -> None:
@@ -94,14 +87,6 @@ every file is on the disk (fsync), or neither waits at all.
 """
 
 
-PLANNING: Final = """## Planning
-
-The best cut by `capacity` with sizes of its own in each of {layers} layers, out of {groups} numbers of KV groups
-and {widths} FFN widths. Of {triples} plans with three budgets (parameters, MACs, KV bytes, each 55 to 95 % of the
-parent's) {proven} came with their proof. Seconds are those of the processor, on one thread.
-"""
-
-
 def measure_ledger(parent: Path, work: Path, repeats: int) -> None:
     print(LEDGER)
     jobs = ("ledger", "ledger in numpy", "load + double", "load + double + sums")
@@ -123,45 +108,6 @@ def measure_writing(checkpoint: Checkpoint, work: Path, repeats: int) -> None:
         unsynced = alternated([f"{job}, no fsync" for job in jobs], repeats, checkpoint.folder, work, cut)
         report(ran)
         report(unsynced)
-
-
-def measure_planning(checkpoint: Checkpoint) -> None:
-    parent = dimensions(checkpoint)
-    opening, ledger = stopwatch(partial(ledger_of, checkpoint), 5, time.perf_counter)
-    worth = criterion_of("capacity", checkpoint, ledger)
-    step = parent.ffn // FFN_STEPS
-    choices = Choices(
-        tuple(range(1, parent.kv_heads + 1)), tuple(range(step, parent.ffn + 1, step)), (parent.depth,)
-    )
-    account = accounts(checkpoint, choices, CostModel(context=4096))
-    whole = account.of([(parent.kv_heads, parent.ffn)] * parent.depth)
-    names = ("max_params", "max_macs", "max_kv_bytes")
-    costs = dict(zip(names, (int(whole[i]) for i in (0, 2, 3)), strict=True))
-
-    def plan(limits: dict[str, float]) -> Planned:
-        budgets = Budgets.of({name: int(share * costs[name]) for name, share in limits.items()})
-        return plan_per_layer(parent, worth, choices, account, budgets)
-
-    single = [stopwatch(partial(plan, {"max_params": share}), 3)[0] for share in (0.6, 0.7, 0.8, 0.9)]
-    rng = np.random.default_rng(0)
-    triples = [dict(zip(names, rng.uniform(0.55, 0.95, 3).tolist(), strict=True)) for _ in range(TRIPLES)]
-    several, proven = [], 0
-    for limits in triples:
-        seconds, planned = stopwatch(partial(plan, limits))
-        several.append(seconds)
-        proven += planned.optimal
-        note(f"three budgets {limits}: {seconds:.2f} s, proven: {planned.optimal}")
-    print(
-        PLANNING.format(
-            layers=parent.depth, groups=parent.kv_heads, widths=FFN_STEPS, proven=proven, triples=TRIPLES
-        )
-    )
-    rows = [
-        ["the ledger from the cache", opening, opening],
-        ["a plan with one budget", statistics.median(single), max(single)],
-        ["a plan with three budgets", statistics.median(several), max(several)],
-    ]
-    table(["", "seconds, median", "worst"], rows)
 
 
 PAGE: Final = """# Large checkpoints

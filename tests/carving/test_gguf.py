@@ -26,10 +26,10 @@ from zerolm.checkpoints import Checkpoint
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from zerolm.carving.gguf import expressible, write  # noqa: E402
-from zerolm.carving.gguf_check import check  # noqa: E402
-from zerolm.carving.gguf_tensors import neighbouring  # noqa: E402
-from zerolm.carving.gguf_tokenizer import opened  # noqa: E402
+from zerolm.carving.gguf.check import check  # noqa: E402
+from zerolm.carving.gguf.tensors import neighbouring  # noqa: E402
+from zerolm.carving.gguf.tokenizer import opened  # noqa: E402
+from zerolm.carving.gguf.write import expressible, write  # noqa: E402
 
 LLAMA3 = {
     "rope_type": "llama3",

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.carving.doctor import diagnose
-from zerolm.carving.gguf_header import BLOCKS, read_gguf_header
+from zerolm.carving.gguf.header import BLOCKS, read_gguf_header
+from zerolm.doctor.examine import diagnose
 
 gguf: Any = pytest.importorskip("gguf")
 needs_llama_cpp = pytest.mark.skipif(

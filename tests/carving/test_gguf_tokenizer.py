@@ -23,10 +23,10 @@ from zerolm.checkpoints import Checkpoint
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from zerolm.carving.gguf import expressible, write  # noqa: E402
-from zerolm.carving.gguf_check import PAGE, check  # noqa: E402
-from zerolm.carving.gguf_tokenizer import opened  # noqa: E402
-from zerolm.carving.gguf_vocabulary import SPLITS  # noqa: E402
+from zerolm.carving.gguf.check import PAGE, check  # noqa: E402
+from zerolm.carving.gguf.tokenizer import opened  # noqa: E402
+from zerolm.carving.gguf.vocabulary import SPLITS  # noqa: E402
+from zerolm.carving.gguf.write import expressible, write  # noqa: E402
 
 VOCAB = 640
 SPECIAL = ["<unk>", "<s>", "</s>"]
@@ -329,7 +329,7 @@ def test_a_sentence_piece_file_takes_protobuf(tmp_path: Path, monkeypatch: pytes
     checkpoint = parent(tmp_path / "parent")
     (checkpoint.folder / "tokenizer.model").write_bytes(b"no model")
     (checkpoint.folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
-    monkeypatch.setattr("zerolm.carving.gguf_tokenizer.find_spec", lambda name: None)
+    monkeypatch.setattr("zerolm.carving.gguf.tokenizer.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="takes the package protobuf"):
         opened(checkpoint)
 

@@ -18,8 +18,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import saved, word_tokenizer
 
-from zerolm.carving import doctor
-from zerolm.carving.opening import opened
+from zerolm.doctor import examine
+from zerolm.doctor.opening import opened
 
 Zerolm = Callable[..., Any]
 CARVE = ("--keep-ffn", "0.5", "--out", "child")
@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(doctor, "attempt", opened)
+    monkeypatch.setattr(examine, "attempt", opened)
     return tmp_path / "here"
 
 

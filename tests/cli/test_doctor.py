@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from tiny import saved
 
-from zerolm.carving import doctor
-from zerolm.carving.opening import opened
+from zerolm.doctor import examine
+from zerolm.doctor.opening import opened
 
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "attempt", opened)
+    monkeypatch.setattr(examine, "attempt", opened)
 
 
 RUNTIMES = ("transformers", "vLLM", "SGLang", "TensorRT-LLM", "MLX", "llama.cpp")

@@ -22,23 +22,40 @@ def write(
 ) -> None:
     """Everything of a child into an empty folder: weights, configuration, tokenizer, card and recipe."""
     arrays = repaired.named(checkpoint.layout.name)
-    config = configuration(checkpoint, cut)
-    write_shards(folder, tensors(checkpoint, cut, arrays))
-    _write_json(folder / "config.json", config)
+    if form == "gguf":
+        from zerolm.carving.gguf.write import write as write_gguf
+
+        write_gguf(checkpoint, cut, arrays, folder / f"{recipe['parent']}-carved.gguf")
+        kind = "deci"
+    else:
+        config = configuration(checkpoint, cut)
+        write_shards(folder, tensors(checkpoint, cut, arrays))
+        _write_json(folder / "config.json", config)
+        kind = str(config["model_type"])
     for name in checkpoint.other_files():
-        if name.name.lower() == "readme.md":
+        if name.name.lower() == "readme.md" or (form == "gguf" and not _is_licence(name)):
             continue
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(checkpoint.folder / name, place)
-    (folder / "README.md").write_text(card(recipe, config["model_type"]), encoding="utf-8")
+    (folder / "README.md").write_text(card(recipe, kind), encoding="utf-8")
     files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
     _write_json(folder / "recipe.json", {**recipe, "files": sorted([*files, "recipe.json"])})
+
+
+def _is_licence(name: Path) -> bool:
+    return name.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE", "USE_POLICY"))
 
 
 def verified(running: Running, cut: Cut, repaired: Repaired, form: str, folder: Path) -> Verified:
     """Open the child in stock software; ``ValueError`` where it differs from the carved parent."""
     checkpoint = running.checkpoint
+    if form == "gguf":
+        from zerolm.carving.gguf.check import check
+        from zerolm.carving.gguf.tokenizer import opened
+
+        file = next(folder.glob("*.gguf"))
+        return check(file, running.carved(cut, repaired), opened(checkpoint))
     exact = all(tensor.dtype == "F32" for tensor in checkpoint.tensors.values())
     child = load(folder, is_decoder(checkpoint))
     return compare(child, running.carved(cut, repaired), exact=exact)
@@ -53,7 +70,7 @@ def card(recipe: Mapping[str, Any], kind: str) -> str:
         kind = f"random, seed {tokens['seed']}" if tokens["text"] is None else f"SHA-256 {tokens['text']}"
         text = f"calibration text: {tokens['sequences']} sequences of {tokens['length']} tokens ({kind})"
     other = ""
-    if kind != recipe["family"]:
+    if kind not in (recipe["family"], "deci"):
         other = f"- a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}\n"
     return (
         f"# Carved from {recipe['parent']}\n\n"

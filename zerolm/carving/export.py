@@ -18,7 +18,7 @@ Repaired = Mapping[str, NDArray[np.float32]]
 """New values by the parent's name of a tensor, in the shape that the cut leaves."""
 
 
-FORMATS: Final = ("hf", "padded")
+FORMATS: Final = ("hf", "padded", "gguf")
 
 
 def written(cut: Cut) -> tuple[int, int]:
@@ -33,17 +33,23 @@ def padded(cut: Cut) -> Cut:
 
 
 def expressible(checkpoint: Checkpoint, cut: Cut, form: str = "hf") -> None:
-    """Refuse a cut that the stock class of the family cannot be configured for.
+    """Refuse a cut that a format, or the stock class of the family, cannot be configured for.
 
-    ``hf`` needs the same sizes in all layers; ``padded`` takes any and fills smaller layers with zeros.
+    ``hf`` needs the same sizes in all layers; ``padded`` takes any and fills smaller layers with zeros;
+    ``gguf`` takes any of a llama or mistral.
     """
     family, parent = checkpoint.family, cut.parent
     if form not in FORMATS:
         raise ValueError(f"format {form!r} is not known; there are {', '.join(FORMATS)}")
+    if form == "gguf":
+        from zerolm.carving.gguf import write
+
+        write.expressible(checkpoint, cut)
+        return
     if form == "hf" and not cut.uniform:
         raise ValueError(
             "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
-            "give --shape uniform, or --format padded, which is as large as its largest layer"
+            "give --shape uniform, --format gguf, or --format padded, which is as large as its largest layer"
         )
     groups, ffn = written(cut)
     asked = {

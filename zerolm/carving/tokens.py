@@ -74,7 +74,7 @@ class Tokens:
 
 
 def read_text(file: Path) -> Text:
-    """Read a UTF-8 file; ``ValueError`` where it is empty, no text or too long, ``OSError`` if there is none."""
+    """Read a UTF-8 file; ``ValueError`` where it is empty, no text or too long, else ``OSError``."""
     if file.exists() and not file.is_file():
         raise ValueError(f"{file} is not a regular file")
     with file.open("rb") as opened:

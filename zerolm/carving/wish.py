@@ -107,7 +107,7 @@ def plan_of(checkpoint: Checkpoint, criterion: Criterion, wish: Wish, costs: Cos
     if criterion.without(0) is None:
         if sizes.depth[-1] < parent.depth:
             raise ValueError(
-                "weights do not tell which layers may go: give --text FILE, or --text random, which needs none"
+                "weights do not tell which layers may go: give --text FILE, or --text random without one"
             )
         sizes = replace(sizes, depth=(parent.depth,))
     account = account_of(checkpoint, sizes, costs, wish.space)

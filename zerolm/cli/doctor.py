@@ -22,7 +22,7 @@ def doctor(
     transformers and llama.cpp really open it where they are installed; the others are judged by their rules.
     No pickle is opened, and no code of the folder is run.
     """
-    from zerolm.carving.doctor import diagnose
+    from zerolm.doctor.examine import diagnose
 
     found = diagnose(folder, progress=patient(0.0))
     if json_output:

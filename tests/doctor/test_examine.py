@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny import DECODER, MODELS, saved
 
-from zerolm.carving import doctor, opening
-from zerolm.carving.doctor import diagnose, ways
-from zerolm.carving.evidence import gather
-from zerolm.carving.opening import Opened, attempt, judged, opened
-from zerolm.carving.rules import by_rules
-from zerolm.carving.runtimes import OPENS, REFUSES, TRANSFORMERS, UNKNOWN, Verdict
+from zerolm.doctor import examine, opening
+from zerolm.doctor.evidence import gather
+from zerolm.doctor.examine import diagnose, ways
+from zerolm.doctor.opening import Opened, attempt, judged, opened
+from zerolm.doctor.rules import by_rules
+from zerolm.doctor.runtimes import OPENS, REFUSES, TRANSFORMERS, UNKNOWN, Verdict
 
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening takes place in this process: it is faster, and these files do no harm."""
-    monkeypatch.setattr(doctor, "attempt", opened)
+    monkeypatch.setattr(examine, "attempt", opened)
 
 
 def verdicts(folder: Path) -> dict[str, Verdict]:
@@ -227,7 +227,7 @@ def test_unsound_files_are_given_to_no_library(
     (tmp_path / "outside.safetensors").write_bytes((folder / "config.json").read_bytes())
     change(folder)
     given_away: list[str] = []
-    monkeypatch.setattr(doctor, "attempt", lambda how, path: given_away.append(how))
+    monkeypatch.setattr(examine, "attempt", lambda how, path: given_away.append(how))
     for verdict in diagnose(folder).verdicts:
         assert (verdict.verdict, verdict.known) == (REFUSES, "rules")
         assert words in verdict.reasons[0]
@@ -239,7 +239,7 @@ def test_a_configuration_without_bottom_is_given_to_no_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a known family and of another one, which is otherwise really opened."""
-    monkeypatch.setattr(doctor, "attempt", lambda how, path: pytest.fail("it was opened"))
+    monkeypatch.setattr(examine, "attempt", lambda how, path: pytest.fail("it was opened"))
     for changes in ({"num_hidden_layers": 10**12}, {"model_type": "opt", "num_layers": 10**12}):
         found = verdicts(edited(saved(tmp_path, "llama"), **changes))["transformers"]
         assert (found.verdict, found.known) == (REFUSES, "rules")
@@ -256,9 +256,9 @@ def test_an_empty_folder_and_none(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_into_memory_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path, "llama")
-    monkeypatch.setattr(doctor, "free_memory", lambda: 1000)
+    monkeypatch.setattr(examine, "free_memory", lambda: 1000)
     asked: list[str] = []
-    monkeypatch.setattr(doctor, "attempt", lambda how, path: asked.append(how) or opened(how, path))
+    monkeypatch.setattr(examine, "attempt", lambda how, path: asked.append(how) or opened(how, path))
     found = verdicts(tmp_path)["transformers"]
     assert (asked, found.verdict, found.known) == (["configuration"], OPENS, "rules")
     assert "too large" in found.reasons[-1]
@@ -268,7 +268,7 @@ def test_what_does_not_fit_into_memory_is_not_loaded(tmp_path: Path, monkeypatch
 
 def test_without_transformers_the_rules_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path, "bert")
-    monkeypatch.setattr(doctor, "is_installed", lambda how: False)
+    monkeypatch.setattr(examine, "is_installed", lambda how: False)
     found = verdicts(tmp_path)["transformers"]
     assert (found.verdict, found.known) == (OPENS, "rules")
 

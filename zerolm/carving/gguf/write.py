@@ -21,10 +21,10 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError("format gguf needs the package gguf: pip install 'zerolm[gguf]'") from None
 
 from zerolm.carving.cuts import Cut
-from zerolm.carving.gguf_check import require
-from zerolm.carving.gguf_rope import factors_of
-from zerolm.carving.gguf_tensors import Entry, entries
-from zerolm.carving.gguf_tokenizer import add_vocabulary, opened, vocabulary
+from zerolm.carving.gguf.check import require
+from zerolm.carving.gguf.rope import factors_of
+from zerolm.carving.gguf.tensors import Entry, entries
+from zerolm.carving.gguf.tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.checkpoints import Checkpoint
 
 FAMILIES: Final = ("llama", "mistral")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from gguf import GGUFWriter, TokenType
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from zerolm.carving.gguf_vocabulary import Pieces, byte_level, check_model, sentence_piece
+from zerolm.carving.gguf.vocabulary import Pieces, byte_level, check_model, sentence_piece
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import inside
 

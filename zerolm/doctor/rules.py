@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from zerolm.carving.evidence import Evidence
-from zerolm.carving.runtimes import LLAMA_CPP, OPENS, REFUSES, UNKNOWN, Runtime, Verdict
+from zerolm.doctor.evidence import Evidence
+from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, UNKNOWN, Runtime, Verdict
 
 TOKENIZERS: Final = ("tokenizer.model", "tokenizer.json", "vocab.txt", "vocab.json")
 

@@ -47,7 +47,7 @@ def attempt(how: str, path: Path, seconds: float = SECONDS) -> Opened:
     """
     seconds += _size(path) // BYTES_A_SECOND
     paths = os.pathsep.join(entry for entry in sys.path if entry)
-    command = [sys.executable, "-P", "-m", "zerolm.carving.opening", how, str(path.absolute())]
+    command = [sys.executable, "-P", "-m", "zerolm.doctor.opening", how, str(path.absolute())]
     try:
         ran = subprocess.run(
             command,

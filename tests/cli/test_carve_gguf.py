@@ -1,0 +1,47 @@
+"""``zerolm carve --format gguf``: a per-layer child that llama.cpp opened before the command says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import saved, word_tokenizer
+
+PER_LAYER = ("--max-body-params", "0.6x", "--shape", "per-layer", "--format", "gguf")
+TOKENS = ("--text", "random", "--sequences", "8", "--length", "16")
+
+
+@pytest.mark.parametrize("tokens", [(), TOKENS], ids=["weights", "tokens"])
+def test_a_per_layer_child_opens_in_llama_cpp(
+    tokens: tuple[str, ...], zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
+    (parent / "LICENSE").write_text("mine")
+    ran = zerolm("carve", str(parent), *PER_LAYER, *tokens, "--out", str(out), "--json")
+    assert ran.status == 0, ran.err
+    found = json.loads(ran.out)
+    assert len({(size["kv_heads"], size["ffn"]) for size in found["widths"]}) > 1
+    assert found["verified"]["difference"] <= 5e-3
+    files = sorted(file.name for file in out.iterdir())
+    assert files == ["LICENSE", "README.md", "parent-carved.gguf", "recipe.json"]
+    model = llama_cpp.Llama(str(out / "parent-carved.gguf"), n_ctx=8, verbose=False)
+    assert model.metadata["general.architecture"] == "deci"
+    model.close()
+    told = zerolm("doctor", str(out), "--json")
+    assert told.status == 0, told.err
+
+
+def test_what_gguf_cannot_hold_is_refused_before_the_work(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    parent = saved(tmp_path / "parent", "gemma2")
+    word_tokenizer(parent)
+    before = sorted(tmp_path.iterdir())
+    ran = zerolm("carve", str(parent), *PER_LAYER, "--out", str(tmp_path / "child"))
+    assert (ran.status, ran.out) == (2, "")
+    assert "gguf" in ran.err
+    assert "llama" in ran.err
+    assert sorted(tmp_path.iterdir()) == before

@@ -1,0 +1,1 @@
+"""Children as GGUF files, which llama.cpp and what is built on it open."""

@@ -1,0 +1,1 @@
+"""Which runtimes open a checkpoint, and why others do not."""

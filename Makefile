@@ -28,10 +28,12 @@ $(VENV)/core.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) --editable .
 	touch $@
 
-# Torch comes first and pinned: anything that depends on it would bring another build.
+# Torch comes first and pinned: anything that depends on it would bring another build. llama-cpp-python is
+# compiled, which takes minutes and needs a C++ compiler; nothing else does.
 $(VENV)/env.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) torch==2.13.0
 	$(PIP) --editable '.[fast,nsga2,torch]' pytest pytest-cov hypothesis mypy ruff types-PyYAML
+	$(PIP) gguf protobuf llama-cpp-python || echo 'llama-cpp-python was not built: tests of GGUF are skipped'
 	touch $@ $(VENV)/core.stamp
 
 clean:

@@ -71,7 +71,10 @@ def texts(folder: Path, scratch: Path) -> Texts:
     """What a model of this kind reads: running source, or a docstring's first sentence a line."""
     decoder = is_decoder(Checkpoint.open(folder))
     found = Texts(scratch / f"seen-{decoder}", scratch / f"unseen-{decoder}")
-    for file, files, running in ((found.seen, seen_files, seen_text), (found.unseen, unseen_files, unseen_text)):
+    for file, files, running in (
+        (found.seen, seen_files, seen_text),
+        (found.unseen, unseen_files, unseen_text),
+    ):
         if not file.exists():
             file.write_text(running() if decoder else "\n".join(summaries(files())), encoding="utf-8")
     return found
@@ -79,8 +82,12 @@ def texts(folder: Path, scratch: Path) -> Texts:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--model", type=Path, action="append", required=True, help="a folder; may be given again")
-    parser.add_argument("--quick", action="store_true", help="few sequences, printed and not written: a trial")
+    parser.add_argument(
+        "--model", type=Path, action="append", required=True, help="a folder; may be given again"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="few sequences, printed and not written: a trial"
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["ZEROLM_CACHE"] = str(Path(scratch) / "cache")  # nothing is known from an earlier run

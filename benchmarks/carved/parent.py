@@ -37,7 +37,7 @@ class Scale:
     """How many sequences are calibrated and judged on, how many seeds of chance, how many random plans."""
 
     calibration: int = 256
-    judged: int = 256
+    judged: int = 128
     seeds: int = 5
     plans: int = 60
 
@@ -111,9 +111,7 @@ class Parent:
     @cached_property
     def unseen(self) -> Tokens:
         """What children are judged on."""
-        return tokens_of(
-            self.checkpoint, str(self.texts.unseen), sequences=self.scale.judged, length=LENGTH
-        )
+        return tokens_of(self.checkpoint, str(self.texts.unseen), sequences=self.scale.judged, length=LENGTH)
 
     @cached_property
     def judge(self) -> Judge:

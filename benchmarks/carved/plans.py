@@ -23,7 +23,7 @@ from zerolm.statistics import agreement
 SIZE: Final = 0.7
 WITHIN: Final = 0.01
 LEAST: Final = 0.125
-UNEVEN: Final = (0.05, 0.8)
+UNEVEN: Final = (0.05, 1.0)
 """Standard deviations of the logarithms of a plan's widths, from its first to its last."""
 JUDGED: Final = 64
 ASKED: Final = {"rho": 0.90, "best": 0.12, "repaired": 0.045}
@@ -47,11 +47,15 @@ def plans(parent: Parent) -> Iterator[Line]:
     for name, cut, asked in (("best by the table", best, ASKED), ("uniform", uniform, {})):
         without, with_it = (parent.judged(cut, how).loss for how in ("none", "least-squares"))
         share = parent.cost("body_params", cut) / parent.cost("body_params")
-        limits = [compared(value, asked.get(key)) for key, value in (("best", without), ("repaired", with_it))]
+        limits = [
+            compared(value, asked.get(key)) for key, value in (("best", without), ("repaired", with_it))
+        ]
         yield row(name, f"{share:.1%}", kl(without), limits[0], kl(with_it), limits[1])
         note(f"{name}: {without:.4f} {with_it:.4f}")
     yield ""
-    calibrated = perplexity_and_kl(apply_in_memory(parent.model, best), parent.model, tokens.spread(SEQUENCES))
+    calibrated = perplexity_and_kl(
+        apply_in_memory(parent.model, best), parent.model, tokens.spread(SEQUENCES)
+    )
     yield f"The best plan keeps {shown(best)} (KV groups x neurons, layer by layer). The table foretells"
     yield f"KL {kl(table.predicted(best))} of it; on the tokens of the table it is {kl(calibrated.kl)}. Of the"
     yield f"uniform plan, {shown(uniform)}, it foretells {kl(table.predicted(uniform))}."

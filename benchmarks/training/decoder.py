@@ -29,8 +29,8 @@ class DecoderSettings:
     ffn: int = 768
     vocab: int = 4096
     length: int = 256
-    batch: int = 16
-    rate: float = 2e-3
+    batch: int = 8
+    rate: float = 1.5e-3
 
     def config(self) -> LlamaConfig:
         return LlamaConfig(

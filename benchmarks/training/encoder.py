@@ -33,7 +33,7 @@ class EncoderSettings:
     vocab: int = 8192
     length: int = 64
     batch: int = 64
-    rate: float = 1e-3
+    rate: float = 5e-4
 
     def config(self) -> BertConfig:
         return BertConfig(

@@ -92,7 +92,7 @@ class OutputEnergy:
         columns = per_head(matrix(self.layer.attention_out), self.sizes).double()  # (d, h, e)
         energy = torch.einsum("dhe,hef,dhf->h", columns, heads, columns)
         groups = energy.reshape(self.sizes.kv_heads, -1).sum(1)
-        neurons = neurons * matrix(self.layer.ffn_out).double().square().sum(0)
+        neurons = neurons * matrix(self.layer.ffn_out).square().sum(0, dtype=torch.float64)
         return groups.cpu().numpy(), neurons.cpu().numpy()
 
 

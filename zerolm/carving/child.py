@@ -67,8 +67,8 @@ def card(recipe: Mapping[str, Any], kind: str) -> str:
     tokens = recipe["calibration"]
     text = "no calibration text"
     if tokens:
-        kind = f"random, seed {tokens['seed']}" if tokens["text"] is None else f"SHA-256 {tokens['text']}"
-        text = f"calibration text: {tokens['sequences']} sequences of {tokens['length']} tokens ({kind})"
+        source = f"random, seed {tokens['seed']}" if tokens["text"] is None else f"SHA-256 {tokens['text']}"
+        text = f"calibration text: {tokens['sequences']} sequences of {tokens['length']} tokens ({source})"
     other = ""
     if kind not in (recipe["family"], "deci"):
         other = f"- a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}\n"

@@ -43,8 +43,8 @@ class Moments:
         x, t = x.double(), t.double()  # float32 products would lose what small variances say
         if self.bias:
             x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)  # (n, k + 1)
-        self.xx += x.T @ x
-        self.xt += x.T @ t
+        self.xx.addmm_(x.T, x)
+        self.xt.addmm_(x.T, t)
         self.tt += float(t.square().sum())
         self.count += len(x)
 

@@ -66,13 +66,15 @@ Summing = Callable[[NDArray[Any], str], tuple[Sums, Sums]]
 
 def plain(raw: NDArray[Any], dtype: str) -> tuple[Sums, Sums]:
     """A ``Summing`` in numpy, float64 throughout."""
+    axes = (1, 0)
     with np.errstate(invalid="ignore"):  # what is not finite is found in the sums
         values = widened(raw, dtype).astype(np.float64)
-        absolute = np.abs(values)
-        squares = values * values
-        rows, cols = (
-            Sums(squares.sum(axis), absolute.sum(axis), values.max(axis), values.min(axis)) for axis in (1, 0)
-        )
+        largest, smallest = ([found(axis) for axis in axes] for found in (values.max, values.min))
+        np.abs(values, out=values)
+        absolute = [values.sum(axis) for axis in axes]
+        np.square(values, out=values)
+        squares = [values.sum(axis) for axis in axes]
+    rows, cols = map(Sums, squares, absolute, largest, smallest)
     return rows, cols
 
 

@@ -1,0 +1,33 @@
+"""Whether a criterion knows good units from bad ones: the best kept, units by chance, the worst kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from carved.parent import Parent, Trial
+from carved.uniform import CRITERIA
+from carved.writing import Line, heading, kl, row
+
+
+def coherence(parent: Parent) -> Iterator[Line]:
+    """The losses of each at one half, nothing repaired; less is better."""
+    groups = 0.5 if parent.decoder else 1.0
+    what = "KV groups and of the FFN" if parent.decoder else "the FFN"
+    chance = parent.average(Trial("random", groups, 0.5)).loss
+    yield from heading(f"Coherence: half of {what}, nothing repaired")
+    yield f"{'KL' if parent.decoder else '1 - mean cosine'}; units by chance (mean of {parent.scale.seeds} seeds):"
+    yield f"{kl(chance)}."
+    yield ""
+    yield row("criterion", "best kept", "worst kept", "best < chance < worst")
+    yield row("---", "---:", "---:", "---")
+    failed = []
+    for name in CRITERIA:
+        if name == "random":
+            continue
+        best, worst = (parent.result(Trial(name, groups, 0.5, worst=last)).loss for last in (False, True))
+        wrong = [text for text, holds in (("best is no better than chance", best < chance),
+                                          ("worst is no worse than chance", chance < worst)) if not holds]  # fmt: skip
+        yield row(name.replace("_", "\\_"), kl(best), kl(worst), "; ".join(wrong) or "yes")
+        failed += [name] if wrong else []
+    yield ""
+    yield f"Incoherent here: {', '.join(failed) or 'none'}."

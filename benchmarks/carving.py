@@ -1,7 +1,7 @@
 """Carved models, table by table: ``python benchmarks/carving.py --model pydec --model pyenc``.
 
-Writes ``carving.md``. The models are folders that ``benchmarks/train_models.py`` makes; they are calibrated on
-the modules of the standard library that they have seen and judged on those that they have not.
+Writes ``carving.md``. The models are folders that ``benchmarks/train_models.py`` makes; they are calibrated
+on the modules of the standard library that they have seen and judged on those that they have not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from zerolm.carving.material import is_decoder
 from zerolm.checkpoints import Checkpoint
 
 PLACE: Final = Path(__file__).with_suffix(".md")
-QUICK: Final = Scale(calibration=24, judged=8, seeds=2, plans=8)
+QUICK: Final = Scale(calibration=24, judged=8, sentences=64, seeds=2, plans=8)
 
 
 def document(folders: list[Path], scale: Scale, scratch: Path) -> Iterator[str]:
@@ -39,12 +39,12 @@ def document(folders: list[Path], scale: Scale, scratch: Path) -> Iterator[str]:
     )
     yield ""
     yield (
-        f"Calibrated on {scale.calibration} sequences of {LENGTH} tokens from modules of the standard library "
-        f"that the models have seen (decoders), or as many first sentences of their docstrings (encoders). Judged "
-        f"on modules that they have not seen: perplexity a token and KL to the parent in nats a token, over "
-        f"at most {scale.judged} sequences of {LENGTH} tokens, or the mean cosine to the parent's embeddings. *asked*: "
-        "what this project set out to reach with its own two models, of perplexities within 2 %. Chance is "
-        f"the mean of {scale.seeds} seeds."
+        f"Calibrated on {scale.calibration} sequences of {LENGTH} tokens from modules of the standard "
+        "library that the models have seen (decoders), or as many first sentences of their docstrings "
+        "(encoders). Judged on modules that they have not seen: perplexity a token and KL to the parent in "
+        f"nats a token, over at most {scale.judged} sequences of {LENGTH} tokens, or the mean cosine of the "
+        "embeddings of first sentences to the parent's. *asked*: what this project set out to reach with "
+        f"its own two models. Chance, `random`, is the mean of {scale.seeds} seeds."
     )
     for folder in folders:
         yield ""
@@ -55,7 +55,8 @@ def tables(folder: Path, scale: Scale, scratch: Path) -> Iterator[str]:
     """Those of one model."""
     start = time.perf_counter()
     parent = Parent(folder, texts(folder, scratch), scale)
-    yield f"## {folder.resolve().name}: a {parent.checkpoint.family.name} of {parent.cost('params'):,} parameters"
+    kind, size = parent.checkpoint.family.name, parent.cost("params")
+    yield f"## {folder.resolve().name}: a {kind} of {size:,} parameters"
     yield ""
     yield from uniform(parent)
     yield ""

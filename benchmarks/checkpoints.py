@@ -37,7 +37,7 @@ KEEP: Final = 0.75
 def report(ran: dict[str, Ran]) -> None:
     """A table of runs, with their seconds beside those of the first."""
     first = next(iter(ran.values()))
-    rows = [
+    rows: list[list[str | float]] = [
         [job, f"{number(each.seconds / first.seconds)}x", each.seconds]
         + [f"{size / 1e6:,.0f} MB" for size in (each.anonymous, each.peak)]
         for job, each in ran.items()
@@ -49,11 +49,11 @@ def write_cut(checkpoint: Checkpoint, name: str, file: Path) -> None:
     """What a criterion keeps at the same size of every layer."""
     parent, chosen = dimensions(checkpoint), criterion_of(name, checkpoint, ledger_of(checkpoint))
     counts = {"groups": round(KEEP * parent.kv_heads), "ffn": round(KEEP * parent.ffn)}
-    kept = {
-        kind: np.array([chosen.choose(layer, kind, count) for layer in range(parent.depth)])
+    groups, ffn = (
+        np.array([chosen.choose(layer, kind, count) for layer in range(parent.depth)])
         for kind, count in counts.items()
-    }
-    np.savez(file, **kept)
+    )
+    np.savez(file, groups=groups, ffn=ffn)
 
 
 def same_tensors(ours: Path, theirs: Path) -> int:

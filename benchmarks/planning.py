@@ -22,7 +22,7 @@ STEPS: Final = 64
 SHARES: Final = (0.6, 0.7, 0.8, 0.9)
 TRIPLES: Final = 5
 BUDGETS: Final = ("params", "macs", "kv_bytes")
-LIMIT: Final = 60.0
+LIMIT: Final = 30.0
 """Seconds on the wall after which a plan is given up."""
 TEXT: Final = """## Planning
 

@@ -24,6 +24,7 @@ COMMANDS = [
     for line in text.splitlines()
     if line.startswith("zerolm ")
 ]
+CARVING = [command for command in COMMANDS if "PARENT" in command or "child" in command]
 
 
 def run_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +51,7 @@ def test_the_commands_run(
     zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_in(tmp_path, monkeypatch)
-    without_data = [command for command in COMMANDS if "BENCHMARKS" not in command]
+    without_data = [command for command in COMMANDS if "BENCHMARKS" not in command and command not in CARVING]
     assert len(without_data) >= 6
     for command in [*without_data, "zerolm search --config run.yaml"]:
         ran = zerolm(*shlex.split(command)[1:])
@@ -72,9 +73,33 @@ def test_the_benchmark_commands_run(
     assert (tmp_path / "comparison" / "report.html").is_file()
 
 
+def make_parent(folder: Path) -> None:
+    """A tiny ``PARENT`` with a tokenizer, and texts."""
+    from tiny import saved, word_tokenizer
+
+    word_tokenizer(saved(folder / "PARENT", "llama"))
+    for name, step in (("TEXT", 7), ("OTHER_TEXT", 5)):
+        (folder / name).write_text(" ".join(f"w{i * step % 64}" for i in range(600)))
+
+
+def test_the_carving_commands_run(
+    zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("transformers")
+    run_in(tmp_path, monkeypatch)
+    make_parent(tmp_path)
+    assert len(CARVING) == 3
+    for command in CARVING:
+        short = () if "doctor" in command else ("--sequences", "8", "--length", "16")
+        ran = zerolm(*shlex.split(command)[1:], *short)
+        assert (ran.status, "Traceback" in ran.err) == (0, False), ran.err
+        assert ran.out
+
+
 def test_the_python_runs(zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     run_in(tmp_path, monkeypatch)
+    make_parent(tmp_path)
     assert zerolm("search", "llama", "--max-params", "15M", "--out", "demo").status == 0
     for _, text in [block for block in BLOCKS if block[0] == "python"]:
         names: dict[str, Any] = {}

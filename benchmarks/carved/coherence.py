@@ -12,11 +12,10 @@ from carved.writing import Line, heading, kl, row
 def coherence(parent: Parent) -> Iterator[Line]:
     """The losses of each at one half, nothing repaired; less is better."""
     groups = 0.5 if parent.decoder else 1.0
-    what = "KV groups and of the FFN" if parent.decoder else "the FFN"
+    what, loss = ("KV groups and FFN", "KL") if parent.decoder else ("the FFN", "1 - mean cosine")
     chance = parent.average(Trial("random", groups, 0.5)).loss
     yield from heading(f"Coherence: half of {what}, nothing repaired")
-    yield f"{'KL' if parent.decoder else '1 - mean cosine'}; units by chance (mean of {parent.scale.seeds} seeds):"
-    yield f"{kl(chance)}."
+    yield f"{loss} to the parent; of units by chance {kl(chance)}, the mean of {parent.scale.seeds} seeds."
     yield ""
     yield row("criterion", "best kept", "worst kept", "best < chance < worst")
     yield row("---", "---:", "---:", "---")
@@ -25,9 +24,9 @@ def coherence(parent: Parent) -> Iterator[Line]:
         if name == "random":
             continue
         best, worst = (parent.result(Trial(name, groups, 0.5, worst=last)).loss for last in (False, True))
-        wrong = [text for text, holds in (("best is no better than chance", best < chance),
-                                          ("worst is no worse than chance", chance < worst)) if not holds]  # fmt: skip
-        yield row(name.replace("_", "\\_"), kl(best), kl(worst), "; ".join(wrong) or "yes")
-        failed += [name] if wrong else []
+        wrong = {"best no better than chance": best >= chance, "worst no worse than chance": worst <= chance}
+        said = "; ".join(text for text, holds in wrong.items() if holds)
+        yield row(name.replace("_", "\\_"), kl(best), kl(worst), said or "yes")
+        failed += [name] if said else []
     yield ""
     yield f"Incoherent here: {', '.join(failed) or 'none'}."

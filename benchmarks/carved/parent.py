@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from carved.judging import Judge, Quality, mean
-from carved.rivals import group_magnitude
 from timing import note
 
+from carved.judging import Judge, Quality, mean
+from carved.rivals import group_magnitude
 from zerolm.architecture import Ints
 from zerolm.carving.activations import importances
 from zerolm.carving.criteria import WITH_TOKENS, Additive, Criterion, criterion_of
@@ -34,10 +34,12 @@ RIVAL: Final = "Torch-Pruning, group magnitude"
 
 @dataclass(frozen=True)
 class Scale:
-    """How many sequences are calibrated and judged on, how many seeds of chance, how many random plans."""
+    """How many sequences (or sentences) are calibrated on, and how many sequences and sentences at most are
+    judged on; how many seeds chance has; how many random plans are drawn."""
 
     calibration: int = 256
     judged: int = 128
+    sentences: int = 1024
     seeds: int = 5
     plans: int = 60
 
@@ -74,8 +76,10 @@ class Worst(Criterion):
     units: dict[str, int]
 
     def choose(self, layer: int, kind: str, count: int) -> Ints:
-        best = self.by.choose(layer, kind, self.units[kind] - count)
-        return np.setdiff1d(np.arange(self.units[kind]), best)
+        units = np.arange(self.units[kind])
+        if count == len(units):
+            return units
+        return np.setdiff1d(units, self.by.choose(layer, kind, len(units) - count))
 
     def worth(self, layer: int, kind: str, count: int) -> float:
         return -self.by.worth(layer, kind, self.units[kind] - count)
@@ -111,11 +115,17 @@ class Parent:
     @cached_property
     def unseen(self) -> Tokens:
         """What children are judged on."""
-        return tokens_of(self.checkpoint, str(self.texts.unseen), sequences=self.scale.judged, length=LENGTH)
+        count = self.scale.judged if self.decoder else self.scale.sentences
+        return tokens_of(self.checkpoint, str(self.texts.unseen), sequences=count, length=LENGTH)
 
     @cached_property
     def judge(self) -> Judge:
         return self.judge_on(self.unseen)
+
+    @cached_property
+    def own(self) -> Quality:
+        """The parent by its own measure."""
+        return self.judge.of(self.model)
 
     def judge_on(self, tokens: Tokens) -> Judge:
         return Judge(self.model, tokens, None if self.decoder else pooling_of(self.folder))

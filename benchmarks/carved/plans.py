@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-from carved.parent import Parent
-from carved.writing import Line, compared, heading, kl, row
 from timing import note
 
+from carved.parent import Parent
+from carved.writing import Line, compared, heading, kl, row
 from zerolm.architecture import Floats
 from zerolm.carving.criteria import Additive, Criterion
 from zerolm.carving.cuts import Cut, LayerCut
@@ -56,21 +56,26 @@ def plans(parent: Parent) -> Iterator[Line]:
     calibrated = perplexity_and_kl(
         apply_in_memory(parent.model, best), parent.model, tokens.spread(SEQUENCES)
     )
-    yield f"The best plan keeps {shown(best)} (KV groups x neurons, layer by layer). The table foretells"
-    yield f"KL {kl(table.predicted(best))} of it; on the tokens of the table it is {kl(calibrated.kl)}. Of the"
-    yield f"uniform plan, {shown(uniform)}, it foretells {kl(table.predicted(uniform))}."
+    yield (
+        f"The best plan keeps {shown(best)} (KV groups x neurons, layer by layer). The table foretells "
+        f"KL {kl(table.predicted(best))} of it; on the table's own tokens it is {kl(calibrated.kl)}. "
+        f"Of the uniform plan, {shown(uniform)}, it foretells {kl(table.predicted(uniform))}."
+    )
 
 
 def ranking(parent: Parent, table: Measured, by: Additive) -> Iterator[Line]:
     """How scores rank random plans by the KL that was measured."""
-    judge, quality, foretold = parent.judge_on(parent.unseen.spread(JUDGED)), [], []
+    tokens = parent.unseen.spread(JUDGED)
+    judge, quality, foretold = parent.judge_on(tokens), [], []
     for number, cut in enumerate(random_plans(parent, by)):
         quality.append(-judge.of(apply_in_memory(parent.model, cut)).loss)
         foretold.append(scores(parent, table, by, cut))
         note(f"plan {number + 1}: KL {-quality[-1]:.4f}, foretold {-foretold[-1]['measured table']:.4f}")
-    yield f"{len(quality)} random plans within {WITHIN:.0%} of that size, from nearly uniform to very uneven,"
-    yield f"units by output energy, nothing repaired: KL {kl(-max(quality))} to {kl(-min(quality))} on"
-    yield f"{len(judge.batches) and len(parent.unseen.spread(JUDGED))} unseen sequences. Spearman's rho with quality:"
+    yield (
+        f"{len(quality)} random plans within {WITHIN:.0%} of that size, from nearly uniform to very uneven, "
+        f"units by output energy, nothing repaired: KL {kl(-max(quality))} to {kl(-min(quality))} on "
+        f"{len(tokens)} unseen sequences. How scores rank them, by Spearman's rho with quality:"
+    )
     yield ""
     yield row("score of the plan", "rho", "asked")
     yield row("---", "---:", "---:")

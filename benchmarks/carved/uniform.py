@@ -9,22 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from carved.judging import Quality
-from carved.parent import LENGTH, OWN_OUTPUT, RIVAL, Parent, Trial
-from carved.writing import Line, compared, heading, row, shown
 from timing import note
 from transformers import AutoModel, AutoModelForCausalLM
 
 import zerolm
+from carved.judging import Quality
+from carved.parent import LENGTH, OWN_OUTPUT, RIVAL, Parent, Trial
+from carved.writing import Line, compared, heading, row, shown
 from zerolm.carving.criteria import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.networks.roles import bias, layers_of
 
 CRITERIA: Final = (*WEIGHTS_ONLY, *WITH_TOKENS)
-BY_ENERGY: Final = ("output_energy", "least-squares")
 MAIN: Final = "written by `zerolm carve`, opened again"
 PARENT_ASKED: Final = 17.67
 """The perplexity of the parent with which the perplexities below were asked for."""
 WITHIN: Final = 1.02
+Shares = tuple[float, float]
+"""Of KV groups and of neurons."""
+HALVED: Final[list[Shares]] = [(0.75, 0.75), (0.5, 0.5)]
 DECODER: Final[Mapping[tuple[str, str, str], tuple[Quality, ...]]] = {
     ("capacity", "none", "text"): (Quality(0.29, 23.7), Quality(1.15, 55.0)),
     ("output_energy", "none", "text"): (Quality(0.15, 20.1), Quality(0.53, 28.8)),
@@ -40,39 +42,39 @@ ENCODER: Final = 0.998
 def uniform(parent: Parent) -> Iterator[Line]:
     """The tables of a model."""
     if parent.decoder:
-        yield from grid(parent, "KV groups and FFN", [(0.75, 0.75), (0.5, 0.5)])
+        yield from grid(parent, "KV groups and FFN", HALVED)
         yield ""
         yield from narrow(parent, [(1.0, 0.75), (1.0, 0.5)])
     else:
         yield from grid(parent, "FFN", [(1.0, 0.5), (1.0, 0.25), (1.0, 0.125)])
 
 
-def grid(parent: Parent, what: str, shares: Sequence[tuple[float, float]]) -> Iterator[Line]:
+def grid(parent: Parent, what: str, shares: Sequence[Shares]) -> Iterator[Line]:
     """All criteria and repairs at these shares of KV groups and neurons."""
     yield from heading(f"The same widths in all layers: {what}")
     if parent.decoder:
-        whole = shown(parent.judge.of(parent.model))
-        yield f"Perplexity / KL; the parent's own is {whole}. What is asked was with a parent of {PARENT_ASKED}:"
-        yield "reached is a perplexity that is in that proportion to the parent's, within 2 %."
+        yield (
+            f"Perplexity / KL. The parent's perplexity is {parent.own.perplexity:.2f}; what is asked was set "
+            f"with one of {PARENT_ASKED}, so it counts in proportion to the parent's, and within 2 %."
+        )
         yield ""
     yield from head(parent, shares)
     for name in CRITERIA:
         for how in repairs(parent):
             yield line(parent, Trial(name, 1.0, 1.0, how), shares)
     yield line(parent, Trial("output_energy", 1.0, 1.0, OWN_OUTPUT), shares)
-    yield line(parent, Trial(*BY_ENERGY[:1], 1.0, 1.0, BY_ENERGY[1], tokens="random"), shares)
+    yield line(parent, Trial("output_energy", 1.0, 1.0, "least-squares", tokens="random"), shares)
     if not parent.decoder:
         yield from rival(parent, shares)
     yield main_row(parent, shares)
 
 
-def narrow(parent: Parent, shares: Sequence[tuple[float, float]]) -> Iterator[Line]:
+def narrow(parent: Parent, shares: Sequence[Shares]) -> Iterator[Line]:
     """A decoder's FFN alone, beside another package."""
     yield from heading("The same widths in all layers: FFN alone, all heads kept")
     yield from head(parent, shares)
-    for name in ("capacity", "output_energy"):
-        for how in repairs(parent):
-            yield line(parent, Trial(name, 1.0, 1.0, how), shares)
+    for name, how in (("capacity", "none"), ("output_energy", "none"), ("output_energy", "least-squares")):
+        yield line(parent, Trial(name, 1.0, 1.0, how), shares)
     yield from rival(parent, shares)
 
 
@@ -82,59 +84,54 @@ def repairs(parent: Parent) -> list[str]:
     return [how for how in REPAIRS if how != "bias" or biased]
 
 
-def rival(parent: Parent, shares: Sequence[tuple[float, float]]) -> Iterator[Line]:
+def rival(parent: Parent, shares: Sequence[Shares]) -> Iterator[Line]:
     """Torch-Pruning's choice as it comes, then with our repair."""
     for how in repairs(parent):
         try:
             yield line(parent, Trial(RIVAL, 1.0, 1.0, how), shares)
         except ImportError:
-            yield row(RIVAL, "not installed: pip install torch-pruning", *["", ""] * len(shares))
+            yield row(RIVAL, "not installed: pip install torch-pruning", *[""] * len(shares), "")
             return
 
 
-def head(parent: Parent, shares: Sequence[tuple[float, float]]) -> Iterator[Line]:
+def head(parent: Parent, shares: Sequence[Shares]) -> Iterator[Line]:
     """The shares kept and what is left of the parameters."""
     cells = []
     for groups, ffn in shares:
         cut = parent.uniform(Trial("prefix", groups, ffn))
-        left = parent.cost("params", cut) / parent.cost("params")
-        body = parent.cost("body_params", cut) / parent.cost("body_params")
-        cells += [f"{ffn:g} kept: {left:.1%} of all, {body:.1%} of the layers' parameters", "asked"]
-    yield row("criterion", "repair", *cells)
-    yield row("---", "---", *["---:", "---:"] * len(shares))
+        left, body = (parent.cost(name, cut) / parent.cost(name) for name in ("params", "body_params"))
+        cells.append(f"{ffn:g} kept ({left:.1%} of the parameters, {body:.1%} of the layers')")
+    yield row("criterion", "repair", *cells, "asked")
+    yield row("---", "---", *["---:"] * len(shares), "---")
 
 
-def line(parent: Parent, trial: Trial, shares: Sequence[tuple[float, float]]) -> Line:
+def line(parent: Parent, trial: Trial, shares: Sequence[Shares]) -> Line:
     """One criterion and repair at all shares."""
-    wanted = DECODER.get((trial.criterion, trial.repair, trial.tokens), ()) if parent.decoder else ()
-    wanted = wanted if shares[0][0] < 1.0 else ()
-    cells = []
-    for place, (groups, ffn) in enumerate(shares):
-        quality = parent.average(replace(trial, groups=groups, ffn=ffn))
-        cells += [shown(quality), against(parent, quality, wanted[place] if place < len(wanted) else None)]
+    found = [parent.average(replace(trial, groups=groups, ffn=ffn)) for groups, ffn in shares]
+    wanted = DECODER.get((trial.criterion, trial.repair, trial.tokens), ())
+    wanted = wanted if shares[0] == HALVED[0] else ()
     name = trial.criterion.replace("_", "\\_") + (", random tokens" if trial.tokens == "random" else "")
-    return row(name, trial.repair, *cells)
+    asked = [against(parent, *pair) for pair in zip(found, wanted, strict=False)]
+    return row(name, trial.repair, *map(shown, found), "; ".join(asked))
 
 
-def against(parent: Parent, quality: Quality, wanted: Quality | None) -> str:
+def against(parent: Parent, found: Quality, wanted: Quality) -> str:
     """What is asked of a perplexity, in proportion to the parent's."""
-    if wanted is None or wanted.perplexity is None or quality.perplexity is None:
-        return ""
-    own = parent.judge.of(parent.model).perplexity
-    assert own is not None
-    reached = quality.perplexity / own <= WITHIN * wanted.perplexity / PARENT_ASKED
+    assert found.perplexity is not None
+    assert wanted.perplexity is not None
+    assert parent.own.perplexity is not None
+    ratio = found.perplexity / parent.own.perplexity
+    reached = ratio <= WITHIN * wanted.perplexity / PARENT_ASKED
     return f"{shown(wanted)}: {'reached' if reached else 'missed'}"
 
 
-def main_row(parent: Parent, shares: Sequence[tuple[float, float]]) -> Line:
+def main_row(parent: Parent, shares: Sequence[Shares]) -> Line:
     """What the command writes with its defaults, opened by stock software."""
-    cells = []
-    for groups, ffn in shares:
-        quality = written(parent, groups, ffn)
-        note(f"{parent.folder.name}: {MAIN}, {groups} {ffn}: {shown(quality)}")
-        asked = None if parent.decoder or ffn != 0.5 else ENCODER
-        cells += [shown(quality), compared(1.0 - quality.loss, asked, more=True)]
-    return row(f"**{MAIN}**", "least-squares", *cells)
+    found = [written(parent, groups, ffn) for groups, ffn in shares]
+    note(f"{parent.folder.name}: {MAIN}: {'; '.join(map(shown, found))}")
+    half = [1.0 - quality.loss for quality, (_, ffn) in zip(found, shares, strict=True) if ffn == 0.5]
+    asked = "" if parent.decoder else compared(half[0], ENCODER, more=True)
+    return row(f"**{MAIN}**", "least-squares", *map(shown, found), asked)
 
 
 def written(parent: Parent, groups: float, ffn: float) -> Quality:

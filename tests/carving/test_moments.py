@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from zerolm.carving import moments
 from zerolm.carving.moments import Fit, Moments
 
 
@@ -48,6 +49,23 @@ def test_a_strong_ridge_where_tokens_are_few_and_a_weak_one_where_they_are_many(
         return fit.best(1.2 * start.double())[1]
 
     assert chosen(10) > chosen(5000)
+
+
+@pytest.mark.parametrize(("noise", "wanted"), [(0.1, 1e-2), (3.0, 10.0)])
+def test_mixtures_of_many_outputs_choose_the_ridge_of_all(
+    noise: float, wanted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(1)
+    x, true = torch.randn(12, 5, 20, generator=generator), torch.randn(20, 300, generator=generator)
+    fit = Fit.empty(20, 300, bias=False)
+    fit.add(x, x @ true + noise * torch.randn(12, 5, 300, generator=generator), None, 0)
+    start = 0.9 * true.double()
+    grid = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+    assert fit.chosen(start, grid) == wanted
+    monkeypatch.setattr(moments, "OUTPUTS", 300)
+    assert fit.chosen(start, grid) == wanted
+    losses = [fit.held.loss(fit.solved.solve(start, share)) for share in grid]
+    assert grid[int(np.argmin(losses))] == wanted
 
 
 def test_one_sequence_in_five_is_held_out_and_padding_left_out() -> None:

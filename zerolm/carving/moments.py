@@ -13,6 +13,7 @@ held-out tokens is a quadratic form in theirs.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +24,8 @@ GRID: Final = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 """The ridges tried, as shares of the mean diagonal."""
 UNTRIED: Final = 1e-2
 """The ridge where nothing is held out to choose it on."""
+OUTPUTS: Final = 256
+"""Where there are more outputs, the ridge is chosen on so many random mixtures of them."""
 EVERY: Final = 5
 """One sequence in so many is held out."""
 
@@ -54,6 +57,12 @@ class Moments:
         total.xx, total.xt = self.xx + other.xx, self.xt + other.xt
         total.tt, total.count = self.tt + other.tt, self.count + other.count
         return total
+
+    def mixed(self, mix: Tensor) -> Moments:
+        """Those of the targets' mixtures T mix, mix (d, m), but for their ||T||^2, which is left as it is."""
+        other = copy.copy(self)
+        other.xt = self.xt @ mix
+        return other
 
     def loss(self, columns: Tensor) -> float:
         """Mean squared error over tokens, summed over outputs, of columns (k, d)."""
@@ -116,5 +125,11 @@ class Fit:
         """The ridge of a grid with the least loss on what is held out."""
         if not self.held.count:
             return UNTRIED
-        losses = {each: self.held.loss(self.solved.solve(start, each)) for each in grid}
+        solved, held = self.solved, self.held
+        outputs = start.shape[1]
+        if outputs > OUTPUTS:
+            generator = torch.Generator().manual_seed(0)
+            mix = torch.randn(outputs, OUTPUTS, dtype=torch.float64, generator=generator).to(start)
+            start, solved, held = start @ mix, solved.mixed(mix), held.mixed(mix)
+        losses = {each: held.loss(solved.solve(start, each)) for each in grid}
         return min(losses, key=lambda each: losses[each])

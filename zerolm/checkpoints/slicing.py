@@ -50,16 +50,20 @@ def _runs(indices: Ints) -> Iterator[tuple[int, int]]:
 
 def _gathered(reader: RowReader, rows: Ints, cols: Ints | None) -> Iterator[NDArray[Any]]:
     """Rows, or some columns of them, as many at once as lie in one block of the file."""
-    chosen: Any = cols
-    if cols is not None and len(cols) and cols[-1] - cols[0] == len(cols) - 1:
-        chosen = slice(int(cols[0]), int(cols[-1]) + 1)  # much faster than one index after another
     while len(rows):
         taken = rows[: np.searchsorted(rows, rows[0] + reader.most)]
         rows = rows[len(taken) :]
         block = reader.read(int(taken[0]), int(taken[-1]) + 1)
         if len(taken) < len(block):
             block = block[taken - taken[0]]
-        yield block if chosen is None else block[:, chosen]
+        yield block if cols is None else _columns(block, cols)
+
+
+def _columns(block: NDArray[Any], cols: Ints) -> NDArray[Any]:
+    """Some columns of a block: a run of them as a view, others taken, five times as fast as indexed."""
+    if len(cols) and cols[-1] - cols[0] == len(cols) - 1:
+        return block[:, int(cols[0]) : int(cols[-1]) + 1]
+    return block.take(cols, axis=1)
 
 
 def _check(tensor: TensorInfo, axis: int, indices: Ints) -> None:

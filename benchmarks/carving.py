@@ -26,7 +26,7 @@ from zerolm.carving.material import is_decoder
 from zerolm.checkpoints import Checkpoint
 
 PLACE: Final = Path(__file__).with_suffix(".md")
-QUICK: Final = Scale(calibration=24, judged=8, sentences=64, seeds=2, plans=8)
+QUICK: Final = Scale(calibration=16, judged=4, sentences=64, seeds=1, plans=4)
 
 
 def document(folders: list[Path], scale: Scale, scratch: Path) -> Iterator[str]:

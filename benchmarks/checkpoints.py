@@ -37,11 +37,10 @@ KEEP: Final = 0.75
 def report(ran: dict[str, Ran]) -> None:
     """A table of runs, with their seconds beside those of the first."""
     first = next(iter(ran.values()))
-    rows: list[list[str | float]] = [
-        [job, f"{number(each.seconds / first.seconds)}x", each.seconds]
-        + [f"{size / 1e6:,.0f} MB" for size in (each.anonymous, each.peak)]
-        for job, each in ran.items()
-    ]
+    rows: list[tuple[str | float, ...]] = []
+    for job, each in ran.items():
+        memory = (f"{size / 1e6:,.0f} MB" for size in (each.anonymous, each.peak))
+        rows.append((job, f"{number(each.seconds / first.seconds)}x", each.seconds, *memory))
     table(["job", f"against {next(iter(ran))}", "seconds", "memory", "with mapped files"], rows)
 
 

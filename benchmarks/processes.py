@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -34,6 +35,7 @@ def run(job: str, parent: Path, out: Path, cut: Path) -> Ran:
     """Run a job in a process of its own and look at its memory while it runs."""
     command = [sys.executable, str(SCRIPT), job, str(parent), str(out), str(cut)]
     shutil.rmtree(out, ignore_errors=True)
+    os.sync()  # what one job left to be written is not to slow down the next
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         most = 0
         while process.poll() is None:

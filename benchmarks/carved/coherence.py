@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from carved.parent import Parent, Trial
 from carved.uniform import CRITERIA
-from carved.writing import Line, heading, kl, row
+from carved.writing import Line, escaped, heading, kl, row
 
 
 def coherence(parent: Parent) -> Iterator[Line]:
@@ -26,7 +26,7 @@ def coherence(parent: Parent) -> Iterator[Line]:
         best, worst = (parent.result(Trial(name, groups, 0.5, worst=last)).loss for last in (False, True))
         wrong = {"best no better than chance": best >= chance, "worst no worse than chance": worst <= chance}
         said = "; ".join(text for text, holds in wrong.items() if holds)
-        yield row(name.replace("_", "\\_"), kl(best), kl(worst), said or "yes")
+        yield row(escaped(name), kl(best), kl(worst), said or "yes")
         failed += [name] if said else []
     yield ""
-    yield f"Incoherent here: {', '.join(failed) or 'none'}."
+    yield f"Incoherent here: {', '.join(map(escaped, failed)) or 'none'}."

@@ -10,7 +10,7 @@ from timing import note
 
 from carved.parent import Parent
 from carved.writing import Line, compared, heading, kl, row
-from zerolm.architecture import Floats
+from zerolm.architecture import Floats, Ints
 from zerolm.carving.criteria import Additive, Criterion
 from zerolm.carving.cuts import Cut, LayerCut
 from zerolm.carving.judge import perplexity_and_kl
@@ -88,12 +88,9 @@ def ranking(parent: Parent, table: Measured, by: Additive) -> Iterator[Line]:
 def scores(parent: Parent, table: Measured, by: Additive, cut: Cut) -> dict[str, float]:
     """What is foretold of a cut; more is better."""
     shares = [
-        importance[kept].sum() / importance.sum()
+        by.importance[kind][layer.layer][kept].sum() / by.importance[kind][layer.layer].sum()
         for layer in cut.layers
-        for importance, kept in (
-            (by.importance["groups"][layer.layer], layer.groups),
-            (by.importance["ffn"][layer.layer], layer.ffn),
-        )
+        for kind, kept in kinds(layer).items()
     ]
     return {
         "measured table": -table.predicted(cut),
@@ -110,7 +107,7 @@ def worth(by: Criterion, cut: Cut) -> float:
     )
 
 
-def kinds(layer: LayerCut) -> dict[str, Floats]:
+def kinds(layer: LayerCut) -> dict[str, Ints]:
     return {"groups": layer.groups, "ffn": layer.ffn}
 
 

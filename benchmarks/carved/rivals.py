@@ -18,7 +18,7 @@ def group_magnitude(model: PreTrainedModel) -> Additive:
 
     It does not say what KV groups are worth: all are, the same. ``ImportError`` where it is not installed.
     """
-    import torch_pruning
+    import torch_pruning  # type: ignore[import-not-found]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of norms, which no FFN width touches

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +14,7 @@ from transformers import AutoModel, AutoModelForCausalLM
 import zerolm
 from carved.judging import Quality
 from carved.parent import LENGTH, OWN_OUTPUT, RIVAL, Parent, Trial
-from carved.writing import Line, compared, heading, row, shown
+from carved.writing import Line, compared, escaped, heading, row, shown
 from zerolm.carving.criteria import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.networks.roles import bias, layers_of
 
@@ -61,9 +60,9 @@ def grid(parent: Parent, what: str, shares: Sequence[Shares]) -> Iterator[Line]:
     yield from head(parent, shares)
     for name in CRITERIA:
         for how in repairs(parent):
-            yield line(parent, Trial(name, 1.0, 1.0, how), shares)
-    yield line(parent, Trial("output_energy", 1.0, 1.0, OWN_OUTPUT), shares)
-    yield line(parent, Trial("output_energy", 1.0, 1.0, "least-squares", tokens="random"), shares)
+            yield line(parent, shares, name, how)
+    yield line(parent, shares, "output_energy", OWN_OUTPUT)
+    yield line(parent, shares, "output_energy", "least-squares", "random")
     if not parent.decoder:
         yield from rival(parent, shares)
     yield main_row(parent, shares)
@@ -74,7 +73,7 @@ def narrow(parent: Parent, shares: Sequence[Shares]) -> Iterator[Line]:
     yield from heading("The same widths in all layers: FFN alone, all heads kept")
     yield from head(parent, shares)
     for name, how in (("capacity", "none"), ("output_energy", "none"), ("output_energy", "least-squares")):
-        yield line(parent, Trial(name, 1.0, 1.0, how), shares)
+        yield line(parent, shares, name, how)
     yield from rival(parent, shares)
 
 
@@ -88,7 +87,7 @@ def rival(parent: Parent, shares: Sequence[Shares]) -> Iterator[Line]:
     """Torch-Pruning's choice as it comes, then with our repair."""
     for how in repairs(parent):
         try:
-            yield line(parent, Trial(RIVAL, 1.0, 1.0, how), shares)
+            yield line(parent, shares, RIVAL, how)
         except ImportError:
             yield row(RIVAL, "not installed: pip install torch-pruning", *[""] * len(shares), "")
             return
@@ -105,14 +104,13 @@ def head(parent: Parent, shares: Sequence[Shares]) -> Iterator[Line]:
     yield row("---", "---", *["---:"] * len(shares), "---")
 
 
-def line(parent: Parent, trial: Trial, shares: Sequence[Shares]) -> Line:
+def line(parent: Parent, shares: Sequence[Shares], name: str, how: str, tokens: str = "text") -> Line:
     """One criterion and repair at all shares."""
-    found = [parent.average(replace(trial, groups=groups, ffn=ffn)) for groups, ffn in shares]
-    wanted = DECODER.get((trial.criterion, trial.repair, trial.tokens), ())
-    wanted = wanted if shares[0] == HALVED[0] else ()
-    name = trial.criterion.replace("_", "\\_") + (", random tokens" if trial.tokens == "random" else "")
+    found = [parent.average(Trial(name, groups, ffn, how, tokens)) for groups, ffn in shares]
+    wanted = DECODER.get((name, how, tokens), ()) if shares is HALVED else ()
     asked = [against(parent, *pair) for pair in zip(found, wanted, strict=False)]
-    return row(name, trial.repair, *map(shown, found), "; ".join(asked))
+    shown_name = escaped(name) + (", random tokens" if tokens == "random" else "")
+    return row(shown_name, how, *map(shown, found), "; ".join(asked))
 
 
 def against(parent: Parent, found: Quality, wanted: Quality) -> str:

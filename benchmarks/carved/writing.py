@@ -36,3 +36,8 @@ def compared(value: float, asked: float | None, *, more: bool = False) -> str:
         return ""
     reached = value >= asked if more else value <= asked
     return f"{'at least' if more else 'at most'} {asked:g}: {'reached' if reached else 'missed'}"
+
+
+def escaped(name: str) -> str:
+    """A name in which Markdown sees no marks."""
+    return name.replace("_", "\\_")

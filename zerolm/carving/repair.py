@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -20,10 +21,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from zerolm.carving.cuts import Cut
+from zerolm.carving.cuts import Cut, LayerCut
 from zerolm.carving.kept import Arrays, Kept
 from zerolm.carving.moments import GRID, Fit
-from zerolm.carving.sliced import Place, Repaired, carved_layer, put_repaired
+from zerolm.carving.sliced import Place, Repaired, carved_layer
 from zerolm.carving.tokens import Tokens
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
@@ -95,19 +96,14 @@ class Walk:
         self.blocks = Blocks(model, batches)
         self.masks = [each.get("attention_mask") for each in self.blocks.batches]  # (b, t) each
         self.firsts = [batch * index for index in range(len(batches))]
-        self.parent, self.child = Stream(self.blocks), Stream(self.blocks, self.module)
         self.kept = {kept.layer: kept for kept in cut.layers}
         self.repaired = Repaired()
+        self.parent = Stream(self.blocks)
+        self.child = Stream(self.blocks, partial(child_module, model, cut, self.kept, self.repaired))
 
     def carved(self, layer: int) -> Layer:
         """A kept layer of the child, with what is repaired so far."""
-        ours = carved_layer(self.model, self.cut, self.kept[layer])
-        put_repaired(ours, layer, self.repaired.arrays)
-        return ours
-
-    def module(self, layer: int) -> nn.Module:
-        """What the child has in the place of a layer of the parent."""
-        return self.carved(layer).module if layer in self.kept else Absent()
+        return carved_layer(self.model, self.cut, self.kept[layer], self.repaired)
 
     def in_order(self, layer: int) -> None:
         """Repair a layer on what the carved predecessors send."""
@@ -184,6 +180,13 @@ class Walk:
                 self.repaired.ridges[layer, name.removeprefix("ridge-")] = float(x)
             else:
                 self.repaired.arrays[layer, name] = x
+
+
+def child_module(
+    model: PreTrainedModel, cut: Cut, kept: Mapping[int, LayerCut], repaired: Repaired, layer: int
+) -> nn.Module:
+    """What the child has in the place of a layer of the parent."""
+    return carved_layer(model, cut, kept[layer], repaired).module if layer in kept else Absent()
 
 
 class Absent(nn.Module):

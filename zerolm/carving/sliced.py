@@ -78,11 +78,12 @@ def slice_layer(layer: Layer, cut: Cut, kept: LayerCut) -> None:
     keep_inputs(layer.ffn_out, ffn)
 
 
-def carved_layer(model: PreTrainedModel, cut: Cut, kept: LayerCut) -> Layer:
-    """A copy of one of the model's layers, sliced, in float32."""
+def carved_layer(model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None) -> Layer:
+    """A copy of one of the model's layers, sliced, in float32, with what is repaired of it."""
     layer = layer_of(names_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
     slice_layer(layer, cut, kept)
     layer.module.float()
+    put_repaired(layer, kept.layer, repaired.arrays if repaired else {})
     return layer
 
 

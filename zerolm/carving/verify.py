@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import torch
 import transformers
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from zerolm.carving.cuts import Cut
-from zerolm.carving.sliced import Place, Repaired, carved_layer, put_repaired
+from zerolm.carving.sliced import Repaired, carved_layer
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.numbers import narrowed, widened
 from zerolm.networks.blocks import Blocks
@@ -99,15 +97,14 @@ def compare_blocks(
     compared byte by byte. ``ValueError`` names the layer or the tensor that differs.
     """
     _same_outside(child, parent)
-    arrays = _as_stored(child, cut, repaired or Repaired())
+    stored = _as_stored(child, cut, repaired or Repaired())
     length = min(length, parent.layout.sizes.get("positions", length))
     batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
     ours, theirs = (Blocks(mapped_model(each), [batch]) for each in (child, parent))
     generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
     for place, kept in enumerate(cut.layers):
         hidden = torch.randn(2, length, parent.layout.hidden, generator=generator)  # (2, length, d)
-        carved = carved_layer(theirs.model, cut, kept)
-        put_repaired(carved, kept.layer, arrays)
+        carved = carved_layer(theirs.model, cut, kept, stored)
         differs = f"layer {place} of the written child differs from layer {kept.layer} of the carved parent"
         for name, weight in carved.module.named_parameters():
             if not _within(ours.layer(place).module.get_parameter(name), weight):
@@ -156,14 +153,14 @@ def _bytes(tensor: TensorInfo, start: int) -> bytes:
         return file.read(min(CHUNK, tensor.end - tensor.start - start))
 
 
-def _as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> dict[Place, NDArray[np.float32]]:
+def _as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> Repaired:
     """What is repaired, rounded as the child stores it."""
     places = {kept.layer: place for place, kept in enumerate(cut.layers)}
-    found = {}
+    found = Repaired()
     for (layer, role), values in repaired.arrays.items():
         name = child.layout.name(role, places[layer])
         dtype = child.tensors[name].dtype if name else "F32"
-        found[layer, role] = widened(narrowed(values, dtype), dtype)
+        found.arrays[layer, role] = widened(narrowed(values, dtype), dtype)
     return found
 
 

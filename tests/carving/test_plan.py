@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tiny import model, saved
 
 from zerolm.architecture import Ints
+from zerolm.carving.accounts import accounts
 from zerolm.carving.criteria import WEIGHTS_ONLY, Criterion, criterion_of, dimensions
 from zerolm.carving.cuts import Dimensions
-from zerolm.carving.plan import accounts
 from zerolm.carving.recipe import from_layers, to_layers, widths
 from zerolm.carving.wish import Wish, choices, costs_of, plan_of
 from zerolm.checkpoints import Checkpoint, ledger_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -114,7 +115,19 @@ class Additive(Criterion):
         return best((self.chosen_by or self.importance)[kind][layer], count)
 
     def worth(self, layer: int, kind: str, count: int) -> float:
-        return float(self.importance[kind][layer][self.choose(layer, kind, count)].sum())
+        return float(self._sums[kind][layer][count])
+
+    @cached_property
+    def _sums(self) -> dict[str, list[Floats]]:
+        """What the first 0, 1, 2 ... chosen units are worth together."""
+        chosen_by = self.chosen_by or self.importance
+        return {
+            kind: [
+                np.concatenate([[0.0], np.cumsum(values[np.argsort(-by, kind="stable")])])
+                for values, by in zip(layers, chosen_by[kind], strict=True)
+            ]
+            for kind, layers in self.importance.items()
+        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,12 +12,13 @@ from typing import Any, Final
 import numpy as np
 from transformers import PreTrainedModel
 
+from zerolm.carving.accounts import Choices, accounts
 from zerolm.carving.criteria import Criterion, criterion_of, dimensions
 from zerolm.carving.cuts import Cut, LayerCut
 from zerolm.carving.export import written
 from zerolm.carving.judge import Made, fidelities, perplexities_and_kls, pooling_of
 from zerolm.carving.material import LENGTH, SEQUENCES, is_decoder, open_model, tokens_of
-from zerolm.carving.plan import PARAMS, Choices, accounts
+from zerolm.carving.plan import PARAMS
 from zerolm.carving.recipe import MAX_BYTES, headers, read_recipe
 from zerolm.carving.sliced import apply_in_memory
 from zerolm.carving.tokens import Tokens

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from zerolm.architecture import Ints
+from zerolm.carving.accounts import Accounts, Choices, accounts
 from zerolm.carving.criteria import FFN, dimensions
-from zerolm.carving.plan import Accounts, Choices, accounts
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 

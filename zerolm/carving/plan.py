@@ -2,110 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from zerolm.architecture import Ends, Floats, Ints, Layer, Matrix, Shapes
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.accounts import Accounts, Choices
 from zerolm.carving.criteria import Criterion
 from zerolm.carving.cuts import Cut, Dimensions, LayerCut
-from zerolm.checkpoints import Checkpoint
-from zerolm.costs import COSTS, CostModel
+from zerolm.carving.lattice import Side, best_pair, fits
+from zerolm.costs import COSTS
 from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.problem import Budgets, Problem, at_least
 from zerolm.solvers.proven import Proven
 from zerolm.spaces import CandidateTable
 from zerolm.statistics import TOLERANCE
 
-PARAMS = COSTS.index("params")
-
-
-@dataclass(frozen=True, eq=False)
-class Choices:
-    """The numbers of KV groups and of neurons that a layer may keep, ascending; and of layers.
-
-    ``own`` lists (groups, neurons) for each layer where they differ; all of them are in the others.
-    """
-
-    groups: tuple[int, ...]
-    ffn: tuple[int, ...]
-    depth: tuple[int, ...]
-    own: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
-
-    def of(self, layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The numbers of KV groups and of neurons that this layer may keep."""
-        return self.own[layer] if self.own else (self.groups, self.ffn)
-
-
-@dataclass(frozen=True, eq=False)
-class Accounts:
-    """What the parts of a checkpoint cost: ``groups[g]`` and ``ffn[f]`` for each size, ``rest`` once a layer.
-
-    All (5,) int64 in the order of ``COSTS``; ``outside`` is everything beside the layers.
-    """
-
-    groups: dict[int, Ints]
-    ffn: dict[int, Ints]
-    rest: Ints
-    outside: Ints
-
-    def of(self, sizes: Sequence[tuple[int, int]]) -> Ints:
-        """The costs of a network whose layers have these (groups, neurons), (5,)."""
-        total = self.outside.copy()
-        for groups, ffn in sizes:
-            total += self.rest + self.groups[groups] + self.ffn[ffn]
-        return total
-
-
-def accounts(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Accounts:
-    """Count tensor by tensor what a cut of each size stores and computes."""
-    layout = checkpoint.layout
-    part = {"q": layout.heads // layout.kv_heads * layout.head_size, "kv": layout.head_size}
-
-    def layer(groups: int, ffn: int) -> Ints:
-        matrices, vectors = [], 0
-        for name in layout.layer(0).values():
-            axes = layout.slots[name].axes
-            sizes = {
-                **layout.sizes, "q": groups * part["q"], "kv": groups * part["kv"], "ffn": ffn,
-                "qkv": groups * (part["q"] + 2 * part["kv"]),
-            }  # fmt: skip
-            shape = [sizes[axis] for axis in axes]
-            if len(shape) == 2:
-                matrices.append(Matrix("ffn" if "ffn" in axes else "attention", shape[0], shape[1]))
-            else:
-                vectors += int(np.prod(shape))
-        one = Layer(tuple(matrices), layout.hidden, groups * part["q"], groups * part["kv"], vectors, vectors)
-        return np.asarray(costs.layers(Shapes.of([one]))[0], np.int64)
-
-    least_g, least_f = choices.groups[0], choices.ffn[0]
-    rest = layer(least_g, least_f)
-    return Accounts(
-        {groups: layer(groups, least_f) - rest for groups in choices.groups},
-        {ffn: layer(least_g, ffn) - rest for ffn in choices.ffn},
-        rest,
-        costs.ends(_ends(checkpoint)),
-    )
-
-
-def _ends(checkpoint: Checkpoint) -> Ends:
-    """The tensors outside the layers."""
-    layout = checkpoint.layout
-    embedding = head = 0
-    heads: list[Matrix] = []
-    vectors = 0
-    for role, name in layout.layer(None).items():
-        shape = checkpoint.tensors[name].shape
-        count = int(np.prod(shape))
-        if role in ("embedding", "positions", "types"):
-            embedding += count
-            head = count if role == "embedding" and layout.tied else head
-        elif len(shape) == 2 and not (role == "head" and layout.tied):
-            heads.append(Matrix("head", shape[0], shape[1]))
-        elif len(shape) == 1:
-            vectors += count
-    return Ends(embedding, tied_head=head, head_matrices=tuple(heads), vectors=vectors)
+PARAMS: Final = COSTS.index("params")
+GONE: Final = (0, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +55,7 @@ def plan_uniform(
     d, g, f = np.unravel_index(np.argmin(np.where(equal, costs[..., PARAMS], np.inf)), worth.shape)
     groups, ffn = choices.groups[g], choices.ffn[f]
     kept = np.sort(np.argsort(-gain[:, g, f], kind="stable")[: depths[d]]).tolist()
-    layers = (
-        LayerCut(layer, criterion.choose(layer, "groups", groups), criterion.choose(layer, "ffn", ffn))
-        for layer in kept
-    )
+    layers = (_kept(criterion, layer, groups, ffn) for layer in kept)
     named = dict(zip(COSTS, costs[d, g, f].tolist(), strict=True))
     return Planned(Cut(parent, tuple(layers)), named, float(worth[d, g, f]), True)
 
@@ -158,6 +70,13 @@ def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[
     return groups[:, :, None] + ffn[:, None, :] - without[:, None, None], without
 
 
+def _side(parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, kind: str) -> Side:
+    sizes = choices.groups if kind == "groups" else choices.ffn
+    prices = account.groups if kind == "groups" else account.ffn
+    worth = [[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)]
+    return Side(np.array(sizes), np.array([prices[size] for size in sizes]), np.array(worth))
+
+
 def plan_per_layer(
     parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, budgets: Budgets
 ) -> Planned:
@@ -165,6 +84,34 @@ def plan_per_layer(
 
     Layers may go where the criterion knows what a network without them is worth.
     """
+    all_stay = criterion.without(0) is None or len(choices.depth) == 1
+    groups, ffn = (_side(parent, criterion, choices, account, kind) for kind in ("groups", "ffn"))
+    if all_stay and not choices.own and fits(groups, ffn):
+        return _on_lattice(parent, criterion, account, budgets, groups, ffn)
+    return _by_search(parent, criterion, choices, account, budgets)
+
+
+def _on_lattice(
+    parent: Dimensions, criterion: Criterion, account: Accounts, budgets: Budgets, groups: Side, ffn: Side
+) -> Planned:
+    """Where costs depend on totals alone."""
+    fixed = account.outside + parent.depth * (account.rest + groups.prices[0] + ffn.prices[0])
+    found = best_pair(groups, ffn, fixed, budgets)
+    if found is None:
+        raise ValueError(_infeasible(budgets, fixed))
+    sizes = list(zip(groups.sizes[found[0]].tolist(), ffn.sizes[found[1]].tolist(), strict=True))
+    cut = Cut(parent, tuple(_kept(criterion, layer, *size) for layer, size in enumerate(sizes)))
+    return Planned(cut, dict(zip(COSTS, account.of(sizes).tolist(), strict=True)), found[2], True)
+
+
+def _kept(criterion: Criterion, layer: int, groups: int, ffn: int) -> LayerCut:
+    return LayerCut(layer, criterion.choose(layer, "groups", groups), criterion.choose(layer, "ffn", ffn))
+
+
+def _by_search(
+    parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, budgets: Budgets
+) -> Planned:
+    """Where layers may go, or their sizes or prices differ."""
     column = next(iter(bounded_columns(budgets)), PARAMS)
     layers = [_candidates(parent, criterion, choices, account, layer) for layer in range(parent.depth)]
     fixed = account.outside + parent.depth * account.rest
@@ -177,10 +124,9 @@ def plan_per_layer(
     solution, bound = first
     cuts = []
     for layer, (each, chosen) in enumerate(zip(layers, solution.picks, strict=True)):
-        groups, ffn = each.sizes[chosen[0]]
-        if groups:
-            kept = (criterion.choose(layer, "groups", groups), criterion.choose(layer, "ffn", ffn))
-            cuts.append(LayerCut(layer, *kept))
+        size = each.sizes[chosen[0]]
+        if size != GONE:
+            cuts.append(_kept(criterion, layer, *size))
     if not cuts:
         raise ValueError("only a network without any layer keeps the budgets")
     return Planned(
@@ -193,7 +139,7 @@ def plan_per_layer(
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """What may become of a layer: ``sizes`` (groups, neurons), (0, 0) for none of it, beside their table."""
+    """What may become of a layer: ``sizes`` (groups, neurons), ``GONE`` for none of it, and their table."""
 
     sizes: list[tuple[int, int]]
     table: CandidateTable
@@ -213,7 +159,7 @@ def _candidates(
     gone = criterion.without(layer)
     if gone is not None and len(choices.depth) > 1:
         worth, costs = np.append(worth, gone), np.vstack([costs, -account.rest])
-        sizes.append((0, 0))
+        sizes.append(GONE)
     kept = _undominated(worth, costs)
     return Candidates([sizes[i] for i in kept], CandidateTable(worth[kept], costs[kept], (1,) * len(kept)))
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
+from zerolm.carving.accounts import Accounts, Choices, accounts
 from zerolm.carving.criteria import Criterion, dimensions
 from zerolm.carving.cuts import Cut, LayerCut
 from zerolm.carving.lonas import accounts_in, choices_in, heuristic
-from zerolm.carving.plan import Accounts, Choices, Planned, accounts, plan_per_layer, plan_uniform
+from zerolm.carving.plan import Planned, plan_per_layer, plan_uniform
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 from zerolm.solvers.problem import Budgets

@@ -71,11 +71,12 @@ def saved(folder: Path, name: str, seed: int = 0, dtype: str = "float32", shard:
     return folder
 
 
-def word_tokenizer(folder: Path) -> None:
+def word_tokenizer(folder: Path, special: str | None = None) -> None:
     """A tokenizer of 64 words beside the tiny model, so that text can be read."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     words = {f"w{i}": i for i in range(64)}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+    known = {"pad_token": special} if special else {}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **known).save_pretrained(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from zerolm.carving.export import configuration, tensors
 from zerolm.carving.material import is_decoder
 from zerolm.carving.running import Running
 from zerolm.carving.sliced import Repaired
-from zerolm.carving.verify import Verified, compare, load
+from zerolm.carving.verify import Verified, compare, compare_blocks, fits, load
 from zerolm.checkpoints import Checkpoint, write_shards
 
 
@@ -56,6 +57,8 @@ def verified(running: Running, cut: Cut, repaired: Repaired, form: str, folder: 
 
         file = next(folder.glob("*.gguf"))
         return check(file, running.carved(cut, repaired), opened(checkpoint))
+    if not fits(checkpoint):
+        return replace(compare_blocks(Checkpoint.open(folder), checkpoint, cut, repaired), by="blocks")
     exact = all(tensor.dtype == "F32" for tensor in checkpoint.tensors.values())
     child = load(folder, is_decoder(checkpoint))
     return compare(child, running.carved(cut, repaired), exact=exact)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from zerolm.carving.tokens import Tokens, line_tokens, random_tokens, read_text, running_tokens
 from zerolm.carving.verify import load
@@ -34,14 +34,28 @@ def tokens_of(
     positions = checkpoint.layout.sizes.get("positions")
     length = min(length, positions) if positions else length
     if text == RANDOM:
-        return random_tokens(checkpoint.layout.vocab, sequences, length, seed=seed)
+        return random_tokens(
+            checkpoint.layout.vocab, sequences, length, special=_special(checkpoint), seed=seed
+        )
     content = read_text(Path(text))
+    tokenizer = _tokenizer(checkpoint)
+    make = running_tokens if is_decoder(checkpoint) else line_tokens
+    return make(content, tokenizer, sequences, length)
+
+
+def _tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
+        return AutoTokenizer.from_pretrained(
             checkpoint.folder, local_files_only=True, trust_remote_code=False
         )
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"the tokenizer of {str(checkpoint.folder)!r} cannot be read: {reason}") from None
-    make = running_tokens if is_decoder(checkpoint) else line_tokens
-    return make(content, tokenizer, sequences, length)
+
+
+def _special(checkpoint: Checkpoint) -> list[int]:
+    """Tokens that no text holds; none are known where there is no tokenizer."""
+    try:
+        return list(_tokenizer(checkpoint).all_special_ids)
+    except ValueError:
+        return []

@@ -11,16 +11,17 @@ import zerolm
 from zerolm.carving.activations import importances
 from zerolm.carving.criteria import Additive, Criterion
 from zerolm.carving.cuts import Cut
-from zerolm.carving.judge import fidelity, perplexity_and_kl, pooling_of
+from zerolm.carving.judge import pooling_of
 from zerolm.carving.kept import Kept, identity
-from zerolm.carving.material import is_decoder, open_model, tokens_of
+from zerolm.carving.material import mapped_model, open_model, tokens_of
 from zerolm.carving.method import Method
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.repair import repair
-from zerolm.carving.sensitivity import SEQUENCES, Measured, measured
+from zerolm.carving.sensitivity import BATCH, SEQUENCES, Loss, Measured, measured
 from zerolm.carving.sliced import Place, Repaired, apply_in_memory
 from zerolm.carving.tokens import Tokens
 from zerolm.checkpoints import Checkpoint
+from zerolm.networks.blocks import Blocks
 
 Progress = Callable[[str], None]
 
@@ -62,9 +63,14 @@ class Running:
 
     @cached_property
     def model(self) -> PreTrainedModel:
-        """The parent."""
+        """The parent, whose weights stay in their files."""
         self.progress("opening the parent")
-        return open_model(self.checkpoint)
+        return mapped_model(self.checkpoint)
+
+    @cached_property
+    def pooling(self) -> str:
+        """How an encoder's tokens become one embedding."""
+        return pooling_of(self.checkpoint.folder)
 
     def _kept(self, kind: str, *key: object) -> Kept:
         return Kept.of(
@@ -86,8 +92,17 @@ class Running:
     def table(self, by: Criterion, kinds: list[str]) -> Measured:
         """The measured losses of cutting one layer alone."""
         seed = self.method.seed if self.method.criterion == "random" else None
-        kept = self._kept("sensitivity", kinds, seed)
-        return measured(self.model, self.tokens, by, kinds, kept=kept, progress=self.progress)
+        kept = self._kept("sensitivity", kinds, seed, self.pooling)
+        return measured(
+            self.model,
+            self.tokens,
+            by,
+            kinds,
+            batch=BATCH,
+            pooling=self.pooling,
+            kept=kept,
+            progress=self.progress,
+        )
 
     def repaired(self, cut: Cut, ridges: Mapping[Place, float] | None = None) -> Repaired:
         """New output matrices for the cut, with these ridges or chosen ones."""
@@ -113,13 +128,9 @@ class Running:
     def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
         """The loss of the whole cut on the tokens that the table was measured on, in its units."""
         self.progress("measuring the plan")
-        tokens = self.tokens.spread(SEQUENCES)
-        child = self.carved(cut, repaired)
-        if is_decoder(self.checkpoint):
-            return perplexity_and_kl(child, self.model, tokens).kl
-        pooling = pooling_of(self.checkpoint.folder)
-        return 1.0 - fidelity(child, self.model, tokens, pooling=pooling)
+        blocks = Blocks(self.model, self.tokens.spread(SEQUENCES).batches(BATCH))
+        return Loss(blocks, cut.parent.depth, self.pooling).of_cut(cut, repaired)
 
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
-        """The carved parent, in memory."""
-        return apply_in_memory(self.model, cut, repaired)
+        """The carved parent, in memory and in float32."""
+        return apply_in_memory(open_model(self.checkpoint), cut, repaired)

@@ -22,7 +22,7 @@ from zerolm.carving.criteria import Criterion
 from zerolm.carving.cuts import Cut, LayerCut
 from zerolm.carving.judge import pooled
 from zerolm.carving.kept import Arrays, Kept
-from zerolm.carving.sliced import carved_layer, dimensions_of
+from zerolm.carving.sliced import Repaired, carved_layer, dimensions_of
 from zerolm.carving.tokens import Tokens
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.stream import Stream
@@ -31,6 +31,7 @@ SHARES: Final = (0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
 """Kept shares of the FFN, and of KV groups where there are many, at which a layer is measured."""
 MANY: Final = 8
 SEQUENCES: Final = 64
+BATCH: Final = 4
 KEPT: Final = 1 << 28
 """Probabilities of the parent that are kept (1 GiB); where there are more, each cut makes them again."""
 
@@ -80,7 +81,7 @@ def measured(
     kinds: Sequence[str],
     *,
     progress: Callable[[str], None] = lambda text: None,
-    batch: int = 4,
+    batch: int = BATCH,
     pooling: str = "mean",
     kept: Kept = Kept(),  # noqa: B008
 ) -> Measured:
@@ -152,6 +153,17 @@ class Loss:
             hidden = [self.blocks.call(i, layer, states, module) for i, states in enumerate(hidden)]
         for above in range(layer + 1, self.depth):
             hidden = [self.blocks.call(i, above, states) for i, states in enumerate(hidden)]
+        return self._mean(hidden)
+
+    def of_cut(self, cut: Cut, repaired: Repaired | None = None) -> float:
+        """The mean loss of a whole cut, one of its layers in memory at a time."""
+        hidden = list(Stream(self.blocks).before(0))
+        for kept in cut.layers:
+            module = carved_layer(self.blocks.model, cut, kept, repaired).module
+            hidden = [self.blocks.call(i, kept.layer, states, module) for i, states in enumerate(hidden)]
+        return self._mean(hidden)
+
+    def _mean(self, hidden: list[Tensor]) -> float:
         return float(torch.cat([self._apart(i, states) for i, states in enumerate(hidden)]).double().mean())
 
     def _apart(self, index: int, hidden: Tensor) -> Tensor:

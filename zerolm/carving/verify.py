@@ -30,10 +30,14 @@ CHUNK: Final = 16 << 20
 
 @dataclass(frozen=True)
 class Verified:
-    """How far the outputs of the child lie from those of the carved parent, at most; relative too."""
+    """How far the outputs of the child lie from those of the carved parent, at most; relative too.
+
+    Compared ``by`` their logits or last hidden states (``outputs``), or block by block (``blocks``).
+    """
 
     difference: float
     relative: float
+    by: str = "outputs"
 
 
 def load(folder: Path, decoder: bool) -> PreTrainedModel:
@@ -119,8 +123,8 @@ def compare_blocks(
 
 
 def fits(checkpoint: Checkpoint) -> bool:
-    """Whether two copies in float32 fit into the memory that is available (half of all where none says)."""
-    needed = 2 * 4 * sum(checkpoint.tensors[name].count for name in checkpoint.layout.slots)
+    """Whether the parent, the carved parent and the child fit into what memory there is in float32."""
+    needed = 3 * 4 * sum(checkpoint.tensors[name].count for name in checkpoint.layout.slots)
     return needed <= _available()
 
 

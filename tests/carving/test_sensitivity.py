@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny import model
 from torch.nn import functional
 
@@ -75,7 +77,7 @@ def test_predictions_that_are_too_many_to_keep_are_made_again(monkeypatch: pytes
         monkeypatch.setattr(sensitivity, "KEPT", most)
         found.append(table("llama", ("ffn",))[1])
         made.append(0)
-    assert made == [2, 2 * 3 * (1 + 6), 0]  # two batches; three layers gone, and cut to six widths each
+    assert made == [2, 2 * 3 * (1 + 7), 0]  # two batches; three layers gone, and cut to seven widths each
     first, second = found
     assert np.array_equal(first.gone, second.gone)
     assert all(map(np.array_equal, first.losses["ffn"], second.losses["ffn"]))
@@ -129,10 +131,35 @@ def test_a_stopped_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Loss, "of", counted)
     with pytest.raises(KeyboardInterrupt):
         measured(network, TOKENS, by, ("groups", "ffn"), kept=kept, progress=stop)
-    assert run == [0] * 8 + [1] * 8  # the layer gone, 1 of 2 groups, 6 widths
-    for last in (8, 8):  # the layer that was left, then none
+    assert run == [0] * 9 + [1] * 9  # the layer gone, 1 of 2 groups, 7 widths
+    for last in (9, 9):  # the layer that was left, then none
         found = measured(network, TOKENS, by, ("groups", "ffn"), kept=kept)
-        assert run[16:] == [2] * last
+        assert run[18:] == [2] * last
         assert np.array_equal(found.gone, wanted.gone)
         for kind, layers in wanted.losses.items():
             assert all(np.array_equal(x, y) for x, y in zip(found.losses[kind], layers, strict=True))
+
+
+@given(data=st.data())
+def test_between_what_is_measured_losses_are_interpolated_in_order(data: st.DataObject) -> None:
+    """Losses that fall with the size fall in between too, and stand where they were measured."""
+    sizes = np.cumsum(data.draw(st.lists(st.integers(1, 9), min_size=2, max_size=6)))
+    falls = data.draw(st.lists(st.floats(0.0, 4.0), min_size=len(sizes) - 1, max_size=len(sizes) - 1))
+    losses = np.array([*np.cumsum(falls)[::-1], 0.0])
+    by = Additive({"groups": [np.ones(1)], "ffn": [np.ones(int(sizes[-1]))]})
+    found = Measured(
+        by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
+    )
+    worth = np.array([found.worth(0, "ffn", count) for count in range(sizes[0], sizes[-1] + 1)])
+    assert worth[sizes - sizes[0]] == pytest.approx(-losses, abs=1e-12)
+    assert (np.diff(worth) >= -1e-12).all()
+
+
+def test_the_middle_of_two_losses_is_their_geometric_mean() -> None:
+    by = Additive({"groups": [np.ones(1)], "ffn": [np.ones(40)]})
+    sizes, losses = np.array([10, 20, 40]), np.array([0.9, 0.1, 0.0])
+    found = Measured(
+        by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
+    )
+    assert found.worth(0, "ffn", 15) == pytest.approx(-0.3)
+    assert found.worth(0, "ffn", 30) == pytest.approx(-0.05)

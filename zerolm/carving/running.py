@@ -17,7 +17,7 @@ from zerolm.carving.material import mapped_model, open_model, tokens_of
 from zerolm.carving.method import Method
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.repair import repair
-from zerolm.carving.sensitivity import BATCH, SEQUENCES, Loss, Measured, measured
+from zerolm.carving.sensitivity import BATCH, SEQUENCES, SHARES, Loss, Measured, measured
 from zerolm.carving.sliced import Place, Repaired, apply_in_memory
 from zerolm.carving.tokens import Tokens
 from zerolm.checkpoints import Checkpoint
@@ -92,7 +92,7 @@ class Running:
     def table(self, by: Criterion, kinds: list[str]) -> Measured:
         """The measured losses of cutting one layer alone."""
         seed = self.method.seed if self.method.criterion == "random" else None
-        kept = self._kept("sensitivity", kinds, seed, self.pooling)
+        kept = self._kept("sensitivity", SHARES, kinds, seed, self.pooling)
         return measured(
             self.model,
             self.tokens,

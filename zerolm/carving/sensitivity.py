@@ -27,8 +27,8 @@ from zerolm.carving.tokens import Tokens
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.stream import Stream
 
-SHARES: Final = (0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
-"""Kept shares of the FFN, and of KV groups where there are many, at which a layer is measured."""
+SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
+"""Kept shares of the FFN, and of KV groups where there are many, where a layer is measured: one or more."""
 MANY: Final = 8
 SEQUENCES: Final = 64
 BATCH: Final = 4
@@ -44,7 +44,8 @@ class Measured(Criterion):
     """Chooses units as ``by`` does; a choice is worth what it does not lose.
 
     ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending and the last whole, where the loss
-    is 0; between them it is interpolated. ``gone`` (depth,) are the losses without a layer at all.
+    is 0. Between them it is interpolated geometrically, for what the last units lose is a multiple of what
+    the first ones do; linearly towards 0. ``gone`` (depth,) are the losses without a layer at all.
     """
 
     by: Criterion
@@ -56,7 +57,12 @@ class Measured(Criterion):
         return self.by.choose(layer, kind, count)
 
     def worth(self, layer: int, kind: str, count: int) -> float:
-        return -float(np.interp(count, self.sizes[kind], self.losses[kind][layer]))
+        sizes, losses = self.sizes[kind], self.losses[kind][layer]
+        above = int(np.searchsorted(sizes, count))
+        ends = slice(max(above - 1, 0), above + 1)
+        geometric = (losses[ends] > 0).all()
+        found = np.interp(count, sizes[ends], np.log(losses[ends]) if geometric else losses[ends])
+        return -float(np.exp(found) if geometric else found)
 
     def without(self, layer: int) -> float:
         return -float(self.gone[layer])

@@ -44,7 +44,8 @@ def document(folders: list[Path], scale: Scale, scratch: Path) -> Iterator[str]:
         "(encoders). Judged on modules that they have not seen: perplexity a token and KL to the parent in "
         f"nats a token, over at most {scale.judged} sequences of {LENGTH} tokens, or the mean cosine of the "
         "embeddings of first sentences to the parent's. *asked*: what this project set out to reach with "
-        f"its own two models. Chance, `random`, is the mean of {scale.seeds} seeds."
+        f"its own two models. Chance, `random`, is the mean of {scale.seeds} seeds, of two "
+        "where it is repaired."
     )
     for folder in folders:
         yield ""

@@ -38,7 +38,7 @@ class Scale:
     judged on; how many seeds chance has; how many random plans are drawn."""
 
     calibration: int = 256
-    judged: int = 128
+    judged: int = 256
     sentences: int = 1024
     seeds: int = 5
     plans: int = 60
@@ -183,10 +183,11 @@ class Parent:
         return self.results[trial]
 
     def average(self, trial: Trial) -> Quality:
-        """What came of a trial, by chance the mean over all seeds."""
+        """What came of a trial, by chance the mean over all seeds, over two of them where it is repaired."""
         if trial.criterion != "random":
             return self.result(trial)
-        trials = (Trial(**{**vars(trial), "seed": seed}) for seed in range(self.scale.seeds))
+        seeds = self.scale.seeds if trial.repair == "none" else min(2, self.scale.seeds)
+        trials = (Trial(**{**vars(trial), "seed": seed}) for seed in range(seeds))
         return mean([self.result(each) for each in trials])
 
     def cost(self, name: str, cut: Cut | None = None) -> int:

@@ -192,6 +192,7 @@ def test_a_file_with_another_tokenizer_fails_its_check(tmp_path: Path) -> None:
 
 def test_a_sentence_piece_file_is_read(tmp_path: Path) -> None:
     pytest.importorskip("google.protobuf", reason="protobuf is not installed")
+    pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
     document = trained_pieces()
     known, order = document["model"]["vocab"], scores(document)
     pieces = []
@@ -330,7 +331,7 @@ def test_a_sentence_piece_file_takes_protobuf(tmp_path: Path, monkeypatch: pytes
     (checkpoint.folder / "tokenizer.model").write_bytes(b"no model")
     (checkpoint.folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
     monkeypatch.setattr("zerolm.carving.gguf.tokenizer.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="takes the package protobuf"):
+    with pytest.raises(ValueError, match="takes protobuf and sentencepiece"):
         opened(checkpoint)
 
 

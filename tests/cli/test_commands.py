@@ -182,8 +182,8 @@ def test_public_functions() -> None:
     result = package.search("bert", budgets={"max_params": 10_000_000}, top=1)
     rows = package.score(result.pick.architecture, ["geo"])
     assert rows == [{"score": "geo", "alpha": None, "value": pytest.approx(result.pick.score)}]
-    with pytest.raises(AttributeError, match="carve"):
-        package.carve  # noqa: B018
+    with pytest.raises(AttributeError, match="prune"):
+        package.prune  # noqa: B018
 
 
 def test_columns_of_a_comparison_never_touch(zerolm: Callable[..., Any], tmp_path: Path) -> None:

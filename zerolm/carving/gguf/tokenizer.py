@@ -54,13 +54,14 @@ def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
         raise
     except BaseException as error:  # the library raises nothing narrower, and panics are not even Exceptions
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        if found == ["tokenizer.model"] and not _has_protobuf():
-            reason = "there is no tokenizer.json, and to read a tokenizer.model takes the package protobuf"
+        if found == ["tokenizer.model"] and not _reads_models():
+            reason = "there is no tokenizer.json, and a tokenizer.model takes protobuf and sentencepiece"
         raise ValueError(f"the tokenizer of {str(checkpoint.folder)!r} cannot be read: {reason}") from None
 
 
-def _has_protobuf() -> bool:
-    return find_spec("google") is not None and find_spec("google.protobuf") is not None
+def _reads_models() -> bool:
+    """Whether what transformers needs for a ``tokenizer.model`` is installed."""
+    return all(find_spec(name) is not None for name in ("google", "google.protobuf", "sentencepiece"))
 
 
 def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Vocabulary:

@@ -14,7 +14,7 @@ import torch
 import transformers
 from tiny import saved
 
-from zerolm.carving.criteria import Criterion, dimensions
+from zerolm.carving.criteria import Criterion
 from zerolm.carving.lonas import SPACES, choices_in, heuristic
 from zerolm.carving.wish import Wish, costs_of, heuristic_of, plan_of
 from zerolm.checkpoints import Checkpoint
@@ -125,7 +125,8 @@ def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
         choices_in("lonas", tiny)
     with pytest.raises(ValueError, match="without budgets"):
         heuristic_of(llama, Prefix(), Wish("per-layer", budgets={"max_macs": 1}, space="lonas-llama-7b"))
-    assert dimensions(llama).depth == 32
+    with pytest.raises(ValueError, match="a space says the sizes"):
+        plan_of(llama, Prefix(), Wish("uniform", budgets={"max_macs": 1}, space="lonas-llama-7b"), COST)
 
 
 def test_the_command_writes_the_heuristic_subnet(

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerolm.carving.criteria import WITH_TOKENS, Criterion, criterion_of, dimensions
+from zerolm.carving.criteria import WITH_TOKENS, Criterion, Indifferent, criterion_of, dimensions
 from zerolm.carving.cuts import Cut
-from zerolm.carving.export import expressible, padded
+from zerolm.carving.export import UNEVEN, expressible, padded
 from zerolm.carving.method import LENGTH, SEQUENCES, Method, check_text
 from zerolm.carving.recipe import document, read_recipe, widths
 from zerolm.carving.wish import Wish, budgets_of, costs_of, heuristic_of, plan_of
@@ -30,7 +30,7 @@ class Carved:
     ``costs`` are of ``parent`` and ``child`` by name, and of what is ``stored`` where zeros fill it up.
     ``losses`` (KL in nats a token, or 1 - cosine, on calibration tokens) are ``predicted`` by the measured
     table, ``measured`` of the whole plan, and of the ``repaired`` one. ``note`` says what was done other than
-    asked. ``verified`` is None where nothing was written.
+    asked. ``verified`` is None where nothing was written. ``space`` is that of LoNAS whose costs these are.
     """
 
     parent: str
@@ -45,7 +45,8 @@ class Carved:
     optimal: bool | None
     losses: dict[str, float]
     note: str
-    verified: dict[str, float] | None
+    verified: dict[str, Any] | None
+    space: str | None
     cut: Cut
 
     def to_json(self) -> dict[str, Any]:
@@ -136,6 +137,7 @@ def carve(
     job = Job(
         str(parent), checkpoint, method, running, shape, form, costs, place, force, progress, space=space
     )
+    _possible(job, wish)
     by = _criterion(job, _sound(checkpoint, progress))
     if method.plan == "heuristic":
         return _finished(job, heuristic_of(checkpoint, by, wish))
@@ -173,7 +175,18 @@ def rebuild(
     _sound(checkpoint, progress)
     form, costs = form or made.written_as, costs or CostModel()
     job = Job(
-        str(parent), checkpoint, method, running, made.shape, form, costs, place, force, progress, made.ridges
+        str(parent),
+        checkpoint,
+        method,
+        running,
+        made.shape,
+        form,
+        costs,
+        place,
+        force,
+        progress,
+        made.ridges,
+        made.space,
     )
     return _finished(job, made.cut)
 
@@ -194,6 +207,17 @@ def _running(checkpoint: Checkpoint, method: Method, progress: Progress) -> Runn
     from zerolm.carving.running import Running
 
     return Running(checkpoint, method, progress)
+
+
+def _possible(job: Job, wish: Wish) -> None:
+    """Refuse before the long work what could only fail after it."""
+    if job.out is not None and job.form == "hf" and wish.shape == "per-layer" and wish.budgets:
+        raise ValueError(UNEVEN)
+    if job.method.plan != "heuristic":
+        any_layer = Indifferent(-1.0 if job.method.plan == "measured" else None)
+        plan_of(job.checkpoint, any_layer, wish, job.costs)
+    if job.out is not None and job.form != "hf":
+        expressible(job.checkpoint, Cut.whole(dimensions(job.checkpoint)), job.form)
 
 
 def _sound(checkpoint: Checkpoint, progress: Progress) -> Ledger:
@@ -239,6 +263,7 @@ def _finished(
         dict(losses or {}),
         "",
         None,
+        job.space,
         cut,
     )
     if losses and job.running is not None:

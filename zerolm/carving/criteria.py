@@ -103,6 +103,22 @@ class Criterion(ABC):
         return None
 
 
+@dataclass(frozen=True)
+class Indifferent(Criterion):
+    """Keeps the first units and values nothing but layers, which may go where ``gone`` is their loss."""
+
+    gone: float | None
+
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        return np.arange(count)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        return 0.0
+
+    def without(self, layer: int) -> float | None:
+        return self.gone
+
+
 @dataclass(frozen=True, eq=False)
 class Additive(Criterion):
     """A criterion that adds up: ``importance[kind][layer]`` is (units,), not negative."""

@@ -19,6 +19,10 @@ Repaired = Mapping[str, NDArray[np.float32]]
 
 
 FORMATS: Final = ("hf", "padded", "gguf")
+UNEVEN: Final = (
+    "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
+    "give --shape uniform, --format gguf, or --format padded, which is as large as its largest layer"
+)
 
 
 def written(cut: Cut) -> tuple[int, int]:
@@ -47,10 +51,7 @@ def expressible(checkpoint: Checkpoint, cut: Cut, form: str = "hf") -> None:
         write.expressible(checkpoint, cut)
         return
     if form == "hf" and not cut.uniform:
-        raise ValueError(
-            "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
-            "give --shape uniform, --format gguf, or --format padded, which is as large as its largest layer"
-        )
+        raise ValueError(UNEVEN)
     groups, ffn = written(cut)
     asked = {
         "layers": len(cut.layers) < parent.depth,

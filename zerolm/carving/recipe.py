@@ -12,6 +12,7 @@ import numpy as np
 
 from zerolm.carving.criteria import REPAIRS
 from zerolm.carving.cuts import Cut, Dimensions, LayerCut
+from zerolm.carving.lonas import choices_in
 from zerolm.checkpoints import Checkpoint
 from zerolm.files import parse_json, read_text
 
@@ -36,6 +37,7 @@ class Recipe:
     written_as: str
     calibration: Mapping[str, Any] | None
     ridges: dict[tuple[int, str], float]
+    space: str | None
 
 
 def headers(checkpoint: Checkpoint) -> str:
@@ -105,6 +107,7 @@ def document(
         "plan": carved.plan,
         "shape": carved.shape,
         "written_as": carved.format,
+        "space": carved.space,
         "costs": carved.costs,
         "losses": carved.losses,
         "calibration": calibration,
@@ -133,9 +136,16 @@ def read_recipe(file: Path, checkpoint: Checkpoint, parent: Dimensions) -> Recip
             **texts,
             calibration=_calibration(document.get("calibration")),
             ridges=_ridges(document.get("ridges"), parent.depth),
+            space=_space(document.get("space"), checkpoint),
         )
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"recipe {str(file)!r} cannot be used: {error}") from None
+
+
+def _space(given: Any, checkpoint: Checkpoint) -> str | None:
+    if given is not None:
+        choices_in(_text("space", given), checkpoint)
+    return given if isinstance(given, str) else None
 
 
 def _text(name: str, given: Any) -> str:

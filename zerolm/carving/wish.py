@@ -47,6 +47,10 @@ class Wish:
 def choices(checkpoint: Checkpoint, wish: Wish) -> Choices:
     """The sizes that a layer may have; ``ValueError`` where the wish leaves none."""
     if wish.space is not None:
+        if wish != Wish("per-layer", budgets=wish.budgets, space=wish.space):
+            raise ValueError(
+                "a space says the sizes, layer by layer: beside it go budgets, or --plan heuristic"
+            )
         return choices_in(wish.space, checkpoint)
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     step = wish.multiple_of or max(1, parent.ffn // GRID)

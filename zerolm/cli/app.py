@@ -13,7 +13,7 @@ from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, score,
 
 app = typer.Typer(
     name="zerolm",
-    help="Choose transformer language models without training them.",
+    help="Choose and shrink transformer language models without training them.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

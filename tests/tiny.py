@@ -71,6 +71,11 @@ def saved(folder: Path, name: str, seed: int = 0, dtype: str = "float32", shard:
     return folder
 
 
+def logits_of(network: Any) -> Any:
+    """A network as a function from token ids to logits."""
+    return lambda ids: network(input_ids=ids).logits
+
+
 def word_tokenizer(folder: Path, special: str | None = None) -> None:
     """A tokenizer of 64 words beside the tiny model, so that text can be read."""
     from tokenizers import Tokenizer, models, pre_tokenizers

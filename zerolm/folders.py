@@ -71,7 +71,10 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
     another is writing.
     """
     path = path.absolute()
-    work, old = (path.parent / f".{path.name}.{end}" for end in ("part", "old"))
+    work, old = (path.parent / f".{path.name}.zerolm-{end}" for end in ("part", "old"))
+    linked = next((each for each in (work, old) if each.is_symlink()), None)
+    if linked is not None:
+        raise ValueError(f"{str(linked)!r} is a link; remove it")
     if old.is_dir() and not path.exists():  # killed between the two renames below
         os.rename(old, path)
     check_new(path, force)
@@ -79,6 +82,7 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
         with _alone(path, work):
             shutil.rmtree(old, ignore_errors=True)
             yield work
+            check_new(path, force)  # it may have come into being
             if path.exists():
                 os.rename(path, old)
                 try:

@@ -151,7 +151,7 @@ def test_without_a_recipe_of_this_parent_the_configuration_tells(tmp_path: Path)
     parent = parent_of(tmp_path)
     zerolm.carve(parent, tmp_path / "child", **HALF)
     wanted, recipe = found(tmp_path).to_json(), tmp_path / "child" / "recipe.json"
-    document = json.loads(recipe.read_text()) | {"parent_headers": "of another"}
+    document = json.loads(recipe.read_text()) | {"parent_weights": "of another"}
     recipe.write_text(json.dumps(document))
     assert found(tmp_path).to_json() == wanted
     recipe.unlink()

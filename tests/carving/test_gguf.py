@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import DECODER, saved
+from tiny import DECODER, logits_of, saved
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from zerolm.carving.criteria import dimensions
@@ -56,7 +56,7 @@ def carved(folder: Path, cut: Cut, file: Path, repaired: Repaired | None = None)
     checkpoint = Checkpoint.open(folder)
     arrays = (repaired or Repaired()).named(checkpoint.layout.name)
     write(checkpoint, cut, arrays, file)
-    return check(file, apply_in_memory(open_model(checkpoint), cut, repaired), opened(checkpoint))
+    return check(file, logits_of(apply_in_memory(open_model(checkpoint), cut, repaired)), opened(checkpoint))
 
 
 def changed(folder: Path, **settings: Any) -> Checkpoint:
@@ -120,7 +120,7 @@ def test_scaled_positions(scaling: dict[str, Any], tmp_path: Path) -> None:
     plain = {"rope_type": "default", "rope_theta": scaling["rope_theta"]}
     unscaled = changed(tmp_path / "scaled", rope_parameters=plain)
     with pytest.raises(ValueError, match="logits differ"):
-        check(tmp_path / "child.gguf", apply_in_memory(open_model(unscaled), cut), None)
+        check(tmp_path / "child.gguf", logits_of(apply_in_memory(open_model(unscaled), cut)), None)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -136,7 +136,7 @@ def test_repaired_matrices_are_written(dtype: str, tmp_path: Path) -> None:
     file = tmp_path / "child.gguf"
     assert carved(checkpoint.folder, cut, file, Repaired(arrays)).difference < 5e-3
     with pytest.raises(ValueError, match="logits differ"):
-        check(file, apply_in_memory(open_model(checkpoint), cut), None)
+        check(file, logits_of(apply_in_memory(open_model(checkpoint), cut)), None)
 
 
 def test_the_head_of_a_file(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for refuse in (
         lambda: expressible(checkpoint, some_cut(checkpoint)),
-        lambda: check(tmp_path / "x.gguf", model, None),
+        lambda: check(tmp_path / "x.gguf", logits_of(model), None),
     ):
         with pytest.raises(ModuleNotFoundError, match=r"pip install 'zerolm\[gguf\]'"):
             refuse()
@@ -254,7 +254,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
     (tmp_path / "child.gguf").write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(ValueError, match=r"llama\.cpp does not open"):
-        check(tmp_path / "child.gguf", open_model(checkpoint), None)
+        check(tmp_path / "child.gguf", logits_of(open_model(checkpoint)), None)
 
 
 @given(heads=st.integers(1, 4), half=st.integers(1, 6), angle=st.floats(0.1, 3.0))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import DECODER
+from tiny import DECODER, logits_of
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -118,7 +118,7 @@ def written(checkpoint: Checkpoint, file: Path) -> Any:
     write(checkpoint, Cut.whole(dimensions(checkpoint)), {}, file)
     tokenizer = opened(checkpoint)
     assert tokenizer is not None
-    check(file, open_model(checkpoint), tokenizer)
+    check(file, logits_of(open_model(checkpoint)), tokenizer)
     reader = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)
     assert reader.tokenize(PAGE.encode(), special=True) == tokenizer(PAGE)["input_ids"]
     return reader
@@ -187,7 +187,7 @@ def test_a_file_with_another_tokenizer_fails_its_check(tmp_path: Path) -> None:
     write(checkpoint, Cut.whole(dimensions(checkpoint)), {}, tmp_path / "child.gguf")
     other = opened(parent(tmp_path / "other", byte_level("gpt-2")))
     with pytest.raises(ValueError, match="other tokens than the tokenizer, from the token"):
-        check(tmp_path / "child.gguf", open_model(checkpoint), other)
+        check(tmp_path / "child.gguf", logits_of(open_model(checkpoint)), other)
 
 
 def test_a_sentence_piece_file_is_read(tmp_path: Path) -> None:
@@ -339,4 +339,4 @@ def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
     checkpoint = parent(tmp_path / "parent")
     assert opened(checkpoint) is None
     write(checkpoint, Cut.whole(dimensions(checkpoint)), {}, tmp_path / "child.gguf")
-    assert check(tmp_path / "child.gguf", open_model(checkpoint), None).difference < 1e-4
+    assert check(tmp_path / "child.gguf", logits_of(open_model(checkpoint)), None).difference < 1e-4

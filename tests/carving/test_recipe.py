@@ -78,10 +78,14 @@ def test_the_text_of_the_recipe_is_asked_for(tmp_path: Path) -> None:
     assert ours == theirs
 
 
+ENDLESS = {"text": None, "seed": 0, "sequences": 2**20, "length": 2**20}
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no recipe": ({"format": "cake"}, "it is no recipe"),
     "a later version": ({"version": 99}, "its version is 99; 2 can be read"),
-    "another parent": ({"parent_headers": "0"}, "a parent with other tensors"),
+    "another parent": ({"parent_weights": "0"}, "a parent with other weights"),
+    "another family": ({"family": "mistral"}, "made for a mistral, not a llama"),
+    "no such criterion": ({"criterion": "x\n# y"}, "criterion .* is not known"),
+    "endless calibration": ({"calibration": ENDLESS}, "its calibration has"),
     "no layers": ({"layers": []}, "lists the kept layers"),
     "a layer beyond": ({"layers": [{"layer": 9, "groups": [0], "ffn": [0]}]}, "beyond 3 layers"),
     "odd ridges": ({"ridges": {"q 0": 0.1}}, "its ridge of 'q 0'"),

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from zerolm.carving.criteria import WITH_TOKENS, Criterion, Indifferent, criterion_of, dimensions
 from zerolm.carving.cuts import Cut
-from zerolm.carving.export import UNEVEN, expressible, padded
+from zerolm.carving.export import FORMATS, UNEVEN, expressible, padded
+from zerolm.carving.lonas import choices_in
 from zerolm.carving.method import LENGTH, SEQUENCES, Method, check_text
-from zerolm.carving.recipe import document, read_recipe, widths
+from zerolm.carving.recipe import document, fingerprint, read_recipe, widths
 from zerolm.carving.wish import Wish, budgets_of, costs_of, heuristic_of, plan_of
 from zerolm.checkpoints import Checkpoint, Ledger, ledger_of
 from zerolm.costs import CostModel
@@ -109,6 +110,8 @@ def carve(
     """
     checkpoint, place = _opened(parent, out, force)
     costs = costs or CostModel()
+    if space is not None:
+        choices_in(space, checkpoint)
     limits = budgets_of(budgets or {}, costs_of(checkpoint, costs, space=space))
     shape = shape or ("per-layer" if space else "uniform")
     wish = Wish(
@@ -167,12 +170,12 @@ def rebuild(
     and the bytes are the same on the same machine.
     """
     checkpoint, place = _opened(parent, out, force)
-    made = read_recipe(Path(recipe), checkpoint, dimensions(checkpoint))
+    weights = fingerprint(checkpoint, _sound(checkpoint, progress))
+    made = read_recipe(Path(recipe), checkpoint, dimensions(checkpoint), weights)
     method = Method.again(made, None if text is None else str(text))
     running = _running(checkpoint, method, progress)
     if running is not None:
         check_text(running.tokens.text, made)
-    _sound(checkpoint, progress)
     form, costs = form or made.written_as, costs or CostModel()
     job = Job(
         str(parent),
@@ -211,6 +214,13 @@ def _running(checkpoint: Checkpoint, method: Method, progress: Progress) -> Runn
 
 def _possible(job: Job, wish: Wish) -> None:
     """Refuse before the long work what could only fail after it."""
+    if job.form not in FORMATS:
+        raise ValueError(f"format {job.form!r} is not known; there are {', '.join(FORMATS)}")
+    layout, family = job.checkpoint.layout, job.checkpoint.family
+    if family.name != "bert" and layout.name("head") is None and not layout.tied:
+        raise ValueError(
+            f"a {family.name} without a language-model head cannot be compared, so it is not carved"
+        )
     if job.out is not None and job.form == "hf" and wish.shape == "per-layer" and wish.budgets:
         raise ValueError(UNEVEN)
     if job.method.plan != "heuristic":
@@ -284,7 +294,8 @@ def _written(job: Job, found: Carved, out: Path) -> Carved:
     found = replace(found, losses=losses, note=repaired.note)
     with new_folder(out, job.force) as folder:
         job.progress("writing the child")
-        recipe = document(job.checkpoint, found, running.calibration, repaired.ridges)
+        weights = fingerprint(job.checkpoint, ledger_of(job.checkpoint))
+        recipe = document(job.checkpoint, weights, found, running.calibration, repaired.ridges)
         write(job.checkpoint, found.cut, repaired, job.form, recipe, folder)
         job.progress("opening the child again")
         proof = verified(running, found.cut, repaired, job.form, folder)

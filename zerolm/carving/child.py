@@ -14,8 +14,9 @@ from zerolm.carving.export import configuration, tensors
 from zerolm.carving.material import is_decoder
 from zerolm.carving.running import Running
 from zerolm.carving.sliced import Repaired
-from zerolm.carving.verify import Verified, compare, compare_blocks, fits, load
+from zerolm.carving.verify import Verified, as_stored, compare, compare_blocks, fits, load
 from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.networks.mapped import stock_config
 
 
 def write(
@@ -29,7 +30,7 @@ def write(
         write_gguf(checkpoint, cut, arrays, folder / f"{recipe['parent']}-carved.gguf")
         kind = "deci"
     else:
-        config = configuration(checkpoint, cut)
+        config = configuration(checkpoint, cut) | attention_kinds(checkpoint, cut)
         write_shards(folder, tensors(checkpoint, cut, arrays))
         _write_json(folder / "config.json", config)
         kind = str(config["model_type"])
@@ -44,6 +45,15 @@ def write(
     _write_json(folder / "recipe.json", {**recipe, "files": sorted([*files, "recipe.json"])})
 
 
+def attention_kinds(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[str]]:
+    """How each kept layer attends, where the stock class would tell by its number and layers have gone."""
+    field = "layer_types"
+    if field not in checkpoint.family.per_layer or len(cut.layers) == cut.parent.depth:
+        return {}
+    kinds = stock_config(checkpoint).layer_types
+    return {field: [str(kinds[layer.layer]) for layer in cut.layers]}
+
+
 def _is_licence(name: Path) -> bool:
     return name.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE", "USE_POLICY"))
 
@@ -56,12 +66,13 @@ def verified(running: Running, cut: Cut, repaired: Repaired, form: str, folder: 
         from zerolm.carving.gguf.tokenizer import opened
 
         file = next(folder.glob("*.gguf"))
-        return check(file, running.carved(cut, repaired), opened(checkpoint))
+        return check(file, running.carved_layers(cut, repaired), opened(checkpoint))
+    child = Checkpoint.open(folder)
+    found = compare_blocks(child, checkpoint, cut, repaired)
     if not fits(checkpoint):
-        return replace(compare_blocks(Checkpoint.open(folder), checkpoint, cut, repaired), by="blocks")
-    exact = all(tensor.dtype == "F32" for tensor in checkpoint.tensors.values())
-    child = load(folder, is_decoder(checkpoint))
-    return compare(child, running.carved(cut, repaired), exact=exact)
+        return replace(found, by="blocks")
+    reference = running.carved(cut, as_stored(child, cut, repaired))
+    return compare(load(folder, is_decoder(checkpoint)), reference)
 
 
 def card(recipe: Mapping[str, Any], kind: str) -> str:

@@ -17,9 +17,9 @@ from zerolm.carving.criteria import Criterion, criterion_of, dimensions
 from zerolm.carving.cuts import Cut, LayerCut
 from zerolm.carving.export import written
 from zerolm.carving.judge import Made, fidelities, perplexities_and_kls, pooling_of
-from zerolm.carving.material import LENGTH, SEQUENCES, is_decoder, open_model, tokens_of
+from zerolm.carving.material import LENGTH, RANDOM, SEQUENCES, is_decoder, open_model, tokens_of
 from zerolm.carving.plan import PARAMS
-from zerolm.carving.recipe import MAX_BYTES, headers, read_recipe
+from zerolm.carving.recipe import MAX_BYTES, fingerprint, read_recipe
 from zerolm.carving.sliced import apply_in_memory
 from zerolm.carving.tokens import Tokens
 from zerolm.carving.wish import costs_of
@@ -94,6 +94,8 @@ def evaluate(
     """
     ours, theirs = opened(child, parent)
     cut = cut_of(ours, theirs)
+    if str(text) == RANDOM:
+        raise ValueError("random tokens tell nothing of what a model is worth: give a text")
     tokens = tokens_of(theirs, str(text), sequences=sequences, length=length)
     cuts: dict[str, list[Cut]] = {}
     if cut is not None:
@@ -150,8 +152,9 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     """
     whole, own = dimensions(parent), dimensions(child)
     file = child.folder / "recipe.json"
-    if file.is_file() and _made_for(file) == headers(parent):
-        cut = read_recipe(file, parent, whole).cut
+    weights = fingerprint(parent, ledger_of(parent)) if file.is_file() else ""
+    if weights and _made_for(file) == weights:
+        cut = read_recipe(file, parent, whole, weights).cut
         if (len(cut.layers), *written(cut)) != (own.depth, own.kv_heads, own.ffn):
             raise ValueError(
                 f"recipe {str(file)!r} is of another child: its sizes are not those of the configuration"
@@ -165,12 +168,12 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
 
 
 def _made_for(recipe: Path) -> object:
-    """The headers of the parent that a recipe names."""
+    """The fingerprint of the parent that a recipe names."""
     try:
         document = parse_json(read_text(recipe, MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"recipe {str(recipe)!r} cannot be used: {error}") from None
-    return document.get("parent_headers") if isinstance(document, dict) else None
+    return document.get("parent_weights") if isinstance(document, dict) else None
 
 
 def of_the_same_size(parent: Checkpoint, cut: Cut) -> dict[str, list[Cut]]:

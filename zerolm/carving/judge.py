@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
 from zerolm.carving.tokens import Tokens
+from zerolm.checkpoints.folder import read_object
 
 Made = Callable[[], PreTrainedModel]
 """Makes a model when its turn comes, so that of several one is in memory at a time."""
@@ -128,7 +128,7 @@ def pooling_of(folder: Path) -> str:
     file = folder / "1_Pooling" / "config.json"
     if not file.is_file():
         return "mean"
-    said = json.loads(file.read_text(encoding="utf-8"))
+    said = read_object(folder, "1_Pooling/config.json")
     modes = {name for name, on in said.items() if name.startswith("pooling_mode_") and on is True}
     known = {
         "pooling_mode_mean_tokens": "mean",

@@ -12,6 +12,7 @@ from zerolm.carving.verify import load
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.mapped import is_decoder as is_decoder
 from zerolm.networks.mapped import mapped_model as mapped_model
+from zerolm.networks.mapped import one_line
 
 RANDOM: Final = "random"
 SEQUENCES: Final = 256
@@ -40,17 +41,21 @@ def tokens_of(
     content = read_text(Path(text))
     tokenizer = _tokenizer(checkpoint)
     make = running_tokens if is_decoder(checkpoint) else line_tokens
-    return make(content, tokenizer, sequences, length)
+    with one_line(f"the text {text!r} with the tokenizer of {str(checkpoint.folder)!r}"):
+        found = make(content, tokenizer, sequences, length)
+    if int(found.ids.max()) >= checkpoint.layout.vocab:
+        raise ValueError(
+            f"the tokenizer of {str(checkpoint.folder)!r} gives token {int(found.ids.max())}, but the model "
+            f"has {checkpoint.layout.vocab}"
+        )
+    return found
 
 
 def _tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase:
-    try:
+    with one_line(f"the tokenizer of {str(checkpoint.folder)!r}"):
         return AutoTokenizer.from_pretrained(
             checkpoint.folder, local_files_only=True, trust_remote_code=False
         )
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"the tokenizer of {str(checkpoint.folder)!r} cannot be read: {reason}") from None
 
 
 def _special(checkpoint: Checkpoint) -> list[int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zerolm.carving.criteria import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
-from zerolm.carving.recipe import Recipe
+from zerolm.carving.recipe import MAX_TOKENS, Recipe
 
 PLANS: Final = ("weights", "measured", "heuristic")
 RANDOM: Final = "random"
@@ -79,6 +79,13 @@ class Method:
         )
 
     def _check(self) -> None:
+        if not (self.sequences >= 1 and self.length >= 2 and self.sequences * self.length <= MAX_TOKENS):
+            raise ValueError(
+                f"{self.sequences} sequences of {self.length} tokens cannot be: at least one of two tokens, "
+                f"at most {MAX_TOKENS} tokens in all"
+            )
+        if not 0 <= self.seed < 1 << 63:
+            raise ValueError(f"the seed must lie in 0 to 2^63 - 1, not {self.seed}")
         known = {"plan": PLANS, "criterion": (*WEIGHTS_ONLY, *WITH_TOKENS), "repair": REPAIRS}
         for what, names in known.items():
             if getattr(self, what) not in names:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zerolm.carving.criteria import REPAIRS
+from zerolm.carving.criteria import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.cuts import Cut, Dimensions, LayerCut
 from zerolm.carving.lonas import choices_in
-from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints import Checkpoint, Ledger
 from zerolm.files import parse_json, read_text
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FORMAT: Final = "zerolm-recipe"
 VERSION: Final = 2
 MAX_BYTES: Final = 64 << 20
+MAX_TOKENS: Final = 1 << 26
+"""Calibration tokens, of whose hidden states three are in memory."""
 NAMES: Final = ("criterion", "repair", "plan", "shape", "written_as")
 
 
@@ -40,10 +42,13 @@ class Recipe:
     space: str | None
 
 
-def headers(checkpoint: Checkpoint) -> str:
-    """The SHA-256 of the parent's shard headers: its tensors' names, types, shapes and places."""
-    lines = [f"{shard.file.name} {shard.header}" for shard in checkpoint.shards]
-    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+def fingerprint(checkpoint: Checkpoint, ledger: Ledger) -> str:
+    """A SHA-256 that tells one state of weights from another: names, types, shapes, extremes of tensors."""
+    lines = []
+    for name in sorted(checkpoint.layout.slots):
+        info, total = checkpoint.tensors[name], ledger.total(name)
+        lines.append(f"{name} {info.dtype} {info.shape} {float(total.largest)!r} {float(total.smallest)!r}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def widths(cut: Cut) -> list[dict[str, int]]:
@@ -93,14 +98,18 @@ def from_layers(parent: Dimensions, layers: Any) -> Cut:
 
 
 def document(
-    checkpoint: Checkpoint, carved: Carved, calibration: Mapping[str, Any] | None, ridges: Mapping[Any, float]
+    checkpoint: Checkpoint,
+    weights: str,
+    carved: Carved,
+    calibration: Mapping[str, Any] | None,
+    ridges: Mapping[Any, float],
 ) -> dict[str, Any]:
-    """The recipe of a child; ``calibration`` tells its tokens where they went into its weights."""
+    """The recipe of a child; ``weights`` is the parent's fingerprint, ``calibration`` tells of the tokens."""
     return {
         "format": FORMAT,
         "version": VERSION,
-        "parent": Path(carved.parent).name,
-        "parent_headers": headers(checkpoint),
+        "parent": checkpoint.folder.name,
+        "parent_weights": weights,
         "family": carved.family,
         "criterion": carved.criterion,
         "repair": carved.repair,
@@ -116,7 +125,7 @@ def document(
     }
 
 
-def read_recipe(file: Path, checkpoint: Checkpoint, parent: Dimensions) -> Recipe:
+def read_recipe(file: Path, checkpoint: Checkpoint, parent: Dimensions, weights: str) -> Recipe:
     """Read a recipe for this parent; ``ValueError`` where it is none, or of another parent."""
     try:
         document = parse_json(read_text(file, MAX_BYTES))
@@ -124,13 +133,20 @@ def read_recipe(file: Path, checkpoint: Checkpoint, parent: Dimensions) -> Recip
             raise ValueError("it is no recipe of a carved child")
         if document.get("version") != VERSION:
             raise ValueError(f"its version is {document.get('version')!r}; {VERSION} can be read")
-        if document.get("parent_headers") != headers(checkpoint):
+        if document.get("parent_weights") != weights:
             raise ValueError(
-                f"it was made for a parent with other tensors: {str(document.get('parent'))[:80]!r}"
+                f"it was made for a parent with other weights: {str(document.get('parent'))[:80]!r}"
             )
         texts: dict[str, str] = {name: _text(name, document.get(name)) for name in NAMES}
-        if texts["repair"] not in REPAIRS:
-            raise ValueError(f"its repair {texts['repair']!r} is not known; there are {', '.join(REPAIRS)}")
+        for name, known in (("repair", REPAIRS), ("criterion", (*WEIGHTS_ONLY, *WITH_TOKENS))):
+            if texts[name] not in known:
+                raise ValueError(
+                    f"its {name} {texts[name][:40]!r} is not known; there are {', '.join(known)}"
+                )
+        if document.get("family") != checkpoint.family.name:
+            raise ValueError(
+                f"it was made for a {str(document.get('family'))[:40]}, not a {checkpoint.family.name}"
+            )
         return Recipe(
             from_layers(parent, document.get("layers")),
             **texts,
@@ -161,8 +177,9 @@ def _calibration(given: Any) -> Mapping[str, Any] | None:
     sound = isinstance(given, dict) and set(given) == set(fields)
     if not sound or not all(isinstance(given[name], kinds) for name, kinds in fields.items()):
         raise ValueError(f"its calibration must hold {', '.join(fields)}")
-    if not (1 <= given["sequences"] <= 1 << 20 and 2 <= given["length"] <= 1 << 20):
-        raise ValueError(f"its calibration has {given['sequences']} sequences of {given['length']} tokens")
+    sequences, length = given["sequences"], given["length"]
+    if not (sequences >= 1 and length >= 2 and sequences * length <= MAX_TOKENS):
+        raise ValueError(f"its calibration has {sequences} sequences of {length} tokens")
     return dict(given)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
+from torch import Tensor
 from transformers import PreTrainedModel
 
 import zerolm
@@ -18,7 +19,7 @@ from zerolm.carving.method import Method
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.repair import repair
 from zerolm.carving.sensitivity import BATCH, SEQUENCES, SHARES, Loss, Measured, measured
-from zerolm.carving.sliced import Place, Repaired, apply_in_memory
+from zerolm.carving.sliced import Place, Repaired, apply_in_memory, carved_layer
 from zerolm.carving.tokens import Tokens
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
@@ -130,6 +131,21 @@ class Running:
         self.progress("measuring the plan")
         blocks = Blocks(self.model, self.tokens.spread(SEQUENCES).batches(BATCH))
         return Loss(blocks, cut.parent.depth, self.pooling).of_cut(cut, repaired)
+
+    def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:
+        """The carved parent as a function from token ids (b, t) to logits (b, t, v), a layer at a time."""
+
+        def logits(ids: Tensor) -> Tensor:
+            blocks = Blocks(self.model, [{"input_ids": ids}])
+            hidden = blocks.embed(0)
+            for kept in cut.layers:
+                hidden = blocks.call(
+                    0, kept.layer, hidden, carved_layer(self.model, cut, kept, repaired).module
+                )
+            found: Tensor = blocks.finish(0, hidden).logits
+            return found
+
+        return logits
 
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
         """The carved parent, in memory and in float32."""

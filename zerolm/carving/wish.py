@@ -46,6 +46,9 @@ class Wish:
 
 def choices(checkpoint: Checkpoint, wish: Wish) -> Choices:
     """The sizes that a layer may have; ``ValueError`` where the wish leaves none."""
+    least = min(wish.tensor_parallel, wish.least_groups, wish.least_ffn, wish.multiple_of or 1)
+    if least < 1:
+        raise ValueError(f"floors, divisors and steps must be at least 1, not {least}")
     if wish.space is not None:
         if wish != Wish("per-layer", budgets=wish.budgets, space=wish.space):
             raise ValueError(
@@ -54,36 +57,46 @@ def choices(checkpoint: Checkpoint, wish: Wish) -> Choices:
         return choices_in(wish.space, checkpoint)
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     step = wish.multiple_of or max(1, parent.ffn // GRID)
-    groups = [
-        count
-        for count in range(max(1, wish.least_groups), parent.kv_heads + 1)
-        if count % wish.tensor_parallel == 0 and (cut.heads or count == parent.kv_heads)
-    ]
+    groups = [count for count in range(1, parent.kv_heads + 1) if _group_count_goes(count, checkpoint, wish)]
+    every = 1 if wish.keep_ffn is not None and wish.multiple_of is None else step
     ffn = [
-        width
-        for width in {*range(step, parent.ffn + 1, step), parent.ffn}
-        if width >= wish.least_ffn and width % wish.tensor_parallel == 0 and (cut.ffn or width == parent.ffn)
+        width for width in sorted({*range(every, parent.ffn + 1, every), parent.ffn}) if _goes(width, wish)
     ]
     layers = list(range(1, parent.depth + 1)) if cut.layers else [parent.depth]
-    if wish.keep_heads is not None:
-        groups = [_nearest("heads", wish.keep_heads, parent.kv_heads, groups, cut.heads, cut.note)]
-    if wish.keep_ffn is not None:
-        ffn = list(range(step, parent.ffn + 1, step)) if wish.multiple_of else list(range(1, parent.ffn + 1))
-        ffn = [width for width in ffn if width % wish.tensor_parallel == 0]
-        ffn = [_nearest("ffn", wish.keep_ffn, parent.ffn, ffn, cut.ffn, cut.note)]
-    if wish.keep_layers is not None:
-        layers = [_nearest("layers", wish.keep_layers, parent.depth, layers, cut.layers, cut.note)]
-    elif not wish.budgets:
-        layers = [parent.depth]
-    if not wish.budgets:  # what is not named stays whole
-        groups = groups if wish.keep_heads is not None else [parent.kv_heads]
-        ffn = ffn if wish.keep_ffn is not None else [parent.ffn]
+    if wish.keep_heads is None and not (wish.budgets and cut.heads):  # what is not named stays whole
+        groups = [count for count in groups if count == parent.kv_heads]
+    if wish.keep_ffn is None and not (wish.budgets and cut.ffn):
+        ffn = [width for width in ffn if width == parent.ffn]
     if not groups or not ffn:
         raise ValueError(
             f"no size is left: {parent.kv_heads} KV groups and {parent.ffn} neurons in steps of {step}, "
             f"divisible by {wish.tensor_parallel}, at least {wish.least_groups} and {wish.least_ffn}"
         )
-    return Choices(tuple(groups), tuple(sorted(ffn)), tuple(layers))
+    if wish.keep_heads is not None:
+        groups = [_nearest("heads", wish.keep_heads, parent.kv_heads, groups, cut.heads, cut.note)]
+    if wish.keep_ffn is not None:
+        ffn = [_nearest("ffn", wish.keep_ffn, parent.ffn, ffn, cut.ffn, cut.note)]
+    if wish.keep_layers is not None:
+        layers = [_nearest("layers", wish.keep_layers, parent.depth, layers, cut.layers, cut.note)]
+    elif not wish.budgets:
+        layers = [parent.depth]
+    return Choices(tuple(groups), tuple(ffn), tuple(layers))
+
+
+def _goes(width: int, wish: Wish) -> bool:
+    """Whether an FFN of this width is wished for."""
+    divides = width % wish.tensor_parallel == 0 and width % (wish.multiple_of or 1) == 0
+    return divides and width >= wish.least_ffn
+
+
+def _group_count_goes(count: int, checkpoint: Checkpoint, wish: Wish) -> bool:
+    """Whether so many KV groups are wished for, and uniform layers with them can be written."""
+    parent, cut = dimensions(checkpoint), checkpoint.family.cut
+    biased = any(checkpoint.config.get(flag) for flag in checkpoint.family.flags)
+    divisible = parent.hidden % (count * parent.heads_per_group) == 0 or count == parent.kv_heads
+    needed = cut.indivisible == "refused" or (cut.indivisible == "mistral" and biased)
+    written = divisible or not needed or wish.shape == "per-layer"
+    return written and count >= wish.least_groups and count % wish.tensor_parallel == 0
 
 
 def _nearest(
@@ -93,8 +106,6 @@ def _nearest(
         raise ValueError(f"the share of {what} to keep must lie in (0, 1], not {share:g}")
     if share < 1.0 and not can_be_cut:
         raise ValueError(f"{what} cannot be cut here: {note}")
-    if not possible:
-        raise ValueError(f"none of {whole} {what} is possible")
     return min(possible, key=lambda size: (abs(size - share * whole), -size))
 
 
@@ -157,7 +168,7 @@ def budgets_of(asked: Mapping[str, int | str], parent: Mapping[str, int]) -> dic
         if isinstance(value, int):
             found[name] = value
             continue
-        share, cost = RELATIVE.fullmatch(value), name.partition("_")[2]
+        share, cost = RELATIVE.fullmatch(str(value)), name.partition("_")[2]
         if share is None or cost not in parent:
             raise ValueError(
                 f"{name} {value!r} is neither an integer nor a share of the parent's such as '0.8x'"

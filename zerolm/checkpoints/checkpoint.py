@@ -40,6 +40,7 @@ class Checkpoint:
         folder = fetched(name)
         config = read_object(folder, "config.json")
         try:
+            _check(folder, config)
             family = family_of(config)
             shards = read_shards(folder)
             tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
@@ -63,3 +64,22 @@ class Checkpoint:
     def other_files(self) -> list[Path]:
         """What a child takes over as it is, relative to ``folder``: tokenizer, chat template, licence."""
         return other_files(self.folder)
+
+
+def _check(folder: Path, config: dict[str, Any]) -> None:
+    """Refuse what would be read otherwise than it is stored: quantized weights, adapters, kernels."""
+    if config.get("quantization_config") is not None:
+        raise ValueError("its weights are quantized; weights in BF16, F16 or F32 can be read")
+    if (folder / "adapter_config.json").exists():
+        raise ValueError("it holds an adapter (adapter_config.json); merge it first")
+    kernel = next((name for name in config if name.endswith("attn_implementation")), None)
+    if kernel is not None:
+        raise ValueError(f"its configuration names code to run in {kernel!r}; remove it")
+    classes = config.get("architectures")
+    if classes is not None and not (isinstance(classes, list) and all(isinstance(x, str) for x in classes)):
+        raise ValueError(f"its architectures are {str(classes)[:60]!r}, not a list of names")
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list) and isinstance(config.get("num_hidden_layers"), int):
+        depth = config["num_hidden_layers"]
+        if len(kinds) != depth:
+            raise ValueError(f"it has {depth} layers and {len(kinds)} layer_types")

@@ -111,7 +111,8 @@ class Family:
     def is_required(self, pattern: Pattern, config: Mapping[str, Any]) -> bool:
         """Whether a checkpoint with this configuration must have the tensor."""
         if pattern.when == "untied":
-            classes = config.get("architectures") or ()
+            given = config.get("architectures")
+            classes = given if isinstance(given, list) else ()
             return not self.is_tied(config) and any(name in self.head_classes for name in classes)
         if pattern.when in self.flags:
             return bool(config.get(pattern.when, self.flags[pattern.when]))

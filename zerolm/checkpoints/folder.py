@@ -36,7 +36,8 @@ WANTED: Final = (
     "NOTICE*",
     "USE_POLICY*",
 )
-"""What a child takes over: nothing that holds code or a pickle."""
+"""What a child takes over, of these kinds: nothing that holds code or a pickle."""
+SUFFIXES: Final = ("", ".json", ".txt", ".model", ".jinja", ".md", ".rst", ".safetensors")
 
 
 def fetched(name: str | Path) -> Path:
@@ -103,7 +104,7 @@ def other_files(folder: Path) -> list[Path]:
     found = []
     for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
         name = path.relative_to(folder)
-        if not any(fnmatchcase(str(name), pattern) for pattern in WANTED):
+        if not any(fnmatchcase(str(name), pattern) for pattern in WANTED) or name.suffix not in SUFFIXES:
             continue
         try:
             if not inside(folder, name):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint, TensorInfo
 
@@ -26,6 +26,27 @@ def is_decoder(checkpoint: Checkpoint) -> bool:
     return checkpoint.family.name != "bert"
 
 
+@contextmanager
+def one_line(what: str) -> Iterator[None]:
+    """Within, what goes wrong in a library that reads the folder becomes a ``ValueError`` in one line."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # libraries raise what they will, and panics are not even Exceptions
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ValueError(f"{what} cannot be read: {reason}") from None
+
+
+def stock_config(checkpoint: Checkpoint) -> PreTrainedConfig:
+    """The configuration as transformers completes it."""
+    with one_line(f"the configuration in {str(checkpoint.folder)!r}"):
+        found: PreTrainedConfig = AutoConfig.from_pretrained(
+            checkpoint.folder, local_files_only=True, trust_remote_code=False
+        )
+        return found
+
+
 def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """The stock model over the mapped files of a checkpoint; its weights take no memory of their own.
 
@@ -34,9 +55,9 @@ def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
     missing.
     """
     decoder = is_decoder(checkpoint)
-    config = AutoConfig.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
+    config = stock_config(checkpoint)
     kind, more = (AutoModelForCausalLM, {}) if decoder else (AutoModel, {"add_pooling_layer": False})
-    with shapes_only():
+    with one_line(f"the model in {str(checkpoint.folder)!r}"), shapes_only():
         model = kind.from_config(config, trust_remote_code=False, dtype=torch.float32, **more)  # type: ignore[no-untyped-call]
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     prefix = f"{model.base_model_prefix}." if model.base_model is not model else ""

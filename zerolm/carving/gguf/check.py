@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from contextlib import redirect_stderr
 from io import StringIO
 from itertools import zip_longest
@@ -12,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType, LlamaFileType
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from zerolm.carving.verify import Verified
 
@@ -40,15 +42,16 @@ def require() -> None:
 
 def check(
     file: Path,
-    reference: PreTrainedModel,
+    reference: Callable[[Tensor], Tensor],
     tokenizer: PreTrainedTokenizerBase | None,
     *,
     tolerance: float = 5e-3,
 ) -> Verified:
     """Open a file with llama.cpp; ``ValueError`` where logits or token ids differ from the reference's.
 
-    Logits, of some thirty random tokens, may differ by ``tolerance``; with 16-bit weights also by what
-    rounding explains. Token ids are those of a page in many scripts, and of each added token by itself.
+    ``reference`` gives logits (1, t, v) of token ids (1, t). Those of some thirty random tokens may differ by
+    ``tolerance``; with 16-bit weights also by what rounding explains. Token ids are those of a page in many
+    scripts, and of each added token by itself.
     ``ModuleNotFoundError`` without llama-cpp-python.
     """
     opened = _open(file)
@@ -76,13 +79,13 @@ def _open(file: Path) -> Any:
         raise ValueError(f"llama.cpp does not open {str(file)!r}: {reason}") from None
 
 
-def _compare_logits(opened: Any, reference: PreTrainedModel, tolerance: float) -> Verified:
+def _compare_logits(opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float) -> Verified:
     length = min(LENGTH, int(opened.metadata["deci.context_length"]))
     ids = np.random.default_rng(0).integers(opened.n_vocab(), size=length).tolist()
     opened.eval(ids)
     ours = torch.from_numpy(opened.scores[:length].copy())  # (length, vocab)
     with torch.no_grad():
-        theirs = reference(input_ids=torch.tensor([ids])).logits[0].float()
+        theirs = reference(torch.tensor([ids]))[0].float()
     difference, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
     rounding = ROUNDING.get(LlamaFileType(int(opened.metadata["general.file_type"])), 0.0)
     if not difference <= max(tolerance, rounding * largest):

@@ -72,9 +72,9 @@ def _check(folder: Path, config: dict[str, Any]) -> None:
         raise ValueError("its weights are quantized; weights in BF16, F16 or F32 can be read")
     if (folder / "adapter_config.json").exists():
         raise ValueError("it holds an adapter (adapter_config.json); merge it first")
-    kernel = next((name for name in config if name.endswith("attn_implementation")), None)
+    kernel = next((n for n in config if n.endswith("attn_implementation") and "/" in str(config[n])), None)
     if kernel is not None:
-        raise ValueError(f"its configuration names code to run in {kernel!r}; remove it")
+        raise ValueError(f"its configuration names code to fetch and run in {kernel!r}; remove it")
     classes = config.get("architectures")
     if classes is not None and not (isinstance(classes, list) and all(isinstance(x, str) for x in classes)):
         raise ValueError(f"its architectures are {str(classes)[:60]!r}, not a list of names")

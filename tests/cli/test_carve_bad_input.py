@@ -260,7 +260,7 @@ IMPOSSIBLE: dict[str, tuple[str, tuple[str, ...], str]] = {
     "nothing of the FFN": ("llama", ("--keep-ffn", "0"), "(0, 1]"),
     "no number": ("llama", ("--keep-ffn", "nan"), "(0, 1]"),
     "layers by half, and none": ("llama", ("--keep-layers", "-1"), "(0, 1]"),
-    "a multiple beyond the width": ("llama", ("--keep-ffn", "0.5", "--multiple-of", "64"), "ffn"),
+    "a multiple beyond the width": ("llama", ("--keep-ffn", "0.5", "--multiple-of", "64"), "steps of 64"),
     "ways that divide nothing": ("llama", ("--max-params", "0.9x", "--tensor-parallel", "7"), "7"),
     "a floor beyond the parent": ("llama", ("--max-params", "0.9x", "--least-ffn", "41"), "41"),
     "no parameters": ("llama", ("--max-params", "0x"), "max_params 0 would have to be at least"),

@@ -17,7 +17,8 @@ from zerolm.carving.criteria import Criterion, criterion_of, dimensions
 from zerolm.carving.cuts import Cut, LayerCut
 from zerolm.carving.export import written
 from zerolm.carving.judge import Made, fidelities, perplexities_and_kls, pooling_of
-from zerolm.carving.material import LENGTH, RANDOM, SEQUENCES, is_decoder, open_model, tokens_of
+from zerolm.carving.material import is_decoder, open_model, tokens_of
+from zerolm.carving.method import LENGTH, RANDOM, SEQUENCES
 from zerolm.carving.plan import PARAMS
 from zerolm.carving.recipe import MAX_BYTES, fingerprint, read_recipe
 from zerolm.carving.sliced import apply_in_memory

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from zerolm.carving.method import LENGTH, RANDOM, SEQUENCES
 from zerolm.carving.tokens import Tokens, line_tokens, random_tokens, read_text, running_tokens
 from zerolm.carving.verify import load
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.mapped import is_decoder as is_decoder
 from zerolm.networks.mapped import mapped_model as mapped_model
 from zerolm.networks.mapped import one_line
-
-RANDOM: Final = "random"
-SEQUENCES: Final = 256
-LENGTH: Final = 256
 
 
 def open_model(checkpoint: Checkpoint) -> PreTrainedModel:

@@ -129,5 +129,5 @@ def test_whether_three_copies_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert fits(parent)
     count = sum(tensor.count for tensor in parent.tensors.values())
     for free, enough in ((12 * count, True), (12 * count - 1, False)):
-        monkeypatch.setattr(verify, "_available", lambda free=free: free)
+        monkeypatch.setattr(verify, "free_memory", lambda free=free: free)
         assert fits(parent) == enough

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerolm.carving.criteria import WITH_TOKENS, Criterion, Indifferent, criterion_of, dimensions
 from zerolm.carving.cuts import Cut
-from zerolm.carving.export import FORMATS, UNEVEN, expressible, padded
+from zerolm.carving.export import UNEVEN, check_format, expressible, padded
 from zerolm.carving.lonas import choices_in
 from zerolm.carving.method import LENGTH, SEQUENCES, Method, check_text
 from zerolm.carving.recipe import document, fingerprint, read_recipe, widths
@@ -214,8 +214,7 @@ def _running(checkpoint: Checkpoint, method: Method, progress: Progress) -> Runn
 
 def _possible(job: Job, wish: Wish) -> None:
     """Refuse before the long work what could only fail after it."""
-    if job.form not in FORMATS:
-        raise ValueError(f"format {job.form!r} is not known; there are {', '.join(FORMATS)}")
+    check_format(job.form)
     layout, family = job.checkpoint.layout, job.checkpoint.family
     if family.name != "bert" and layout.name("head") is None and not layout.tied:
         raise ValueError(

@@ -36,6 +36,11 @@ def padded(cut: Cut) -> Cut:
     return Cut(cut.parent, tuple(LayerCut(layer.layer, groups, ffn) for layer in cut.layers))
 
 
+def check_format(form: str) -> None:
+    if form not in FORMATS:
+        raise ValueError(f"format {form!r} is not known; there are {', '.join(FORMATS)}")
+
+
 def expressible(checkpoint: Checkpoint, cut: Cut, form: str = "hf") -> None:
     """Refuse a cut that a format, or the stock class of the family, cannot be configured for.
 
@@ -43,8 +48,7 @@ def expressible(checkpoint: Checkpoint, cut: Cut, form: str = "hf") -> None:
     ``gguf`` takes any of a llama or mistral.
     """
     family, parent = checkpoint.family, cut.parent
-    if form not in FORMATS:
-        raise ValueError(f"format {form!r} is not known; there are {', '.join(FORMATS)}")
+    check_format(form)
     if form == "gguf":
         from zerolm.carving.gguf import write
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from zerolm.carving.method import LENGTH, RANDOM, SEQUENCES
 from zerolm.carving.tokens import Tokens, line_tokens, random_tokens, read_text, running_tokens
@@ -12,7 +12,7 @@ from zerolm.carving.verify import load
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.mapped import is_decoder as is_decoder
 from zerolm.networks.mapped import mapped_model as mapped_model
-from zerolm.networks.mapped import one_line
+from zerolm.networks.mapped import one_line, stock_tokenizer
 
 
 def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
@@ -35,7 +35,7 @@ def tokens_of(
             checkpoint.layout.vocab, sequences, length, special=_special(checkpoint), seed=seed
         )
     content = read_text(Path(text))
-    tokenizer = _tokenizer(checkpoint)
+    tokenizer = stock_tokenizer(checkpoint)
     make = running_tokens if is_decoder(checkpoint) else line_tokens
     with one_line(f"the text {text!r} with the tokenizer of {str(checkpoint.folder)!r}"):
         found = make(content, tokenizer, sequences, length)
@@ -47,16 +47,9 @@ def tokens_of(
     return found
 
 
-def _tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase:
-    with one_line(f"the tokenizer of {str(checkpoint.folder)!r}"):
-        return AutoTokenizer.from_pretrained(
-            checkpoint.folder, local_files_only=True, trust_remote_code=False
-        )
-
-
 def _special(checkpoint: Checkpoint) -> list[int]:
     """Tokens that no text holds; none are known where there is no tokenizer."""
     try:
-        return list(_tokenizer(checkpoint).all_special_ids)
+        return list(stock_tokenizer(checkpoint).all_special_ids)
     except ValueError:
         return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from zerolm.carving.cuts import Cut
 from zerolm.carving.sliced import Repaired, carved_layer
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.numbers import narrowed, widened
+from zerolm.memory import free_memory
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import mapped_model, one_line
 
@@ -123,17 +123,7 @@ def compare_blocks(
 def fits(checkpoint: Checkpoint) -> bool:
     """Whether the parent, the carved parent and the child fit into what memory there is in float32."""
     needed = 3 * 4 * sum(checkpoint.tensors[name].count for name in checkpoint.layout.slots)
-    return needed <= _available()
-
-
-def _available() -> int:
-    """Bytes."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        (free,) = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
-        return int(free) * 1024
-    except (OSError, ValueError):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return needed <= free_memory()
 
 
 def _same_kinds(child: PreTrainedModel, parent: PreTrainedModel, kept: list[int]) -> None:

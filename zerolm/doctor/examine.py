@@ -12,9 +12,10 @@ from typing import Any, Final
 from zerolm.carving.gguf.header import GgufHeader, read_gguf_header
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.doctor.evidence import Evidence, gather
-from zerolm.doctor.opening import attempt, free_memory, is_installed
+from zerolm.doctor.opening import attempt, is_installed
 from zerolm.doctor.rules import by_rules
 from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, SERVERS, TRANSFORMERS, UNKNOWN, Verdict
+from zerolm.memory import free_memory
 
 Progress = Callable[[str], None]
 ROOM: Final = 1.5

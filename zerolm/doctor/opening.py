@@ -17,6 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.memory import free_memory
+
 SECONDS: Final = 120
 BYTES_A_SECOND: Final = 20 << 20
 """How long opening may take: this, and the time to read the weights at that speed."""
@@ -66,15 +68,6 @@ def attempt(how: str, path: Path, seconds: float = SECONDS) -> Opened:
         return Opened(found["verdict"], tuple(found["reasons"]))
     except (IndexError, ValueError, KeyError, TypeError):
         return Opened("unknown", (f"{how} ended without a word (status {ran.returncode})",))
-
-
-def free_memory() -> int:
-    """Bytes of memory that could be used now."""
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def with_transformers(folder: Path) -> Opened:

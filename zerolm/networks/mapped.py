@@ -9,7 +9,15 @@ from typing import Any, Final
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from zerolm.checkpoints import Checkpoint, TensorInfo
 
@@ -40,11 +48,19 @@ def one_line(what: str) -> Iterator[None]:
 
 def stock_config(checkpoint: Checkpoint) -> PreTrainedConfig:
     """The configuration as transformers completes it."""
-    with one_line(f"the configuration in {str(checkpoint.folder)!r}"):
+    with one_line(f"the configuration of {str(checkpoint.folder)!r}"):
         found: PreTrainedConfig = AutoConfig.from_pretrained(
             checkpoint.folder, local_files_only=True, trust_remote_code=False
         )
         return found
+
+
+def stock_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase:
+    """The tokenizer as transformers reads it; no code of the folder runs."""
+    with one_line(f"the tokenizer of {str(checkpoint.folder)!r}"):
+        return AutoTokenizer.from_pretrained(
+            checkpoint.folder, local_files_only=True, trust_remote_code=False
+        )
 
 
 def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:

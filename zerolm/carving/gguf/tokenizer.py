@@ -9,11 +9,12 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from gguf import GGUFWriter, TokenType
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from zerolm.carving.gguf.vocabulary import Pieces, byte_level, check_model, sentence_piece
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import inside
+from zerolm.networks.mapped import stock_tokenizer
 
 FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A checkpoint with none of these has no tokenizer."""
@@ -47,15 +48,11 @@ def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
     if not found:
         return None
     try:
-        return AutoTokenizer.from_pretrained(
-            checkpoint.folder, local_files_only=True, trust_remote_code=False
-        )
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # the library raises nothing narrower, and panics are not even Exceptions
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        if found == ["tokenizer.model"] and not _reads_models():
-            reason = "there is no tokenizer.json, and a tokenizer.model takes protobuf and sentencepiece"
+        return stock_tokenizer(checkpoint)
+    except ValueError:
+        if found != ["tokenizer.model"] or _reads_models():
+            raise
+        reason = "there is no tokenizer.json, and a tokenizer.model takes protobuf and sentencepiece"
         raise ValueError(f"the tokenizer of {str(checkpoint.folder)!r} cannot be read: {reason}") from None
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import PreTrainedConfig
 
 try:
     from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
@@ -26,6 +26,7 @@ from zerolm.carving.gguf.rope import factors_of
 from zerolm.carving.gguf.tensors import Entry, entries
 from zerolm.carving.gguf.tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.checkpoints import Checkpoint
+from zerolm.networks.mapped import stock_config
 
 FAMILIES: Final = ("llama", "mistral")
 MOST: Final = (1 << 31) - 1
@@ -114,15 +115,7 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
 
 def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
     """The configuration with the defaults of its stock class."""
-    try:
-        config: PreTrainedConfig = AutoConfig.from_pretrained(
-            checkpoint.folder, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:  # each validation of a field has an error of its own
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(
-            f"the configuration of {str(checkpoint.folder)!r} cannot be read: {reason}"
-        ) from None
+    config = stock_config(checkpoint)
     if not (0 < config.rms_norm_eps < 1 and 1 <= _context(config) <= MOST):
         raise ValueError(
             f"the configuration has rms_norm_eps {config.rms_norm_eps} and a context of {_context(config)}; "

@@ -141,16 +141,17 @@ def carve(
         str(parent), checkpoint, method, running, shape, form, costs, place, force, progress, space=space
     )
     _possible(job, wish)
-    by = _criterion(job, _sound(checkpoint, progress))
+    ledger = _sound(checkpoint, progress)
+    by, weights = _criterion(job, ledger), fingerprint(checkpoint, ledger)
     if method.plan == "heuristic":
-        return _finished(job, heuristic_of(checkpoint, by, wish))
+        return _finished(job, weights, heuristic_of(checkpoint, by, wish))
     if method.plan == "weights" or running is None:
         planned = plan_of(checkpoint, by, wish, costs)
-        return _finished(job, planned.cut, optimal=planned.optimal)
+        return _finished(job, weights, planned.cut, optimal=planned.optimal)
     table = running.table(by, _cuttable(checkpoint))
     planned = plan_of(checkpoint, table, wish, costs)
     predicted = {"predicted": table.predicted(planned.cut)}
-    return _finished(job, planned.cut, optimal=planned.optimal, losses=predicted)
+    return _finished(job, weights, planned.cut, optimal=planned.optimal, losses=predicted)
 
 
 def rebuild(
@@ -191,7 +192,7 @@ def rebuild(
         made.ridges,
         made.space,
     )
-    return _finished(job, made.cut)
+    return _finished(job, weights, made.cut)
 
 
 def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Checkpoint, Path | None]:
@@ -250,9 +251,17 @@ def _cuttable(checkpoint: Checkpoint) -> list[str]:
 
 
 def _finished(
-    job: Job, cut: Cut, *, optimal: bool | None = None, losses: Mapping[str, float] | None = None
+    job: Job,
+    weights: str,
+    cut: Cut,
+    *,
+    optimal: bool | None = None,
+    losses: Mapping[str, float] | None = None,
 ) -> Carved:
-    """The outcome of a plan, with its child on the disk where one is wanted."""
+    """The outcome of a plan, with its child on the disk where one is wanted.
+
+    ``weights`` is the fingerprint of the parent's.
+    """
     if job.out is not None:
         expressible(job.checkpoint, cut, job.form)
     costs = {"parent": job.costs_of(), "child": job.costs_of(cut)}
@@ -277,10 +286,10 @@ def _finished(
     )
     if losses and job.running is not None:
         found.losses["measured"] = job.running.loss(cut)
-    return found if job.out is None else _written(job, found, job.out)
+    return found if job.out is None else _written(job, weights, found, job.out)
 
 
-def _written(job: Job, found: Carved, out: Path) -> Carved:
+def _written(job: Job, weights: str, found: Carved, out: Path) -> Carved:
     """The child in a new folder, opened again and compared before the folder gets its name."""
     from zerolm.carving.child import verified, write
     from zerolm.carving.running import Running
@@ -293,7 +302,6 @@ def _written(job: Job, found: Carved, out: Path) -> Carved:
     found = replace(found, losses=losses, note=repaired.note)
     with new_folder(out, job.force) as folder:
         job.progress("writing the child")
-        weights = fingerprint(job.checkpoint, ledger_of(job.checkpoint))
         recipe = document(job.checkpoint, weights, found, running.calibration, repaired.ridges)
         write(job.checkpoint, found.cut, repaired, job.form, recipe, folder)
         job.progress("opening the child again")

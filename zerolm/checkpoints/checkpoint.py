@@ -40,7 +40,7 @@ class Checkpoint:
         folder = fetched(name)
         config = read_object(folder, "config.json")
         try:
-            _check(folder, config)
+            check_format(folder, config)
             family = family_of(config)
             shards = read_shards(folder)
             tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
@@ -66,7 +66,7 @@ class Checkpoint:
         return other_files(self.folder)
 
 
-def _check(folder: Path, config: dict[str, Any]) -> None:
+def check_format(folder: Path, config: dict[str, Any]) -> None:
     """Refuse what would be read otherwise than it is stored: quantized weights, adapters, kernels."""
     if config.get("quantization_config") is not None:
         raise ValueError("its weights are quantized; weights in BF16, F16 or F32 can be read")

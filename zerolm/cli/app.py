@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 
 import typer
 
-from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, score, search, spaces
+from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, proxies, score, search, spaces
 
 app = typer.Typer(
     name="zerolm",
@@ -27,6 +27,7 @@ app.command("carve")(carve.carve)
 app.command("eval")(evaluate.evaluate)
 app.command("ledger")(ledger.ledger)
 app.command("doctor")(doctor.doctor)
+app.command("proxies")(proxies.proxies)
 app.command("spaces")(spaces.spaces)
 app.add_typer(bench.app, name="bench")
 
@@ -38,6 +39,7 @@ COMMANDS = (
     "eval",
     "ledger",
     "doctor",
+    "proxies",
     "spaces",
     "bench ls",
     "bench download",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from zerolm.groundtruth.reader import (
     locate,
     ranked,
     read,
+    thinned,
     views,
 )
 from zerolm.scores import Batch, make_score, score_names, score_options
@@ -41,6 +42,8 @@ from zerolm.statistics import (
 )
 
 DRAWS: Final = 1000
+More = Callable[[GroundTruth, View], Mapping[str, Floats]]
+"""Further scores (n,) of the architectures of a view, by name; higher is expected to be better."""
 PARAMETERS: Final = ("params", "body_params")
 """The baselines that a score has to beat to be worth more than counting."""
 
@@ -186,15 +189,19 @@ def bench(
     metric: str | None = None,
     alphas: Sequence[float] = ALPHAS,
     draws: int = DRAWS,
+    more: More = lambda *_: {},
+    limit: int | None = None,
+    view: str | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Agreement of every closed-form score with benchmarks, named or given as files.
 
     ``metric`` is the file's own unless named; intervals come from ``draws`` bootstrap resamples.
-    Everything is read and checked before anything is scored. Fewer than eight architectures have no
-    intervals.
+    ``more`` gives further scores by name; with ``limit`` only so many architectures of each benchmark
+    count, evenly spread over the file; ``view`` names the only one that does. Everything is read and checked before anything is scored. Fewer than
+    eight architectures have no intervals.
     """
-    truths = [read(locate(name, data)) for name in chosen(names, data)]
+    truths = [thinned(read(locate(name, data)), limit) for name in chosen(names, data)]
     metrics = [metric or truth.metric for truth in truths]
     results = [ranked(truth, name) for truth, name in zip(truths, metrics, strict=True)]
     readings = [views(truth) for truth in truths]
@@ -202,9 +209,10 @@ def bench(
     for truth, name, result, reading in zip(truths, metrics, results, readings, strict=True):
         ceiling = noise_ceiling(result, repeated_networks(reading))
         bootstrap = Bootstrap(result, enough(len(result), draws))
-        for view in reading:
-            progress(f"scoring {truth.name}" + (f", view {view.name}" if view.name else ""))
-            sections.append(_section(truth, view, name, bootstrap, alphas, ceiling))
+        for each in (each for each in reading if view in (None, each.name)):
+            progress(f"scoring {truth.name}" + (f", view {each.name}" if each.name else ""))
+            others = more(truth, each)
+            sections.append(_section(truth, each, name, bootstrap, alphas, ceiling, others))
     return Comparison(sections)
 
 
@@ -248,6 +256,7 @@ def _section(
     bootstrap: Bootstrap,
     alphas: Sequence[float],
     ceiling: Ceiling | None,
+    others: Mapping[str, Floats],
 ) -> Section:
     batch, result = Batch.of(view.architectures), bootstrap.result
     cost = make_score("body_params").of_many(batch)
@@ -265,6 +274,12 @@ def _section(
             made = make_score(name)
             values = made.of_many(batch)
             asked.append(_Asked(name, None, values, bootstrap.resample(values), made.baseline))
+    known = {one.score for one in asked}
+    asked += [
+        _Asked(name, None, values, bootstrap.resample(values))
+        for name, values in others.items()
+        if name not in known
+    ]
     parameters = {one.score: one.found for one in asked if one.score in PARAMETERS}
     curves = [regret_curve(one.values, result, cost, 1) for one in asked]
     rows = [

@@ -22,6 +22,7 @@ from zerolm.groundtruth.truth import (
     GroundTruth,
     check,
     repeats,
+    thinned,
 )
 from zerolm.spaces import make_space, space_names, space_settings
 from zerolm.spaces.flexibert import VIEWS
@@ -42,6 +43,7 @@ __all__ = [
     "read_csv",
     "read_text",
     "repeats",
+    "thinned",
     "views",
 ]
 

@@ -88,6 +88,17 @@ def first_problem(error: ValidationError, whole: str) -> str:
     return f"{place}: {first['msg'].lower()}"
 
 
+def thinned(truth: GroundTruth, count: int | None) -> GroundTruth:
+    """At most ``count`` of the architectures, evenly spread over the file; all of them for None."""
+    total = len(truth.architectures)
+    if count is None or count >= total:
+        return truth
+    if count < 2:
+        raise ValueError(f"benchmark {truth.name}: {count} of {total} architectures cannot be ranked; take 2")
+    kept = [truth.architectures[place * total // count] for place in range(count)]
+    return truth.model_copy(update={"architectures": kept, "count": count})
+
+
 def repeats(truth: GroundTruth) -> list[list[Entry]]:
     """The architectures that were trained more than once: their entries, in the file's order."""
     groups: dict[str, list[Entry]] = {}

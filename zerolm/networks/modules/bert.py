@@ -1,0 +1,45 @@
+"""BERT (arXiv 1810.04805) with its head for masked words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from zerolm.architecture import Architecture
+from zerolm.networks.modules.attention import SelfAttention
+from zerolm.networks.modules.embeddings import NormedTokens
+from zerolm.networks.modules.layer import FeedForward, Head, Layer, PostNorm, Stack, ffn_widths
+
+EPS: Final = 1e-12
+SEGMENTS: Final = 2
+
+
+def bert(architecture: Architecture) -> Stack:
+    """The same sizes as ``BertForMaskedLM``; the FFN width may differ from layer to layer."""
+    d, ends = architecture.layers[0].width, architecture.ends
+    words = ends.tied_head // d
+    embeddings = NormedTokens(words, ends.embedding // d - words - SEGMENTS, SEGMENTS, d)
+    layers = [
+        Layer(
+            PostNorm(SelfAttention(d, int(architecture.choices["heads"])), nn.LayerNorm(d, EPS)),
+            PostNorm(FeedForward(ffn_widths(layer)), nn.LayerNorm(d, EPS)),
+        )
+        for layer in architecture.layers
+    ]
+    return Stack(embeddings, layers, nn.Identity(), MaskedWordHead(embeddings.tokens))
+
+
+class MaskedWordHead(Head):
+    """A dense layer, GELU and a norm, then the tied words and a bias for each."""
+
+    def __init__(self, tokens: nn.Embedding) -> None:
+        super().__init__()
+        self.classes, d = tokens.weight.shape
+        self.dense, self.activation, self.norm = nn.Linear(d, d), nn.GELU(), nn.LayerNorm(d, EPS)
+        self.tokens, self.bias = tokens, nn.Parameter(torch.empty(self.classes))
+
+    def forward(self, hidden: Tensor, classes: int | None = None) -> Tensor:
+        hidden = self.norm(self.activation(self.dense(hidden)))
+        return hidden @ self.tokens.weight[:classes].T + self.bias[:classes]

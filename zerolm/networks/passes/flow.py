@@ -1,0 +1,80 @@
+"""The flow of Synflow: what ones become in a network of absolute weights, and its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from zerolm.networks.hooks import stand_ins
+from zerolm.networks.network import Linear, Network
+from zerolm.networks.passes.protocol import Protocol
+from zerolm.networks.passes.running import as_it_was, entering, looking
+
+Flow = dict[Linear, tuple[Tensor, Tensor]]
+
+
+def run_flow(network: Network, tokens: int, protocol: Protocol) -> Flow:
+    """|W| and dR / d|W| of each linear module, (outputs, inputs) each, in float64.
+
+    R is the sum of the logits when the first layer gets ones, (1, t, d), and every parameter its absolute
+    value (Synflow, arXiv 2006.05467, algorithm 1). Buffers stay as they are. A layer norm is neither
+    linear nor does it let ones through, so here each norm divides by the root mean square of all that
+    comes in, taken as a constant, and scales. In faithful mode norms are what they are and the R of an encoder is the sum of
+    the final hidden states.
+    """
+    module = network.module
+    wide: dict[int, Tensor] = {}
+    for parameter in module.parameters():
+        wide[id(parameter)] = parameter.detach().abs().double().requires_grad_(parameter.requires_grad)
+    state = {name: wide[id(parameter)] for name, parameter in _slots(module, "_parameters")}
+    state |= {
+        name: buffer.double() for name, buffer in _slots(module, "_buffers") if buffer.is_floating_point()
+    }
+    leaves = [wide[id(linear.parameter)].requires_grad_() for linear in network.linears]
+    ids = torch.zeros((1, tokens), dtype=torch.long, device=network.device)
+    inputs = torch.zeros((1, 3, 224, 224), dtype=torch.float64) if network.task == "image" else ids
+    last: list[Tensor] = []
+    with ExitStack() as stack:
+        stack.enter_context(as_it_was(network, protocol, train=protocol.faithful))
+        stack.enter_context(entering(network, torch.ones_like))
+        stack.enter_context(looking([network.final], lambda _, hidden: last.append(hidden)))
+        if not protocol.faithful:
+            norms = list(network.norms)
+            stack.enter_context(stand_ins(norms, [_scaled(norm) for norm in norms]))
+        logits = functional_call(module, state, (inputs.to(network.device),), tie_weights=False)
+        hidden = protocol.faithful and network.task == "masked"
+        total = last[-1].sum() if hidden else logits.sum()
+        grads = torch.autograd.grad(total, leaves, allow_unused=True)
+    if not torch.isfinite(total):
+        raise ValueError(f"the flow of absolute weights is {total.item()}: it left the range of float64")
+    return {
+        linear: (
+            linear.matrix(weight.detach()),
+            linear.matrix(torch.zeros_like(weight) if grad is None else grad),
+        )
+        for linear, weight, grad in zip(network.linears, leaves, grads, strict=True)
+    }
+
+
+def _slots(module: nn.Module, kind: Literal["_parameters", "_buffers"]) -> Iterator[tuple[str, Tensor]]:
+    """Every place that holds a tensor, once, though the module that it is in may have several names."""
+    for prefix, part in module.named_modules():
+        for name, held in getattr(part, kind).items():
+            if held is not None:
+                yield f"{prefix}.{name}".lstrip("."), held
+
+
+def _scaled(norm: nn.Module) -> Callable[[Tensor], Tensor]:
+    """A norm without its mean and offset, whose divisor is a constant."""
+
+    def forward(x: Tensor) -> Tensor:
+        weight = getattr(norm, "weight", None)
+        size = float(x.detach().square().mean().sqrt()) or 1.0
+        return x / size if weight is None else x / size * weight
+
+    return forward

@@ -1,0 +1,82 @@
+"""What every pass needs: hooks that do not outlive it, and a network that is left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zerolm.networks.network import Network, Tap
+from zerolm.networks.passes.protocol import Protocol
+
+See = Callable[[int, Tensor], None]
+
+
+def first(value: Any) -> Tensor:
+    """A tensor, or the first of several."""
+    found = value[0] if isinstance(value, tuple | list) else value
+    assert isinstance(found, Tensor)
+    return found
+
+
+@contextmanager
+def looking(taps: Sequence[Tap], see: See) -> Iterator[None]:
+    """Within, ``see(index, tensor)`` is called whenever a tapped tensor comes by."""
+
+    def before(index: int) -> Callable[..., None]:
+        return lambda _, arguments: see(index, first(arguments))
+
+    def after(index: int) -> Callable[..., None]:
+        return lambda _, __, out: see(index, first(out))
+
+    handles = [
+        tap.module.register_forward_pre_hook(before(index))
+        if tap.side == "input"
+        else tap.module.register_forward_hook(after(index))
+        for index, tap in enumerate(taps)
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def entering(network: Network, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Within, the first layer gets ``change(hidden)`` instead of the hidden states (b, t, d)."""
+
+    def hook(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (change(arguments[0]), *arguments[1:])
+
+    handle = network.layers[0].register_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def as_it_was(network: Network, protocol: Protocol, *, train: bool = False) -> Iterator[None]:
+    """Within, the network is in this mode, its matrices can be differentiated, and randomness is seeded.
+
+    After it, all of that is as it was before.
+    """
+    modes = [(module, module.training) for module in network.module.modules()]
+    weights = [linear.parameter for linear in network.linears]
+    flags = [weight.requires_grad for weight in weights]
+    with torch.random.fork_rng(devices=[network.device] if network.device.type == "cuda" else []):
+        torch.manual_seed(protocol.seed)
+        try:
+            network.module.train(train)
+            for weight in weights:
+                weight.requires_grad_(True)
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
+            for weight, flag in zip(weights, flags, strict=True):
+                weight.requires_grad_(flag)

@@ -1,0 +1,82 @@
+"""Gaussian hidden states sent through, and random directions sent back, one sub-block at a time."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from zerolm.networks.batch import Batch
+from zerolm.networks.network import Network
+from zerolm.networks.passes.protocol import Protocol
+from zerolm.networks.passes.running import as_it_was, entering, looking
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """AZ-NAS's statistics of the n hidden states after each sub-block.
+
+    ``entropies`` (n,): of the spectrum of their covariance over samples and tokens, normalised to sum 1.
+    ``gains`` (n - 1,): the largest singular value of E[u v^T], where u is what a random v of +-1 at one
+    state becomes at the state before; None where u equals v.
+    """
+
+    entropies: tuple[float, ...]
+    gains: tuple[float | None, ...]
+
+
+def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer:
+    """Expressivity and trainability of AZ-NAS (arXiv 2403.19232, section 3), in evaluation mode.
+
+    The first layer gets standard Gaussian hidden states; of the batch only its shape counts.
+    """
+    count = len(network.stream)
+    means: list[Tensor | float] = [0.0] * count
+    seconds: list[Tensor | float] = [0.0] * count
+    products: list[Tensor | float] = [0.0] * (count - 1)
+    same = [True] * (count - 1)
+    states: dict[int, Tensor] = {}
+    rows = [0] * count
+    with ExitStack() as stack:
+        stack.enter_context(as_it_was(network, protocol))
+        stack.enter_context(entering(network, _gaussian))
+        stack.enter_context(looking(network.stream, states.__setitem__))
+        for part in batch.micro(protocol.parts):
+            network.module(part.inputs, part.classes)
+            features = [states[index] for index in range(count)]
+            for index, feature in enumerate(features):
+                flat = feature.detach().flatten(0, -2).double()  # (b t, d)
+                rows[index] += len(flat)
+                means[index] = means[index] + flat.sum(0)
+                seconds[index] = seconds[index] + flat.T @ flat
+            for index in range(count - 1, 0, -1):
+                above, below = features[index], features[index - 1]
+                v = torch.randint(0, 2, above.shape, device=above.device).to(above) * 2 - 1
+                (u,) = torch.autograd.grad(above, below, v, retain_graph=True)
+                if u.shape != v.shape or not torch.equal(u, v):
+                    same[index - 1] = False
+                if u.shape[:-1] == v.shape[:-1]:
+                    products[index - 1] = products[index - 1] + u.flatten(0, -2).T @ v.flatten(0, -2)
+            states.clear()
+            del features
+    entropies = [_entropy(s, m, n) for s, m, n in zip(seconds, means, rows, strict=True)]
+    gains = [
+        None if equal or isinstance(product, float) else float(torch.linalg.matrix_norm(product / n, 2))
+        for equal, product, n in zip(same, products, rows[1:], strict=True)
+    ]
+    return Transfer(tuple(entropies), tuple(gains))
+
+
+def _gaussian(hidden: Tensor) -> Tensor:
+    return torch.randn_like(hidden).requires_grad_()
+
+
+def _entropy(second: Tensor | float, mean: Tensor | float, rows: int) -> float:
+    """-sum p ln p over the normalised eigenvalues of a covariance."""
+    assert isinstance(second, Tensor)
+    assert isinstance(mean, Tensor)
+    values = torch.linalg.eigvalsh(second / rows - torch.outer(mean, mean) / rows**2).clamp_min(0)
+    p = values / values.sum()
+    return float(-(p * torch.log(p + 1e-8)).sum())

@@ -1,0 +1,29 @@
+"""Proxies: training-free scores of networks that run, computed together from a handful of passes (torch)."""
+
+from zerolm.proxies import (
+    activations,
+    confidence,
+    flow,
+    gradients,
+    jacobian,
+    noise,
+    transfer,
+    weights,
+)
+from zerolm.proxies.registry import LeftOut, Proxy, find_proxy, proxy, proxy_names
+
+__all__ = [
+    "LeftOut",
+    "Proxy",
+    "activations",
+    "confidence",
+    "find_proxy",
+    "flow",
+    "gradients",
+    "jacobian",
+    "noise",
+    "proxy",
+    "proxy_names",
+    "transfer",
+    "weights",
+]

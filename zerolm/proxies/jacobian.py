@@ -1,0 +1,42 @@
+"""Proxies of the loss's gradient by what the first layer gets: do samples look alike to the network?"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from zerolm.networks.passes import Passes
+from zerolm.proxies.registry import LeftOut, proxy
+
+SMALL = 1e-5
+
+
+@proxy("jacobian_covariance", source="NASWOT v1, arXiv 2006.04647v1, equations 2-4", needs=["jacobian"])
+def jacobian_covariance(passes: Passes) -> float:
+    """-sum of ln(v + 1e-5) + 1 / (v + 1e-5) over the eigenvalues v of the rows' correlations."""
+    rows = _rows(passes)
+    values = torch.linalg.eigvalsh(cosines(rows - rows.mean(1, keepdim=True))).clamp_min(0) + SMALL
+    return -float((values.log() + 1 / values).sum())
+
+
+@proxy("jacobian_cosine", source="Celotti et al., arXiv 2006.12463", needs=["jacobian"])
+def jacobian_cosine(passes: Passes) -> float:
+    """1 - 1/2 mean |cosine|^(1/20) over ordered pairs of rows."""
+    similar = cosines(_rows(passes))
+    m = len(similar)
+    return 1 - float(similar.fill_diagonal_(0).abs().pow(1 / 20).sum()) / 2 / (m * m - m)
+
+
+def cosines(rows: Tensor) -> Tensor:
+    """Cosines (m, m) between rows; a row of zeros has cosine 0 with all others."""
+    unit = rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-300)
+    return unit @ unit.T
+
+
+def _rows(passes: Passes) -> Tensor:
+    """A row a sample, (n, t d). Faithful: a row a feature, added over samples, (d, t)."""
+    jacobian = passes.loss.jacobian
+    if jacobian is None or len(jacobian) < 2:
+        raise LeftOut("it compares samples: the batch must have two at least")
+    wide = jacobian.double()
+    return wide.sum(0).view(passes.loss.tokens, -1).T if passes.protocol.faithful else wide

@@ -1,0 +1,106 @@
+"""The proxies by name: what each computes, from which passes, and where it comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Final
+
+from zerolm.networks.passes import NEEDS, Passes
+
+Value = float | Sequence[float]
+Compute = Callable[[Passes], Value]
+Pool = Sequence[Sequence[float]]
+"""What a proxy found in each of the candidates, (m, k); rows may differ in length."""
+Finish = Callable[[Pool], dict[str, Sequence[float]]]
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
+
+
+class LeftOut(ValueError):
+    """A proxy cannot be computed from this batch or of this network; the others can."""
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A training-free score of a network that runs.
+
+    ``compute(passes)`` gives a number, or numbers from which ``finish`` makes the scores of several
+    candidates at once. ``needs`` are names of ``NEEDS``; shapes and weights are always there. ``sign`` is -1 where
+    lower is meant to be better. ``version`` counts changes of what it computes: stored values of another
+    version are not used.
+    """
+
+    name: str
+    compute: Compute
+    source: str
+    needs: tuple[str, ...] = ()
+    sign: int = 1
+    version: int = 1
+    finish: Finish | None = None
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The passes that must run for it."""
+        return tuple(dict.fromkeys(NEEDS[need] for need in self.needs))
+
+    def scores(self, pool: Pool) -> dict[str, list[float]]:
+        """Columns of scores (m,) of the candidates, higher expected to be better."""
+        columns = self.finish(pool) if self.finish else {self.name: [row[0] for row in pool]}
+        return {name: [self.sign * value for value in column] for name, column in columns.items()}
+
+
+_REGISTRY: dict[str, Proxy] = {}
+
+
+def proxy(
+    name: str,
+    *,
+    source: str,
+    needs: Sequence[str] = (),
+    higher_is_better: bool = True,
+    version: int = 1,
+    finish: Finish | None = None,
+) -> Callable[[Compute], Compute]:
+    """Register ``compute(passes)`` as a proxy; ``source`` names the paper and its equation.
+
+    ``passes`` offers ``linears`` (the matrices), ``weight(linear)``, and what ``needs`` ask for:
+    ``gradient(linear)``, ``loss``, ``flow``, ``curvature``, ``transfer``. It must leave the network as it is.
+    Raise ``LeftOut`` where the batch does not suffice.
+    """
+
+    def register(compute: Compute) -> Compute:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"a proxy's name is lower case letters, digits and _, not {name!r}")
+        if name in _REGISTRY:
+            raise ValueError(f"a proxy named {name!r} is registered already")
+        for need in needs:
+            if need not in NEEDS:
+                raise ValueError(f"proxy {name!r} needs {need!r}; there are {', '.join(NEEDS)}")
+        sign = 1 if higher_is_better else -1
+        _REGISTRY[name] = Proxy(name, compute, source, tuple(needs), sign, version, finish)
+        return compute
+
+    return register
+
+
+def proxy_names() -> list[str]:
+    """Every registered proxy, in the order of registration."""
+    return list(_REGISTRY)
+
+
+def find_proxy(name: str) -> Proxy:
+    """The proxy of this name; ``ValueError`` says which there are."""
+    if name not in _REGISTRY:
+        raise ValueError(f"proxy {name!r} is not known; there are {', '.join(_REGISTRY)}")
+    return _REGISTRY[name]
+
+
+def load_plugins() -> None:
+    """Import third-party proxies from their entry points, ``zerolm.proxies``."""
+    for point in entry_points(group="zerolm.proxies"):
+        try:
+            point.load()
+        except Exception as error:
+            raise ValueError(f"plug-in {point.name!r} of zerolm.proxies cannot be loaded: {error}") from None

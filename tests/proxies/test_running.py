@@ -1,4 +1,4 @@
-"""What the store lacks is computed once, wherever it is computed, and an error costs nothing that is finished."""
+"""What the store lacks is computed once, here or in workers, and an error costs nothing that is finished."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.proxies import running
-from zerolm.proxies.running import Item, Work, run
+from zerolm.proxies.running import Work, run
 from zerolm.proxies.store import Evaluation, Key, Store
 
 Asked = tuple[Key, ...]
@@ -32,7 +33,7 @@ def keys(number: int) -> Asked:
 
 
 def evaluation(key: Key) -> Evaluation:
-    """What the proxies of these tests give: a digest of the key, and the threads that it was computed with."""
+    """What the proxies of these tests give: a digest of the key, and the number of threads at work."""
     value = math.sqrt(sum(map(ord, key.architecture + key.proxy)))
     return Evaluation(key, (value, float(torch.get_num_threads())), 0.25)
 
@@ -43,13 +44,22 @@ def table(numbers: Sequence[int]) -> dict[Key, Evaluation]:
     }
 
 
-def logging_to(folder: Path, seconds: Callable[[int], float] = lambda number: 0.0) -> Work[int]:
-    """Work that says in a file of the item's name which process did it. Nested, so that workers need not import it."""
+def until(true: Callable[[], bool]) -> None:
+    """Wait for what other processes do."""
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def logging_to(folder: Path, first_waits_for: int = 0) -> Work[int]:
+    """Work that leaves its process in a file of the item's name; nested, for workers cannot import tests."""
 
     def work(number: int, lacking: Asked) -> list[Evaluation]:
-        time.sleep(seconds(number))
         with (folder / str(number)).open("a") as log:
             log.write(f"{os.getpid()}\n")
+        if number == 0:
+            until((folder / str(first_waits_for)).exists)
         return [evaluation(each) for each in lacking]
 
     return work
@@ -65,7 +75,7 @@ def failing(number_that_fails: int, error: Callable[[], Exception], before: floa
     return work
 
 
-def never(number: int, lacking: Asked) -> NoReturn:
+def never(number: object, lacking: Asked) -> NoReturn:
     raise AssertionError(f"{number} is computed again")
 
 
@@ -113,9 +123,10 @@ def test_workers_give_the_table_of_one_process_in_any_order_of_finishing(tmp_pat
             put(evaluations)
 
         other.put = in_order  # type: ignore[method-assign]
-        found = run(numbers, logging_to(there, lambda number: 0.5 * (number == 0)), other, keys, jobs=2)
+        found = run(numbers, logging_to(there, first_waits_for=6), other, keys, jobs=2)
         assert list(found.items()) == list(table(numbers).items())
-        assert sorted(order) == [f"net {number}" for number in numbers] != order
+        assert sorted(order) == [f"net {number}" for number in numbers]
+        assert order.index("net 0") > 4
         assert run(numbers, never, other, keys, jobs=2) == found
     for folder, in_this_process in ((here, True), (there, False)):
         logs = [(folder / str(number)).read_text().split() for number in numbers]
@@ -146,9 +157,9 @@ class Unsendable(Exception):
 def test_an_error_names_its_item_and_costs_nothing_that_is_finished(jobs: int) -> None:
     """Those in the making are finished; none is begun."""
     numbers = range(30)
+    work = failing(3, lambda: ValueError("too\n wide"), before=0.3 if jobs > 1 else 0.0)
     with Store() as store:
         with pytest.raises(ValueError, match=r"^the net 3: too wide$"):
-            work = failing(3, lambda: ValueError("too\n wide"), before=0.3 if jobs > 1 else 0.0)
             run(numbers, work, store, keys, jobs=jobs, name=lambda number: f"the net {number}")
         kept = store.get(each for number in numbers for each in keys(number))
         done = sorted({int(each.architecture.split()[1]) for each in kept})
@@ -187,17 +198,20 @@ def test_an_interrupted_run_keeps_what_is_finished() -> None:
         assert store.get(each for number in range(9) for each in keys(number)) == table(range(4))
 
 
-def test_a_worker_that_is_killed_is_named_as_the_cause() -> None:
+def test_a_worker_that_is_killed_is_named_as_the_cause(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+
     def dying(number: int, lacking: Asked) -> list[Evaluation]:
         if number == 3:
-            time.sleep(0.3)
+            with Store(path) as store:
+                until(lambda: len(store.get(e for i in range(3) for e in keys(i))) == 6)
             os._exit(1)
         return [evaluation(each) for each in lacking]
 
-    with Store() as store:
+    with Store(path) as store:
         with pytest.raises(ValueError, match="one of 2 worker processes was killed"):
-            run(range(9), dying, store, keys, jobs=2)
-        assert table(range(3)).items() <= store.get(e for i in range(9) for e in keys(i)).items()
+            run(range(4), dying, store, keys, jobs=2)
+        assert store.get(e for i in range(4) for e in keys(i)) == table(range(3))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +261,7 @@ def test_progress(durations: list[float], stored: set[int], start: float) -> Non
         patch.setattr(running, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now)}))
         run(range(total), work, store, keys, progress=lambda text: said.append((now, text)))
     times = [start, *(moment for moment, _ in said)]
-    assert all(after - before >= running.PAUSE for before, after in zip(times, times[1:], strict=False))
+    assert all(after - before >= running.PAUSE for before, after in pairwise(times))
     assert len(said) <= max(0, len(moments) - 1)
     for moment, text in said:
         match = re.fullmatch(r"(\d+) of (\d+) networks, about (\d+) (h|min|s) left", text)

@@ -27,17 +27,20 @@ few_keys = st.builds(Key, *[st.sampled_from(["", "a", "A", "a\0b"])] * 2, st.jus
 keys = st.builds(Key, *[st.text(max_size=9)] * 4)
 values = st.lists(doubles, max_size=4).map(tuple)
 seconds = st.floats(0, 1e9)
+notes = st.text(max_size=3)
 
 
-def bits(evaluations: dict[Key, Evaluation]) -> dict[Key, tuple[bytes, float]]:
+def bits(evaluations: dict[Key, Evaluation]) -> dict[Key, tuple[bytes, float, str]]:
     """NaN equals nothing, itself included; its bits do."""
     return {
-        key: (struct.pack(f"<{len(found.value)}d", *found.value), found.seconds)
+        key: (struct.pack(f"<{len(found.value)}d", *found.value), found.seconds, found.note)
         for key, found in evaluations.items()
     }
 
 
-@given(st.lists(st.builds(Evaluation, keys, values, seconds), max_size=6, unique_by=lambda each: each.key))
+@given(
+    st.lists(st.builds(Evaluation, keys, values, seconds, notes), max_size=6, unique_by=lambda each: each.key)
+)
 def test_values_come_back_bit_for_bit(evaluations: list[Evaluation]) -> None:
     with Store() as store:
         store.put(evaluations)
@@ -46,7 +49,7 @@ def test_values_come_back_bit_for_bit(evaluations: list[Evaluation]) -> None:
     assert list(found) == [each.key for each in evaluations] == [each.key for each in found.values()]
 
 
-@given(st.lists(st.lists(st.builds(Evaluation, few_keys, values, seconds), max_size=4), max_size=5))
+@given(st.lists(st.lists(st.builds(Evaluation, few_keys, values, seconds, notes), max_size=4), max_size=5))
 def test_a_store_is_a_dictionary_whose_entries_stay(batches: list[list[Evaluation]]) -> None:
     twin: dict[Key, Evaluation] = {}
     asked = [Key(a, b, "{}", "1") for a in ("", "a", "A", "a\0b") for b in ("", "a", "A", "a\0b")]
@@ -135,6 +138,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "seven bytes": (spoilt("UPDATE evaluations SET value = zeroblob(7)"), "damaged"),
     "text for bytes": (spoilt("UPDATE evaluations SET value = 'eight123'"), "damaged"),
     "bytes for seconds": (spoilt("UPDATE evaluations SET seconds = zeroblob(8)"), "damaged"),
+    "bytes for a note": (spoilt("UPDATE evaluations SET note = zeroblob(8)"), "damaged"),
     "a folder": (lambda path: path.mkdir(), "not a regular file"),
     "a pipe": (lambda path: os.mkfifo(path), "not a regular file"),
     "a link": (lambda path: path.symlink_to("elsewhere"), "not a regular file"),

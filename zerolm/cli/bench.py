@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zerolm.cli import bench_ablate, bench_data
 from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned
 from zerolm.cli.progress import patient
+from zerolm.cli.proxies import Chosen, Store, listed, needing_torch
 from zerolm.cli.units import parse_alphas
 from zerolm.folders import check_new, new_folder
 from zerolm.groundtruth.ablate import ablate
 from zerolm.groundtruth.ablation import Ablation
-from zerolm.groundtruth.bench import Comparison, Section
+from zerolm.groundtruth.bench import Comparison, More, Section
 from zerolm.groundtruth.bench import bench as run_bench
 from zerolm.groundtruth.reader import chosen
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.spaces.document import ALPHAS
 from zerolm.statistics.bootstrap import FEWEST
+
+if TYPE_CHECKING:
+    from zerolm.proxies.evaluate import Measured
+
+Text = Annotated[str | None, typer.Option(metavar="FILE|random", help="Tokens of --proxies; else random.")]
+Jobs = Annotated[int | None, typer.Option(help="Networks that --proxies compute at the same time; else 1.")]
 
 app = typer.Typer(help="Compare scores with published results.", no_args_is_help=True)
 app.command("ls")(bench_data.ls)
@@ -44,9 +52,16 @@ def run(
     alpha: Annotated[list[str] | None, typer.Option(help="Of zerolm; repeat for several.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Folder for report.html and tables.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the folder if it exists.")] = False,
+    proxies: Chosen = None,
+    text: Text = None,
+    jobs: Jobs = None,
+    store: Store = None,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Every closed-form score against published results, with the baselines: is it better than counting?"""
+    """Every closed-form score against published results, with the baselines: is it better than counting?
+
+    With --proxies, these are computed too, on networks that are built for it, and stand beside the scores.
+    """
     names = chosen(names or [], data, every=every)
     alphas = parse_alphas(alpha) if alpha else ALPHAS
     if out is not None and not out.strip():
@@ -55,9 +70,14 @@ def run(
     if folder is not None:
         check_new(folder, force)
     progress = patient()
-    found = run_bench(names, data=data, metric=metric, alphas=alphas, progress=progress)
+    measured: list[Measured] = []
+    more = beside(proxies, text, jobs, store, measured, progress)
+    found = run_bench(names, data=data, metric=metric, alphas=alphas, more=more, progress=progress)
     if folder is not None:
         write(found, ablate(names, data=data, metric=metric, progress=progress), folder, force)
+    for section, each in zip(found.sections, measured, strict=False):
+        for name, reason in each.left_out.items():
+            print(f"zerolm: {section.title}: {name} is left out: {reason}", file=sys.stderr)
     if json_output:
         print(json.dumps(found.to_json()))
         return
@@ -65,6 +85,26 @@ def run(
         show(section)
     if out is not None:
         print(f"wrote {out}: report.html, result.json, rows.csv, scores.csv", file=sys.stderr)
+
+
+def beside(
+    proxies: str | None,
+    text: str | None,
+    jobs: int | None,
+    store: Path | None,
+    found: list[Measured],
+    progress: Callable[[str], None],
+) -> More:
+    """The proxies beside the scores, none unless they are named; what is measured is added to ``found``."""
+    if proxies is None:
+        for name, value in (("text", text), ("jobs", jobs), ("store", store)):
+            if value is not None:
+                raise ValueError(f"--{name} is of networks that are built: name --proxies too")
+        return lambda *_: {}
+    with needing_torch():
+        from zerolm.proxies.run import Request, measuring
+    request = Request(listed(proxies), text or "random", jobs=1 if jobs is None else jobs, store=store)
+    return measuring(request, found, progress)
 
 
 def write(found: Comparison, ablation: Ablation, out: Path, force: bool) -> None:

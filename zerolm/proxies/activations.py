@@ -11,7 +11,7 @@ from torch import Tensor
 
 from zerolm.architecture import Ints
 from zerolm.networks.passes import Passes
-from zerolm.networks.passes.loss import WORD
+from zerolm.networks.passes.record import WORD
 from zerolm.proxies.registry import LeftOut, proxy
 from zerolm.proxies.sums import total
 
@@ -33,8 +33,8 @@ def activation_distance(passes: Passes) -> float:
 @proxy("naswot", source="NASWOT, arXiv 2006.04647, equation 2", needs=["codes"])
 def naswot(passes: Passes) -> float:
     """ln |det K|: K counts the units on whose side two samples agree."""
-    kernel = torch.stack([agreements(x) for x in _bits(passes)]).sum(0)
-    return float(torch.linalg.slogdet(kernel.double())[1])
+    kernel = torch.stack([agreements(x).double() for x in _bits(passes)]).sum(0)
+    return float(torch.linalg.slogdet(kernel)[1])
 
 
 def agreements(active: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ def components(passes: Passes) -> int:
     which is as small as the input is wide.
     """
     return sum(
-        _count(passes.weight(linear).double(), covariance, passes.loss.samples * passes.loss.tokens)
+        _count(passes.weight(linear).double(), covariance, passes.loss.rows[linear])
         for linear, covariance in passes.loss.covariances.items()
     )
 
@@ -99,11 +99,13 @@ def _count(w: Tensor, covariance: Tensor, rows: int) -> int:
 
 def output_spectrum(w: Tensor, covariance: Tensor) -> Tensor:
     """The eigenvalues, ascending, of W C W^T (f, f) from the smaller side, (min(f, d),)."""
-    if w.shape[0] < w.shape[1]:
-        return torch.linalg.eigvalsh(w @ covariance @ w.T)
-    values, vectors = torch.linalg.eigh(covariance)
-    half = w @ (vectors * values.clamp_min(0).sqrt())  # (f, d), half half^T = W C W^T
-    return torch.linalg.eigvalsh(half.T @ half)
+    gram = w @ covariance @ w.T
+    if w.shape[0] >= w.shape[1]:
+        values, vectors = torch.linalg.eigh(covariance)
+        half = w @ (vectors * values.clamp_min(0).sqrt())  # (f, d), half half^T = W C W^T
+        gram = half.T @ half
+    found: Tensor = torch.linalg.eigvalsh(gram)
+    return found
 
 
 def spread(eigenvalues: Tensor) -> int:

@@ -26,6 +26,8 @@ from zerolm.proxies.store import Evaluation, Key, Store
 VERSION: Final = 1
 """Counts changes of passes and networks: what an earlier version stored is not used."""
 DEVICES: Final = ("cpu", "cuda")
+MOST: Final = 1 << 24
+"""Tokens of a batch."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,18 @@ class Settings:
             raise ValueError(f"device {self.device!r} is not known; there are {', '.join(DEVICES)}")
         if self.batch < 1 or self.length < 1:
             raise ValueError(f"a batch of {self.batch} x {self.length} tokens is empty")
+        if self.batch * self.length > MOST:
+            raise ValueError(
+                f"a batch of {self.batch} x {self.length} tokens is too large; {MOST} are the most"
+            )
         if not 1 <= self.parts <= self.batch or self.batch % self.parts:
             fitting = [k for k in range(1, self.batch + 1) if self.batch % k == 0]
             nearest = min(fitting, key=lambda k: abs(k - self.parts))
             raise ValueError(
                 f"{self.parts} equal micro-batches of {self.batch} are not possible; {nearest} are"
             )
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed {self.seed} is not possible; 0 to 2^63 - 1 are")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise ValueError("there is no CUDA device that PyTorch can use; take --device cpu")
 
@@ -69,7 +77,9 @@ class Settings:
     def key(self, source: TokenSource) -> str:
         """All of it and what the batches are cut from, as canonical text."""
         ids = b"" if source.ids is None else source.ids.numpy().tobytes()
-        tokens = hashlib.sha256(ids + repr((source.size, source.mask, source.seed)).encode()).hexdigest()
+        tokens = hashlib.sha256(
+            ids + repr((source.size, source.mask, source.classes, source.seed)).encode()
+        ).hexdigest()
         return json.dumps({**vars(self), "tokens": tokens}, sort_keys=True)
 
 
@@ -99,15 +109,18 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What proxies found of n candidates.
+    """What proxies found of n candidates on tokens of ``source``.
 
-    ``columns`` are scores (n,), higher expected to be better; those of proxies that combine their parts depend
-    on all the candidates. ``seconds`` are means a network, as if each proxy ran alone. ``left_out`` says why
+    ``columns`` are scores (n,), higher expected to be better; those of proxies that combine their parts
+    depend on all the candidates. ``values`` are what each proxy computed of each candidate, empty where it
+    could not. ``seconds`` are means a network of a column, as if its proxy ran alone. ``left_out`` says why
     a proxy has no column.
     """
 
+    source: str
     candidates: Sequence[Candidate]
     columns: dict[str, Floats]
+    values: dict[str, list[tuple[float, ...]]]
     seconds: dict[str, float]
     left_out: dict[str, str]
 
@@ -145,22 +158,28 @@ def evaluate(
         progress=progress,
     )
     table = [[found[key] for key in keys(candidate)] for candidate in candidates]
-    columns: dict[str, Floats] = {}
-    seconds: dict[str, float] = {}
-    left_out: dict[str, str] = {}
+    measured = Measured(source.name, candidates, {}, {}, {}, {})
     for proxy, evaluations in zip(proxies, zip(*table, strict=True), strict=True):
-        spent = math.fsum(each.seconds for each in evaluations) / len(evaluations)
-        reason = _reason(proxy, evaluations)
-        if reason:
-            left_out[proxy.name] = reason
-            continue
-        for name, column in proxy.scores([each.value for each in evaluations]).items():
-            columns[name] = np.array(column, np.float64)
-            seconds[name] = spent
-    return Measured(candidates, columns, seconds, left_out)
+        _add(measured, proxy, evaluations)
+    return measured
 
 
-def _reason(proxy: Proxy, evaluations: Sequence[Evaluation]) -> str:
+def _add(measured: Measured, proxy: Proxy, evaluations: Sequence[Evaluation]) -> None:
+    """The columns of one proxy, or why it has none."""
+    measured.values[proxy.name] = [each.value for each in evaluations]
+    reason = _reason(evaluations)
+    columns = {} if reason else proxy.scores(measured.values[proxy.name])
+    odd = [name for name, column in columns.items() if not all(map(math.isfinite, column))]
+    if reason or odd:
+        measured.left_out[proxy.name] = reason or f"{odd[0]} is not a finite number everywhere"
+        return
+    spent = math.fsum(each.seconds for each in evaluations) / len(evaluations)
+    for name, column in columns.items():
+        measured.columns[name] = np.array(column, np.float64)
+        measured.seconds[name] = spent
+
+
+def _reason(evaluations: Sequence[Evaluation]) -> str:
     """Why a proxy has no scores; empty where it has."""
     without = [each.note for each in evaluations if not each.value]
     if without:

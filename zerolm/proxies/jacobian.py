@@ -29,14 +29,13 @@ def jacobian_cosine(passes: Passes) -> float:
 
 def cosines(rows: Tensor) -> Tensor:
     """Cosines (m, m) between rows; a row of zeros has cosine 0 with all others."""
-    unit = rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-300)
+    unit: Tensor = rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-300)
     return unit @ unit.T
 
 
 def _rows(passes: Passes) -> Tensor:
     """A row a sample, (n, t d). Faithful: a row a feature, added over samples, (d, t)."""
-    jacobian = passes.loss.jacobian
-    if jacobian is None or len(jacobian) < 2:
+    if passes.loss.samples < 2:
         raise LeftOut("it compares samples: the batch must have two at least")
-    wide = jacobian.double()
+    wide = torch.cat(passes.loss.jacobian).double()
     return wide.sum(0).view(passes.loss.tokens, -1).T if passes.protocol.faithful else wide

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final
 
 from zerolm.architecture import Architecture
 from zerolm.memory import free_memory
@@ -14,18 +14,26 @@ if TYPE_CHECKING:
     from zerolm.proxies.candidates import Candidate
     from zerolm.proxies.evaluate import Settings
 
+TOKENS: Final = {"autoformer": 197, "pit": 730}
+"""What an image is cut into: patches of 16 pixels every 16 or 8, and the class token."""
+IMAGE: Final = 4 * 3 * 224 * 224
 
-def bytes_needed(architecture: Architecture, passes: set[str], settings: Settings) -> int:
-    """A rough upper bound: weights, gradients and their moments, and the activations of a micro-batch."""
+
+def bytes_needed(architecture: Architecture, passes: Collection[str], settings: Settings) -> int:
+    """A rough upper bound: batch, weights, gradients and their moments, activations of a micro-batch."""
     params = int(make_score("params").of(architecture))
     body = sum(layer.weights for layer in architecture.layers)
-    rows = settings.batch // settings.parts * settings.length
+    tokens = TOKENS.get(architecture.space, settings.length)
+    rows = settings.batch // settings.parts * tokens
     outputs = sum(m.rows + m.cols for layer in architecture.layers for m in layer.matrices)
-    heads = sum(max(1, layer.query_width // 64) for layer in architecture.layers)
-    kept = 4 * rows * (3 * outputs + 4 * heads * settings.length)
-    most = 4 * params
-    if passes & {"backward", "curvature"}:
-        most += 4 * 6 * body + kept
+    heads = sum(max(8, layer.query_width // 64) for layer in architecture.layers)
+    kept = 4 * rows * (3 * outputs + 4 * heads * tokens)
+    sample = IMAGE if architecture.space in TOKENS else 16 * (tokens + 1)
+    most = 4 * params + sample * settings.batch
+    if not {"backward", "curvature", "transfer"}.isdisjoint(passes):
+        most += kept
+    if not {"backward", "curvature"}.isdisjoint(passes):
+        most += 4 * 6 * body
     if "curvature" in passes:
         most += 8 * body + 2 * kept
     if "flow" in passes:
@@ -38,9 +46,10 @@ def check_memory(candidate: Candidate, proxies: Sequence[Proxy], settings: Setti
     if candidate.architecture is None or settings.device != "cpu":
         return
     needed = bytes_needed(candidate.architecture, {n for p in proxies for n in p.passes}, settings)
-    free = free_memory() // (1 if workers == 1 else 2)
+    free = free_memory() // workers
     if needed > free:
+        share = "" if workers == 1 else f" for each of {workers} jobs"
         raise ValueError(
-            f"the passes take about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free: "
-            f"take a smaller network, a smaller --batch or --length, or fewer --jobs"
+            f"the passes take about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free{share}: take a "
+            f"smaller network, a smaller --batch or --length, more --micro-batches, or fewer --jobs"
         )

@@ -79,18 +79,21 @@ def run(
 class _Failure:
     """An error as text: not every exception can be sent from one process to another."""
 
-    wrong_input: bool
     message: str
     trace: str
+    """Empty for wrong input, which is no fault of the program."""
 
     @classmethod
     def of(cls, error: Exception) -> _Failure:
-        wrong_input = isinstance(error, ValueError)
-        kind = "" if wrong_input else f"{type(error).__name__}: "
-        return cls(wrong_input, kind + " ".join(str(error).split()), traceback.format_exc())
+        text = " ".join(str(error).split())
+        if isinstance(error, ValueError):
+            return cls(text, "")
+        return cls(f"{type(error).__name__}: {text}", traceback.format_exc())
 
     def error(self, name: str) -> Exception:
-        error = (ValueError if self.wrong_input else RuntimeError)(f"{name}: {self.message}")
+        if not self.trace:
+            return ValueError(f"{name}: {self.message}")
+        error = RuntimeError(f"{name}: {self.message}")
         error.add_note(self.trace)
         return error
 

@@ -135,7 +135,9 @@ class Store:
         value, seconds, note = row
         if not isinstance(value, bytes) or len(value) % 8 or not isinstance(seconds, float):
             raise self._refusal("is damaged: a value is not made of doubles")
-        return struct.unpack(f"<{len(value) // 8}d", value), seconds, str(note)
+        if not isinstance(note, str):
+            raise self._refusal("is damaged: a note is no text")
+        return struct.unpack(f"<{len(value) // 8}d", value), seconds, note
 
     def _refusal(self, what: str) -> ValueError:
         return ValueError(f"the store {str(self._path)!r} {what}; name another with --store, or remove it")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.proxies.libra import Libra, calibration_split, choose, combined
@@ -16,7 +19,7 @@ FEWEST: Final = 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the labels of ``calibration`` architectures chose, and tau-b and rho of that on the ``test`` others.
+    """What the labels of ``calibration`` architectures chose; tau-b and rho of that on the ``test`` others.
 
     ``params`` is tau-b of the body parameters there.
     """
@@ -33,18 +36,25 @@ class Verdict:
             "chosen": list(self.libra.names),
             "calibration": self.calibration,
             "test": self.test,
-            "tau": self.tau,
-            "rho": self.rho,
-            "tau_body_params": self.params,
+            "tau": _defined(self.tau),
+            "rho": _defined(self.rho),
+            "tau_body_params": _defined(self.params),
         }
 
 
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
 def judge(columns: Mapping[str, Floats], result: Floats, params: Floats, seed: int = 0) -> Verdict | None:
-    """None where there are too few labels or proxies. ``columns``, ``result``, ``params`` are (n,)."""
-    if len(result) < FEWEST or len(columns) < 2:
+    """None where too few labels are given, or proxies that vary. ``columns``, ``result``, ``params``: (n,)."""
+    if len(result) < FEWEST:
         return None
     known, held = calibration_split(len(result), seed=seed)
-    libra = choose({name: values[known] for name, values in columns.items()}, result[known], params[known])
+    varying = {name: values for name, values in columns.items() if np.ptp(values[known]) > 0}
+    if len(varying) < 2 or np.ptp(result[known]) == 0:
+        return None
+    libra = choose({name: values[known] for name, values in varying.items()}, result[known], params[known])
     score = combined(libra, {name: values[held] for name, values in columns.items()})
     found = agreement(score, result[held])
     return Verdict(

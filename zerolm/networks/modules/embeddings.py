@@ -94,8 +94,9 @@ class AdaptiveHead(Head):
             self.tokens.tables, self.tokens.projections, self.tokens.edges[:-1], strict=True
         ):
             if low < wanted:
+                assert isinstance(table, nn.Embedding)
                 narrow = hidden @ project.weight if isinstance(project, nn.Linear) else hidden
-                logits.append(narrow @ table.get_parameter("weight")[: wanted - low].T)
+                logits.append(narrow @ table.weight[: wanted - low].T)
         return torch.cat(logits, dim=-1)
 
 

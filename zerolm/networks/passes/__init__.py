@@ -1,7 +1,7 @@
 """The passes through a network that proxies share."""
 
-from zerolm.networks.passes.loss import LossPass
 from zerolm.networks.passes.protocol import Protocol
+from zerolm.networks.passes.record import LossPass
 from zerolm.networks.passes.shared import NEEDS, Passes
 
 __all__ = ["NEEDS", "LossPass", "Passes", "Protocol"]

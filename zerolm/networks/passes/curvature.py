@@ -11,25 +11,24 @@ from torch import Tensor
 from zerolm.networks.batch import Batch, loss
 from zerolm.networks.network import Linear, Network
 from zerolm.networks.passes.protocol import Protocol
-from zerolm.networks.passes.running import as_it_was, entering, looking
+from zerolm.networks.passes.running import as_it_was, entering, last_seen
 
 
 def run_curvature(
     network: Network, batch: Batch, protocol: Protocol, gradients: Mapping[Linear, Tensor]
 ) -> dict[Linear, Tensor]:
-    """H g of each linear module, (outputs, inputs): the batch's g is a constant, H the mean of its parts' H."""
+    """H g of each linear module, (outputs, inputs): g of the batch is constant, H the mean of its parts'."""
     linears = list(network.linears)
     constants = [linear.matrix(gradients[linear]) for linear in linears]  # as the parameters lie
     sums = [torch.zeros_like(constant) for constant in constants]
-    last: list[Tensor] = []
     with ExitStack() as stack:
         stack.enter_context(as_it_was(network, protocol, train=protocol.faithful))
         stack.enter_context(entering(network, lambda hidden: hidden.detach()))
-        stack.enter_context(looking([network.final], lambda _, x: last.__setitem__(slice(None), [x])))
+        final = last_seen(stack, network.final)
         weights = [linear.parameter for linear in linears]
         for part in batch.micro(protocol.parts):
             logits = network.module(part.inputs, part.classes)
-            value = loss(logits, part) if protocol.upstream == "task" else last[-1].sum()
+            value = loss(logits, part) if protocol.upstream == "task" else protocol.parts * final[0].sum()
             grads = torch.autograd.grad(value, weights, create_graph=True, allow_unused=True)
             pairs = [(g, c) for g, c in zip(grads, constants, strict=True) if g is not None]
             product = torch.stack([(g * c).sum() for g, c in pairs]).sum()

@@ -10,22 +10,24 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from zerolm.networks.batch import Batch
 from zerolm.networks.hooks import stand_ins
 from zerolm.networks.network import Linear, Network
 from zerolm.networks.passes.protocol import Protocol
-from zerolm.networks.passes.running import as_it_was, entering, looking
+from zerolm.networks.passes.running import as_it_was, entering, last_seen
 
 Flow = dict[Linear, tuple[Tensor, Tensor]]
 
 
-def run_flow(network: Network, tokens: int, protocol: Protocol) -> Flow:
+def run_flow(network: Network, batch: Batch, protocol: Protocol) -> Flow:
     """|W| and dR / d|W| of each linear module, (outputs, inputs) each, in float64.
 
     R is the sum of the logits when the first layer gets ones, (1, t, d), and every parameter its absolute
-    value (Synflow, arXiv 2006.05467, algorithm 1). Buffers stay as they are. A layer norm is neither
-    linear nor does it let ones through, so here each norm divides by the root mean square of all that
-    comes in, taken as a constant, and scales. In faithful mode norms are what they are and the R of an encoder is the sum of
-    the final hidden states.
+    value (Synflow, arXiv 2006.05467, algorithm 1); of the batch only its length counts. Buffers stay as
+    they are. A layer norm is neither linear nor does it let ones through, so here each norm divides by the
+    root mean square of all that comes in, taken as a constant, and scales. In faithful mode norms are what
+    they are, and the R of an encoder is the sum of the final hidden states. ``ValueError`` where R is not
+    finite.
     """
     module = network.module
     wide: dict[int, Tensor] = {}
@@ -36,19 +38,18 @@ def run_flow(network: Network, tokens: int, protocol: Protocol) -> Flow:
         name: buffer.double() for name, buffer in _slots(module, "_buffers") if buffer.is_floating_point()
     }
     leaves = [wide[id(linear.parameter)].requires_grad_() for linear in network.linears]
-    ids = torch.zeros((1, tokens), dtype=torch.long, device=network.device)
-    inputs = torch.zeros((1, 3, 224, 224), dtype=torch.float64) if network.task == "image" else ids
-    last: list[Tensor] = []
+    sample = torch.zeros_like(batch.inputs[:1])
+    inputs = sample.double() if sample.is_floating_point() else sample
     with ExitStack() as stack:
         stack.enter_context(as_it_was(network, protocol, train=protocol.faithful))
         stack.enter_context(entering(network, torch.ones_like))
-        stack.enter_context(looking([network.final], lambda _, hidden: last.append(hidden)))
+        final = last_seen(stack, network.final)
         if not protocol.faithful:
             norms = list(network.norms)
             stack.enter_context(stand_ins(norms, [_scaled(norm) for norm in norms]))
-        logits = functional_call(module, state, (inputs.to(network.device),), tie_weights=False)
+        logits = functional_call(module, state, (inputs,), tie_weights=False)
         hidden = protocol.faithful and network.task == "masked"
-        total = last[-1].sum() if hidden else logits.sum()
+        total = final[0].sum() if hidden else logits.sum()
         grads = torch.autograd.grad(total, leaves, allow_unused=True)
     if not torch.isfinite(total):
         raise ValueError(f"the flow of absolute weights is {total.item()}: it left the range of float64")
@@ -74,6 +75,8 @@ def _scaled(norm: nn.Module) -> Callable[[Tensor], Tensor]:
 
     def forward(x: Tensor) -> Tensor:
         weight = getattr(norm, "weight", None)
+        if weight is not None and "Gemma" in type(norm).__name__:  # it stores how far the gain is from 1
+            weight = 1 + weight
         size = float(x.detach().square().mean().sqrt()) or 1.0
         return x / size if weight is None else x / size * weight
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -45,6 +45,13 @@ def looking(taps: Sequence[Tap], see: See) -> Iterator[None]:
             handle.remove()
 
 
+def last_seen(stack: ExitStack, tap: Tap) -> list[Tensor]:
+    """A list that holds what last came by, until the stack is left."""
+    seen: list[Tensor] = []
+    stack.enter_context(looking([tap], lambda _, values: seen.__setitem__(slice(None), [values])))
+    return seen
+
+
 @contextmanager
 def entering(network: Network, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Within, the first layer gets ``change(hidden)`` instead of the hidden states (b, t, d)."""
@@ -68,8 +75,11 @@ def as_it_was(network: Network, protocol: Protocol, *, train: bool = False) -> I
     modes = [(module, module.training) for module in network.module.modules()]
     weights = [linear.parameter for linear in network.linears]
     flags = [weight.requires_grad for weight in weights]
-    with torch.random.fork_rng(devices=[network.device] if network.device.type == "cuda" else []):
-        torch.manual_seed(protocol.seed)
+    cuda = network.device.type == "cuda"
+    with torch.random.fork_rng(devices=[network.device] if cuda else []), torch.enable_grad():
+        torch.default_generator.manual_seed(protocol.seed)
+        if cuda:
+            torch.cuda.manual_seed(protocol.seed)
         try:
             network.module.train(train)
             for weight in weights:

@@ -14,8 +14,9 @@ from zerolm.networks.batch import Batch
 from zerolm.networks.network import Linear, Network
 from zerolm.networks.passes.curvature import run_curvature
 from zerolm.networks.passes.flow import Flow, run_flow
-from zerolm.networks.passes.loss import BACKWARD, FORWARD, LossPass, run_loss
+from zerolm.networks.passes.loss import BACKWARD, FORWARD, run_loss
 from zerolm.networks.passes.protocol import Protocol
+from zerolm.networks.passes.record import LossPass
 from zerolm.networks.passes.transfer import Transfer, run_transfer
 
 NEEDS: Final[Mapping[str, str]] = {
@@ -62,8 +63,7 @@ class Passes:
     @cached_property
     def flow(self) -> Flow:
         """Absolute weights and the gradients of their flow."""
-        tokens = self.batch.inputs.shape[1]
-        return self._timed("flow", lambda: run_flow(self.network, tokens, self.protocol))
+        return self._timed("flow", lambda: run_flow(self.network, self.batch, self.protocol))
 
     @cached_property
     def curvature(self) -> dict[Linear, Tensor]:
@@ -91,10 +91,11 @@ class Passes:
         return self.loss.gradients[linear]
 
     def nuclear_weight(self, linear: Linear) -> float:
-        """The sum of the singular values of the weights; the same for absolute weights' flow below."""
+        """The sum of the singular values of the weights."""
         return self._once("weight", linear, lambda: self.weight(linear))
 
     def nuclear_gradient(self, linear: Linear) -> float:
+        """The same of the gradient."""
         return self._once("gradient", linear, lambda: self.gradient(linear))
 
     def _once(self, kind: str, linear: Linear, matrix: Callable[[], Tensor]) -> float:
@@ -121,7 +122,8 @@ def singular_values(matrix: Tensor) -> Tensor:
     if not torch.isfinite(wide).all():
         raise ValueError("a matrix that is not finite has no singular values")
     gram = wide @ wide.T if wide.shape[0] <= wide.shape[1] else wide.T @ wide
-    return torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()
+    values: Tensor = torch.linalg.eigvalsh(gram)
+    return values.clamp_min(0).sqrt()
 
 
 def nuclear(matrix: Tensor) -> float:

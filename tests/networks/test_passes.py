@@ -1,0 +1,431 @@
+"""What a pass leaves behind is what autograd says of everything at once, and the network is as it was."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks_small import WORDS, batch_for, by_weights, chain, made, record
+from torch import Tensor, nn
+
+from zerolm.networks.batch import Batch, loss
+from zerolm.networks.network import Network
+from zerolm.networks.passes import NEEDS, Passes, Protocol
+from zerolm.networks.passes.loss import Moments
+from zerolm.networks.passes.running import as_it_was, entering, looking
+from zerolm.proxies import LeftOut, Proxy, find_proxy, proxy_names
+from zerolm.proxies.compute import compute
+
+NAMES = ["flexibert", "transformer_xl", "llama", "bert", "stock gpt2"]
+ALL = list(NEEDS)
+
+
+def close(found: Tensor, expected: Tensor, rel: float = 1e-8, least: float = 0.0) -> None:
+    """Equal within ``rel`` of the largest element, or of ``least``."""
+    assert found.shape == expected.shape
+    assert (found - expected).abs().max() <= rel * max(expected.abs().max().item(), least)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 8])
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_those_of_the_whole_batch(name: str, parts: int) -> None:
+    network = made(name, wide=True, random=0.1)
+    batch = batch_for(network)
+    needs = ["gradients", "moments", "jacobian", "fisher"]
+    found = Passes(network, batch, Protocol(parts=parts), needs).loss
+    whole = record(network, batch)
+    assert found.value == pytest.approx(whole.value.item(), rel=1e-9)
+    assert (found.samples, found.tokens) == (8, 6)
+    for linear, expected in by_weights(network, batch).items():
+        close(found.gradients[linear], expected)
+    (at_entry,) = whole.gradients(whole.entry)
+    close(torch.cat(found.jacobian), parts * at_entry.flatten(1))  # of a micro-batch's loss
+    grads = whole.gradients(list(whole.outputs.values()))
+    for (linear, y), g in zip(whole.outputs.items(), grads, strict=True):
+        by_token, by_sample = (y * g).square().sum(2).mean() / 2, (y * g).sum(1).square().sum(1).mean() / 2
+        assert found.fisher[linear] == pytest.approx((by_token.item(), by_sample.item()), rel=1e-8)
+    each = [by_weights(network, part) for part in batch.micro(parts)]
+    for linear, moments in found.moments.items():
+        stacked = torch.stack([grads[linear] for grads in each])
+        close(moments.magnitude, stacked.abs().mean(0))
+        if parts > 1:
+            close(moments.variance, stacked.var(0, correction=0))
+            close(moments.variance_abs, stacked.abs().var(0, correction=0))
+
+
+@given(
+    values=st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=9), offset=st.sampled_from((0, 1e4))
+)
+def test_variances_are_never_negative_and_zero_without_variation(values: list[float], offset: float) -> None:
+    x = torch.tensor(values) + offset
+    moments, still = Moments(), Moments()
+    for value in x:
+        moments.add(value)
+        still.add(x[0])
+    assert moments.variance >= 0 and moments.variance_abs >= 0
+    assert still.variance == 0 and still.variance_abs == 0 and still.magnitude == x[0].abs()
+    expected = x.double().var(correction=0).item()
+    assert moments.variance.item() == pytest.approx(expected, rel=1e-3, abs=1e-6 * x.abs().max().item() ** 2)
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("name", ["flexibert", "llama", "bert", "stock gpt2"])
+def test_curvature_is_the_difference_of_gradients(name: str, parts: int) -> None:
+    network = made(name, wide=True, random=0.1)
+    batch = batch_for(network)
+    passes = Passes(network, batch, Protocol(parts=parts), ["curvature"])
+    found, g = passes.curvature, passes.loss.gradients
+    step = 1e-4 / math.sqrt(sum(float(x.square().sum()) for x in g.values()))
+
+    def gradients(direction: float) -> dict[Any, Tensor]:
+        with torch.no_grad():
+            for linear in network.linears:
+                linear.parameter.add_(linear.matrix(g[linear]), alpha=direction * step)
+        return by_weights(network, batch)
+
+    ahead, behind = gradients(1), gradients(-2)
+    largest = max(float(x.abs().max()) for x in found.values())
+    for linear, product in found.items():
+        difference = (ahead[linear] - behind[linear]) / (2 * step)
+        assert (product - difference).abs().max() <= 1e-5 * largest
+
+
+@given(
+    widths=st.lists(st.integers(1, 5), min_size=2, max_size=5),
+    seed=st.integers(0, 99),
+    tokens=st.integers(1, 3),
+)
+def test_flow_of_a_chain(widths: list[int], seed: int, tokens: int) -> None:
+    """Backwards and forwards vectors in hand; what flows through each layer is the same (arXiv 2006.05467)."""
+    network = chain(*widths, seed=seed)
+    flow = Passes(network, batch_for(network, 2, tokens), Protocol(parts=1), ["flow"]).flow
+    head = network.module.get_submodule("head").get_parameter("weight").detach().abs().double()
+    forward = torch.ones(widths[0], dtype=torch.float64)
+    weights = [linear.parameter.detach().abs().double() for linear in network.linears]
+    total = None
+    for number, linear in enumerate(network.linears):
+        backward = head.sum(0)
+        for later in reversed(weights[number + 1 :]):
+            backward = backward @ later
+        w, g = flow[linear]
+        assert torch.equal(w, weights[number])
+        close(g, tokens * torch.outer(backward, forward))
+        here = float((w * g).sum())
+        total = here if total is None else total
+        assert here == pytest.approx(total, rel=1e-12)
+        forward = weights[number] @ forward
+
+
+class Scale(nn.Module):
+    """What a norm becomes in the flow, written again: no mean, no offset, a constant divisor."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.weight = norm.get_parameter("weight")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x / (x.detach() ** 2).mean() ** 0.5
+
+
+def replaced(module: nn.Module, norms: tuple[nn.Module, ...]) -> None:
+    for part in list(module.modules()):
+        for name, child in list(part.named_children()):
+            if any(child is norm for norm in norms):
+                setattr(part, name, Scale(child))
+
+
+@pytest.mark.parametrize("faithful", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_flow_of_a_network(name: str, faithful: bool) -> None:
+    """Against a copy that is rebuilt: parameters absolute, float64, buffers untouched, ones into the layers."""
+    network = made(name, random=0.1)
+    protocol = Protocol("faithful" if faithful else "sane", parts=1)
+    batch = batch_for(network)
+    flow = Passes(network, batch, protocol, ["flow"]).flow
+    twin = copy.deepcopy(network)
+    twin.module.double().train(faithful)
+    with torch.no_grad():
+        for parameter in twin.module.parameters():
+            parameter.abs_()
+    if not faithful:
+        replaced(twin.module, twin.norms)
+    final: list[Tensor] = []
+    with torch.random.fork_rng(devices=[]), entering(twin, torch.ones_like):
+        torch.manual_seed(0)
+        with looking([twin.final], lambda _, x: final.append(x)):
+            logits = twin.module(torch.zeros((1, 6), dtype=torch.long))
+    value = final[0].sum() if faithful and network.task == "masked" else logits.sum()
+    value.backward()
+    largest = max(float(g.abs().max()) for _, g in flow.values())  # equal tokens leave q and k none
+    for mine, other in zip(network.linears, twin.linears, strict=True):
+        w, g = flow[mine]
+        assert torch.equal(w, mine.matrix(mine.parameter.detach()).abs().double())
+        assert other.parameter.grad is not None
+        close(g, other.matrix(other.parameter.grad), 1e-10, largest)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("name", ["flexibert", "llama", "stock gpt2", "pit"])
+def test_transfer_keeps_nothing_but_loses_nothing(name: str, parts: int) -> None:
+    """Against features that are all kept."""
+    network = made(name, random=0.1)
+    batch = batch_for(network, 2 if network.task == "image" else 8)
+    found = Passes(network, batch, Protocol(parts=parts, seed=3), ["transfer"]).transfer
+    count = len(network.stream)
+    features: list[list[Tensor]] = [[] for _ in range(count)]
+    ups: list[list[Tensor]] = [[] for _ in range(count)]
+    vs: list[list[Tensor]] = [[] for _ in range(count)]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        with (
+            entering(network, lambda x: torch.randn_like(x).requires_grad_()),
+            looking(network.stream, lambda index, x: features[index].append(x)),
+        ):
+            for part in batch.micro(parts):
+                network.module(part.inputs, part.classes)
+                for index in range(count - 1, 0, -1):
+                    above, below = features[index][-1], features[index - 1][-1]
+                    v = torch.randint(0, 2, above.shape) * 2.0 - 1
+                    ups[index] += torch.autograd.grad(above, below, v, retain_graph=True)
+                    vs[index].append(v)
+    for index, (entropy, kept) in enumerate(zip(found.entropies, features, strict=True)):
+        rows = torch.cat(kept).detach().flatten(0, 1).double()
+        p = torch.linalg.eigvalsh(torch.cov(rows.T, correction=0)).clamp_min(0)
+        p = p / p.sum()
+        assert entropy == pytest.approx(float(-(p * (p + 1e-8).log()).sum()), rel=1e-8)
+        if index:
+            u, v = torch.cat(ups[index]).double(), torch.cat(vs[index]).double()
+            gain = found.gains[index - 1]
+            if u.shape[1] != v.shape[1]:
+                assert gain is None  # tokens are pooled in between
+                continue
+            m = u.flatten(0, 1).T @ v.flatten(0, 1) / len(v.flatten(0, 1))
+            assert gain == pytest.approx(float(torch.linalg.svdvals(m)[0]), rel=1e-5)
+
+
+def test_gains_of_matrices_are_their_spectral_norms() -> None:
+    """E[v v^T] is the identity, so u = v W gives E[u v^T] = W^T; the identity itself says nothing."""
+    network = chain(4, 4, 4, 4)
+    with torch.no_grad():
+        network.linears[2].parameter.copy_(torch.eye(4))
+    transfer = Passes(network, batch_for(network, 64, 64), Protocol(parts=1), ["transfer"]).transfer
+    gain, still = transfer.gains
+    assert still is None
+    assert gain == pytest.approx(float(torch.linalg.svdvals(network.linears[1].parameter.detach())[0]), rel=0.1)
+    assert all(0 < entropy <= math.log(4) + 1e-6 for entropy in transfer.entropies)
+
+
+def test_the_gradient_of_ones_through_a_layer_norm() -> None:
+    """It is zero, for the outputs of a norm add up to a constant; sane mode says so, faithful mode runs."""
+    batch = batch_for(network := made("bert"))
+    ones = Protocol(upstream="ones", parts=2)
+    faithful = Passes(network, batch, Protocol("faithful", "ones", parts=2), ["gradients"]).loss
+    by_rounding = sum(float(g.abs().sum()) for g in faithful.gradients.values())
+    hidden: list[Tensor] = []
+    with looking([network.final], lambda _, x: hidden.append(x)):
+        network.module(batch.inputs, 1)
+    weights = [linear.parameter for linear in network.linears]
+    random = torch.autograd.grad(
+        hidden[0], weights, torch.randn(hidden[0].shape, generator=torch.Generator().manual_seed(0))
+    )
+    assert by_rounding < 1e-5 * sum(float(g.abs().sum()) for g in random)
+    for need in ("gradients", "moments", "jacobian", "fisher", "curvature"):
+        with pytest.raises(ValueError, match=r"gradient of ones .* is zero but for rounding .* of a random"):
+            Passes(network, batch, ones, [need]).run()
+    assert Passes(network, batch, ones, ["codes"]).loss.codes, "what needs no gradient is not refused"
+    for name in ("gpt2-uniform", "transformer_xl", "flexibert"):  # they end with a layer norm too
+        network = made(name)
+        with pytest.raises(ValueError, match="rounding"):
+            Passes(network, batch_for(network), ones, ["gradients"]).run()
+    for free in (made("llama"), made("bert", random=0.3)):  # a root mean square, and gains that differ
+        assert Passes(free, batch_for(free), ones, ["gradients"]).loss.gradients
+
+
+@pytest.mark.parametrize("name", ["llama", "bert"])
+@pytest.mark.parametrize("parts", [2, 4])
+def test_ones_are_the_gradient_of_the_sum(name: str, parts: int) -> None:
+    """Of the final hidden states of the whole batch, whatever its parts."""
+    network = made(name, wide=True, random=0.3)
+    batch = batch_for(network)
+    found = Passes(network, batch, Protocol(upstream="ones", parts=parts), ["gradients"]).loss
+    hidden: list[Tensor] = []
+    with looking([network.final], lambda _, x: hidden.append(x)):
+        network.module(batch.inputs, 1)
+    assert found.value == pytest.approx(hidden[0].sum().item(), rel=1e-8)
+    grads = torch.autograd.grad(hidden[0].sum(), [linear.parameter for linear in network.linears])
+    for linear, expected in zip(network.linears, grads, strict=True):
+        close(found.gradients[linear], linear.matrix(expected))
+
+
+def test_a_loss_that_is_not_finite_is_refused() -> None:
+    network = made("llama")
+    with torch.no_grad():
+        network.linears[3].parameter[0, 0] = torch.nan
+    for protocol in (Protocol(parts=2), Protocol(parts=2, upstream="ones", mode="faithful")):
+        with pytest.raises(ValueError, match=r"the loss is nan, not finite"):
+            Passes(network, batch_for(network), protocol, ["outputs"]).run()
+    with pytest.raises(ValueError, match=r"left the range of float64"):
+        Passes(network, batch_for(network), protocol, ["flow"]).run()
+
+
+@contextmanager
+def counted(network: Network) -> Iterator[list[None]]:
+    """A list that grows with every forward pass."""
+    found: list[None] = []
+    handle = network.module.register_forward_hook(lambda *_: found.append(None))
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+@settings(max_examples=40)
+@given(needs=st.sets(st.sampled_from(ALL)), parts=st.sampled_from((1, 2, 4)))
+def test_a_pass_runs_once_and_only_if_needed(needs: set[str], parts: int) -> None:
+    network = chain(4, 4, 4)
+    kinds = {NEEDS[need] for need in needs}
+    once = bool(kinds & {"forward", "backward", "curvature"})
+    times = parts * (once + ("curvature" in kinds) + ("transfer" in kinds)) + ("flow" in kinds)
+    with counted(network) as found:
+        passes = Passes(network, batch_for(network), Protocol(parts=parts), needs)
+        passes.run()
+        assert len(found) == times
+        passes.run()
+        assert len(found) == times
+    expected = {NEEDS[need] for need in needs} | ({"forward", "backward"} if once else set())
+    assert set(passes.seconds) == expected
+    assert bool(passes.loss.gradients if once else {}) == bool(kinds & {"backward", "curvature"})
+
+
+State = dict[str, Any]
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def state(network: Network) -> State:
+    """Everything that a pass must not leave changed."""
+    module = network.module
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return {
+        "hooks": [list(getattr(part, kind)) for part in module.modules() for kind in HOOKS],
+        "attributes": [sorted(part.__dict__) for part in module.modules()],
+        "training": [part.training for part in module.modules()],
+        "identities": {name: id(x) for name, x in tensors.items()},
+        "flags": {name: (x.requires_grad, x.grad is None, x.dtype) for name, x in tensors.items()},
+        "bits": {name: x.detach().numpy().tobytes() for name, x in tensors.items()},
+        "rng": torch.get_rng_state().numpy().tobytes(),
+        "globals": (torch.get_default_dtype(), torch.is_grad_enabled()),
+    }
+
+
+@contextmanager
+def left_alone(network: Network) -> Iterator[None]:
+    """Within, whatever happens, nothing of the network changes that is still changed after it."""
+    for number, part in enumerate(network.module.modules()):
+        part.training = number % 3 == 0
+    network.linears[0].parameter.requires_grad_(False)
+    for number, parameter in enumerate(network.module.parameters()):
+        if number % 4 == 0:
+            parameter.requires_grad_(False)
+    before = state(network)
+    yield
+    assert state(network) == before
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("mode", ["sane", "faithful"])
+@pytest.mark.parametrize("name", ["flexibert", "llama", "stock gpt2"])
+def test_all_proxies_leave_the_network_as_it_was(name: str, mode: Any, grad: bool) -> None:
+    network = made(name)
+    proxies = [find_proxy(each) for each in proxy_names()]
+    torch.rand(3)
+    with left_alone(network), torch.set_grad_enabled(grad):
+        compute(network, proxies, batch_for(network), Protocol(mode, parts=2))
+
+
+class Broken(Exception):
+    """Raised by a proxy."""
+
+
+def broken(_: Passes) -> float:
+    raise Broken
+
+
+def left_out(_: Passes) -> float:
+    raise LeftOut("not today")
+
+
+@pytest.mark.parametrize(("compute_it", "error"), [(broken, Broken), (lambda _: float("x"), ValueError)])
+def test_a_proxy_that_raises(compute_it: Callable[[Passes], float], error: type[Exception]) -> None:
+    network = made("llama")
+    with left_alone(network), pytest.raises(error):
+        compute(network, [Proxy("p", compute_it, "", tuple(ALL))], batch_for(network), Protocol(parts=2))
+
+
+def test_a_proxy_that_leaves_itself_out() -> None:
+    network = made("llama")
+    proxies = [Proxy("p", left_out, "", ("flow",)), find_proxy("snip")]
+    found = compute(network, proxies, batch_for(network), Protocol(parts=2))
+    assert (found["p"].value, found["p"].left_out) == ((), "not today")
+    assert found["snip"].left_out is None and len(found["snip"].value) == 1
+
+
+@pytest.mark.parametrize("upstream", ["task", "ones"])
+def test_a_loss_of_nan_leaves_the_network_as_it_was(upstream: Any) -> None:
+    network = made("llama")
+    with torch.no_grad():
+        network.linears[-1].parameter.fill_(torch.nan)
+    with left_alone(network), pytest.raises(ValueError, match=r"nan"):
+        compute(
+            network, [find_proxy("grasp")], batch_for(network), Protocol("faithful", parts=2, upstream=upstream)
+        )
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("calls", [1, 2, 3, 4, 5, 6, 7])
+def test_an_interrupt_leaves_the_network_as_it_was(calls: int, backward: bool) -> None:
+    """Two forward passes of the loss, one of the flow, two of the curvature and two of the transfer."""
+    network, seen = made("stock gpt2"), []
+
+    def bomb(_: nn.Module, __: Any, out: Tensor) -> None:
+        seen.append(None)
+        if len(seen) == calls and not backward:
+            raise KeyboardInterrupt
+        if len(seen) == calls:
+            out.register_hook(explode)  # type: ignore[no-untyped-call]
+
+    def explode(_: Tensor) -> None:
+        raise KeyboardInterrupt
+
+    network.linears[-1].module.register_forward_hook(bomb)
+    passes = Passes(network, batch_for(network), Protocol(parts=2), ALL)
+    with left_alone(network), pytest.raises(KeyboardInterrupt):
+        passes.run()
+    assert len(seen) == calls
+
+
+def test_randomness_is_the_seed_alone() -> None:
+    """Whatever was drawn before, and whatever the caller's state."""
+    network = made("llama")
+    drawn = []
+    for before in range(2):
+        torch.manual_seed(before)
+        with as_it_was(network, Protocol(seed=4)):
+            drawn.append(torch.rand(5))
+    assert torch.equal(*drawn)
+
+
+def test_the_loss_is_over_the_classes_that_are_asked_for() -> None:
+    network = made("gpt2-uniform", random=0.1)
+    batch = batch_for(network)
+    fewer = Batch(batch.inputs, batch.labels % 10, 10, "fewer")
+    found = Passes(network, fewer, Protocol(parts=4), ["outputs"]).loss.value
+    logits = network.module(batch.inputs)
+    assert logits.shape[-1] == WORDS
+    assert found == pytest.approx(loss(logits[..., :10], fewer).item(), rel=1e-5)

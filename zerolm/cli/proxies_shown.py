@@ -1,0 +1,96 @@
+"""What ``zerolm proxies`` prints for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from zerolm.cli.bench import facts
+from zerolm.cli.bench_ablate import aligned
+from zerolm.groundtruth.bench import Row, Section
+from zerolm.proxies.evaluate import Measured
+from zerolm.proxies.run import Run
+from zerolm.proxies.verdict import Verdict
+from zerolm.report.rows import by_tau
+from zerolm.report.tables import remark
+from zerolm.statistics import agreement
+
+RANDOM = "tokens are drawn at random: give --text FILE for what a proxy says on real text"
+HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "95 %", "over body", "in budget", "seconds")
+
+
+def show(found: Run) -> None:
+    """One network's values, the spread of several, or how they rank a benchmark; and what is left out."""
+    print(found.title)
+    if found.measured.source.startswith("random"):
+        print(RANDOM)
+    if found.section is not None:
+        _show_section(found.section, found.measured)
+    elif len(found.measured.candidates) == 1:
+        _show_one(found.measured)
+    else:
+        _show_many(found)
+    for name, reason in found.measured.left_out.items():
+        print(f"left out: {name}: {reason}")
+    if found.verdict is not None:
+        _show_verdict(found.verdict)
+
+
+def _show_section(section: Section, measured: Measured) -> None:
+    """How every score ranks the benchmark, best first."""
+    rows = by_tau(section)
+    lines = [HEADS, *(_cells(row, measured.seconds) for row in rows)]
+    for line, note in zip(aligned(lines), ("", *map(remark, rows)), strict=True):
+        print(f"{line}  {note}".rstrip())
+    for line in facts(section):
+        print(line)
+
+
+def _cells(row: Row, seconds: Mapping[str, float]) -> tuple[str, ...]:
+    def span(low: float | None, high: float | None) -> str:
+        return "-" if low is None or high is None else f"{low:.3f}..{high:.3f}"
+
+    return (
+        row.label,
+        _number(row.tau),
+        span(row.tau_low, row.tau_high),
+        _number(row.tau_random_ties),
+        _number(row.rho),
+        span(row.rho_low, row.rho_high),
+        "" if row.score == "body_params" else _number(row.gain, "+.3f"),
+        _number(row.within_budget),
+        f"{seconds[row.label]:.2f}" if row.label in seconds else "",
+    )
+
+
+def _number(value: float | None, form: str = ".3f") -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:{form}}"
+
+
+def _show_one(measured: Measured) -> None:
+    lines = [("proxy", "value", "seconds")]
+    for name, column in measured.columns.items():
+        lines.append((name, f"{column[0]:.6g}", f"{measured.seconds[name]:.2f}"))
+    for line in aligned(lines):
+        print(line)
+
+
+def _show_many(found: Run) -> None:
+    """How the values spread, and how far a proxy only counts parameters."""
+    lines = [("proxy", "lowest", "median", "highest", "rho with params", "seconds")]
+    for name, column in found.measured.columns.items():
+        spread = (f"{value:.5g}" for value in np.quantile(column, (0.0, 0.5, 1.0)))
+        rho = _number(agreement(column, found.params).rho)
+        lines.append((name, *spread, rho, f"{found.measured.seconds[name]:.2f}"))  # type: ignore[arg-type]
+    for line in aligned(lines):
+        print(line)
+
+
+def _show_verdict(verdict: Verdict) -> None:
+    print(
+        f"LIBRA, by {verdict.calibration} labels: {', '.join(verdict.libra.names)}; on the other "
+        f"{verdict.test} tau-b {_number(verdict.tau)}, rho {_number(verdict.rho)} "
+        f"(body parameters {_number(verdict.params)})"
+    )

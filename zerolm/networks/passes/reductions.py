@@ -1,0 +1,130 @@
+"""Activations and their gradients, reduced in hooks while a pass runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from zerolm.networks.network import Linear, Network, Tap
+from zerolm.networks.passes.record import WORD, LossPass
+from zerolm.networks.passes.running import looking
+
+Side = Literal["input", "output"]
+See = Callable[[Linear, Tensor], None]
+
+
+def activated(network: Network) -> list[Linear]:
+    """The modules whose outputs the nonlinearity acts on."""
+    return [linear for linear in network.linears if linear.activated]
+
+
+def first_ffn(network: Network) -> list[Linear]:
+    """The first FFN matrix of each layer."""
+    found: dict[int, Linear] = {}
+    for linear in network.linears:
+        if linear.role == "ffn":
+            found.setdefault(linear.layer, linear)
+    return list(found.values())
+
+
+class Reductions:
+    """The sums of a pass under way; ``part`` counts its micro-batches, all of one size."""
+
+    def __init__(self, network: Network, parts: int) -> None:
+        self.network, self.parts, self.part = network, parts, 0
+        self.peaks: dict[Linear, list[float]] = {}
+        self.squares: dict[Linear, list[float]] = {}
+        self.fisher: dict[Linear, list[tuple[float, float]]] = {}
+        self.codes: dict[Linear, Tensor] = {}
+        self.distances: dict[Linear, list[Tensor]] = {}
+        self.sums: dict[Linear, tuple[Tensor, Tensor, int]] = {}
+        self.probabilities: dict[int, list[tuple[float, float]]] = {}
+
+    def see_output(self, linear: Linear, y: Tensor) -> None:
+        y = y.detach()
+        self.peaks.setdefault(linear, []).append(y.amax(1).mean(dtype=torch.float64).item())
+        self.squares.setdefault(linear, []).append(y.square().mean(dtype=torch.float64).item())
+
+    def see_code(self, linear: Linear, y: Tensor) -> None:
+        """Bit s of a unit's word is whether sample s activates it."""
+        bits = (y > 0).flatten(1).long()  # (b, t f)
+        words = -(-len(bits) * self.parts // WORD)
+        known = self.codes.setdefault(linear, bits.new_zeros((words, bits.shape[1])))
+        for sample, row in enumerate(bits, self.part * len(bits)):
+            known[sample // WORD] |= row << (sample % WORD)
+
+    def see_distance(self, linear: Linear, y: Tensor) -> None:
+        """Pairs of tokens on the same side, unit by unit: c^2 + (t - c)^2 with c tokens active."""
+        active = (y > 0).sum(1).double()  # (b, f)
+        pairs = active.square() + (y.shape[1] - active).square()
+        self.distances.setdefault(linear, []).append(pairs.sum(1))
+
+    def see_input(self, linear: Linear, x: Tensor) -> None:
+        rows = x.detach().flatten(0, 1).double()  # (b t, d)
+        mean, second, count = self.sums.get(linear, (0.0, 0.0, 0))
+        self.sums[linear] = (mean + rows.sum(0), second + rows.T @ rows, count + len(rows))
+
+    def see_probability(self, index: int, p: Tensor) -> None:
+        p = p.detach()
+        largest = (p.amax(1).mean().item(), p.amax(-1).mean().item())
+        self.probabilities.setdefault(index, []).append(largest)
+
+    def see_gradient(self, linear: Linear, y: Tensor) -> None:
+        """The gradient of a micro-batch's loss counts for 1 / parts in the batch's."""
+        values = y.detach()
+
+        def reduce(gradient: Tensor) -> None:
+            product = values * gradient / self.parts  # (b, t, c)
+            by_token = product.square().sum(-1).mean(dtype=torch.float64)
+            by_sample = product.sum(1).square().sum(-1).mean(dtype=torch.float64)
+            self.fisher.setdefault(linear, []).append((by_token.item() / 2, by_sample.item() / 2))
+
+        if y.requires_grad:
+            y.register_hook(reduce)  # type: ignore[no-untyped-call]
+
+    def watch(self, stack: ExitStack, needs: Collection[str]) -> None:
+        """Look, until the stack is left, where the needs ask for it."""
+        everything, units = self.network.linears, activated(self.network)
+        inputs = first_ffn(self.network)
+        places: tuple[tuple[str, Sequence[Linear], Side, See], ...] = (
+            ("outputs", everything, "output", self.see_output),
+            ("fisher", everything, "output", self.see_gradient),
+            ("codes", units, "output", self.see_code),
+            ("distances", units, "output", self.see_distance),
+            ("covariances", inputs, "input", self.see_input),
+        )
+        for need, linears, side, see in places:
+            if need in needs:
+                stack.enter_context(looking([Tap(each.module, side) for each in linears], by(linears, see)))
+        if "probabilities" in needs:
+            stack.enter_context(looking(self.network.attentions, self.see_probability))
+
+    def finish(self, found: LossPass) -> None:
+        """Put the results where they belong."""
+        found.peaks = {linear: _mean(values) for linear, values in self.peaks.items()}
+        found.squares = {linear: _mean(values) for linear, values in self.squares.items()}
+        found.fisher = {linear: _means(values) for linear, values in self.fisher.items()}
+        found.codes = self.codes
+        found.distances = {linear: torch.cat(values) for linear, values in self.distances.items()}
+        for linear, (total, second, count) in self.sums.items():
+            found.rows[linear] = count
+            found.covariances[linear] = (second - torch.outer(total, total) / count) / (count - 1)
+        found.probabilities = [_means(values) for _, values in sorted(self.probabilities.items())]
+
+
+def by(linears: Sequence[Linear], see: See) -> Callable[[int, Tensor], None]:
+    """The same by number rather than by module."""
+    return lambda index, values: see(linears[index], values)
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _means(values: list[tuple[float, float]]) -> tuple[float, float]:
+    return _mean([a for a, _ in values]), _mean([b for _, b in values])

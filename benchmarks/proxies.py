@@ -1,9 +1,9 @@
 """Every proxy on networks whose trained results are published: ``python benchmarks/proxies.py``.
 
-Writes ``proxies.md`` from the benchmarks in ``ZEROLM_DATA`` (or --data): in sane mode on one batch of real text,
-the standard library's docstrings; in faithful mode beside the values that papers report; and what sharing
-passes is worth. With the usual 100 networks of each benchmark it takes about two hours on two cores; values
-are kept (--store), so that a second run, or one with ``--networks 500``, goes on from there.
+Writes ``proxies.md`` from the benchmarks in ``ZEROLM_DATA`` (or --data): in sane mode on one batch of real
+text, the standard library's docstrings; in faithful mode beside the values that papers report; and what
+sharing passes is worth. With the usual 100 networks of each benchmark it takes about two hours on two cores;
+values are kept (--store), so that a second run, or one with ``--networks 500``, goes on from there.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from zerolm.proxies.compute import compute
 from zerolm.proxies.run import Request, Run, run_proxies
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
+from zerolm.spaces.base import MAX_WIDTH
+from zerolm.statistics import within_budget
 
 PLACE = Path(__file__).with_suffix(".md")
 SHARED = ("forward", "backward", "flow")
@@ -77,8 +79,8 @@ PUBLISHED = {
         "eznas": 0.439,
     },
 }
-"""|tau| as the papers have it: LPZero (arXiv 2410.04808) and its data, ZeroLM (arXiv 2503.18646) for DSS, W-PCA
-(arXiv 2504.15983); activation distance as recomputed from the released values without their repeated
+"""|tau| as the papers have it: LPZero (arXiv 2410.04808) and its data, ZeroLM (arXiv 2503.18646) for DSS,
+W-PCA (arXiv 2504.15983); activation distance as recomputed from the released values without their repeated
 hooks; the surrogate is a closed form of LPZero's formula."""
 QUICK = (
     "params",
@@ -90,24 +92,27 @@ QUICK = (
     "lpzero_bert",
 )
 """Those that are computed of all networks of a benchmark: a forward pass at most."""
-READING = (
-    "Agreement with quality (perplexity negated); intervals are 95 % percentiles of 1000 bootstrap draws, those "
-    "of differences paired. *Random ties*: the expected tau when a score's ties are broken at random. *In "
-    "budget*: tau-b among networks of about as many body parameters. *Seconds*: a network's mean, one thread, "
-    "as if the proxy ran alone, while both cores were at work.\n"
-)
-SANE = (
-    "## One batch of real text, sane mode\n\n"
-    "64 sequences of 128 tokens of the standard library's docstrings (byte-level BPE of 8192 tokens), 8 "
-    "micro-batches, evaluation mode; next-token loss for GPT-2, 15 % masked tokens for FlexiBERT.\n"
-)
-FAITHFUL = (
-    "## What papers print, faithful mode\n\n"
-    "The formulas of released code, dropout and the gradient of ones through FlexiBERT's final norm included; "
-    "FlexiBERT in the published view. The tokens are those above, not the released batches. Behind that norm "
-    "gradients are nothing but rounding, so what gradient proxies say on FlexiBERT is no more than how large a "
-    "network's rounding is. Where fewer networks are taken, chance alone moves tau by about .05.\n"
-)
+READING = """\
+Agreement with quality (perplexity negated); intervals are 95 % percentiles of 1000 bootstrap draws, those of
+differences paired. *Random ties*: the expected tau when a score's ties are broken at random. *In budget*:
+tau-b among networks of about as many body parameters; *in shape*: among those of the same depth and width.
+*Seconds*: a network's mean, one thread, as if the proxy ran alone, while both cores were at work.
+"""
+SANE = """\
+## One batch of real text, sane mode
+
+64 sequences of 128 tokens of the standard library's docstrings (byte-level BPE of 8192 tokens), 8
+micro-batches, evaluation mode; next-token loss for GPT-2, 15 % masked tokens for FlexiBERT.
+"""
+FAITHFUL = """\
+## What papers print, faithful mode
+
+The formulas of released code, dropout and the gradient of ones through FlexiBERT's final norm included;
+FlexiBERT in the published view. The tokens are those above, not the released batches. Behind that norm
+gradients are nothing but rounding, so what gradient proxies say on FlexiBERT is no more than how large a
+network's rounding is. GraSP, which needs a second derivative of that rounding, is left out. Where fewer
+networks are taken, chance alone moves tau by about .05.
+"""
 
 
 @dataclass(frozen=True)
@@ -154,7 +159,7 @@ def span(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f" [{digits(low)}, {digits(high)}]"
 
 
-def line(row: Row, seconds: dict[str, float], drawn: set[str]) -> str:
+def line(row: Row, seconds: dict[str, float], drawn: set[str], in_shape: float | None) -> str:
     known = row.gain is not None and row.score != "body_params"
     gain = digits(row.gain) + span(row.gain_low, row.gain_high) if known else ""
     cells = (
@@ -165,6 +170,7 @@ def line(row: Row, seconds: dict[str, float], drawn: set[str]) -> str:
         digits(row.rho) + span(row.rho_low, row.rho_high),
         gain,
         digits(row.within_budget),
+        digits(in_shape),
         f"{seconds[row.label]:.2f}" if row.label in seconds else "",
         remark(row),
     )
@@ -172,8 +178,8 @@ def line(row: Row, seconds: dict[str, float], drawn: set[str]) -> str:
 
 
 HEAD = (
-    "| score | kind | tau-b [95 %] | random ties | rho [95 %] | over body parameters [95 %] | in budget | seconds | |"
-    "\n|---|---|---|---|---|---|---|---:|---|"
+    "| score | kind | tau-b [95 %] | random ties | rho [95 %] | over body parameters [95 %] | in budget "
+    "| in shape | seconds | |\n|---|---|---|---|---|---|---|---|---:|---|"
 )
 
 
@@ -183,7 +189,10 @@ def table(found: Run) -> str:
     measured, section = found.measured, found.section
     drawn = set(measured.columns)
     lines = [f"### {found.title}\n", HEAD]
-    lines += [line(row, measured.seconds, drawn) for row in by_tau(section)]
+    shape = section.scores["depth"] * MAX_WIDTH + section.scores["width"]
+    for row in by_tau(section):
+        inside = within_budget(section.scores[row.label], section.result, shape, len(shape))
+        lines.append(line(row, measured.seconds, drawn, None if np.isnan(inside) else inside))
     lines += [f"\nLeft out: {name}: {reason}." for name, reason in measured.left_out.items()]
     if found.verdict:
         v = found.verdict
@@ -245,10 +254,10 @@ def sharing(options: Options, source: TokenSource, sequences: int, networks: int
             together, apart = together + spent[0], apart + spent[1]
             note(f"{len(ratios)} of {networks}: {ratios[-1]:.1f} times")
     return (
-        f"{len(proxies)} proxies of these passes on {len(ratios)} networks, built and warm, in one process of one "
-        f"thread, {sequences} sequences of 128 tokens: together {together:.0f} processor seconds, one after the "
-        f"other {apart:.0f}: **{apart / together:.1f} times** (by network from {min(ratios):.1f} to "
-        f"{max(ratios):.1f}, median {float(np.median(ratios)):.1f}).\n"
+        f"{len(proxies)} proxies of these passes on {len(ratios)} networks, built and warm, in one process "
+        f"of one thread, {sequences} sequences of 128 tokens: together {together:.0f} processor seconds, one "
+        f"after the other {apart:.0f}: **{apart / together:.1f} times** (by network from "
+        f"{min(ratios):.1f} to {max(ratios):.1f}, median {float(np.median(ratios)):.1f}).\n"
     )
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-import tiny
 import torch
+from tiny import model
 from torch import Tensor, nn
 
 from zerolm.networks.batch import NOTHING, Batch, loss
@@ -55,7 +55,7 @@ def of_space(name: str) -> Network:
 MADE: Final[dict[str, Callable[[], Network]]] = {
     "flexibert": lambda: flexibert(("SA", "WMA"), ("LT", "DFT"), ("DSC", 5)),
     **{name: partial(of_space, name) for name in SHAPES},
-    **{f"stock {name}": partial(lambda n: stock_network(tiny.model(n)), name) for name in ("llama", "gpt2")},
+    **{f"stock {name}": partial(lambda n: stock_network(model(n)), name) for name in ("llama", "gpt2")},
 }
 """Every family, and stock models: GPT-2 stores its matrices transposed."""
 

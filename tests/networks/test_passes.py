@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from zerolm.networks.batch import Batch, loss
 from zerolm.networks.network import Network
 from zerolm.networks.passes import NEEDS, Passes, Protocol
-from zerolm.networks.passes.loss import Moments
+from zerolm.networks.passes.record import Moments
 from zerolm.networks.passes.running import as_it_was, entering, looking
 from zerolm.proxies import LeftOut, Proxy, find_proxy, proxy_names
 from zerolm.proxies.compute import compute
@@ -69,8 +69,11 @@ def test_variances_are_never_negative_and_zero_without_variation(values: list[fl
     for value in x:
         moments.add(value)
         still.add(x[0])
-    assert moments.variance >= 0 and moments.variance_abs >= 0
-    assert still.variance == 0 and still.variance_abs == 0 and still.magnitude == x[0].abs()
+    assert moments.variance >= 0
+    assert moments.variance_abs >= 0
+    assert still.variance == 0
+    assert still.variance_abs == 0
+    assert still.magnitude == x[0].abs()
     expected = x.double().var(correction=0).item()
     assert moments.variance.item() == pytest.approx(expected, rel=1e-3, abs=1e-6 * x.abs().max().item() ** 2)
 
@@ -103,7 +106,7 @@ def test_curvature_is_the_difference_of_gradients(name: str, parts: int) -> None
     tokens=st.integers(1, 3),
 )
 def test_flow_of_a_chain(widths: list[int], seed: int, tokens: int) -> None:
-    """Backwards and forwards vectors in hand; what flows through each layer is the same (arXiv 2006.05467)."""
+    """Vectors from both ends; what flows through each layer is the same (arXiv 2006.05467)."""
     network = chain(*widths, seed=seed)
     flow = Passes(network, batch_for(network, 2, tokens), Protocol(parts=1), ["flow"]).flow
     head = network.module.get_submodule("head").get_parameter("weight").detach().abs().double()
@@ -144,7 +147,7 @@ def replaced(module: nn.Module, norms: tuple[nn.Module, ...]) -> None:
 @pytest.mark.parametrize("faithful", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_flow_of_a_network(name: str, faithful: bool) -> None:
-    """Against a copy that is rebuilt: parameters absolute, float64, buffers untouched, ones into the layers."""
+    """Against a rebuilt copy: absolute parameters, float64, ones into the layers."""
     network = made(name, random=0.1)
     protocol = Protocol("faithful" if faithful else "sane", parts=1)
     batch = batch_for(network)
@@ -218,7 +221,9 @@ def test_gains_of_matrices_are_their_spectral_norms() -> None:
     transfer = Passes(network, batch_for(network, 64, 64), Protocol(parts=1), ["transfer"]).transfer
     gain, still = transfer.gains
     assert still is None
-    assert gain == pytest.approx(float(torch.linalg.svdvals(network.linears[1].parameter.detach())[0]), rel=0.1)
+    assert gain == pytest.approx(
+        float(torch.linalg.svdvals(network.linears[1].parameter.detach())[0]), rel=0.1
+    )
     assert all(0 < entropy <= math.log(4) + 1e-6 for entropy in transfer.entropies)
 
 
@@ -373,7 +378,8 @@ def test_a_proxy_that_leaves_itself_out() -> None:
     proxies = [Proxy("p", left_out, "", ("flow",)), find_proxy("snip")]
     found = compute(network, proxies, batch_for(network), Protocol(parts=2))
     assert (found["p"].value, found["p"].left_out) == ((), "not today")
-    assert found["snip"].left_out is None and len(found["snip"].value) == 1
+    assert found["snip"].left_out is None
+    assert len(found["snip"].value) == 1
 
 
 @pytest.mark.parametrize("upstream", ["task", "ones"])
@@ -383,7 +389,10 @@ def test_a_loss_of_nan_leaves_the_network_as_it_was(upstream: Any) -> None:
         network.linears[-1].parameter.fill_(torch.nan)
     with left_alone(network), pytest.raises(ValueError, match=r"nan"):
         compute(
-            network, [find_proxy("grasp")], batch_for(network), Protocol("faithful", parts=2, upstream=upstream)
+            network,
+            [find_proxy("grasp")],
+            batch_for(network),
+            Protocol("faithful", parts=2, upstream=upstream),
         )
 
 
@@ -391,7 +400,8 @@ def test_a_loss_of_nan_leaves_the_network_as_it_was(upstream: Any) -> None:
 @pytest.mark.parametrize("calls", [1, 2, 3, 4, 5, 6, 7])
 def test_an_interrupt_leaves_the_network_as_it_was(calls: int, backward: bool) -> None:
     """Two forward passes of the loss, one of the flow, two of the curvature and two of the transfer."""
-    network, seen = made("stock gpt2"), []
+    network = made("stock gpt2")
+    seen: list[None] = []
 
     def bomb(_: nn.Module, __: Any, out: Tensor) -> None:
         seen.append(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,8 +30,8 @@ from zerolm.scores.weights import capacity_svd, zerolm_of_weights
 NAMES = ["flexibert", "llama", "stock gpt2"]
 
 
-def value(network: Network, name: str, batch: Batch, protocol: Protocol = Protocol(parts=2)) -> float:
-    return compute(network, [find_proxy(name)], batch, protocol)[name].value[0]
+def value(network: Network, name: str, batch: Batch, protocol: Protocol | None = None) -> float:
+    return compute(network, [find_proxy(name)], batch, protocol or Protocol(parts=2))[name].value[0]
 
 
 def names_of(network: Network) -> dict[int, str]:
@@ -68,7 +69,7 @@ def test_plain_is_the_slope_of_the_loss_in_the_scale_of_the_weights(name: str) -
     network = made(name, wide=True, random=0.1)
     batch = batch_for(network)
     ends = [
-        float(loss_with(network, batch, {each: (1 + h) * each.parameter for each in network.linears}))
+        loss_with(network, batch, {each: (1 + h) * each.parameter for each in network.linears}).item()
         for h in (1e-5, -1e-5)
     ]
     assert value(network, "plain", batch) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)
@@ -112,7 +113,10 @@ def test_zerolm_of_weights_is_the_mean_squared_singular_value(name: str) -> None
 
 
 @given(
-    rows=st.integers(1, 6), cols=st.integers(1, 6), seed=st.integers(0, 99), scale=st.sampled_from((1e-9, 1, 1e9))
+    rows=st.integers(1, 6),
+    cols=st.integers(1, 6),
+    seed=st.integers(0, 99),
+    scale=st.sampled_from((1e-9, 1, 1e9)),
 )
 def test_singular_values(rows: int, cols: int, seed: int, scale: float) -> None:
     matrix = scale * torch.randn(rows, cols, generator=torch.Generator().manual_seed(seed))
@@ -124,7 +128,9 @@ def test_singular_values(rows: int, cols: int, seed: int, scale: float) -> None:
 
 
 @given(
-    st.lists(st.integers(1, 5), min_size=2, max_size=5), st.integers(0, 99), st.sampled_from(("sane", "faithful"))
+    st.lists(st.integers(1, 5), min_size=2, max_size=5),
+    st.integers(0, 99),
+    st.sampled_from(("sane", "faithful")),
 )
 def test_proxies_of_the_flow_of_a_chain(widths: list[int], seed: int, mode: str) -> None:
     """Every layer carries the whole flow; what log_synflow and DSS make of it is explicit."""
@@ -161,8 +167,9 @@ def test_the_flow_of_norms_that_add_one() -> None:
 
 
 def test_the_flow_of_images_of_another_size() -> None:
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    config = ViTConfig(**sizes, image_size=32, patch_size=8, num_labels=3)
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 8, "image_size": 32, "patch_size": 8, "num_labels": 3}
+    config = ViTConfig(**sizes)
     network = stock_network(ViTForImageClassification(config))
     batch = Batch(torch.randn(4, 3, 32, 32), torch.tensor([0, 1, 2, 0]), None, "noise")
     assert value(network, "synflow", batch) > 0
@@ -177,9 +184,7 @@ def test_a_sample_agrees_with_itself_on_every_unit(n: int, units: int, seed: int
     assert torch.equal(kernel, equal.to(kernel))
 
 
-@given(
-    inputs=st.integers(1, 8), outputs=st.integers(1, 8), rank=st.integers(1, 8), seed=st.integers(0, 99)
-)
+@given(inputs=st.integers(1, 8), outputs=st.integers(1, 8), rank=st.integers(1, 8), seed=st.integers(0, 99))
 def test_equal_components_are_counted_one_by_one(inputs: int, outputs: int, rank: int, seed: int) -> None:
     """An input of so many equally strong directions, through an isometry: the rank comes back."""
     generator = torch.Generator().manual_seed(seed)
@@ -197,7 +202,9 @@ def test_equal_components_are_counted_one_by_one(inputs: int, outputs: int, rank
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=8))
 def test_the_fewest_components_that_hold_the_share(values: list[float]) -> None:
     falling = sorted(values, reverse=True)
-    fewest = next(k for k in range(1, 9) if sum(falling[:k]) > 0.99 * sum(values) * (1 + 1e-12) or k == len(values))
+    fewest = next(
+        k for k in range(1, 9) if sum(falling[:k]) > 0.99 * sum(values) * (1 + 1e-12) or k == len(values)
+    )
     assert abs(spread(torch.tensor(falling[::-1], dtype=torch.float64)) - fewest) <= any(
         abs(sum(falling[:k]) / sum(values) - 0.99) < 1e-9 for k in range(1, 9)
     )

@@ -8,14 +8,17 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.proxies import store as module
-from zerolm.proxies.store import APPLICATION, FORMAT, Evaluation, Key, Store
+from zerolm.proxies.store import APPLICATION, FORMAT, HEADER, Evaluation, Key, Store
 
 KEY = Key('{"hidden": 64}', "snip", "{}", "1")
 ONE = Evaluation(KEY, (0.1,), 0.5)
@@ -200,6 +203,61 @@ def test_reading_goes_on_while_another_writes_and_writing_waits(
         assert store.get([KEY, two.key]) == {KEY: ONE, two.key: two}
 
 
+def test_what_is_read_at_once_is_of_one_moment(tmp_path: Path) -> None:
+    late = Evaluation(Key("b", "p", "{}", "1"), (2.0,), 0.0)
+
+    class Between(Key):
+        """Where it is looked up, another process writes."""
+
+        @property
+        def columns(self) -> tuple[str, str, str, str]:
+            other.put([late])
+            return super().columns
+
+    with Store(tmp_path / "s") as store, Store(tmp_path / "s") as other:
+        store.put([ONE])
+        assert store.get([KEY, Between("", "", "", ""), late.key]) == {KEY: ONE}
+        assert store.get([KEY, late.key]) == {KEY: ONE, late.key: late}
+
+
+def test_a_file_that_another_makes_at_this_moment_is_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other begins when this one has half looked at a file that is still empty."""
+    path, connect = tmp_path / "s", sqlite3.connect
+    others: list[Future[None]] = []
+
+    def other() -> None:
+        with Store(path) as store:
+            store.put([ONE])
+
+    with ThreadPoolExecutor(1) as pool:
+
+        class Watched(sqlite3.Connection):
+            def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+                if statement == HEADER[1] and not others:
+                    others.append(pool.submit(other))
+                    wait(others, timeout=0.2)
+                return super().execute(statement, *parameters)
+
+        monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=Watched))
+        with Store(path) as store:
+            others[0].result()
+            assert store.get([KEY]) == {KEY: ONE}
+
+
+def test_a_new_file_that_another_holds_is_waited_for(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "s", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.2, other.rollback)
+    release.start()
+    with Store(tmp_path / "s") as store:
+        assert not other.in_transaction
+        store.put([ONE])
+    release.join()
+    other.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 def test_processes_that_start_and_write_at_once_lose_nothing(tmp_path: Path) -> None:
     """Also the first moment, when each of them finds no file and makes one."""
@@ -215,7 +273,7 @@ def test_processes_that_start_and_write_at_once_lose_nothing(tmp_path: Path) -> 
                 store.put([of(process, number), of(-1, number)])
 
     for trial in range(8):
-        path, start, children = tmp_path / str(trial), time.time() + 0.02, []
+        path, start, children = tmp_path / str(trial), time.time() + 0.2, []
         for process in range(5):
             child = os.fork()
             if child == 0:

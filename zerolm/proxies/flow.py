@@ -20,7 +20,8 @@ def synflow(passes: Passes) -> float:
 def log_synflow(passes: Passes) -> float:
     """Sum of |W| ln(1 + dR / d|W|), which damps exploding gradients.
 
-    Faithful: of |W| |ln(dR / d|W|)|, without zeros, which grows again where gradients are tiny.
+    Faithful: of |W| |ln(dR / d|W|)|, without zeros, which grows again where gradients are tiny. Queries and
+    keys get no gradient from ones but rounding, so this is not the same on every machine.
     """
     if passes.protocol.faithful:
         pairs = ((w, g.abs()) for w, g in passes.flow.values())

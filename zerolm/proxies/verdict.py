@@ -47,7 +47,7 @@ def _defined(value: float) -> float | None:
 
 
 def judge(columns: Mapping[str, Floats], result: Floats, params: Floats, seed: int = 0) -> Verdict | None:
-    """None where too few labels are given, or proxies that vary. ``columns``, ``result``, ``params``: (n,)."""
+    """None with too few labels, or proxies that vary. ``columns``, ``result``, ``params`` are (n,)."""
     if len(result) < FEWEST:
         return None
     known, held = calibration_split(len(result), seed=seed)

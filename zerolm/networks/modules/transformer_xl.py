@@ -38,7 +38,8 @@ class RelativeAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         heads, (_, t, d) = len(self.u), x.shape
         q, k, v = (split(part, heads) for part in self.qkv(x).chunk(3, dim=-1))  # (b, heads, t, s)
-        positions = split(self.relative(sinusoids(t, d).to(x))[None], heads)  # (1, heads, distances, s)
+        distances = sinusoids(t, d).to(x).expand(len(x), -1, -1)  # of every sample: hooks see (b, t, d)
+        positions = split(self.relative(distances), heads)  # (b, heads, distances, s)
         by_distance = (q + self.v) @ positions.mT  # (b, heads, t, distances)
         now = torch.arange(t, device=x.device)
         distance = (now[:, None] - now).clamp(min=0)  # later tokens have none; they are hidden

@@ -121,7 +121,7 @@ def test_a_benchmark(zerolm: Zerolm, computed: list[str]) -> None:
     assert set(found["libra"]["chosen"]) <= set(found["proxies"])
     ran = zerolm("proxies", "mine.csv", *FEW, "--store", "s")
     assert len(computed) == 24
-    for words in ("mine: loss, 24 architectures", "synflow", "body_params", "LIBRA, by 12 labels", "better"):
+    for words in ("mine: loss, 24 architectures", "synflow", "body_params", "LIBRA, by 12 labels"):
         assert words in ran.out
 
 
@@ -160,7 +160,7 @@ def test_a_model(zerolm: Zerolm, computed: list[str], weights: bool, own: bool) 
     again = told(zerolm, "proxies", "model", *FEW, *text, "--store", "other")
     assert timeless(again) == timeless(found)
     assert len(computed) == 2
-    assert not found["left_out"]
+    assert set(found["left_out"]) == {"v_pca", "w_pca"}  # too few tokens for their width
     assert found["text"].startswith("text sha256" if own else "random")
     ran = zerolm("proxies", "model", *FEW, *text)
     assert len(computed) == 2
@@ -237,8 +237,8 @@ def test_workers_give_what_one_process_gives(zerolm: Zerolm) -> None:
 
 def test_killed_and_started_again(zerolm: Zerolm, here: Path) -> None:
     """What was finished is kept bit by bit, all proxies of a network or none; the result is the same."""
-    count = 16
-    llamas(here / "mine.csv", count, depth=12)
+    count = 8
+    llamas(here / "mine.csv", count, depth=6)
     base = ("proxies", "mine.csv", "--batch", "8", "--length", "16", "--micro-batches", "2")
     whole = told(zerolm, *base, "--store", "whole")
     command = [sys.executable, "-m", "zerolm", *base, "--store", "killed"]

@@ -208,3 +208,10 @@ def test_the_fewest_components_that_hold_the_share(values: list[float]) -> None:
     assert abs(spread(torch.tensor(falling[::-1], dtype=torch.float64)) - fewest) <= any(
         abs(sum(falling[:k]) / sum(values) - 0.99) < 1e-9 for k in range(1, 9)
     )
+
+
+def test_signs_of_more_rows_than_columns_never_count() -> None:
+    """Rounding would make a determinant of such a matrix a large number."""
+    for outputs, expected in ((41, 0.0), (40, 1.0)):
+        network = chain(40, outputs)
+        assert value(network, "eznas", batch_for(network, 32)) == pytest.approx(expected, abs=1e-6)

@@ -56,7 +56,10 @@ class Candidate:
 
 
 def drawn(space: SearchSpace, count: int, seed: int) -> list[Architecture]:
-    """``count`` architectures, each of the space equally likely, drawn with replacement."""
+    """``count`` architectures, drawn with replacement.
+
+    Shapes are as likely as the architectures that have them are many; of those it is always the same one.
+    """
     generator = random.Random(seed)
     backbones = list(space.backbones())
     below = list(accumulate(backbone.size for backbone in backbones))

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from zerolm.proxies.candidates import Candidate
     from zerolm.proxies.evaluate import Settings
 
-TOKENS: Final = {"autoformer": 197, "pit": 730}
-"""What an image is cut into: patches of 16 pixels every 16 or 8, and the class token."""
+AUTOFORMER: Final = 197
+PIT: Final = (730, 197, 50)
+"""Tokens of an image, of PiT stage by stage, with the class token."""
 IMAGE: Final = 4 * 3 * 224 * 224
 
 
@@ -23,13 +24,9 @@ def bytes_needed(architecture: Architecture, passes: Collection[str], settings: 
     """A rough upper bound: batch, weights, gradients and their moments, activations of a micro-batch."""
     params = int(make_score("params").of(architecture))
     body = sum(layer.weights for layer in architecture.layers)
-    tokens = TOKENS.get(architecture.space, settings.length)
-    rows = settings.batch // settings.parts * tokens
-    outputs = sum(m.rows + m.cols for layer in architecture.layers for m in layer.matrices)
-    heads = sum(max(8, layer.query_width // 64) for layer in architecture.layers)
-    kept = 4 * rows * (3 * outputs + 4 * heads * tokens)
-    sample = IMAGE if architecture.space in TOKENS else 16 * (tokens + 1)
-    most = 4 * params + sample * settings.batch
+    kept = settings.batch // settings.parts * _kept(architecture, settings.length)
+    images = architecture.space in ("autoformer", "pit")
+    most = 4 * params + settings.batch * (IMAGE if images else 16 * (settings.length + 1))
     if not {"backward", "curvature", "transfer"}.isdisjoint(passes):
         most += kept
     if not {"backward", "curvature"}.isdisjoint(passes):
@@ -39,6 +36,25 @@ def bytes_needed(architecture: Architecture, passes: Collection[str], settings: 
     if "flow" in passes:
         most += 8 * params + 16 * body
     return most
+
+
+def _kept(architecture: Architecture, length: int) -> int:
+    """What a sample leaves behind for a backward pass: outputs of matrices, norms, attention."""
+    total = 0
+    for layer, (tokens, heads) in zip(architecture.layers, _attention(architecture, length), strict=True):
+        outputs = sum(matrix.rows + matrix.cols for matrix in layer.matrices)
+        total += 4 * tokens * (3 * outputs + 5 * heads * tokens)
+    return total
+
+
+def _attention(architecture: Architecture, length: int) -> list[tuple[int, int]]:
+    """Tokens and heads of each layer; where heads are not said, of 64 and at least 8."""
+    if architecture.space == "pit":
+        choices = architecture.choices
+        stages = zip(PIT, choices["num_heads"], choices["depth"], strict=True)
+        return [(tokens, heads) for tokens, heads, depth in stages for _ in range(depth)]
+    tokens = AUTOFORMER if architecture.space == "autoformer" else length
+    return [(tokens, max(8, layer.query_width // 64)) for layer in architecture.layers]
 
 
 def check_memory(candidate: Candidate, proxies: Sequence[Proxy], settings: Settings, workers: int) -> None:

@@ -46,7 +46,7 @@ def selected(pool: Pool) -> dict[str, Sequence[float]]:
 def l_swag(passes: Passes) -> Sequence[float]:
     """Of each of L layers ln sum 1 / sd(|g|) and mean ln sd(|g|), then ``occurrences`` of its codes.
 
-    (L,) each and (L + 1, L), one after the other.
+    (L,) each and (L + 1, L), one after the other. Faithful: gradients accumulate, as for ``zico``.
     """
     _enough_parts(passes)
     enough_patterns(passes)

@@ -79,7 +79,8 @@ def as_it_was(network: Network, protocol: Protocol, *, train: bool = False) -> I
     with torch.random.fork_rng(devices=[network.device] if cuda else []), torch.enable_grad():
         torch.default_generator.manual_seed(protocol.seed)
         if cuda:
-            torch.cuda.manual_seed(protocol.seed)
+            with torch.cuda.device(network.device):
+                torch.cuda.manual_seed(protocol.seed)
         try:
             network.module.train(train)
             for weight in weights:

@@ -1,0 +1,231 @@
+"""Wrong input of the commands that run networks: one line, exit status 2, and the store as it was."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from small_benchmarks import FEW, llamas
+from tiny import saved, word_tokenizer
+
+from zerolm.cli.proxies import needing_torch
+from zerolm.proxies import needed
+from zerolm.proxies.store import Store
+
+Zerolm = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder with a benchmark, a text, and a store that holds something; the cache is elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("ZEROLM_DATA", raising=False)
+    llamas(Path("mine.csv"), 3)
+    Path("short.txt").write_text("a few words")
+    Path("other.db").write_text("no database at all")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def rows() -> list[Any]:
+    """What is in the store, of which every network is whole."""
+    if not Path("s").exists():
+        return []
+    with Store(Path("s")) as store:
+        return store._database.execute("SELECT * FROM evaluations").fetchall()
+
+
+def refused(zerolm: Zerolm, *arguments: str, words: str) -> None:
+    """That a command fails in one line, with these words, and leaves the store as it was."""
+    before = rows()
+    ran = zerolm(*arguments)
+    lines = [line for line in ran.err.splitlines() if not line.endswith(" ...")]
+    assert (ran.status, ran.out, len(lines)) == (2, "", 1), (ran.status, ran.out, ran.err)
+    assert words in lines[0], lines[0]
+    assert rows() == before
+
+
+BENCHMARK = ("mine.csv", *FEW, "--store", "s")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--proxies", "snpi"], "proxy 'snpi' is not known; is it snip?"),
+        (["--proxies", "SynFlow"], "is it synflow?"),
+        (["--proxies", " , "], "no proxy is named; there are"),
+        (["--batch", "0"], "a batch of 0 x 8 tokens is empty"),
+        (["--length", "-1"], "is empty"),
+        (["--batch", "1000000000000"], "too large"),
+        (["--micro-batches", "3"], "3 equal micro-batches of 16 are not possible; 2 are"),
+        (["--micro-batches", "0"], "0 equal micro-batches of 16 are not possible; 1 are"),
+        (["--micro-batches", "99"], "99 equal micro-batches of 16 are not possible; 16 are"),
+        (["--seed", "-1"], "seed -1 is not possible"),
+        (["--seed", str(2**64)], "is not possible"),
+        (["--mode", "insane"], "mode 'insane' is not known; there are sane, faithful"),
+        (["--upstream", "twos"], "upstream 'twos' is not known; there are task, ones"),
+        (["--device", "tpu"], "device 'tpu' is not known; there are cpu, cuda"),
+        (["--jobs", "0"], "jobs 0: at least 1 is needed"),
+        (["--jobs", "2", "--backend", "ray"], "jobs 2 are for loky"),
+        (["--backend", "dask"], "backend 'dask' is not known; there are loky, ray"),
+        (["--view", "trained"], "view 'trained' is not one of mine.csv's; there are none"),
+        (["--count", "3"], "count is of a space; this is a benchmark: leave it out"),
+        (["--limit", "1"], "Invalid value for '--limit'"),
+        (["--metric", "bleu"], "has no metric 'bleu'; it has loss"),
+        (["--text", "missing.txt"], "missing.txt"),
+        (["--text", "short.txt"], "a vocabulary of 64 is too small; 257 is the least"),
+        (["--text", "other.db"], "257"),
+        (["--text", "."], "is not a regular file"),
+    ],
+)
+def test_of_a_benchmark(zerolm: Zerolm, arguments: list[str], words: str) -> None:
+    refused(zerolm, "proxies", *BENCHMARK, *arguments, words=words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--limit", "5"], "limit is of a benchmark; this is a space: leave it out"),
+        (["--metric", "ppl"], "metric is of a benchmark; this is a space"),
+        (["--data", "."], "data is of a benchmark; this is a space"),
+        (["--count", "0"], "count 0: at least 1 is needed"),
+        (["--view", "odd"], "view 'odd' is not known; there are declared, published, trained"),
+        (["--length", "513", "--proxies", "snip"], "network 0: 513 tokens are given; this network has"),
+        (["--text", "short.txt", "--proxies", "snip"], "network 0: the text has"),
+    ],
+)
+def test_of_a_space(zerolm: Zerolm, arguments: list[str], words: str) -> None:
+    few = [*FEW, "--count", "1"]
+    refused(zerolm, "proxies", "flexibert", "--store", "s", *few, *arguments, words=words)
+
+
+@pytest.mark.parametrize("name", ["count", "limit", "view", "metric", "data"])
+def test_of_a_model(zerolm: Zerolm, name: str) -> None:
+    saved(Path("model"), "llama")
+    value = "3" if name in ("count", "limit") else "x"
+    refused(zerolm, "proxies", "model", f"--{name}", value, "--store", "s", words=f"{name} is of a ")
+
+
+def test_a_target_that_is_nothing(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused(zerolm, "proxies", "lama", words="'lama' is nothing that is known: spaces are autoformer")
+    refused(zerolm, "proxies", "lama", words="benchmarks are none")
+    refused(zerolm, "proxies", "gpt2_wt103", words="'zerolm bench download gpt2_wt103' fetches it")
+    refused(zerolm, "proxies", "no/such", words="'no/such' cannot be read")
+    refused(zerolm, "proxies", "lost.csv", words="'lost.csv' cannot be read")
+    monkeypatch.setenv("ZEROLM_DATA", ".")
+    refused(zerolm, "proxies", "lama", words="benchmarks are mine;")
+
+
+def test_folders_that_are_no_models(zerolm: Zerolm) -> None:
+    folder = Path("folder")
+    folder.mkdir()
+    refused(zerolm, "proxies", "folder", *FEW, "--store", "s", words="config.json")
+    (folder / "config.json").write_text("{")
+    refused(zerolm, "proxies", "folder", *FEW, "--store", "s", words="config.json")
+    (folder / "config.json").write_text(json.dumps({"model_type": "mamba", "hidden_size": 8}))
+    refused(zerolm, "proxies", "folder", *FEW, "--store", "s", words="of model_type 'mamba' are not known")
+    (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch hacked'\ntR.")
+    refused(zerolm, "proxies", "folder", *FEW, "--store", "s", words="folder")
+    assert not Path("hacked").exists()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite(zerolm: Zerolm, value: float) -> None:
+    file = saved(Path("model"), "llama") / "model.safetensors"
+    tensors = load_file(file)
+    tensors["model.layers.1.mlp.up_proj.weight"][0] = value
+    save_file(tensors, file, metadata={"format": "pt"})
+    for name in ("snip", "naswot"):
+        arguments = ("proxies", "model", *FEW, "--proxies", name, "--store", "s")
+        refused(zerolm, *arguments, words="model: the loss is nan, not finite")
+    arguments = ("proxies", "model", *FEW, "--proxies", "spectral_capacity_weights", "--store", "s")
+    refused(zerolm, *arguments, words="model: a matrix that is not finite")
+
+
+def test_too_little_text_and_memory_of_a_model(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
+    word_tokenizer(saved(Path("model"), "llama"))
+    arguments = ("proxies", "model", *FEW, "--text", "short.txt", "--store", "s")
+    refused(zerolm, *arguments, words="model: the text has 3 tokens, a batch of 16 x 8 needs 144")
+    monkeypatch.setattr("zerolm.networks.stock.free_memory", lambda: 1000)
+    refused(zerolm, "proxies", "model", *FEW, "--store", "s", words="of memory")
+
+
+def test_too_large_a_network(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came before it is kept; nothing of it is."""
+    sizes = {"depth": 64, "hidden": 16384, "head_size": 128, "heads": 128, "kv_heads": 128, "ffn": 65536}
+    with Path("mine.csv").open("a", newline="") as file:
+        csv.writer(file).writerow(["llama", json.dumps(sizes), json.dumps({"vocab": 64}), 1.0])
+    few = ("proxies", *BENCHMARK, "--proxies", "snip")
+    ran = zerolm(*few)
+    assert (ran.status, len(ran.err.splitlines())) == (2, 1)
+    assert "mine line 5: the passes take about" in ran.err
+    assert len(rows()) == 3
+    refused(zerolm, *few, words="mine line 5: the passes take about")
+    llamas(Path("mine.csv"), 3)
+    monkeypatch.setattr(needed, "free_memory", lambda: 1000)
+    refused(zerolm, *few, "--seed", "1", words="0.0 GB are free: take a smaller network")
+
+
+def test_a_store_that_is_none(zerolm: Zerolm) -> None:
+    for name in ("other.db", "."):
+        refused(zerolm, "proxies", "mine.csv", *FEW, "--store", name, words="name another with --store")
+    assert Path("other.db").read_text() == "no database at all"
+
+
+def test_no_gpu(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    refused(zerolm, "proxies", *BENCHMARK, "--device", "cuda", words="there is no CUDA device")
+
+
+def test_without_torch() -> None:
+    """The extra is named; commands that need no torch go on."""
+    code = """import sys
+sys.modules["torch"] = None
+from zerolm.cli import main
+for more in (["proxies", "flexibert"], ["bench", "run", "mine.csv", "--proxies", "snip"]):
+    assert main(more) == 2
+assert main(["bench", "run", "mine.csv"]) == 0"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    lines = ran.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.endswith("pip install 'zerolm[torch]'") for line in lines), lines
+
+
+def test_without_something_else_of_the_extra() -> None:
+    said = "proxies run networks, which needs joblib: pip install 'zerolm[torch]'"
+    for error, words in (
+        (ModuleNotFoundError("No module named 'joblib'", name="joblib"), said),
+        (ModuleNotFoundError("said already"), "said already"),
+    ):
+        with pytest.raises(ModuleNotFoundError) as caught, needing_torch():
+            raise error
+        assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--text", "random"], "--text is of networks that are built: name --proxies too"),
+        (["--jobs", "2"], "--jobs is of networks"),
+        (["--store", "s"], "--store is of networks"),
+        (["--proxies", "snpi"], "is it snip?"),
+        (["--proxies", ""], "no proxy is named"),
+        (["--proxies", "snip", "--jobs", "0"], "jobs 0"),
+        (["--proxies", "snip", "--text", "missing.txt"], "missing.txt"),
+        (["--proxies", "snip", "--store", "other.db"], "name another with --store"),
+    ],
+)
+def test_of_bench_run(zerolm: Zerolm, arguments: list[str], words: str) -> None:
+    refused(zerolm, "bench", "run", "mine.csv", "--out", "out", *arguments, words=words)
+    assert not Path("out").exists()

@@ -1,0 +1,166 @@
+"""Settings and keys, what is drawn from a space, memory, and LIBRA's verdict."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from drawn import architectures
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerolm.architecture import Architecture
+from zerolm.networks.build import build
+from zerolm.networks.passes import NEEDS
+from zerolm.proxies import find_proxy
+from zerolm.proxies.batches import random_source
+from zerolm.proxies.candidates import Candidate, drawn
+from zerolm.proxies.compute import compute
+from zerolm.proxies.evaluate import Settings, evaluate
+from zerolm.proxies.needed import bytes_needed
+from zerolm.proxies.store import Store
+from zerolm.proxies.verdict import judge
+from zerolm.spaces import make_space
+
+LLAMA = make_space("llama", vocab=64)
+FEW = Settings(batch=4, length=8, parts=2)
+
+
+def llama(**sizes: int) -> Architecture:
+    usual = {"depth": 1, "hidden": 16, "head_size": 8, "heads": 2, "kv_heads": 1, "ffn": 24}
+    return LLAMA.read(usual | sizes)
+
+
+@given(st.integers(-3, 200), st.integers(-3, 200))
+def test_micro_batches_are_equal_or_the_nearest_is_named(batch: int, parts: int) -> None:
+    possible = [k for k in range(1, batch + 1) if batch % k == 0]
+    if parts in possible:
+        assert Settings(batch=batch, parts=parts).parts == parts
+        return
+    with pytest.raises(ValueError, match="is empty" if batch < 1 else "are not possible; ") as caught:
+        Settings(batch=batch, parts=parts)
+    if batch > 0:
+        nearest = int(str(caught.value).split("; ")[1].split()[0])
+        assert nearest in possible
+        assert abs(nearest - parts) == min(abs(k - parts) for k in possible)
+
+
+def test_upstream_by_mode_and_task() -> None:
+    for task in ("next", "masked", "image"):
+        assert Settings().protocol(task).upstream == "task"
+        assert Settings(upstream="ones").protocol(task).upstream == "ones"
+        usual = Settings(mode="faithful").protocol(task).upstream
+        assert usual == ("ones" if task == "masked" else "task")
+        assert Settings(mode="faithful", upstream="task").protocol(task).upstream == "task"
+
+
+def test_a_key_tells_apart_whatever_changes_a_value() -> None:
+    source = random_source(64)
+    ids = torch.arange(10)
+    sources = [
+        source,
+        random_source(65),
+        random_source(64, seed=1),
+        replace(source, mask=1),
+        replace(source, classes=None),
+        replace(source, ids=ids),
+        replace(source, ids=ids.flip(0)),
+    ]
+    settings = [
+        FEW,
+        replace(FEW, mode="faithful"),
+        replace(FEW, upstream="task"),
+        replace(FEW, batch=8),
+        replace(FEW, length=9),
+        replace(FEW, parts=4),
+        replace(FEW, seed=1),
+    ]
+    keys = [FEW.key(each) for each in sources] + [each.key(source) for each in settings[1:]]
+    assert len(set(keys)) == len(keys)
+    assert FEW.key(random_source(64)) == keys[0]
+    assert all(json.loads(key) for key in keys)
+
+
+@given(architectures(max_depth=3), architectures(max_depth=3))
+def test_candidates_are_the_same_where_the_networks_are(one: Architecture, other: Architecture) -> None:
+    identities = [Candidate.of(each, name).identity for each, name in ((one, "a"), (other, "b"))]
+    assert (identities[0] == identities[1]) == (one == other)
+
+
+def test_shapes_are_as_likely_as_their_architectures_are_many() -> None:
+    """Of six operations a layer two have one shape: 42 architectures of five and of 25 shapes."""
+    space = make_space("flexibert", depth=[1, 2], hidden=[8], heads=[2], ffn=[8], stacks=[1])
+    found = Counter(json.dumps(each.choices, sort_keys=True) for each in drawn(space, 4200, 0))
+    assert len(found) == 5 + 25
+    for choices, count in found.items():
+        ways = 100 * 2 ** choices.count('"LT"')
+        assert abs(count - ways) < 5 * math.sqrt(ways)
+    assert drawn(space, 5, 3) == drawn(space, 5, 3) != drawn(space, 5, 4)
+
+
+@given(
+    st.sampled_from(["depth", "hidden", "ffn", "batch", "length"]),
+    st.sets(st.sampled_from([*NEEDS.values()])),
+)
+def test_more_needs_more_memory(what: str, passes: set[str]) -> None:
+    small = bytes_needed(llama(), passes, FEW)
+    if what in ("batch", "length"):
+        large = bytes_needed(llama(), passes, replace(FEW, **{what: 2 * getattr(FEW, what)}))
+    else:
+        sizes = {"depth": 2} if what == "depth" else {what: 48} | ({"heads": 6} if what == "hidden" else {})
+        large = bytes_needed(llama(**sizes), passes, FEW)
+    assert large > small >= 4 * build(llama()).params
+    assert bytes_needed(llama(), passes, replace(FEW, parts=4)) <= small
+    assert bytes_needed(llama(), passes | {"flow"}, FEW) >= small
+
+
+def test_columns_are_what_the_proxies_compute() -> None:
+    """One by one, in any order of candidates, with the sign by which higher is better."""
+    networks = [llama(ffn=ffn) for ffn in (24, 32, 40)]
+    candidates = [Candidate.of(each, f"n{i}") for i, each in enumerate(networks)]
+    names = ["snip", "lpzero_gpt2", "az_nas", "snip"]
+    source = random_source(64)
+    with Store() as store:
+        found = evaluate(candidates, names, source, FEW, store=store)
+        backwards = evaluate(candidates[::-1], names, source, FEW, store=store)
+    assert list(found.values) == ["snip", "lpzero_gpt2", "az_nas"]
+    for name in found.columns:
+        np.testing.assert_array_equal(found.columns[name], backwards.columns[name][::-1])
+    for i, network in enumerate(map(build, networks)):
+        batch = source.batch("next", 64, 4, 8, 0)
+        for name, sign in (("snip", 1), ("lpzero_gpt2", -1)):
+            (value,) = compute(network, [find_proxy(name)], batch, FEW.protocol("next"))[name].value
+            assert found.columns[name][i] == sign * value
+    assert {"az_nas", "az_expressivity"} <= set(found.columns)
+    assert set(found.seconds) == set(found.columns)
+
+
+def test_the_verdict_is_of_labels_it_has_not_seen() -> None:
+    generator = np.random.default_rng(0)
+    result, params = generator.normal(size=40), generator.normal(size=40)
+    columns = {"good": result + 0.01 * params, "bad": generator.normal(size=40), "same": np.ones(40)}
+    verdict = judge(columns, result, params)
+    assert verdict is not None
+    assert verdict.libra.names == ("good",)
+    assert (verdict.calibration, verdict.test) == (20, 20)
+    assert verdict.tau > 0.9
+    other = judge(columns, result, params, seed=1)
+    assert other is not None
+    assert other.tau != verdict.tau
+    assert None not in verdict.to_json().values()
+
+
+def test_no_verdict_without_labels_or_proxies_that_vary() -> None:
+    result = np.arange(40.0)
+    assert judge({"a": result[:19], "b": -result[:19]}, result[:19], result[:19]) is None
+    assert judge({"a": result}, result, result) is None
+    assert judge({"a": result, "b": np.ones(40)}, result, result) is None
+    assert judge({"a": result, "b": -result}, np.ones(40), result) is None
+    found = judge({"a": result, "b": -result}, result, np.ones(40))
+    assert found is not None
+    assert found.to_json()["tau_body_params"] is None

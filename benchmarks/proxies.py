@@ -30,7 +30,7 @@ from zerolm.proxies import find_proxy, proxy_names
 from zerolm.proxies.batches import TokenSource
 from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.compute import compute
-from zerolm.proxies.run import Request, Run, run_proxies
+from zerolm.proxies.run import Request, Run, measure
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.spaces.base import MAX_WIDTH
@@ -140,7 +140,7 @@ class Options:
             store=self.store,
         )
         note(f"== {benchmark}, {mode} mode" + (f", view {view}" if view else ""))
-        return run_proxies(benchmark, request, progress=note)
+        return measure(benchmark, request, progress=note)
 
 
 def text_file(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -86,6 +87,7 @@ def test_the_carving_commands_run(
     zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("transformers")
+    registry = importlib.import_module("zerolm.proxies.registry")
     run_in(tmp_path, monkeypatch)
     make_parent(tmp_path)
     assert len(CARVING) == 3
@@ -98,6 +100,7 @@ def test_the_carving_commands_run(
 
 def test_the_python_runs(zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
+    registry = importlib.import_module("zerolm.proxies.registry")
     run_in(tmp_path, monkeypatch)
     make_parent(tmp_path)
     assert zerolm("search", "llama", "--max-params", "15M", "--out", "demo").status == 0
@@ -108,6 +111,7 @@ def test_the_python_runs(zerolm: Callable[..., Any], tmp_path: Path, monkeypatch
             promised = json.loads(Path("demo/result.json").read_text())["pick"]["costs"]["params"]
             assert sum(p.numel() for p in names["model"].parameters()) == promised
     base._REGISTRY.pop("ffn_only")
+    registry._REGISTRY.pop("gradient_energy")
 
 
 def test_the_benchmark_file_is_readable(zerolm: Callable[..., Any], tmp_path: Path) -> None:

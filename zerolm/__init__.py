@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from zerolm.carving.carve import carve
     from zerolm.groundtruth.bench import bench
     from zerolm.groundtruth.labels import read_labels
+    from zerolm.proxies.run import measure
     from zerolm.scores.base import make_score
     from zerolm.solvers.search import search
     from zerolm.spaces.base import make_space
@@ -26,6 +27,7 @@ _HOMES = {
     "carve": "zerolm.carving.carve",
     "make_score": "zerolm.scores",
     "make_space": "zerolm.spaces",
+    "measure": "zerolm.proxies.run",
     "read_labels": "zerolm.groundtruth.labels",
     "score": "zerolm.spaces.document",
     "search": "zerolm.solvers.search",
@@ -37,6 +39,7 @@ __all__ = [
     "carve",
     "make_score",
     "make_space",
+    "measure",
     "read_labels",
     "score",
     "search",

@@ -25,6 +25,7 @@ from zerolm.proxies.evaluate import Settings, evaluate
 from zerolm.proxies.needed import bytes_needed
 from zerolm.proxies.store import Store
 from zerolm.proxies.verdict import judge
+from zerolm.scores import make_score
 from zerolm.spaces import make_space
 
 LLAMA = make_space("llama", vocab=64)
@@ -92,15 +93,23 @@ def test_candidates_are_the_same_where_the_networks_are(one: Architecture, other
     assert (identities[0] == identities[1]) == (one == other)
 
 
-def test_shapes_are_as_likely_as_their_architectures_are_many() -> None:
-    """Of six operations a layer two have one shape: 42 architectures of five and of 25 shapes."""
+def test_all_architectures_are_equally_likely() -> None:
+    """Six operations a layer, two of which have one shape: 42 architectures of one layer or two."""
     space = make_space("flexibert", depth=[1, 2], hidden=[8], heads=[2], ffn=[8], stacks=[1])
     found = Counter(json.dumps(each.choices, sort_keys=True) for each in drawn(space, 4200, 0))
-    assert len(found) == 5 + 25
-    for choices, count in found.items():
-        ways = 100 * 2 ** choices.count('"LT"')
-        assert abs(count - ways) < 5 * math.sqrt(ways)
+    assert len(found) == 6 + 36
+    assert all(abs(count - 100) < 5 * math.sqrt(100) for count in found.values())
     assert drawn(space, 5, 3) == drawn(space, 5, 3) != drawn(space, 5, 4)
+
+
+def test_only_small_ones_are_drawn_where_a_bound_says_so() -> None:
+    space = make_space("flexibert", depth=[1, 2], hidden=[8], heads=[2], ffn=[8], stacks=[1])
+    params = make_score("params")
+    sizes = sorted(params.of(each) for each in drawn(space, 200, 0))
+    bound = int(sizes[100])
+    assert all(params.of(each) <= bound for each in drawn(space, 50, 1, bound))
+    with pytest.raises(ValueError, match=f"have at most {int(sizes[0]) - 1:,} parameters; the smallest"):
+        drawn(space, 5, 0, int(sizes[0]) - 1)
 
 
 @given(

@@ -12,6 +12,7 @@ import typer
 
 from zerolm.cli.bench_ablate import Data, Metric, aligned
 from zerolm.cli.progress import patient
+from zerolm.cli.units import parse_amount
 
 TARGET = "A space, a benchmark (by name or file), a folder with a model; or `ls`, which lists the proxies."
 Chosen = Annotated[
@@ -39,6 +40,9 @@ def proxies(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of weights, masks and samples.")] = 0,
     count: Annotated[int | None, typer.Option(help="Networks drawn from a space; else 20.")] = None,
+    max_params: Annotated[
+        str | None, typer.Option(metavar="N", help="Parameters of networks drawn from a space at most: 50M.")
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=2, help="Architectures of a benchmark at most, evenly spread.")
     ] = None,
@@ -57,11 +61,11 @@ def proxies(
     """
     with needing_torch():
         from zerolm.cli import proxies_shown
-        from zerolm.proxies.run import Request, run_proxies
+        from zerolm.proxies.run import Request, measure
     if target == "ls":
         listing(json_output)
         return
-    found = run_proxies(
+    found = measure(
         target,
         Request(
             names=None if names is None else listed(names),
@@ -76,6 +80,7 @@ def proxies(
                 "device": device,
             },
             count=count,
+            max_params=None if max_params is None else parse_amount("max_params", max_params),
             limit=limit,
             view=view,
             metric=metric,

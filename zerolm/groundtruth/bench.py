@@ -198,8 +198,8 @@ def bench(
 
     ``metric`` is the file's own unless named; intervals come from ``draws`` bootstrap resamples.
     ``more`` gives further scores by name; with ``limit`` only so many architectures of each benchmark
-    count, evenly spread over the file; ``view`` names the only one that does. Everything is read and checked before anything is scored. Fewer than
-    eight architectures have no intervals.
+    count, evenly spread over the file; ``view`` names the only one that does. Everything is read and
+    checked before anything is scored. Fewer than eight architectures have no intervals.
     """
     truths = [thinned(read(locate(name, data)), limit) for name in chosen(names, data)]
     metrics = [metric or truth.metric for truth in truths]

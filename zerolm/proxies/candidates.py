@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import Any, Final
 
 from zerolm.architecture import Architecture
 from zerolm.networks.build import build
 from zerolm.networks.network import Network
 from zerolm.networks.stock import load_network
+from zerolm.scores import make_score
 from zerolm.spaces import SearchSpace
+
+PATIENCE: Final = 100
+"""Draws for each architecture that is asked for."""
 
 
 @dataclass(frozen=True)
@@ -55,22 +61,32 @@ class Candidate:
         return load_network(self.folder, seed)[0]
 
 
-def drawn(space: SearchSpace, count: int, seed: int) -> list[Architecture]:
-    """``count`` architectures, drawn with replacement.
+def drawn(space: SearchSpace, count: int, seed: int, max_params: int | None = None) -> list[Architecture]:
+    """``count`` architectures, each of the space equally likely, drawn with replacement.
 
-    Shapes are as likely as the architectures that have them are many; of those it is always the same one.
+    With ``max_params`` only those of at most so many parameters; ``ValueError`` where they are too rare.
     """
     generator = random.Random(seed)
     backbones = list(space.backbones())
     below = list(accumulate(backbone.size for backbone in backbones))
-    found = []
-    for _ in range(count):
+    params, found = make_score("params"), list[Architecture]()
+    smallest = math.inf
+    for _ in range(PATIENCE * count):
         ticket = generator.randrange(below[-1])  # integers: the sizes are beyond floats
         backbone = backbones[bisect_right(below, ticket)]
-        picks = []
+        layers: list[dict[str, Any]] = []
         for block in backbone.blocks:
-            options = range(len(block.candidates.layers))
-            number = 1 if block.tied else block.count
-            picks.append(generator.choices(options, block.candidates.multiplicity, k=number))
-        found.append(space.assemble(backbone, picks))
-    return found
+            ways = [way for ways in block.candidates.alternatives for way in ways]
+            chosen = generator.choices(ways, k=1 if block.tied else block.count)
+            layers += chosen * block.count if block.tied else chosen
+        one = space.read(space.join(backbone, layers))
+        size = params.of(one)
+        smallest = min(smallest, size)
+        if max_params is None or size <= max_params:
+            found.append(one)
+        if len(found) == count:
+            return found
+    raise ValueError(
+        f"of {PATIENCE * count} architectures drawn from {space.name!r}, {len(found)} have at most "
+        f"{max_params:,} parameters; the smallest has {smallest:,.0f}: allow more, or ask for fewer"
+    )

@@ -6,7 +6,7 @@ from typing import Final
 
 from zerolm.networks.network import Linear
 from zerolm.networks.passes import Passes
-from zerolm.proxies.registry import LeftOut, proxy
+from zerolm.proxies.registry import proxy
 from zerolm.proxies.sums import attention, decoder_or, total
 
 ENTRIES: Final = ("q", "k", "v", "qkv", "mix", "weight")
@@ -30,9 +30,10 @@ def head_confidence(passes: Passes) -> float:
 
 @proxy("softmax_confidence", source="Serianni and Kalita, ACL 2023, section 4.2", needs=["probabilities"])
 def softmax_confidence(passes: Passes) -> float:
-    """Sum over layers of the mean largest attention weight over keys; faithful: over heads, as coded."""
-    if not passes.loss.probabilities:
-        raise LeftOut("the network has no attention")
+    """Sum over layers of the mean largest attention weight over keys; faithful: over heads, as coded.
+
+    A layer without attention adds nothing.
+    """
     return total(heads if passes.protocol.faithful else keys for heads, keys in passes.loss.probabilities)
 
 

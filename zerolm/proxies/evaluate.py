@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -149,7 +150,7 @@ def evaluate(
 
     found = run(
         candidates,
-        Work(source, settings, jobs),
+        Work(source, settings, jobs if backend == "loky" else os.cpu_count() or 1),
         store,
         keys,
         name=lambda candidate: candidate.name,

@@ -27,9 +27,9 @@ class Proxy:
     """A training-free score of a network that runs.
 
     ``compute(passes)`` gives a number, or numbers from which ``finish`` makes the scores of several
-    candidates at once. ``needs`` are names of ``NEEDS``; shapes and weights are always there. ``sign`` is -1 where
-    lower is meant to be better. ``version`` counts changes of what it computes: stored values of another
-    version are not used.
+    candidates at once. ``needs`` are names of ``NEEDS``; shapes and weights are always there. ``sign`` is
+    -1 where lower is meant to be better. ``version`` counts changes of what it computes: stored values of
+    another version are not used.
     """
 
     name: str

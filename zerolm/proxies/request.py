@@ -17,6 +17,7 @@ from zerolm.proxies.running import Backend
 Target = Literal["space", "benchmark", "model"]
 BELONGS: Final[Mapping[str, tuple[Target, ...]]] = {
     "count": ("space",),
+    "max_params": ("space",),
     "view": ("space", "benchmark"),
     "limit": ("benchmark",),
     "metric": ("benchmark",),
@@ -30,7 +31,8 @@ VOCABULARY: Final = 8192
 class Request:
     """What is asked for; ``settings`` are those of ``Settings``, ``names`` None means every proxy.
 
-    ``text`` is a file or ``random``. ``count`` networks are drawn from a space, 20 unless said; ``limit``,
+    ``text`` is a file or ``random``. ``count`` networks are drawn from a space, 20 unless said, of at most
+    ``max_params`` parameters; ``limit``,
     ``metric`` and ``data`` say what of a benchmark counts, and ``view`` how FlexiBERT is read.
     """
 
@@ -38,6 +40,7 @@ class Request:
     text: str = "random"
     settings: Mapping[str, Any] = field(default_factory=dict)
     count: int | None = None
+    max_params: int | None = None
     limit: int | None = None
     view: str | None = None
     metric: str | None = None

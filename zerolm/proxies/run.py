@@ -28,7 +28,7 @@ from zerolm.proxies.verdict import Verdict, judge
 from zerolm.scores import make_score
 from zerolm.spaces import make_space, space_names
 
-__all__ = ["Request", "Run", "measuring", "run_proxies"]
+__all__ = ["Request", "Run", "measure", "measuring"]
 
 USUAL_VIEW: Final = "declared"
 USUAL_COUNT: Final = 20
@@ -103,7 +103,7 @@ class _Job:
             )
 
 
-def run_proxies(target: str, request: Request = USUAL, *, progress: Say = lambda _: None) -> Run:
+def measure(target: str, request: Request = USUAL, *, progress: Say = lambda _: None) -> Run:
     """Compute proxies of networks drawn from a space, of a benchmark's architectures, or of a model.
 
     ``target`` is the name of a space or benchmark, a benchmark file, or a folder with ``config.json``.
@@ -121,7 +121,7 @@ def _space(name: str, job: _Job) -> Run:
     request = job.request
     request.check_for("space")
     space = make_space(name, **({} if request.view is None else {"view": request.view}))
-    networks = drawn(space, request.count or USUAL_COUNT, job.settings.seed)
+    networks = drawn(space, request.count or USUAL_COUNT, job.settings.seed, request.max_params)
     candidates = [Candidate.of(network, f"network {i}") for i, network in enumerate(networks)]
     measured = job.measure(candidates, request.source())
     title = f"{name}: {len(networks)} networks, {job.settings.mode} mode"

@@ -25,23 +25,29 @@ Number = TypeVar("Number", int, float)
 class Candidates:
     """What one layer may be, grouped by shape.
 
-    ``choices[i]`` is one way (the preferred one) to choose ``layers[i]``; ``multiplicity[i]`` counts
-    all ways that give the same shape.
+    ``alternatives[i]`` are all ways to choose ``layers[i]``, the preferred one first.
     """
 
-    choices: tuple[dict[str, Any], ...]
+    alternatives: tuple[tuple[dict[str, Any], ...], ...]
     layers: tuple[Layer, ...]
-    multiplicity: tuple[int, ...]
 
     @classmethod
     def of(cls, options: Sequence[tuple[dict[str, Any], Layer]]) -> Self:
-        """Group (choice, layer) pairs by layer; the first choice of a shape represents it."""
-        ways: dict[Layer, int] = {}
-        chosen: dict[Layer, dict[str, Any]] = {}
+        """Group (choice, layer) pairs by layer; the first choice of a shape is preferred."""
+        ways: dict[Layer, list[dict[str, Any]]] = {}
         for choice, layer in options:
-            ways[layer] = ways.get(layer, 0) + 1
-            chosen.setdefault(layer, choice)
-        return cls(tuple(chosen.values()), tuple(chosen), tuple(ways.values()))
+            ways.setdefault(layer, []).append(choice)
+        return cls(tuple(map(tuple, ways.values())), tuple(ways))
+
+    @cached_property
+    def choices(self) -> tuple[dict[str, Any], ...]:
+        """The preferred way to choose each layer."""
+        return tuple(choices[0] for choices in self.alternatives)
+
+    @cached_property
+    def multiplicity(self) -> tuple[int, ...]:
+        """How many ways there are to choose each layer."""
+        return tuple(map(len, self.alternatives))
 
     @cached_property
     def shapes(self) -> Shapes:

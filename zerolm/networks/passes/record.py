@@ -68,9 +68,9 @@ class LossPass:
     outputs, where a sample's tokens are added before squaring in the second. By activated module:
     ``codes``, words (ceil(n / 64), t f) whose bit s is whether sample s activates the unit; ``distances``
     (n,), for each sample the agreements of all pairs of tokens. By first FFN matrix: ``covariances`` (d, d)
-    of what goes in, float64, over so many ``rows``. By attention: ``probabilities``, means of the largest over
-    heads and over keys.
-    ``jacobian``: the loss's gradient by what the first layer gets, (b, t d) a micro-batch, a row a sample.
+    of what goes in, float64, over so many ``rows``. By attention: ``probabilities``, means of the largest
+    over heads and over keys. ``jacobian``: the loss's gradient by what the first layer gets, (b, t d) a
+    micro-batch, a row a sample.
     """
 
     value: float = math.nan

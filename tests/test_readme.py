@@ -87,7 +87,6 @@ def test_the_carving_commands_run(
     zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("transformers")
-    registry = importlib.import_module("zerolm.proxies.registry")
     run_in(tmp_path, monkeypatch)
     make_parent(tmp_path)
     assert len(CARVING) == 3

@@ -21,10 +21,11 @@ from transformers import (
     ViTForImageClassification,
 )
 
-from zerolm.networks import stock
+from zerolm.networks import load
+from zerolm.networks.load import load_network
 from zerolm.networks.network import Network, Tap
 from zerolm.networks.roles import layers_of
-from zerolm.networks.stock import load_network, stock_network
+from zerolm.networks.stock import stock_network
 from zerolm.spaces.huggingface import from_config
 
 VIT = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6, "intermediate_size": 40}
@@ -375,8 +376,8 @@ def test_code_of_the_folder_does_not_run(tmp_path: Path) -> None:
 def test_too_little_memory_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path, "llama")
     params = sum(parameter.numel() for parameter in made("llama").parameters())
-    monkeypatch.setattr(stock, "free_memory", lambda: 16 * params)
+    monkeypatch.setattr(load, "free_memory", lambda: 16 * params)
     load_network(tmp_path)
-    monkeypatch.setattr(stock, "free_memory", lambda: 16 * params - 1)
+    monkeypatch.setattr(load, "free_memory", lambda: 16 * params - 1)
     with pytest.raises(ValueError, match=re.escape(f"needs {16 * params / 1e9:.3g} GB of memory (4 times")):
         load_network(tmp_path)

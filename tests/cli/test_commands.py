@@ -201,3 +201,12 @@ def test_columns_of_a_comparison_never_touch(zerolm: Callable[..., Any], tmp_pat
         assert geo[2] == ("-1.000..-1.000" if intervals else "-")
         assert geo[3:5] == ["-1.0000", "-1.0000"]
         assert geo[6] == ("+0.000..+0.000" if intervals else "-")
+
+
+def test_an_interruption_says_so(zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zerolm.cli.spaces.space_names", interrupt)
+    ran = zerolm("spaces")
+    assert (ran.status, ran.err.splitlines()[-1]) == (130, "zerolm: interrupted")

@@ -157,7 +157,7 @@ def test_too_little_text_and_memory_of_a_model(zerolm: Zerolm, monkeypatch: pyte
     word_tokenizer(saved(Path("model"), "llama"))
     arguments = ("proxies", "model", *FEW, "--text", "short.txt", "--store", "s")
     refused(zerolm, *arguments, words="model: the text has 3 tokens, a batch of 16 x 8 needs 144")
-    monkeypatch.setattr("zerolm.networks.stock.free_memory", lambda: 1000)
+    monkeypatch.setattr("zerolm.networks.load.free_memory", lambda: 1000)
     refused(zerolm, "proxies", "model", *FEW, "--store", "s", words="of memory")
 
 
@@ -229,3 +229,9 @@ def test_without_something_else_of_the_extra() -> None:
 def test_of_bench_run(zerolm: Zerolm, arguments: list[str], words: str) -> None:
     refused(zerolm, "bench", "run", "mine.csv", "--out", "out", *arguments, words=words)
     assert not Path("out").exists()
+
+
+def test_a_misspelt_space_is_named_before_its_options(zerolm: Zerolm) -> None:
+    refused(zerolm, "proxies", "flexbert", *FEW, "--count", "2", words="flexibert")
+    refused(zerolm, "proxies", " ", *FEW, words="no space, benchmark or folder is named")
+    refused(zerolm, "proxies", "mine.csv", *FEW, "--count", "2", words="count is of a space")

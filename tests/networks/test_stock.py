@@ -353,7 +353,7 @@ def test_hostile_folders(tmp_path: Path) -> None:
 def test_weights_that_are_missing_or_misshapen_are_no_random_ones(tmp_path: Path) -> None:
     saved(tmp_path, "bert")  # a body without the head
     with pytest.raises(
-        ValueError, match=r"lacks 'cls\.predictions\.[a-zA-Z.]*', which BertForMaskedLM needs$"
+        ValueError, match=r"lacks 'cls\.predictions\.[a-zA-Z.]*', which BertForMaskedLM needs: save it with "
     ):
         load_network(tmp_path)
     made("vit").save_pretrained(tmp_path / "vit")

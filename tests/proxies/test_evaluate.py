@@ -108,7 +108,7 @@ def test_only_small_ones_are_drawn_where_a_bound_says_so() -> None:
     sizes = sorted(params.of(each) for each in drawn(space, 200, 0))
     bound = int(sizes[100])
     assert all(params.of(each) <= bound for each in drawn(space, 50, 1, bound))
-    with pytest.raises(ValueError, match=f"have at most {int(sizes[0]) - 1:,} parameters; the smallest"):
+    with pytest.raises(ValueError, match=f"have more than {int(sizes[0]) - 1:,} parameters, the smallest"):
         drawn(space, 5, 0, int(sizes[0]) - 1)
 
 
@@ -173,3 +173,15 @@ def test_no_verdict_without_labels_or_proxies_that_vary() -> None:
     found = judge({"a": result, "b": -result}, result, np.ones(40))
     assert found is not None
     assert found.to_json()["tau_body_params"] is None
+
+
+def test_no_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_memory(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate\n 20 GiB")
+
+    monkeypatch.setattr("zerolm.proxies.evaluate.compute", out_of_memory)
+    with (
+        Store() as store,
+        pytest.raises(ValueError, match="^one: the passes do not fit into the memory"),
+    ):
+        evaluate([Candidate.of(llama(), "one")], ["snip"], random_source(64), FEW, store=store)

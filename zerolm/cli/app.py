@@ -46,6 +46,7 @@ COMMANDS = (
     "bench run",
     "bench ablate",
 )
+INTERRUPTED = 130
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """The base of all errors in the way a command was typed."""
 
@@ -64,7 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status: 2 for wrong input, with one line on stderr."""
     try:
         load_plugins()
-        return int(app(args=None if arguments is None else list(arguments), standalone_mode=False) or 0)
+        status = int(app(args=None if arguments is None else list(arguments), standalone_mode=False) or 0)
+        if status == INTERRUPTED:  # typer has caught it
+            print("zerolm: interrupted", file=sys.stderr)
+        return status
     except (ValueError, ModuleNotFoundError) as error:
         print(f"zerolm: {' '.join(str(error).split())}", file=sys.stderr)
     except ArithmeticError as error:
@@ -76,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"zerolm: {error}", file=sys.stderr)
     except (KeyboardInterrupt, typer.Abort):
         print("zerolm: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except _USAGE_ERROR as error:
         message = getattr(error, "format_message", error.__str__)()
         if message.lstrip().startswith("Usage:"):  # a command that needs another shows its help

@@ -33,7 +33,7 @@ def proxies(
     length: Annotated[int, typer.Option(help="Tokens of each.")] = 128,
     parts: Annotated[int, typer.Option("--micro-batches", help="Equal parts of the batch.")] = 8,
     mode: Annotated[
-        str, typer.Option(help="sane: as the papers say; faithful: as their code does.")
+        str, typer.Option(help="sane: what papers mean, on a real loss; faithful: what code does.")
     ] = "sane",
     upstream: Annotated[
         str | None, typer.Option(help="What gradients come from: the task's loss (task), or ones.")

@@ -83,7 +83,10 @@ def _loaded(folder: Path, maker: Any, stored: bool, seed: int) -> PreTrainedMode
         )
     if found["missing_keys"]:
         lacking = min(map(str, found["missing_keys"]))
-        raise ValueError(f"{str(folder)!r} lacks {lacking!r}, which {type(model).__name__} needs")
+        raise ValueError(
+            f"{str(folder)!r} lacks {lacking!r}, which {type(model).__name__} needs: save it with its head, "
+            f"or leave config.json alone there for random weights"
+        )
     return model  # type: ignore[no-any-return]
 
 

@@ -77,7 +77,9 @@ class TokenSource:
         count, needed = len(self.ids), sequences * span
         if count < needed:
             most = count // span
-            other = f"at most {most} sequences (--batch {most})" if most else "shorter sequences"
+            shorter = count // sequences - more
+            other = f"at most {most} sequences (--batch {most})" if most else f"--length {shorter} at most"
+            other = other if most or shorter > 0 else "a smaller --batch and --length"
             raise ValueError(
                 f"the text has {count} tokens, a batch of {sequences} x {length} needs {needed}: "
                 f"give more text, or {other}"

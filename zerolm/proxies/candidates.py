@@ -19,8 +19,8 @@ from zerolm.networks.network import Network
 from zerolm.scores import make_score
 from zerolm.spaces import SearchSpace
 
-PATIENCE: Final = 100
-"""Draws for each architecture that is asked for."""
+PATIENCE: Final = 5000
+"""Draws in a row that may all be too large."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def drawn(space: SearchSpace, count: int, seed: int, max_params: int | None = No
     backbones = list(space.backbones())
     below = list(accumulate(backbone.size for backbone in backbones))
     params, found = make_score("params"), list[Architecture]()
-    smallest = math.inf
-    for _ in range(PATIENCE * count):
+    smallest, since = math.inf, 0
+    while since < PATIENCE:
         ticket = generator.randrange(below[-1])  # integers: the sizes are beyond floats
         backbone = backbones[bisect_right(below, ticket)]
         layers: list[dict[str, Any]] = []
@@ -82,11 +82,13 @@ def drawn(space: SearchSpace, count: int, seed: int, max_params: int | None = No
         one = space.read(space.join(backbone, layers))
         size = params.of(one)
         smallest = min(smallest, size)
+        since += 1
         if max_params is None or size <= max_params:
             found.append(one)
+            since = 0
         if len(found) == count:
             return found
     raise ValueError(
-        f"of {PATIENCE * count} architectures drawn from {space.name!r}, {len(found)} have at most "
-        f"{max_params:,} parameters; the smallest has {smallest:,.0f}: allow more, or ask for fewer"
+        f"{PATIENCE:,} architectures drawn from {space.name!r} in a row have more than {max_params:,} "
+        f"parameters, the smallest of all {smallest:,.0f}: allow more"
     )

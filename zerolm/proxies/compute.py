@@ -6,10 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.networks.passes import Passes, Protocol
-from zerolm.proxies.registry import LeftOut, Proxy
+from zerolm.proxies.registry import LeftOut, Proxy, Value
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,25 @@ def compute(network: Network, proxies: Sequence[Proxy], batch: Batch, protocol: 
     for proxy in proxies:
         start, reason = time.perf_counter(), None
         try:
-            value = proxy.compute(passes)
-            numbers = tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
+            value = numbers(proxy.compute(passes))
         except LeftOut as error:
-            numbers, reason = (), str(error)
+            value, reason = (), str(error)
+        except Exception as error:
+            if isinstance(error, ValueError) or proxy.compute.__module__.startswith("zerolm."):
+                raise
+            message = f"proxy {proxy.name!r} fails with {type(error).__name__}: {error}"
+            raise ValueError(f"{message}; does it name all its needs?") from error
         needed = sum(passes.seconds[name] for name in alone(proxy))
-        found[proxy.name] = Found(numbers, needed + time.perf_counter() - start, reason)
+        found[proxy.name] = Found(value, needed + time.perf_counter() - start, reason)
     return found
+
+
+def numbers(value: Value) -> tuple[float, ...]:
+    """What a proxy returned, a number or a row of numbers, as a row; ``ValueError`` for anything else."""
+    row = np.atleast_1d(np.asarray(value, np.float64))
+    if row.ndim > 1:
+        raise ValueError(f"a proxy gives a number or a row of numbers, not an array of shape {row.shape}")
+    return tuple(row.tolist())
 
 
 def alone(proxy: Proxy) -> set[str]:

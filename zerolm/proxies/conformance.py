@@ -13,6 +13,7 @@ from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.networks.passes import NEEDS, Passes
 from zerolm.networks.passes.protocol import Mode
+from zerolm.proxies.compute import numbers
 from zerolm.proxies.observed import close, same, state, tensors
 from zerolm.proxies.registry import LeftOut, Proxy, find_proxy
 from zerolm.proxies.small import SETTINGS, shuffled, small_batch, small_networks
@@ -112,13 +113,12 @@ class Checks:
 
     def _value(self, passes: Passes) -> Numbers | None:
         try:
-            value = self.proxy.compute(passes)
+            return numbers(self.proxy.compute(passes))
         except LeftOut:
             return None
         except (KeyError, AttributeError, TypeError) as error:
             message = f"must name all that it needs; alone it fails with {error!r}"
             raise AssertionError(f"proxy {self.proxy.name!r} {message}") from error
-        return tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),)
 
     def _everywhere(self) -> Iterator[tuple[Network, Mode]]:
         for network in self.networks:

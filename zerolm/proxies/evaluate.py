@@ -18,7 +18,7 @@ from zerolm.networks.passes import Protocol
 from zerolm.networks.passes.protocol import MODES, UPSTREAMS, Mode, Upstream
 from zerolm.proxies.batches import TokenSource
 from zerolm.proxies.candidates import Candidate
-from zerolm.proxies.compute import compute
+from zerolm.proxies.compute import Found, compute
 from zerolm.proxies.needed import check_memory
 from zerolm.proxies.registry import Proxy, find_proxy
 from zerolm.proxies.running import Backend, run
@@ -86,26 +86,37 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Computes what is asked of a candidate; it can be sent to another process."""
+    """Computes what is asked of a candidate; it can be sent to another process, and the proxies with it."""
 
+    proxies: Sequence[Proxy]
     source: TokenSource
     settings: Settings
     workers: int
 
     def __call__(self, candidate: Candidate, keys: Sequence[Key]) -> list[Evaluation]:
-        proxies = [find_proxy(key.proxy) for key in keys]
+        asked = {key.proxy for key in keys}
+        proxies = [proxy for proxy in self.proxies if proxy.name in asked]
         check_memory(candidate, proxies, self.settings, self.workers)
+        try:
+            found = self._found(candidate, proxies)
+        except (torch.OutOfMemoryError, MemoryError):
+            raise ValueError(
+                f"the passes do not fit into the memory of {self.settings.device}: take a smaller network, a "
+                f"smaller --batch or --length, or more --micro-batches"
+            ) from None
+        return [
+            Evaluation(key, one.value, one.seconds, one.left_out or "")
+            for key, one in ((key, found[key.proxy]) for key in keys)
+        ]
+
+    def _found(self, candidate: Candidate, proxies: Sequence[Proxy]) -> dict[str, Found]:
         network = candidate.network(self.settings.seed)
         network.module.to(self.settings.device)
         settings = self.settings
         batch = self.source.batch(
             network.task, network.classes, settings.batch, settings.length, settings.seed
         )
-        found = compute(network, proxies, batch, settings.protocol(network.task))
-        return [
-            Evaluation(key, one.value, one.seconds, one.left_out or "")
-            for key, one in zip(keys, (found[proxy.name] for proxy in proxies), strict=True)
-        ]
+        return compute(network, proxies, batch, settings.protocol(network.task))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,11 +157,12 @@ def evaluate(
     text = settings.key(source)
 
     def keys(candidate: Candidate) -> list[Key]:
-        return [Key(candidate.identity, proxy.name, text, f"{VERSION}.{proxy.version}") for proxy in proxies]
+        return [Key(candidate.identity, proxy.name, text, f"{VERSION}.{proxy.revision}") for proxy in proxies]
 
+    workers = min(jobs if backend == "loky" else os.cpu_count() or 1, len(candidates))
     found = run(
         candidates,
-        Work(source, settings, jobs if backend == "loky" else os.cpu_count() or 1),
+        Work(proxies, source, settings, workers),
         store,
         keys,
         name=lambda candidate: candidate.name,
@@ -176,6 +188,8 @@ def _add(measured: Measured, proxy: Proxy, evaluations: Sequence[Evaluation]) ->
         return
     spent = math.fsum(each.seconds for each in evaluations) / len(evaluations)
     for name, column in columns.items():
+        if name in measured.columns:
+            raise ValueError(f"proxy {proxy.name!r} gives a column {name!r}, which another proxy gives too")
         measured.columns[name] = np.array(column, np.float64)
         measured.seconds[name] = spent
 

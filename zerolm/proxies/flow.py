@@ -31,7 +31,10 @@ def log_synflow(passes: Passes) -> float:
 
 @proxy("dss", source="TF-TAS, arXiv 2203.12217, equations 4-6", needs=["flow"])
 def dss(passes: Passes) -> float:
-    """Synaptic diversity of attention plus synaptic saliency of FFN, both of the flow."""
+    """Synaptic diversity of attention plus synaptic saliency of FFN, both of the flow.
+
+    Embedding and head, which TF-TAS adds to the latter, add nothing here.
+    """
     diverse = ((nuclear(passes.flow[a][0]), nuclear(passes.flow[a][1])) for a in attention(passes))
     salient = (passes.flow[f] for f in ffn(passes))
     return total(w * g for w, g in diverse) + total(added((w * g).abs()) for w, g in salient)

@@ -21,6 +21,7 @@ from zerolm.proxies.sums import total
 def zico(passes: Passes) -> float:
     """Sum over matrices of ln sum(E|g| / sd(g)) over weights whose gradient varies.
 
+    The deviation is that of g with its sign, as the authors compute it; their text has that of |g|.
     Faithful: gradients are not set to zero between micro-batches, as in released code.
     """
     _enough_parts(passes)

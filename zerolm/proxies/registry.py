@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from zerolm.networks.passes import NEEDS, Passes
+from zerolm.scores import score_names
 
 Value = float | Sequence[float]
 Compute = Callable[[Passes], Value]
@@ -41,6 +44,17 @@ class Proxy:
     finish: Finish | None = None
 
     @property
+    def revision(self) -> str:
+        """What stored values belong to: the version and, of a proxy that is not zerolm's, its source."""
+        if self.compute.__module__.startswith("zerolm."):
+            return str(self.version)
+        try:
+            source = inspect.getsource(self.compute)
+        except (OSError, TypeError):
+            source = f"{self.compute.__module__}.{getattr(self.compute, '__qualname__', '')}"
+        return f"{self.version}.{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+
+    @property
     def passes(self) -> tuple[str, ...]:
         """The passes that must run for it."""
         return tuple(dict.fromkeys(NEEDS[need] for need in self.needs))
@@ -65,14 +79,17 @@ def proxy(
 ) -> Callable[[Compute], Compute]:
     """Register ``compute(passes)`` as a proxy; ``source`` names the paper and its equation.
 
-    ``passes`` offers ``linears`` (the matrices), ``weight(linear)``, and what ``needs`` ask for:
-    ``gradient(linear)``, ``loss``, ``flow``, ``curvature``, ``transfer``. It must leave the network as it is.
-    Raise ``LeftOut`` where the batch does not suffice.
+    ``passes`` offers ``network``, ``batch``, ``protocol``, ``linears`` (the matrices), ``weight(linear)``,
+    and what ``needs`` ask for: ``gradient(linear)``, ``loss``, ``flow``, ``curvature``, ``transfer``. It
+    must leave the network as it is. Raise ``LeftOut`` where the batch does not suffice, and the version
+    whenever what is computed changes, for stored values of the same version are used again.
     """
 
     def register(compute: Compute) -> Compute:
         if not _NAME.fullmatch(name):
             raise ValueError(f"a proxy's name is lower case letters, digits and _, not {name!r}")
+        if name in score_names() and not compute.__module__.startswith("zerolm."):
+            raise ValueError(f"{name!r} is a closed form already; call the proxy otherwise")
         if name in _REGISTRY:
             raise ValueError(f"a proxy named {name!r} is registered already")
         for need in needs:

@@ -81,7 +81,9 @@ class Request:
         """What batches are cut from: at most so many ids, and at most 8192."""
         most = min(vocabulary, VOCABULARY)
         if self.text == "random":
-            return random_source(most)
+            return random_source(most, int(self.settings.get("seed", 0)))
+        if not Path(self.text).exists():
+            raise ValueError(f"the text {self.text!r} does not exist; give a file, or random")
         return text_source(read_text(Path(self.text)), most)
 
     @property

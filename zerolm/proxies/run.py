@@ -59,6 +59,11 @@ class Run:
             "text": measured.source,
             "settings": asdict(self.settings),
             "networks": [candidate.name for candidate in measured.candidates],
+            "architectures": [
+                None if each.architecture is None else each.architecture.choices
+                for each in measured.candidates
+            ],
+            "params": self.params.tolist(),
             "proxies": {name: column.tolist() for name, column in measured.columns.items()},
             "values": {name: [_plain(row) for row in rows] for name, rows in measured.values.items()},
             "seconds": measured.seconds,
@@ -109,6 +114,8 @@ def measure(target: str, request: Request = USUAL, *, progress: Say = lambda _: 
     ``target`` is the name of a space or benchmark, a benchmark file, or a folder with ``config.json``.
     Values go to the store as they come. ``ValueError`` says in one line what is wrong.
     """
+    if not target.strip():
+        raise ValueError("no space, benchmark or folder is named")
     job = _Job.of(request, progress)
     if target in space_names():
         return _space(target, job)
@@ -139,15 +146,15 @@ def _model(folder: Path, job: _Job) -> Run:
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         source = stock_source(tokenizer, text)
     else:
-        source = request.source(vocabulary if isinstance(vocabulary, int) else VOCABULARY)
+        source = request.source(vocabulary if type(vocabulary) is int else VOCABULARY)
     measured = job.measure([Candidate.opened(folder)], source)
     return Run(f"{folder}: {job.settings.mode} mode", job.settings, measured, np.zeros(1))
 
 
 def _benchmark(target: str, job: _Job) -> Run:
     request, settings = job.request, job.settings
-    request.check_for("benchmark")
     view = _view(target, request)
+    request.check_for("benchmark")
     found: list[Measured] = []
     comparison = bench(
         [target],

@@ -91,9 +91,10 @@ class _Failure:
         return cls(f"{type(error).__name__}: {text}", traceback.format_exc())
 
     def error(self, name: str) -> Exception:
+        message = self.message if name in self.message else f"{name}: {self.message}"
         if not self.trace:
-            return ValueError(f"{name}: {self.message}")
-        error = RuntimeError(f"{name}: {self.message}")
+            return ValueError(message)
+        error = RuntimeError(message)
         error.add_note(self.trace)
         return error
 

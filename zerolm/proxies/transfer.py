@@ -31,7 +31,8 @@ def az_terms(passes: Passes) -> Sequence[float]:
     """Expressivity: sum of the entropies of the states' spectra. Progressivity: their smallest rise.
 
     Trainability: mean of 2 - s - 1 / (s + 1e-6) over sub-blocks, s the largest gain of a direction sent
-    back, best at s = 1. Complexity: multiply-accumulates of the matrices, a token.
+    back, best at s = 1. Complexity: multiply-accumulates of the matrices, a token (of PiT as if every stage
+    had as many tokens), where the paper counts those of an input.
     """
     entropies = passes.transfer.entropies
     gains = [2 - s - 1 / (s + 1e-6) for s in passes.transfer.gains if s is not None]

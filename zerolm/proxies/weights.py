@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from zerolm.networks.network import Linear
 from zerolm.networks.passes import Passes
 from zerolm.networks.passes.shared import singular_values
 from zerolm.proxies.registry import Pool, proxy
@@ -39,8 +40,8 @@ def zerolm_alphas(pool: Pool) -> dict[str, Sequence[float]]:
 def zerolm(passes: Passes) -> Sequence[float]:
     """S_attn and S_ffn: sums of ||W||_F^2 / min(n, m), the mean squared singular value."""
 
-    def capacity(linears: Sequence[object]) -> float:
-        weights = (passes.weight(linear).double() for linear in linears)  # type: ignore[arg-type]
+    def capacity(linears: Sequence[Linear]) -> float:
+        weights = (passes.weight(linear).double() for linear in linears)
         return total(w.square().sum() / min(w.shape) for w in weights)
 
     return capacity(attention(passes)), capacity(ffn(passes))
@@ -61,7 +62,7 @@ def spectral_capacity(passes: Passes) -> float:
 def log_complexity(passes: Passes) -> float:
     """A matrix of zeros is left out."""
     norms = (float(passes.weight(linear).double().norm()) for linear in passes.linears)
-    return total(math.log(norm) for norm in norms if norm > 0)
+    return total(math.log(norm) for norm in norms if norm != 0)
 
 
 @proxy(

@@ -60,6 +60,8 @@ def run_loss(network: Network, batch: Batch, protocol: Protocol, needs: Collecti
                 if "jacobian" in needs and at_entry is not None:
                     found.jacobian.append(at_entry.flatten(1))
             reductions.part += 1
+    if not all(bool(torch.isfinite(gradient).all()) for gradient in found.gradients.values()):
+        raise ValueError("the gradient of the loss is not finite, though the loss is")
     found.value = float(torch.stack(losses).mean(dtype=torch.float64))
     reductions.finish(found)
     return found

@@ -13,7 +13,7 @@ UPSTREAMS: Final[tuple[str, ...]] = get_args(Upstream)
 
 @dataclass(frozen=True)
 class Protocol:
-    """``sane`` is what the papers describe, in evaluation mode; ``faithful`` what their code computes.
+    """``sane`` is what the papers mean, in evaluation mode; ``faithful`` what released code computes.
 
     ``upstream`` is what gradients come from: the loss of the task, or the sum of the final hidden states
     (``ones``), which is constant behind a layer norm. The batch is passed in ``parts`` micro-batches.

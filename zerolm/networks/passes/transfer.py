@@ -30,7 +30,8 @@ class Transfer:
 def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer:
     """Expressivity and trainability of AZ-NAS (arXiv 2403.19232, section 3), in evaluation mode.
 
-    The first layer gets standard Gaussian hidden states; of the batch only its shape counts.
+    The first layer gets standard Gaussian hidden states; of the batch only its shape counts. ``ValueError``
+    where hidden states are not finite.
     """
     count = len(network.stream)
     means: list[Tensor | float] = [0.0] * count
@@ -48,6 +49,8 @@ def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer
             features = [states[index] for index in range(count)]
             for index, feature in enumerate(features):
                 flat = feature.detach().flatten(0, -2).double()  # (b t, d)
+                if not torch.isfinite(flat).all():
+                    raise ValueError("the hidden states are not finite: are the weights?")
                 rows[index] += len(flat)
                 means[index] = means[index] + flat.sum(0)
                 seconds[index] = seconds[index] + flat.T @ flat

@@ -182,6 +182,6 @@ def test_no_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zerolm.proxies.evaluate.compute", out_of_memory)
     with (
         Store() as store,
-        pytest.raises(ValueError, match="^one: the passes do not fit into the memory"),
+        pytest.raises(ValueError, match=r"^one: the passes do not fit into the memory"),
     ):
         evaluate([Candidate.of(llama(), "one")], ["snip"], random_source(64), FEW, store=store)

@@ -273,7 +273,8 @@ def test_l_swag(family: str) -> None:
         for last in range(layer, depth):
             different = set().union(*patterns[layer : last + 1])
             assert fresh[: layer + 1, layer : last + 1].sum() == len(different)
-    (score,) = find_proxy("l_swag").scores([row])["l_swag"]
+    (score,), (everywhere,) = find_proxy("l_swag").scores([row]).values()
+    assert everywhere == pytest.approx(sum(inverse) * len(set().union(*patterns)))
     chosen = [
         layers for first in range(depth) for layers in [range(first, j + 1) for j in range(first, depth)]
     ]

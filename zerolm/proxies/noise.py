@@ -34,11 +34,16 @@ def zico(passes: Passes) -> float:
 
 
 def selected(pool: Pool) -> dict[str, Sequence[float]]:
-    """L-SWAG on the layers where the gradients of all candidates together vary most."""
+    """L-SWAG on the layers where the gradients of all candidates together vary most, and on all layers.
+
+    The second is what is left in a space so shallow that the first looks at a single layer.
+    """
     unpacked = [_unpack(row) for row in pool]
     chosen = select_layers([sigma for _, sigma, _ in unpacked])
-    scores = [lswag(lam, fresh, layers_in(chosen, len(lam))) for lam, _, fresh in unpacked]
-    return {"l_swag": scores}
+    return {
+        "l_swag": [lswag(lam, fresh, layers_in(chosen, len(lam))) for lam, _, fresh in unpacked],
+        "l_swag_all_layers": [lswag(lam, fresh, range(len(lam))) for lam, _, fresh in unpacked],
+    }
 
 
 @proxy(

@@ -3,7 +3,7 @@
 Writes ``proxies.md`` from the benchmarks in ``ZEROLM_DATA`` (or --data): in sane mode on one batch of real
 text, the standard library's docstrings; in faithful mode beside the values that papers report; and what
 sharing passes is worth. With the usual 100 networks of each benchmark it takes about two hours on two cores;
-values are kept (--store), so that a second run, or one with ``--networks 500``, goes on from there.
+values and times are kept (--store), so that a second run, or one with ``--networks 500``, goes on from there.
 """
 
 from __future__ import annotations
@@ -271,7 +271,11 @@ def main() -> None:
     given = parser.parse_args()
     folder = cache_folder("proxies")
     options = Options(given.data, given.store, text_file(folder), given.networks, given.jobs)
-    shared = sharing(options, Request(text=str(options.text)).source(), given.sharing)
+    kept = given.store.with_suffix(".sharing.md")  # beside the values, for it takes a quarter of an hour
+    if not kept.is_file():
+        source = Request(text=str(options.text)).source()
+        kept.write_text(sharing(options, source, given.sharing), encoding="utf-8")
+    shared = kept.read_text(encoding="utf-8")
     tables = [
         table(options.run(benchmark, None, "sane", view, options.networks))
         for benchmark, view in (("flexibert_glue", "declared"), ("gpt2_wt103", None))

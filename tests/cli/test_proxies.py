@@ -335,3 +335,13 @@ def test_no_core_command_imports_torch() -> None:
     code = "import sys, zerolm.cli; zerolm.cli.main(['spaces']); sys.exit('torch' in sys.modules)"
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment)
+
+
+def test_random_tokens_are_said_beside_the_scores(zerolm: Zerolm, tmp_path: Path) -> None:
+    llamas(Path("mine.csv"), 4)
+    asked = ("bench", "run", "mine.csv", "--proxies", "snip", "--store", "s")
+    ran = zerolm(*asked, "--out", "folder")
+    assert "tokens are drawn at random" in ran.out
+    assert "Tokens are drawn at random" in Path("folder", "report.html").read_text()
+    assert "tokens are drawn at random" in json.loads(zerolm(*asked, "--json").out)["note"]
+    assert "note" not in json.loads(zerolm("bench", "run", "mine.csv", "--json").out)

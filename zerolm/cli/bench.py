@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ import typer
 from zerolm.cli import bench_ablate, bench_data
 from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned
 from zerolm.cli.progress import patient
-from zerolm.cli.proxies import Chosen, Store, listed, needing_torch
+from zerolm.cli.proxies import Chosen, Store, listed, needing_torch, tokens_of
 from zerolm.cli.units import parse_alphas
 from zerolm.folders import check_new, new_folder
 from zerolm.groundtruth.ablate import ablate
@@ -73,6 +74,7 @@ def run(
     measured: list[Measured] = []
     more = beside(proxies, text, jobs, store, measured, progress)
     found = run_bench(names, data=data, metric=metric, alphas=alphas, more=more, progress=progress)
+    found = replace(found, note=tokens_of(measured[0].source) if measured else "")
     if folder is not None:
         write(found, ablate(names, data=data, metric=metric, progress=progress), folder, force)
     for section, each in zip(found.sections, measured, strict=False):
@@ -83,6 +85,8 @@ def run(
         return
     for section in found.sections:
         show(section)
+    if found.note:
+        print(found.note)
     if out is not None:
         print(f"wrote {out}: report.html, result.json, rows.csv, scores.csv", file=sys.stderr)
 

@@ -97,6 +97,13 @@ def proxies(
         proxies_shown.show(found)
 
 
+def tokens_of(source: str) -> str:
+    """What the proxies were computed on, in words."""
+    if source.startswith("random"):
+        return "tokens are drawn at random: give --text FILE for what a proxy says on real text"
+    return f"proxies on tokens of the {source}"
+
+
 def listed(names: str) -> list[str]:
     """What stands between commas."""
     return [name for name in map(str.strip, names.split(",")) if name]

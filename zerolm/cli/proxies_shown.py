@@ -9,6 +9,7 @@ import numpy as np
 
 from zerolm.cli.bench import facts
 from zerolm.cli.bench_ablate import aligned
+from zerolm.cli.proxies import tokens_of
 from zerolm.groundtruth.bench import Row, Section
 from zerolm.proxies.evaluate import Measured
 from zerolm.proxies.run import Run
@@ -17,15 +18,13 @@ from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.statistics import agreement
 
-RANDOM = "tokens are drawn at random: give --text FILE for what a proxy says on real text"
 HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "95 %", "over body", "in budget", "seconds")
 
 
 def show(found: Run) -> None:
     """One network's values, the spread of several, or how they rank a benchmark; and what is left out."""
     print(found.title)
-    if found.measured.source.startswith("random"):
-        print(RANDOM)
+    print(tokens_of(found.measured.source))
     if found.section is not None:
         _show_section(found.section, found.measured)
     elif len(found.measured.candidates) == 1:

@@ -166,9 +166,10 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Scores compared with benchmarks: a section for each benchmark and view."""
+    """Scores compared with benchmarks: a section for each benchmark and view, and a word on the scores."""
 
     sections: list[Section]
+    note: str = ""
 
     @property
     def rows(self) -> list[Row]:
@@ -179,6 +180,7 @@ class Comparison:
         return {
             "rows": [row.to_json() for row in self.rows],
             "sections": [section.to_json() for section in self.sections],
+            **({"note": self.note} if self.note else {}),
         }
 
 

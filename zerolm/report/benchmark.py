@@ -89,10 +89,11 @@ def _lead(found: Comparison) -> str:
     names = {section.truth.name: len(section.result) for section in found.sections}
     views = len(found.sections)
     return (
-        f"How well closed-form scores rank {sum(names.values())} trained architectures of {len(names)} "
+        f"How well scores rank {sum(names.values())} trained architectures of {len(names)} "
         f"benchmark{'s' * (len(names) > 1)}"
         + (f" in {views} views" if views > len(names) else "")
         + ", and whether they rank better than counting parameters."
+        + (f" {found.note[0].upper()}{found.note[1:]}." if found.note else "")
     )
 
 

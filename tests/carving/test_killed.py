@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import in_another_process
 from tiny import saved
 
 import zerolm
@@ -24,20 +25,6 @@ WISHES: dict[str, Any] = {
     "sequences": 12,
     "length": 16,
 }
-
-
-def in_another_process(work: Callable[[], Any]) -> int:
-    """Run it in a forked process; the number of the signal that killed it, 0 where none did."""
-    process = os.fork()
-    if process == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    _, status = os.waitpid(process, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
 
 def die() -> None:

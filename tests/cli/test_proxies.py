@@ -20,6 +20,7 @@ import torch
 from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
 
+from zerolm import plugins
 from zerolm.proxies import evaluate, proxy_names, registry
 from zerolm.proxies.candidates import Candidate
 
@@ -87,7 +88,7 @@ def test_a_space(zerolm: Zerolm, computed: list[str]) -> None:
     assert found["networks"] == ["network 0", "network 1"] == computed
     assert set(found["values"]) == set(names)
     assert all(len(column) == 2 for column in found["proxies"].values())
-    assert found["proxies"]["params"] == [value for (value,) in found["values"]["params"]]
+    assert found["proxies"]["params"] == [value for (value,) in found["values"]["params"]] == found["params"]
     assert found["settings"] == {
         "mode": "sane",
         "upstream": None,
@@ -117,6 +118,7 @@ def test_a_benchmark(zerolm: Zerolm, computed: list[str]) -> None:
     ranked = {row["score"] for row in found["rows"]}
     assert set(found["proxies"]) - {"params"} <= ranked
     assert found["metric"] == "loss"
+    assert found["params"] == found["proxies"]["params"]
     assert found["libra"]["calibration"] + found["libra"]["test"] == 24
     assert set(found["libra"]["chosen"]) <= set(found["proxies"])
     ran = zerolm("proxies", "mine.csv", *FEW, "--store", "s")
@@ -311,7 +313,7 @@ def test_a_plug_in(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
         if "layers" not in proxy_names():
             registry.proxy("layers", source="a test")(lambda passes: float(len(passes.network.layers)))
 
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Point(load)] * (group == "zerolm.proxies"))
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [Point(load)] * (group == "zerolm.proxies"))
     llamas(Path("mine.csv"), 3)
     found = told(zerolm, "proxies", "mine.csv", *FEW, "--proxies", "layers")
     assert found["proxies"] == {"layers": [1.0, 2.0, 3.0]}
@@ -322,7 +324,7 @@ def test_a_broken_plug_in(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> No
     def load() -> None:
         raise RuntimeError("broken\nin two")
 
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Point(load)])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [Point(load)] * (group == "zerolm.proxies"))
     for target in ("flexibert", "ls"):
         ran = zerolm("proxies", target)
         assert (ran.status, ran.out) == (2, "")

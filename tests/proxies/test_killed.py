@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import in_another_process
 
 from zerolm.proxies.running import Work, run
 from zerolm.proxies.store import Evaluation, Key, Store
@@ -29,20 +30,6 @@ def keys(number: int) -> Asked:
 
 def evaluate(number: int, lacking: Asked) -> list[Evaluation]:
     return [Evaluation(key, (number / 7, float("nan"), len(key.proxy) / 3), number / 9) for key in lacking]
-
-
-def in_another_process(work: Callable[[], Any]) -> int:
-    """Run it in a forked process; the number of the signal that killed it, 0 where none did."""
-    process = os.fork()
-    if process == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    _, status = os.waitpid(process, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
 
 def rows(path: Path) -> list[tuple[Any, ...]]:
@@ -152,7 +139,7 @@ import sys, time
 from pathlib import Path
 from zerolm.proxies.running import run
 from zerolm.proxies.store import Store
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
 from test_killed import ITEMS, evaluate, keys
 
 def work(number, lacking):

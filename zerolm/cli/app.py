@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 
 import typer
 
 from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, proxies, score, search, spaces
+from zerolm.plugins import load_group
 
 app = typer.Typer(
     name="zerolm",
@@ -51,20 +51,11 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """The base of all errors in the way a command was typed."""
 
 
-def load_plugins() -> None:
-    """Import third-party scores and spaces from their entry points."""
-    for group in ("zerolm.scores", "zerolm.spaces"):
-        for point in entry_points(group=group):
-            try:
-                point.load()
-            except Exception as error:
-                raise ValueError(f"plug-in {point.name!r} of {group} cannot be loaded: {error}") from None
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status: 2 for wrong input, with one line on stderr."""
     try:
-        load_plugins()
+        load_group("zerolm.scores")
+        load_group("zerolm.spaces")
         status = int(app(args=None if arguments is None else list(arguments), standalone_mode=False) or 0)
         if status == INTERRUPTED:  # typer has caught it
             print("zerolm: interrupted", file=sys.stderr)

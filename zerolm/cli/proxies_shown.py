@@ -78,6 +78,7 @@ def _show_one(measured: Measured) -> None:
 
 def _show_many(found: Run) -> None:
     """How the values spread, and how far a proxy only counts parameters."""
+    assert found.params is not None
     lines = [("proxy", "lowest", "median", "highest", "rho with params", "seconds")]
     for name, column in found.measured.columns.items():
         spread = (f"{value:.5g}" for value in np.quantile(column, (0.0, 0.5, 1.0)))

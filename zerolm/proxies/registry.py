@@ -7,10 +7,10 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Final
 
 from zerolm.networks.passes import NEEDS, Passes
+from zerolm.plugins import load_group
 from zerolm.scores import score_names
 
 Value = float | Sequence[float]
@@ -116,8 +116,4 @@ def find_proxy(name: str) -> Proxy:
 
 def load_plugins() -> None:
     """Import third-party proxies from their entry points, ``zerolm.proxies``."""
-    for point in entry_points(group="zerolm.proxies"):
-        try:
-            point.load()
-        except Exception as error:
-            raise ValueError(f"plug-in {point.name!r} of zerolm.proxies cannot be loaded: {error}") from None
+    load_group("zerolm.proxies")

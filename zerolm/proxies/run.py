@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from transformers import AutoTokenizer
 
 from zerolm.architecture import Floats
@@ -38,12 +37,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What was found. ``params`` (n,) are parameters, ``section`` is how the proxies rank a benchmark."""
+    """What was found. ``params`` (n,) are those of architectures, ``section`` how a benchmark is ranked."""
 
     title: str
     settings: Settings
     measured: Measured
-    params: Floats
+    params: Floats | None
     section: Section | None = None
     verdict: Verdict | None = None
 
@@ -63,7 +62,7 @@ class Run:
                 None if each.architecture is None else each.architecture.choices
                 for each in measured.candidates
             ],
-            "params": self.params.tolist(),
+            "params": None if self.params is None else self.params.tolist(),
             "proxies": {name: column.tolist() for name, column in measured.columns.items()},
             "values": {name: [_plain(row) for row in rows] for name, rows in measured.values.items()},
             "seconds": measured.seconds,
@@ -148,7 +147,7 @@ def _model(folder: Path, job: _Job) -> Run:
     else:
         source = request.source(vocabulary if type(vocabulary) is int else VOCABULARY)
     measured = job.measure([Candidate.opened(folder)], source)
-    return Run(f"{folder}: {job.settings.mode} mode", job.settings, measured, np.zeros(1))
+    return Run(f"{folder}: {job.settings.mode} mode", job.settings, measured, None)
 
 
 def _benchmark(target: str, job: _Job) -> Run:
@@ -167,9 +166,8 @@ def _benchmark(target: str, job: _Job) -> Run:
     )
     (section,), (measured,) = comparison.sections, found
     title = f"{section.title}: {section.metric}, {len(section.result)} architectures, {settings.mode} mode"
-    params = section.scores["body_params"]
-    verdict = judge(measured.columns, section.result, params, settings.seed)
-    return Run(title, settings, measured, params, section, verdict)
+    verdict = judge(measured.columns, section.result, section.scores["body_params"], settings.seed)
+    return Run(title, settings, measured, section.scores["params"], section, verdict)
 
 
 def measuring(request: Request, found: list[Measured], progress: Say = lambda _: None) -> More:

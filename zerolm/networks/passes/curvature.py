@@ -8,10 +8,10 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor
 
-from zerolm.networks.batch import Batch, loss
+from zerolm.networks.batch import Batch
 from zerolm.networks.network import Linear, Network
 from zerolm.networks.passes.protocol import Protocol
-from zerolm.networks.passes.running import as_it_was, entering, last_seen
+from zerolm.networks.passes.running import as_it_was, entering, last_seen, objective
 
 
 def run_curvature(
@@ -28,7 +28,7 @@ def run_curvature(
         weights = [linear.parameter for linear in linears]
         for part in batch.micro(protocol.parts):
             logits = network.module(part.inputs, part.classes)
-            value = loss(logits, part) if protocol.upstream == "task" else protocol.parts * final[0].sum()
+            value = objective(protocol, logits, part, final[0])
             grads = torch.autograd.grad(value, weights, create_graph=True, allow_unused=True)
             pairs = [(g, c) for g, c in zip(grads, constants, strict=True) if g is not None]
             product = torch.stack([(g * c).sum() for g, c in pairs]).sum()

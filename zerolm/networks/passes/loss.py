@@ -10,12 +10,12 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from zerolm.networks.batch import Batch, loss
+from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.networks.passes.protocol import Protocol
 from zerolm.networks.passes.record import LossPass, Moments
 from zerolm.networks.passes.reductions import Reductions
-from zerolm.networks.passes.running import as_it_was, entering, last_seen
+from zerolm.networks.passes.running import as_it_was, entering, last_seen, objective
 
 FORWARD: Final = ("outputs", "codes", "distances", "covariances", "probabilities")
 BACKWARD: Final = ("gradients", "moments", "jacobian", "fisher")
@@ -50,7 +50,7 @@ def run_loss(network: Network, batch: Batch, protocol: Protocol, needs: Collecti
         weights = [linear.parameter for linear in network.linears]
         for part in parts:
             logits = network.module(part.inputs, part.classes)
-            value = loss(logits, part) if protocol.upstream == "task" else len(parts) * final[0].sum()
+            value = objective(protocol, logits, part, final[0])
             if not torch.isfinite(value):
                 raise ValueError(f"the loss is {value.item()}, not finite: no gradient says anything then")
             losses.append(value.detach())

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from zerolm.networks.batch import Batch, loss
 from zerolm.networks.network import Network, Tap
 from zerolm.networks.passes.protocol import Protocol
 
@@ -50,6 +51,11 @@ def last_seen(stack: ExitStack, tap: Tap) -> list[Tensor]:
     seen: list[Tensor] = []
     stack.enter_context(looking([tap], lambda _, values: seen.__setitem__(slice(None), [values])))
     return seen
+
+
+def objective(protocol: Protocol, logits: Tensor, part: Batch, final: Tensor) -> Tensor:
+    """What a micro-batch is differentiated for; over all of them its mean is the batch's."""
+    return loss(logits, part) if protocol.upstream == "task" else protocol.parts * final.sum()
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from timing import note
 
-from zerolm.groundtruth.ablate import ablate
-from zerolm.groundtruth.ablation import Ablation
-from zerolm.groundtruth.conclusions import conclusions
+from zerolm.comparison.ablate import ablate
+from zerolm.comparison.ablation import Ablation
 from zerolm.groundtruth.reader import chosen
 from zerolm.report.ablation import NOTES, Sheet, sheets, title, transfer_sheets
+from zerolm.report.ablation_conclusions import conclusions
 
 PLACE = Path(__file__).with_suffix(".md")
 

@@ -22,7 +22,7 @@ from carved.uniform import uniform
 from corpus import seen_files, seen_text, summaries, unseen_files, unseen_text
 from timing import machine, note
 
-from zerolm.carving.material import is_decoder
+from zerolm.carving.parent import is_decoder
 from zerolm.checkpoints import Checkpoint
 
 PLACE: Final = Path(__file__).with_suffix(".md")

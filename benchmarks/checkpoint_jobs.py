@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from zerolm.carving.cuts import Cut, LayerCut
+from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.checkpoints import Checkpoint, ledger_of, write_shards
 
 Job = Callable[[Path, Path, Path], None]
@@ -24,7 +24,7 @@ Job = Callable[[Path, Path, Path], None]
 
 def read_cut(checkpoint: Checkpoint, file: Path) -> Cut:
     """A uniform cut from an archive with ``groups`` (layers, g) and ``ffn`` (layers, f)."""
-    from zerolm.carving.criteria import dimensions
+    from zerolm.carving.importance.weights import dimensions
 
     kept = np.load(file)
     layers = (
@@ -60,7 +60,7 @@ def loaded_doubles(parent: Path) -> Iterator[Any]:
 
 
 def child(parent: Path, out: Path, cut: Path) -> None:
-    from zerolm.carving.export import tensors
+    from zerolm.carving.export.folder import tensors
 
     checkpoint = Checkpoint.open(parent)
     out.mkdir()
@@ -100,7 +100,7 @@ JOBS: dict[str, tuple[Job, tuple[str, ...]]] = {
     "ledger in numpy": (ledger, ()),
     "load + double": (doubles, ("safetensors.torch",)),
     "load + double + sums": (sums, ("safetensors.torch",)),
-    "child": (child, ("zerolm.carving.export",)),
+    "child": (child, ("zerolm.carving.export.folder",)),
     "load + slice + save": (slices, ("safetensors.torch",)),
 }
 """Each job and what it imports beforehand."""

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.lonas import SPACES
+from zerolm.carving.planning.lonas import SPACES
 from zerolm.costs import COSTS
 from zerolm.solvers.problem import Problem
 from zerolm.spaces import CandidateTable

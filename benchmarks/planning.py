@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 from timing import note, number, stopwatch, table
 
-from zerolm.carving.accounts import Choices, accounts
-from zerolm.carving.criteria import criterion_of, dimensions
-from zerolm.carving.plan import plan_per_layer
+from zerolm.carving.importance.weights import criterion_of, dimensions
+from zerolm.carving.planning.part_costs import Choices, accounts
+from zerolm.carving.planning.plan import plan_per_layer
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import COSTS, CostModel
 from zerolm.solvers.problem import Budgets

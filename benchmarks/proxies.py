@@ -22,19 +22,19 @@ import torch
 from corpus import docstrings, seen_files
 from timing import machine, note
 
-from zerolm.files import cache_folder
-from zerolm.groundtruth.bench import Row
+from zerolm.comparison.bench import Row
 from zerolm.groundtruth.reader import locate, read, thinned, views
+from zerolm.io.files import cache_folder
 from zerolm.networks.passes import NEEDS, Protocol
 from zerolm.proxies import find_proxy, proxy_names
-from zerolm.proxies.batches import TokenSource
 from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.compute import compute
-from zerolm.proxies.run import Request, Run, measure
+from zerolm.proxies.measure import Request, Run, measure
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.spaces.base import MAX_WIDTH
 from zerolm.statistics import within_budget
+from zerolm.text.batches import TokenSource
 
 PLACE = Path(__file__).with_suffix(".md")
 SHARED = ("forward", "backward", "flow")

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.checkpoints import Checkpoint, Outgoing, write_shards
-from zerolm.checkpoints.families import families
-from zerolm.checkpoints.numbers import narrowed
+from zerolm.checkpoints.dtypes import narrowed
+from zerolm.families.family import families
 
 CONFIG: Final = {
     "architectures": ["LlamaForCausalLM"],

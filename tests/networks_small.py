@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from zerolm.networks.batch import NOTHING, Batch, loss
 from zerolm.networks.build import build
+from zerolm.networks.huggingface import stock_network
 from zerolm.networks.network import Linear, Network, Tap
-from zerolm.networks.stock import stock_network
 from zerolm.spaces import make_space
 
 WORDS: Final = 40

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zerolm.calibration.calibrate import calibrate
     from zerolm.carving.carve import carve
-    from zerolm.groundtruth.bench import bench
+    from zerolm.comparison.bench import bench
     from zerolm.groundtruth.labels import read_labels
-    from zerolm.proxies.run import measure
+    from zerolm.proxies.measure import measure
     from zerolm.scores.base import make_score
     from zerolm.solvers.search import search
     from zerolm.spaces.base import make_space
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "bench": "zerolm.groundtruth.bench",
+    "bench": "zerolm.comparison.bench",
     "calibrate": "zerolm.calibration",
     "carve": "zerolm.carving.carve",
     "make_score": "zerolm.scores",
     "make_space": "zerolm.spaces",
-    "measure": "zerolm.proxies.run",
+    "measure": "zerolm.proxies.measure",
     "read_labels": "zerolm.groundtruth.labels",
     "score": "zerolm.spaces.document",
     "search": "zerolm.solvers.search",

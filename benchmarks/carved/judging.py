@@ -11,8 +11,8 @@ import torch
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from zerolm.carving.judge import embeddings, log_probabilities
-from zerolm.carving.tokens import Tokens
+from zerolm.carving.evaluation.divergence import embeddings, log_probabilities
+from zerolm.text.tokens import Tokens
 
 
 @dataclass(frozen=True)

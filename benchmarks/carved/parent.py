@@ -14,18 +14,18 @@ from timing import note
 from carved.judging import Judge, Quality, mean
 from carved.rivals import group_magnitude
 from zerolm.architecture import Ints
-from zerolm.carving.activations import importances
-from zerolm.carving.criteria import WITH_TOKENS, Additive, Criterion, criterion_of
-from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.carving.judge import pooling_of
-from zerolm.carving.material import is_decoder, open_model, tokens_of
-from zerolm.carving.moments import GRID
-from zerolm.carving.repair import Walk, repair
-from zerolm.carving.sliced import Repaired, apply_in_memory, dimensions_of
-from zerolm.carving.tokens import Tokens
-from zerolm.carving.wish import costs_of
+from zerolm.carving.evaluation.divergence import pooling_of
+from zerolm.carving.importance.activations import importances
+from zerolm.carving.importance.weights import WITH_TOKENS, Additive, Criterion, criterion_of
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.parent import is_decoder, open_model, tokens_of
+from zerolm.carving.pruning import Repaired, apply_in_memory, dimensions_of
+from zerolm.carving.repair.least_squares import Walk, repair
+from zerolm.carving.repair.ridge import GRID
+from zerolm.carving.request import costs_of
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
+from zerolm.text.tokens import Tokens
 
 LENGTH: Final = 256
 OWN_OUTPUT: Final = "least-squares on the parent's activations"

@@ -11,12 +11,12 @@ from timing import note
 from carved.parent import Parent
 from carved.writing import Line, compared, heading, kl, row
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.criteria import Additive, Criterion
-from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.carving.judge import perplexity_and_kl
-from zerolm.carving.sensitivity import SEQUENCES, Measured, measured
-from zerolm.carving.sliced import apply_in_memory
-from zerolm.carving.wish import Wish, plan_of
+from zerolm.carving.evaluation.divergence import perplexity_and_kl
+from zerolm.carving.importance.weights import Additive, Criterion
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.planning.sensitivity import SEQUENCES, Measured, measured
+from zerolm.carving.pruning import apply_in_memory
+from zerolm.carving.request import Wish, plan_of
 from zerolm.costs import CostModel
 from zerolm.statistics import agreement
 

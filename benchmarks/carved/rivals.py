@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from zerolm.carving.criteria import Additive
-from zerolm.carving.sliced import dimensions_of
+from zerolm.carving.importance.weights import Additive
+from zerolm.carving.pruning import dimensions_of
 from zerolm.networks.roles import layers_of
 
 

@@ -11,12 +11,12 @@ import pytest
 import torch
 from tiny import model
 
-from zerolm.carving.activations import CRITERIA, importances
-from zerolm.carving.kept import Kept
-from zerolm.carving.sliced import dimensions_of
-from zerolm.carving.tokens import Tokens, random_tokens
+from zerolm.carving.importance.activations import CRITERIA, importances
+from zerolm.carving.pruning import dimensions_of
+from zerolm.io.cache import Kept
 from zerolm.networks.hooks import watching
 from zerolm.networks.roles import bias, layers_of, matrix, set_matrix
+from zerolm.text.tokens import Tokens, random_tokens
 
 FAMILIES = ("llama", "llama_biased", "qwen3", "gemma2", "gpt2", "bert")
 TOKENS = random_tokens(64, 5, 11, seed=2)

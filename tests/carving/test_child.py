@@ -14,12 +14,12 @@ from tiny import saved
 
 import zerolm
 from zerolm.carving.carve import rebuild
-from zerolm.carving.child import verified
-from zerolm.carving.criteria import dimensions
-from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.carving.method import Method
-from zerolm.carving.running import Running
-from zerolm.carving.sliced import Repaired
+from zerolm.carving.export.write_child import verified
+from zerolm.carving.importance.weights import dimensions
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.methods import Method
+from zerolm.carving.pruning import Repaired
+from zerolm.carving.session import Running
 from zerolm.checkpoints import Checkpoint
 
 

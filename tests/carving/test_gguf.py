@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 from tiny import DECODER, logits_of, saved
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from zerolm.carving.criteria import dimensions
-from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.carving.material import open_model
-from zerolm.carving.sliced import Repaired, apply_in_memory
-from zerolm.carving.verify import Verified
+from zerolm.carving.export.verify import Verified
+from zerolm.carving.importance.weights import dimensions
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.parent import open_model
+from zerolm.carving.pruning import Repaired, apply_in_memory
 from zerolm.checkpoints import Checkpoint
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from zerolm.carving.gguf.check import check  # noqa: E402
-from zerolm.carving.gguf.tensors import neighbouring  # noqa: E402
-from zerolm.carving.gguf.tokenizer import opened  # noqa: E402
-from zerolm.carving.gguf.write import expressible, write  # noqa: E402
+from zerolm.carving.export.gguf.check import check  # noqa: E402
+from zerolm.carving.export.gguf.tensors import neighbouring  # noqa: E402
+from zerolm.carving.export.gguf.tokenizer import opened  # noqa: E402
+from zerolm.carving.export.gguf.write import expressible, write  # noqa: E402
 
 LLAMA3 = {
     "rope_type": "llama3",

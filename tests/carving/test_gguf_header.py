@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.carving.gguf.header import BLOCKS, read_gguf_header
+from zerolm.carving.export.gguf.header import BLOCKS, read_gguf_header
 from zerolm.doctor.examine import diagnose
 
 gguf: Any = pytest.importorskip("gguf")

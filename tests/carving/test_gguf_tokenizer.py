@@ -15,18 +15,18 @@ from tiny import DECODER, logits_of
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from zerolm.carving.criteria import dimensions
-from zerolm.carving.cuts import Cut
-from zerolm.carving.material import open_model
+from zerolm.carving.importance.weights import dimensions
+from zerolm.carving.kept_units import Cut
+from zerolm.carving.parent import open_model
 from zerolm.checkpoints import Checkpoint
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from zerolm.carving.gguf.check import PAGE, check  # noqa: E402
-from zerolm.carving.gguf.tokenizer import opened  # noqa: E402
-from zerolm.carving.gguf.vocabulary import SPLITS  # noqa: E402
-from zerolm.carving.gguf.write import expressible, write  # noqa: E402
+from zerolm.carving.export.gguf.check import PAGE, check  # noqa: E402
+from zerolm.carving.export.gguf.tokenizer import opened  # noqa: E402
+from zerolm.carving.export.gguf.vocabulary import SPLITS  # noqa: E402
+from zerolm.carving.export.gguf.write import expressible, write  # noqa: E402
 
 VOCAB = 640
 SPECIAL = ["<unk>", "<s>", "</s>"]
@@ -330,7 +330,7 @@ def test_a_sentence_piece_file_takes_protobuf(tmp_path: Path, monkeypatch: pytes
     checkpoint = parent(tmp_path / "parent")
     (checkpoint.folder / "tokenizer.model").write_bytes(b"no model")
     (checkpoint.folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
-    monkeypatch.setattr("zerolm.carving.gguf.tokenizer.find_spec", lambda name: None)
+    monkeypatch.setattr("zerolm.carving.export.gguf.tokenizer.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="takes protobuf and sentencepiece"):
         opened(checkpoint)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny import model
 
-from zerolm.carving.judge import (
+from zerolm.carving.evaluation.divergence import (
     embeddings,
     fidelities,
     fidelity,
@@ -19,7 +19,7 @@ from zerolm.carving.judge import (
     pooled,
     pooling_of,
 )
-from zerolm.carving.tokens import Tokens, random_tokens
+from zerolm.text.tokens import Tokens, random_tokens
 
 TOKENS = random_tokens(64, 5, 9, seed=1)
 

@@ -14,7 +14,7 @@ from tiny import saved
 
 import zerolm
 from zerolm.checkpoints import writer
-from zerolm.folders import new_folder
+from zerolm.io.folders import new_folder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 WISHES: dict[str, Any] = {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.architecture import Ints
-from zerolm.carving.lattice import Side, best_pair, fits
+from zerolm.carving.planning.equal_layers import Side, best_pair, fits
 from zerolm.costs import COSTS
 from zerolm.solvers.problem import Budgets
 

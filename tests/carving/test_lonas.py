@@ -14,9 +14,9 @@ import torch
 import transformers
 from tiny import saved
 
-from zerolm.carving.criteria import Criterion
-from zerolm.carving.lonas import SPACES, choices_in, heuristic
-from zerolm.carving.wish import Wish, costs_of, heuristic_of, plan_of
+from zerolm.carving.importance.weights import Criterion
+from zerolm.carving.planning.lonas import SPACES, choices_in, heuristic
+from zerolm.carving.request import Wish, costs_of, heuristic_of, plan_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 

@@ -10,17 +10,17 @@ import torch
 from tiny import saved
 from torch import nn
 
-from zerolm.carving.activations import importances
-from zerolm.carving.criteria import Additive
-from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.carving.material import mapped_model, open_model
-from zerolm.carving.repair import repair
-from zerolm.carving.sensitivity import measured
-from zerolm.carving.sliced import dimensions_of
-from zerolm.carving.tokens import Tokens, random_tokens
+from zerolm.carving.importance.activations import importances
+from zerolm.carving.importance.weights import Additive
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.parent import mapped_model, open_model
+from zerolm.carving.planning.sensitivity import measured
+from zerolm.carving.pruning import dimensions_of
+from zerolm.carving.repair.least_squares import repair
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import layer_list
+from zerolm.text.tokens import Tokens, random_tokens
 
 NAMES = ("llama", "llama_tied", "mistral", "qwen2", "qwen3", "gemma2", "gpt2", "bert", "bert_untied")
 

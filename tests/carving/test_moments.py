@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from zerolm.carving import moments
-from zerolm.carving.moments import Fit, Moments
+from zerolm.carving.repair import ridge as moments
+from zerolm.carving.repair.ridge import Fit, Moments
 
 
 def problem(tokens: int, mean: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:

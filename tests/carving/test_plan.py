@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tiny import model, saved
 
 from zerolm.architecture import Ints
-from zerolm.carving.accounts import accounts
-from zerolm.carving.criteria import WEIGHTS_ONLY, Criterion, criterion_of, dimensions
-from zerolm.carving.cuts import Dimensions
+from zerolm.carving.importance.weights import WEIGHTS_ONLY, Criterion, criterion_of, dimensions
+from zerolm.carving.kept_units import Dimensions
+from zerolm.carving.planning.part_costs import accounts
 from zerolm.carving.recipe import from_layers, to_layers, widths
-from zerolm.carving.wish import Wish, choices, costs_of, plan_of
+from zerolm.carving.request import Wish, choices, costs_of, plan_of
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import COSTS, CostModel
 
@@ -198,7 +198,7 @@ def test_per_layer_plans_are_the_best_of_all(
 
 def test_a_plan_costs_what_its_child_is(parents: dict[str, Checkpoint]) -> None:
     """Tensor by tensor, with biases and norms, of other sizes in each layer."""
-    from zerolm.carving.sliced import apply_in_memory
+    from zerolm.carving.pruning import apply_in_memory
 
     for name in ("llama_biased", "qwen3", "bert"):
         checkpoint = parents[name]

@@ -12,12 +12,12 @@ import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from zerolm.architecture import Floats
-from zerolm.carving.activations import importances
-from zerolm.carving.cuts import Cut, LayerCut, best
-from zerolm.carving.judge import Judged, fidelity, perplexity_and_kl, pooling_of
-from zerolm.carving.repair import repair
-from zerolm.carving.sliced import apply_in_memory, dimensions_of
-from zerolm.carving.tokens import Text, line_tokens, running_tokens
+from zerolm.carving.evaluation.divergence import Judged, fidelity, perplexity_and_kl, pooling_of
+from zerolm.carving.importance.activations import importances
+from zerolm.carving.kept_units import Cut, LayerCut, best
+from zerolm.carving.pruning import apply_in_memory, dimensions_of
+from zerolm.carving.repair.least_squares import repair
+from zerolm.text.tokens import Text, line_tokens, running_tokens
 
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 SEEN = ("argparse.py", "inspect.py", "tarfile.py", "subprocess.py", "datetime.py", "statistics.py", "ssl.py")

@@ -10,14 +10,14 @@ import pytest
 import torch
 from tiny import model
 
-from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.carving.kept import Kept
-from zerolm.carving.moments import Fit
-from zerolm.carving.repair import repair
-from zerolm.carving.sliced import Repaired, apply_in_memory, dimensions_of
-from zerolm.carving.tokens import Tokens, random_tokens
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.pruning import Repaired, apply_in_memory, dimensions_of
+from zerolm.carving.repair.least_squares import repair
+from zerolm.carving.repair.ridge import Fit
+from zerolm.io.cache import Kept
 from zerolm.networks.hooks import watching
 from zerolm.networks.roles import bias, layers_of, matrix
+from zerolm.text.tokens import Tokens, random_tokens
 
 FAMILIES = ("llama", "llama_biased", "mistral", "qwen2", "qwen3", "gemma2", "gpt2", "bert")
 TOKENS = random_tokens(64, 40, 16, seed=5)

@@ -9,15 +9,15 @@ import pytest
 from tiny import saved, word_tokenizer
 
 import zerolm
-from zerolm.carving import child
-from zerolm.carving.criteria import dimensions
-from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.carving.judge import fidelity
-from zerolm.carving.material import open_model, tokens_of
-from zerolm.carving.method import Method
-from zerolm.carving.running import Running
-from zerolm.carving.sensitivity import BATCH, Loss
-from zerolm.carving.sliced import apply_in_memory, carved_layer
+from zerolm.carving.evaluation.divergence import fidelity
+from zerolm.carving.export import write_child as child
+from zerolm.carving.importance.weights import dimensions
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.methods import Method
+from zerolm.carving.parent import open_model, tokens_of
+from zerolm.carving.planning.sensitivity import BATCH, Loss
+from zerolm.carving.pruning import apply_in_memory, carved_layer
+from zerolm.carving.session import Running
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 

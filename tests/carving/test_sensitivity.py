@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tiny import model
 from torch.nn import functional
 
-from zerolm.carving import sensitivity
-from zerolm.carving.criteria import Additive
-from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.carving.kept import Kept
-from zerolm.carving.sensitivity import Loss, Measured, measured
-from zerolm.carving.sliced import apply_in_memory, dimensions_of
-from zerolm.carving.tokens import Tokens
+from zerolm.carving.importance.weights import Additive
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.planning import sensitivity
+from zerolm.carving.planning.sensitivity import Loss, Measured, measured
+from zerolm.carving.pruning import apply_in_memory, dimensions_of
+from zerolm.io.cache import Kept
+from zerolm.text.tokens import Tokens
 
 TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from tiny import MODELS, model
 
-from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.carving.sliced import Repaired, apply_in_memory, dimensions_of
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.pruning import Repaired, apply_in_memory, dimensions_of
 from zerolm.networks.roles import layer_list, layers_of, matrix, set_matrix
 
 IDS = torch.randint(64, (2, 10), generator=torch.Generator().manual_seed(3))

@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from zerolm.carving.tokens import Text, line_tokens, random_tokens, read_text, running_tokens
+from zerolm.text.tokens import Text, line_tokens, random_tokens, read_text, running_tokens
 
 
 def words(*, special: bool) -> PreTrainedTokenizerFast:

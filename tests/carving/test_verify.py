@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from tiny import saved
 
-from zerolm.carving import verify
-from zerolm.carving.criteria import dimensions
-from zerolm.carving.cuts import Cut, LayerCut
-from zerolm.carving.export import configuration, tensors
-from zerolm.carving.material import mapped_model
-from zerolm.carving.repair import repair
-from zerolm.carving.sliced import Repaired
-from zerolm.carving.tokens import random_tokens
-from zerolm.carving.verify import compare_blocks, fits
+from zerolm.carving.export import verify
+from zerolm.carving.export.folder import configuration, tensors
+from zerolm.carving.export.verify import compare_blocks, fits
+from zerolm.carving.importance.weights import dimensions
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.parent import mapped_model
+from zerolm.carving.pruning import Repaired
+from zerolm.carving.repair.least_squares import repair
 from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.text.tokens import random_tokens
 
 NAMES = ("llama", "llama_tied", "mistral", "mistral_odd", "qwen2", "qwen3", "gemma2", "gpt2", "bert")
 TOKENS = random_tokens(64, 40, 16, seed=5)

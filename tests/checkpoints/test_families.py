@@ -11,7 +11,7 @@ import torch
 from tiny import MODELS, model, saved
 
 from zerolm.checkpoints import Checkpoint, family_of
-from zerolm.checkpoints.families import families
+from zerolm.families.family import families
 
 
 @pytest.mark.parametrize("name", MODELS)

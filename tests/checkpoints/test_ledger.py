@@ -19,9 +19,9 @@ from tiny import saved
 
 from zerolm.checkpoints import Checkpoint, Ledger, Sums, ledger_of
 from zerolm.checkpoints import ledger as ledgers
-from zerolm.checkpoints.numbers import narrowed, widened
+from zerolm.checkpoints.dtypes import narrowed, widened
+from zerolm.checkpoints.matrix_sums import Summing, plain, sums_of
 from zerolm.checkpoints.rows import row_reader
-from zerolm.checkpoints.sums import Summing, plain, sums_of
 
 BIAS = "model.layers.1.self_attn.q_proj.bias"
 UP = "model.layers.1.mlp.up_proj.weight"
@@ -110,7 +110,7 @@ def test_any_bits_whatever(content: bytes, dtype: str) -> None:
 @pytest.mark.parametrize("block", [1, 100, 4096])
 def test_blocks_of_any_size(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "model", "llama_biased", dtype="bfloat16"))
-    monkeypatch.setattr("zerolm.checkpoints.sums.row_reader", lambda tensor: row_reader(tensor, block))
+    monkeypatch.setattr("zerolm.checkpoints.matrix_sums.row_reader", lambda tensor: row_reader(tensor, block))
     for name in (UP, BIAS):
         rows, cols = sums_of(checkpoint.tensors[name], plain)
         values = np.atleast_2d(checkpoint.read(name).astype(np.float64))
@@ -120,7 +120,7 @@ def test_blocks_of_any_size(block: int, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_memory_is_bounded_by_a_block(tmp_path: Path) -> None:
     save_file({"x": torch.zeros(40_000, 256)}, tmp_path / "x.safetensors")
-    from zerolm.checkpoints.tensors import read_shard
+    from zerolm.checkpoints.headers import read_shard
 
     tensor = read_shard(tmp_path / "x.safetensors").tensors["x"]
     with row_reader(tensor) as reader:
@@ -217,7 +217,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_another_configuration_is_another_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from zerolm.checkpoints.records import record_path
+    from zerolm.checkpoints.shard_sums import record_path
 
     shard = Checkpoint.open(saved(tmp_path / "model", "llama")).shards[0]
     assert record_path(shard, {"a": True}) != record_path(shard, {"a": False})

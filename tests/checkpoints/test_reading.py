@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from tiny import saved
 
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.tensors import read_shard
+from zerolm.checkpoints.headers import read_shard
 
 
 def file_of(path: Path, header: Any, data: bytes = b"", length: int | None = None) -> Path:

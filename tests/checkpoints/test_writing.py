@@ -18,8 +18,8 @@ from safetensors.torch import load_file, save_file
 from tiny import model, saved
 
 from zerolm.checkpoints import Checkpoint, Outgoing, Span, TensorInfo, sliced, slicing, write_shards, writer
-from zerolm.checkpoints.numbers import narrowed, widened
-from zerolm.checkpoints.tensors import read_shard
+from zerolm.checkpoints.dtypes import narrowed, widened
+from zerolm.checkpoints.headers import read_shard
 
 
 def copied(tensor: TensorInfo) -> Outgoing:

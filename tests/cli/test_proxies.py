@@ -20,8 +20,9 @@ import torch
 from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
 
-from zerolm import plugins
-from zerolm.proxies import evaluate, proxy_names, registry
+from zerolm import registry as plugins
+from zerolm.proxies import job as evaluate
+from zerolm.proxies import proxy_names, registry
 from zerolm.proxies.candidates import Candidate
 
 Zerolm = Callable[..., Any]

@@ -17,7 +17,7 @@ from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
 
 from zerolm.cli.proxies import needing_torch
-from zerolm.proxies import needed
+from zerolm.proxies import memory as needed
 from zerolm.proxies.store import Store
 
 Zerolm = Callable[..., Any]
@@ -157,7 +157,7 @@ def test_too_little_text_and_memory_of_a_model(zerolm: Zerolm, monkeypatch: pyte
     word_tokenizer(saved(Path("model"), "llama"))
     arguments = ("proxies", "model", *FEW, "--text", "short.txt", "--store", "s")
     refused(zerolm, *arguments, words="model: the text has 3 tokens, a batch of 16 x 8 needs 144")
-    monkeypatch.setattr("zerolm.networks.load.free_memory", lambda: 1000)
+    monkeypatch.setattr("zerolm.networks.opener.free_memory", lambda: 1000)
     refused(zerolm, "proxies", "model", *FEW, "--store", "s", words="of memory")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zerolm.proxies import proxy_names
-from zerolm.proxies.conformance import ProxyConformance, check_proxy
+from zerolm.testing.proxies import ProxyConformance, check_proxy
 
 
 @pytest.mark.parametrize("name", proxy_names())

@@ -12,14 +12,14 @@ from scipy import stats
 
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
 from zerolm.calibration.alpha import GRID
-from zerolm.groundtruth.ablate import SEEDS, ablate
-from zerolm.groundtruth.ablation import Ablation, Effect, Section, best_of_grid
-from zerolm.groundtruth.bench import bench
-from zerolm.groundtruth.conclusions import conclusions
-from zerolm.groundtruth.findings import plain, sentences, signed
+from zerolm.comparison.ablate import SEEDS, ablate
+from zerolm.comparison.ablation import Ablation, Effect, Section, best_of_grid
+from zerolm.comparison.bench import bench
+from zerolm.comparison.variants import embedding_terms, fused, split, variants
 from zerolm.groundtruth.reader import chosen, locate, quality, read, views
-from zerolm.groundtruth.variants import embedding_terms, fused, split, variants
 from zerolm.report.ablation import ablation_section
+from zerolm.report.ablation_conclusions import conclusions
+from zerolm.report.ablation_findings import plain, sentences, signed
 from zerolm.scores import Batch, make_score
 from zerolm.scores.drawn import drawn_norms, drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from upstream import members_of_archai, packed, published
 
-from zerolm.groundtruth.archive import digest, read_folders
-from zerolm.groundtruth.convert import convert
-from zerolm.groundtruth.fetch import Metered
+from zerolm.groundtruth.download.archive import digest, read_folders
+from zerolm.groundtruth.download.convert import convert
+from zerolm.groundtruth.download.fetch import Metered
 from zerolm.groundtruth.sources import SOURCES, Source
 
 FLEXIBERT, PIT, GPT2 = SOURCES["flexibert_glue"], SOURCES["pit_vit"], SOURCES["gpt2_wt103"]

@@ -31,9 +31,10 @@ from upstream import (
     published,
 )
 
-from zerolm.groundtruth import archive, download, fetch
 from zerolm.groundtruth.cache import cache_folder
-from zerolm.groundtruth.download import download as bring
+from zerolm.groundtruth.download import archive, fetch
+from zerolm.groundtruth.download import benchmarks as download
+from zerolm.groundtruth.download.benchmarks import download as bring
 from zerolm.groundtruth.reader import data_folder as folder_of
 from zerolm.groundtruth.reader import read
 from zerolm.groundtruth.sources import ARCHAI, SOURCES

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from zerolm.groundtruth.bench import Row, bench
+from zerolm.comparison.bench import Row, bench
 
 COLUMNS = ("body_params", "geo", "geo_saturating", "stable_rank", 0.5, "best")
 TABLE: dict[tuple[str, str | None], tuple[tuple[float, float], ...]] = {

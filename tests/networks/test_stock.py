@@ -21,12 +21,12 @@ from transformers import (
     ViTForImageClassification,
 )
 
-from zerolm.networks import load
-from zerolm.networks.load import load_network
+from zerolm.families.config import from_config
+from zerolm.networks import opener as load
+from zerolm.networks.huggingface import stock_network
 from zerolm.networks.network import Network, Tap
+from zerolm.networks.opener import load_network
 from zerolm.networks.roles import layers_of
-from zerolm.networks.stock import stock_network
-from zerolm.spaces.huggingface import from_config
 
 VIT = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6, "intermediate_size": 40}
 VIT |= {"image_size": 32, "patch_size": 8, "num_labels": 7}

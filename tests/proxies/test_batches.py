@@ -19,9 +19,9 @@ from tiny import word_tokenizer
 from torch import nn
 from transformers import AutoTokenizer
 
-from zerolm.carving.tokens import Text
 from zerolm.networks.batch import Batch, loss
-from zerolm.proxies.batches import TokenSource, random_source, stock_source, text_source
+from zerolm.text.batches import TokenSource, random_source, stock_source, text_source
+from zerolm.text.tokens import Text
 
 CONTENT = inspect.getsource(argparse)
 TEXT = Text(CONTENT, hashlib.sha256(CONTENT.encode()).hexdigest())
@@ -91,8 +91,8 @@ def test_the_tokens_are_a_function_of_the_text() -> None:
     again = text_source(TEXT, 512)
     assert torch.equal(source_ids(again), source_ids(source()))
     code = (
-        "import argparse, hashlib, inspect; from zerolm.carving.tokens import Text;"
-        "from zerolm.proxies.batches import text_source; text = inspect.getsource(argparse);"
+        "import argparse, hashlib, inspect; from zerolm.text.tokens import Text;"
+        "from zerolm.text.batches import text_source; text = inspect.getsource(argparse);"
         "print(text_source(Text(text, ''), 512).batch('next', 512, 8, 32, 0).digest())"
     )
     environment = {"RAYON_NUM_THREADS": "3", "PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}

@@ -12,15 +12,15 @@ import torch
 
 from zerolm.networks.network import Network
 from zerolm.networks.passes import Passes
-from zerolm.proxies.conformance import (
+from zerolm.proxies.registry import Finish, LeftOut, Proxy, Value
+from zerolm.testing.network_state import same, state
+from zerolm.testing.proxies import (
     RULES,
     Checks,
     ProxyConformance,
     check_proxy,
 )
-from zerolm.proxies.observed import same, state
-from zerolm.proxies.registry import Finish, LeftOut, Proxy, Value
-from zerolm.proxies.small import small_batch, small_networks
+from zerolm.testing.small_networks import small_batch, small_networks
 
 
 def made(

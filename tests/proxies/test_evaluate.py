@@ -18,15 +18,15 @@ from zerolm.architecture import Architecture
 from zerolm.networks.build import build
 from zerolm.networks.passes import NEEDS
 from zerolm.proxies import find_proxy
-from zerolm.proxies.batches import random_source
 from zerolm.proxies.candidates import Candidate, drawn
 from zerolm.proxies.compute import compute
-from zerolm.proxies.evaluate import Settings, evaluate
-from zerolm.proxies.needed import bytes_needed
+from zerolm.proxies.job import Settings, evaluate
+from zerolm.proxies.memory import bytes_needed
 from zerolm.proxies.store import Store
 from zerolm.proxies.verdict import judge
 from zerolm.scores import make_score
 from zerolm.spaces import make_space
+from zerolm.text.batches import random_source
 
 LLAMA = make_space("llama", vocab=64)
 FEW = Settings(batch=4, length=8, parts=2)
@@ -179,7 +179,7 @@ def test_no_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def out_of_memory(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate\n 20 GiB")
 
-    monkeypatch.setattr("zerolm.proxies.evaluate.compute", out_of_memory)
+    monkeypatch.setattr("zerolm.proxies.job.compute", out_of_memory)
     with (
         Store() as store,
         pytest.raises(ValueError, match=r"^one: the passes do not fit into the memory"),

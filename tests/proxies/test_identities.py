@@ -18,13 +18,13 @@ from torch.func import functional_call
 from transformers import ViTConfig, ViTForImageClassification
 
 from zerolm.networks.batch import Batch, loss
+from zerolm.networks.huggingface import stock_network
 from zerolm.networks.network import Linear, Network
 from zerolm.networks.passes import Passes, Protocol
 from zerolm.networks.passes.shared import singular_values
-from zerolm.networks.stock import stock_network
 from zerolm.proxies import find_proxy
-from zerolm.proxies.activations import agreements, output_spectrum, spread
 from zerolm.proxies.compute import compute
+from zerolm.proxies.definitions.activations import agreements, output_spectrum, spread
 from zerolm.scores.weights import capacity_svd, zerolm_of_weights
 
 NAMES = ["flexibert", "llama", "stock gpt2"]

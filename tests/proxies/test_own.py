@@ -23,9 +23,9 @@ SCRIPT = """
 import json, os, sys
 from pathlib import Path
 from zerolm.proxies import proxy
-from zerolm.proxies.batches import random_source
+from zerolm.text.batches import random_source
 from zerolm.proxies.candidates import Candidate
-from zerolm.proxies.evaluate import Settings, evaluate
+from zerolm.proxies.job import Settings, evaluate
 from zerolm.proxies.store import Store
 from zerolm.spaces import make_space
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from zerolm.proxies.running import Work, run
+from zerolm.proxies.executor import Work, run
 from zerolm.proxies.store import Evaluation, Key, Store
 
 ray = pytest.importorskip("ray", reason="ray is not installed")

@@ -17,8 +17,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.proxies import running
-from zerolm.proxies.running import Work, run
+from zerolm.proxies import executor as running
+from zerolm.proxies.executor import Work, run
 from zerolm.proxies.store import Evaluation, Key, Store
 
 Asked = tuple[Key, ...]

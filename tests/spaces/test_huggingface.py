@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
+from zerolm.families.config import from_config
 from zerolm.spaces import SearchSpace, make_space
-from zerolm.spaces.huggingface import from_config
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

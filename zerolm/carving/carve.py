@@ -7,19 +7,19 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerolm.carving.criteria import WITH_TOKENS, Criterion, Indifferent, criterion_of, dimensions
-from zerolm.carving.cuts import Cut
-from zerolm.carving.export import UNEVEN, check_format, expressible, padded
-from zerolm.carving.lonas import choices_in
-from zerolm.carving.method import LENGTH, SEQUENCES, Method, check_text
+from zerolm.carving.export.folder import UNEVEN, check_format, expressible, padded
+from zerolm.carving.importance.weights import WITH_TOKENS, Criterion, Indifferent, criterion_of, dimensions
+from zerolm.carving.kept_units import Cut
+from zerolm.carving.methods import LENGTH, SEQUENCES, Method, check_text
+from zerolm.carving.planning.lonas import choices_in
 from zerolm.carving.recipe import document, fingerprint, read_recipe, widths
-from zerolm.carving.wish import Wish, budgets_of, costs_of, heuristic_of, plan_of
+from zerolm.carving.request import Wish, budgets_of, costs_of, heuristic_of, plan_of
 from zerolm.checkpoints import Checkpoint, Ledger, ledger_of
 from zerolm.costs import CostModel
-from zerolm.folders import check_new, new_folder
+from zerolm.io.folders import check_new, new_folder
 
 if TYPE_CHECKING:
-    from zerolm.carving.running import Running
+    from zerolm.carving.session import Running
 
 Progress = Callable[[str], None]
 
@@ -208,7 +208,7 @@ def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Ch
 def _running(checkpoint: Checkpoint, method: Method, progress: Progress) -> Running | None:
     if method.text is None:
         return None
-    from zerolm.carving.running import Running
+    from zerolm.carving.session import Running
 
     return Running(checkpoint, method, progress)
 
@@ -291,8 +291,8 @@ def _finished(
 
 def _written(job: Job, weights: str, found: Carved, out: Path) -> Carved:
     """The child in a new folder, opened again and compared before the folder gets its name."""
-    from zerolm.carving.child import verified, write
-    from zerolm.carving.running import Running
+    from zerolm.carving.export.write_child import verified, write
+    from zerolm.carving.session import Running
 
     running = job.running or Running(job.checkpoint, job.method, job.progress)
     repaired = running.repaired(found.cut, job.ridges or None)

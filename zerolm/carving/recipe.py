@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zerolm.carving.criteria import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
-from zerolm.carving.cuts import Cut, Dimensions, LayerCut
-from zerolm.carving.lonas import choices_in
+from zerolm.carving.importance.weights import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
+from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
+from zerolm.carving.planning.lonas import choices_in
 from zerolm.checkpoints import Checkpoint, Ledger
-from zerolm.files import parse_json, read_text
+from zerolm.io.files import parse_json, read_text
 
 if TYPE_CHECKING:
     from zerolm.carving.carve import Carved

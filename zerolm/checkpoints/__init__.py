@@ -1,12 +1,12 @@
 """Pretrained checkpoints: read, summed up in a ledger, and written, one block of bytes at a time."""
 
 from zerolm.checkpoints.checkpoint import Checkpoint
-from zerolm.checkpoints.families import Cuttable, Family, family_of
+from zerolm.checkpoints.headers import TensorInfo
 from zerolm.checkpoints.layout import Layout, Slot
 from zerolm.checkpoints.ledger import Ledger, Sums, Totals, ledger_of
 from zerolm.checkpoints.slicing import sliced
-from zerolm.checkpoints.tensors import TensorInfo
 from zerolm.checkpoints.writer import Outgoing, Span, write_shards
+from zerolm.families.family import Cuttable, Family, family_of
 
 __all__ = [
     "Checkpoint",

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.checkpoints.families import Family, family_of
+from zerolm.checkpoints.dtypes import RAW_TYPES, widened
 from zerolm.checkpoints.folder import fetched, other_files, read_object
+from zerolm.checkpoints.headers import Shard, TensorInfo
 from zerolm.checkpoints.layout import Layout
-from zerolm.checkpoints.numbers import RAW_TYPES, widened
 from zerolm.checkpoints.shards import read_shards
-from zerolm.checkpoints.tensors import Shard, TensorInfo
+from zerolm.families.family import Family, family_of
 
 
 @dataclass(frozen=True)

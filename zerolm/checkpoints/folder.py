@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.files import parse_json, read_text
+from zerolm.io.files import parse_json, read_text
 
 MAX_JSON: Final = 64 << 20
 MAX_OTHER: Final = 512 << 20

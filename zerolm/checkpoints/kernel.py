@@ -15,8 +15,8 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from zerolm.architecture import Floats
-from zerolm.checkpoints.numbers import widened
-from zerolm.checkpoints.sums import Sums, plain
+from zerolm.checkpoints.dtypes import widened
+from zerolm.checkpoints.matrix_sums import Sums, plain
 
 TILE_COLS: Final = 2048
 TILE_ROWS: Final = 64

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Final
 
-from zerolm.checkpoints.families import Family
-from zerolm.checkpoints.tensors import FLOATS, TensorInfo
+from zerolm.checkpoints.headers import FLOATS, TensorInfo
+from zerolm.families.family import Family
 
 SIZES: Final = ("depth", "hidden", "heads", "kv_heads", "head_size", "ffn", "vocab")
 

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
 
 from zerolm.checkpoints.checkpoint import Checkpoint
+from zerolm.checkpoints.headers import Shard
 from zerolm.checkpoints.layout import Slot
-from zerolm.checkpoints.records import Record, content_of, load, record_path, save
-from zerolm.checkpoints.sums import Summing, Sums, Totals, plain, sums_of
-from zerolm.checkpoints.tensors import Shard
+from zerolm.checkpoints.matrix_sums import Summing, Sums, Totals, plain, sums_of
+from zerolm.checkpoints.shard_sums import Record, content_of, load, record_path, save
 
 __all__ = ["Ledger", "Sums", "Totals", "ledger_of"]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.checkpoints.tensors import TensorInfo
+from zerolm.checkpoints.headers import TensorInfo
 
 BLOCK: Final = 2 << 20
 """Bytes read at once: what stays in a core's own cache while it is summed up."""

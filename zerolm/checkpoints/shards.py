@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.checkpoints.folder import inside, is_plain, read_object
-from zerolm.checkpoints.tensors import Shard, read_shard
+from zerolm.checkpoints.headers import Shard, read_shard
 
 SINGLE: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"

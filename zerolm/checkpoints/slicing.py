@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
+from zerolm.checkpoints.headers import TensorInfo
 from zerolm.checkpoints.rows import RowReader, row_reader
-from zerolm.checkpoints.tensors import TensorInfo
 from zerolm.checkpoints.writer import Chunk, Span
 
 SPAN_BYTES: Final = 256 << 10

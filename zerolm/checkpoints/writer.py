@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from zerolm.checkpoints.headers import ITEM_BYTES
 from zerolm.checkpoints.shards import INDEX, SINGLE
-from zerolm.checkpoints.tensors import ITEM_BYTES
 
 SHARD_BYTES: Final = 5_000_000_000
 COPY_BYTES: Final = 1 << 20

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, proxies, score, search, spaces
-from zerolm.plugins import load_group
+from zerolm.registry import load_group
 
 app = typer.Typer(
     name="zerolm",

@@ -16,19 +16,19 @@ from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned
 from zerolm.cli.progress import patient
 from zerolm.cli.proxies import Chosen, Store, listed, needing_torch, tokens_of
 from zerolm.cli.units import parse_alphas
-from zerolm.folders import check_new, new_folder
-from zerolm.groundtruth.ablate import ablate
-from zerolm.groundtruth.ablation import Ablation
-from zerolm.groundtruth.bench import Comparison, More, Section
-from zerolm.groundtruth.bench import bench as run_bench
+from zerolm.comparison.ablate import ablate
+from zerolm.comparison.ablation import Ablation
+from zerolm.comparison.bench import Comparison, More, Section
+from zerolm.comparison.bench import bench as run_bench
 from zerolm.groundtruth.reader import chosen
+from zerolm.io.folders import check_new, new_folder
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.spaces.document import ALPHAS
 from zerolm.statistics.bootstrap import FEWEST
 
 if TYPE_CHECKING:
-    from zerolm.proxies.evaluate import Measured
+    from zerolm.proxies.job import Measured
 
 Text = Annotated[str | None, typer.Option(metavar="FILE|random", help="Tokens of --proxies; else random.")]
 Jobs = Annotated[int | None, typer.Option(help="Networks that --proxies compute at the same time; else 1.")]
@@ -106,7 +106,7 @@ def beside(
                 raise ValueError(f"--{name} is of networks that are built: name --proxies too")
         return lambda *_: {}
     with needing_torch():
-        from zerolm.proxies.run import Request, measuring
+        from zerolm.proxies.measure import Request, measuring
     request = Request(listed(proxies), text or "random", jobs=1 if jobs is None else jobs, store=store)
     return measuring(request, found, progress)
 

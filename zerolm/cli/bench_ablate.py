@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from zerolm.cli.progress import patient
-from zerolm.groundtruth.ablate import ablate as run_ablation
-from zerolm.groundtruth.ablation import Ablation
-from zerolm.groundtruth.conclusions import conclusions
+from zerolm.comparison.ablate import ablate as run_ablation
+from zerolm.comparison.ablation import Ablation
 from zerolm.groundtruth.reader import chosen
 from zerolm.report.ablation import NOTES, Sheet, sheets, title, transfer_sheets
+from zerolm.report.ablation_conclusions import conclusions
 
 Names = Annotated[list[str] | None, typer.Argument(help="Benchmarks in the data folder, or files.")]
 Every = Annotated[bool, typer.Option("--all", help="All benchmarks of the data folder.")]

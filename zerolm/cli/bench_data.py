@@ -11,7 +11,7 @@ import typer
 
 from zerolm.cli.progress import patient
 from zerolm.groundtruth.cache import cache_folder
-from zerolm.groundtruth.download import download as fetch
+from zerolm.groundtruth.download.benchmarks import download as fetch
 from zerolm.groundtruth.listing import Listed, listing
 from zerolm.groundtruth.sources import SOURCES
 

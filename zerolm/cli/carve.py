@@ -12,15 +12,15 @@ import typer
 
 from zerolm.carving.carve import Carved, rebuild
 from zerolm.carving.carve import carve as run_carve
-from zerolm.carving.criteria import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
-from zerolm.carving.export import FORMATS
-from zerolm.carving.lonas import SPACES
-from zerolm.carving.wish import RELATIVE, SHAPES
+from zerolm.carving.export.folder import FORMATS
+from zerolm.carving.importance.weights import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
+from zerolm.carving.planning.lonas import SPACES
+from zerolm.carving.request import RELATIVE, SHAPES
 from zerolm.cli.progress import patient
 from zerolm.cli.settings import RunSettings, checked
 from zerolm.cli.units import parse_amount
 from zerolm.costs import COSTS
-from zerolm.report.text import cost_label, show_cost
+from zerolm.report.phrases import cost_label, show_cost
 
 Amount = Annotated[str | None, typer.Option(metavar="AMOUNT", help="Absolute, or 0.8x of the parent's.")]
 Share = Annotated[float | None, typer.Option(metavar="SHARE")]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from zerolm.cli.progress import patient
-from zerolm.report.text import show_amount
+from zerolm.report.phrases import show_amount
 
 
 def doctor(

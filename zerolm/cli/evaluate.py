@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from zerolm.cli.progress import patient
-from zerolm.report.text import show_amount
+from zerolm.report.phrases import show_amount
 
 if TYPE_CHECKING:
-    from zerolm.carving.evaluate import Evaluated, Row
-    from zerolm.carving.tasks import Scored
+    from zerolm.carving.evaluation.evaluate import Evaluated, Row
+    from zerolm.carving.evaluation.tasks import Scored
 
 HEADS: Final = {"perplexity": "perplexity", "kl": "KL", "cosine": "cosine"}
 DIGITS: Final = {"perplexity": 2, "kl": 4, "cosine": 4}
@@ -46,11 +46,11 @@ def evaluate(
     progress, found = patient(), dict[str, Any]()
     judged = scored = known = None
     if names:
-        from zerolm.carving.tasks import Tasks
+        from zerolm.carving.evaluation.tasks import Tasks
 
         known = Tasks.of(names, child, parent)
     if text is not None:
-        from zerolm.carving.evaluate import evaluate
+        from zerolm.carving.evaluation.evaluate import evaluate
 
         judged = evaluate(child, parent, text, sequences=sequences, length=length, progress=progress)
         found |= judged.to_json()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.files import parse_json, read_text, store
+from zerolm.io.files import parse_json, read_text, store
 
 MAX_JSON_BYTES: Final = 16 << 20
 

@@ -12,10 +12,10 @@ import numpy as np
 import typer
 
 from zerolm.architecture import Floats
-from zerolm.carving.criteria import ATTENTION, FFN, shares
+from zerolm.carving.importance.weights import ATTENTION, FFN, shares
 from zerolm.checkpoints import Checkpoint, Ledger, Totals, ledger_of
-from zerolm.files import cache_folder
-from zerolm.report.text import show_amount
+from zerolm.io.files import cache_folder
+from zerolm.report.phrases import show_amount
 
 FUSED: Final = "qkv"
 STEPS: Final = 20

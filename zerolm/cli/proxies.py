@@ -61,7 +61,7 @@ def proxies(
     """
     with needing_torch():
         from zerolm.cli import proxies_shown
-        from zerolm.proxies.run import Request, measure
+        from zerolm.proxies.measure import Request, measure
     if target == "ls":
         listing(json_output)
         return

@@ -10,9 +10,9 @@ import numpy as np
 from zerolm.cli.bench import facts
 from zerolm.cli.bench_ablate import aligned
 from zerolm.cli.proxies import tokens_of
-from zerolm.groundtruth.bench import Row, Section
-from zerolm.proxies.evaluate import Measured
-from zerolm.proxies.run import Run
+from zerolm.comparison.bench import Row, Section
+from zerolm.proxies.job import Measured
+from zerolm.proxies.measure import Run
 from zerolm.proxies.verdict import Verdict
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark

@@ -14,7 +14,7 @@ from zerolm.cli.files import read_json
 from zerolm.cli.settings import RunSettings, checked
 from zerolm.cli.units import parse_alphas
 from zerolm.groundtruth.labels import as_labelled, load
-from zerolm.report.text import cost_label, shape_text, show_cost, show_expected, show_score
+from zerolm.report.phrases import cost_label, shape_text, show_cost, show_expected, show_score
 from zerolm.spaces.document import ALPHAS, from_document
 from zerolm.spaces.document import score as score_rows
 

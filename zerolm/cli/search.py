@@ -14,9 +14,9 @@ from zerolm.cli.files import write_json
 from zerolm.cli.progress import patient
 from zerolm.cli.settings import SearchSettings, load_settings
 from zerolm.costs import COSTS
-from zerolm.folders import check_new, new_folder
 from zerolm.groundtruth.labels import load, read_labels
-from zerolm.report.text import (
+from zerolm.io.folders import check_new, new_folder
+from zerolm.report.phrases import (
     certificate_sentence,
     cost_label,
     expectation_lines,
@@ -153,7 +153,7 @@ def calibration_of(settings: SearchSettings, space: SearchSpace) -> Calibration 
 
 def write_result(result: SearchResult, out: Path, force: bool) -> None:
     """``result.json``, ``report.html``, and a folder with the configuration of each architecture."""
-    from zerolm.report.html import report
+    from zerolm.report.search import report
 
     with new_folder(out, force) as folder:
         write_json(folder / "result.json", result.to_json())

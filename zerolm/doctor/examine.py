@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.carving.gguf.header import GgufHeader, read_gguf_header
+from zerolm.carving.export.gguf.header import GgufHeader, read_gguf_header
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.doctor.evidence import Evidence, gather
 from zerolm.doctor.opening import attempt, is_installed
 from zerolm.doctor.rules import by_rules
 from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, SERVERS, TRANSFORMERS, UNKNOWN, Verdict
-from zerolm.memory import free_memory
+from zerolm.io.memory import free_memory
 
 Progress = Callable[[str], None]
 ROOM: Final = 1.5
@@ -117,7 +117,7 @@ def _sentences(evidence: Evidence, stock: Verdict) -> Verdict:
 
 def _module_flaws(evidence: Evidence) -> Iterator[str]:
     """What is odd about the modules; ``ValueError`` for what cannot be read."""
-    from zerolm.files import parse_json, read_text
+    from zerolm.io.files import parse_json, read_text
 
     modules = parse_json(read_text(evidence.folder / "modules.json", 1 << 20))
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.memory import free_memory
+from zerolm.io.memory import free_memory
 
 SECONDS: Final = 120
 BYTES_A_SECOND: Final = 20 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zerolm import files
+from zerolm.io import files
 
 
 def cache_folder() -> Path:

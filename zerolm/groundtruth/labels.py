@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from zerolm.architecture import Architecture
 from zerolm.calibration import Calibration, Judgement, Labels, Pool, calibrate
 from zerolm.calibration.calibrate import MOST
-from zerolm.files import parse_json, read_text
 from zerolm.groundtruth.reader import named_corpus, quality, read, views
 from zerolm.groundtruth.truth import GroundTruth, Line, first_problem
+from zerolm.io.files import parse_json, read_text
 from zerolm.spaces import SearchSpace, make_space
 
 MAX_BYTES: Final = 64 << 20

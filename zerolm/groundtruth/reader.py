@@ -12,9 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from zerolm.architecture import Architecture, Floats
-from zerolm.files import parse_json, read_text
 from zerolm.groundtruth.cache import cache_folder
-from zerolm.groundtruth.csv_reader import read_csv
+from zerolm.groundtruth.csv import read_csv
 from zerolm.groundtruth.sources import SOURCES
 from zerolm.groundtruth.truth import (
     MAX_BYTES,
@@ -24,6 +23,7 @@ from zerolm.groundtruth.truth import (
     repeats,
     thinned,
 )
+from zerolm.io.files import parse_json, read_text
 from zerolm.spaces import make_space, space_names, space_settings
 from zerolm.spaces.flexibert import VIEWS
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from zerolm.checkpoints.families import Family, families
+from zerolm.families.family import Family, families
 
 Norm = Literal["pre", "post", "sandwich"]
 

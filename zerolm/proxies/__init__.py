@@ -1,7 +1,7 @@
 """Proxies: training-free scores of networks that run, computed together from a handful of passes (torch)."""
 
 import zerolm.networks  # noqa: F401 - says what to install where torch is missing
-from zerolm.proxies import (
+from zerolm.proxies.definitions import (
     activations,
     confidence,
     flow,

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from zerolm.architecture import Architecture
 from zerolm.networks.build import build
-from zerolm.networks.load import load_network
 from zerolm.networks.network import Network
+from zerolm.networks.opener import load_network
 from zerolm.scores import make_score
 from zerolm.spaces import SearchSpace
 

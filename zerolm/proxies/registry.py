@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zerolm.networks.passes import NEEDS, Passes
-from zerolm.plugins import load_group
+from zerolm.registry import load_group
 from zerolm.scores import score_names
 
 Value = float | Sequence[float]

@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
-from zerolm.carving.tokens import read_text
-from zerolm.proxies.batches import TokenSource, random_source, text_source
-from zerolm.proxies.evaluate import Settings
+from zerolm.proxies.executor import Backend
+from zerolm.proxies.job import Settings
 from zerolm.proxies.registry import load_plugins, proxy_names
-from zerolm.proxies.running import Backend
+from zerolm.text.batches import TokenSource, random_source, text_source
+from zerolm.text.tokens import read_text
 
 Target = Literal["space", "benchmark", "model"]
 BELONGS: Final[Mapping[str, tuple[Target, ...]]] = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.files import cache_folder
+from zerolm.io.files import cache_folder
 
 APPLICATION: Final = 0x7A65726F  # "zero", in the header of the file
 FORMAT: Final = 1

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from zerolm.groundtruth.ablation import Ablation, Effect, Section, Transfer
-from zerolm.groundtruth.conclusions import conclusions
-from zerolm.groundtruth.findings import column, moved, plain, sentences, signed
-from zerolm.groundtruth.variants import WITHOUT
+from zerolm.comparison.ablation import Ablation, Effect, Section, Transfer
+from zerolm.comparison.variants import WITHOUT
+from zerolm.report.ablation_conclusions import conclusions
+from zerolm.report.ablation_findings import column, moved, plain, sentences, signed
 from zerolm.report.page import table
 
 NOTES: Final = (

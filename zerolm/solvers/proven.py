@@ -11,9 +11,9 @@ import numpy as np
 from zerolm.costs import COSTS
 from zerolm.solvers import milp
 from zerolm.solvers.counting import count_at_least
-from zerolm.solvers.engines import FRONT_POINTS, PREFERENCE, Count
 from zerolm.solvers.exact import Exact
 from zerolm.solvers.limits import is_constant, proportion, single_limits
+from zerolm.solvers.method import FRONT_POINTS, PREFERENCE, Count
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least
 
 COUNTED = 2000

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerolm.architecture import Architecture
-from zerolm.solvers.engines import Count
+from zerolm.solvers.method import Count
 from zerolm.spaces import SearchSpace
 
 

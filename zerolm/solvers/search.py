@@ -13,9 +13,9 @@ import numpy as np
 from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score, score_names, score_options
-from zerolm.solvers.engines import PARAMS, PREFERENCE, Engine, Pool
 from zerolm.solvers.exhaustive import LIMIT, States, count_states
 from zerolm.solvers.limits import bounded_columns, single_limits
+from zerolm.solvers.method import PARAMS, PREFERENCE, Engine, Pool
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least, compile_problems, near
 from zerolm.solvers.proven import Proven
 from zerolm.solvers.result import Baseline, Binding, Certificate, Choice, Peak, SearchResult

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
+from zerolm.families.config import from_config
 from zerolm.scores import make_score, score_names, score_options
 from zerolm.spaces.base import SearchSpace, make_space, no_others
-from zerolm.spaces.huggingface import from_config
 
 ALPHAS: Final = (0.5, 1.0, 1.1)
 """Where ``zerolm`` is shown when nobody names an alpha; none of them suits every space."""

@@ -1,0 +1,189 @@
+"""The structure of the package: rooms in their order, no circles, names and signatures as agreed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import zerolm
+
+ROOT = Path(zerolm.__file__).parent
+ROOMS = (
+    "settings",
+    "registry",
+    "io",
+    "architecture",
+    "costs",
+    "statistics",
+    "scores",
+    "families",
+    "spaces",
+    "solvers",
+    "calibration",
+    "groundtruth",
+    "comparison",
+    "checkpoints",
+    "networks",
+    "text",
+    "carving",
+    "proxies",
+    "doctor",
+    "testing",
+    "report",
+    "cli",
+)
+CORE = ROOMS[ROOMS.index("architecture") : ROOMS.index("groundtruth")]
+VERBS = {"search", "score", "calibrate", "carve", "bench", "measure", "evaluate", "run"}
+"""The public functions whose keywords are the flags of their command."""
+VAGUE = {
+    *("wish", "method", "material", "running", "judge", "accounts", "kept", "lattice", "cuts", "sliced"),
+    *("moments", "child", "needed", "observed", "small", "sums", "numbers", "tensors", "engines", "stock"),
+}
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return every module of the package by its dotted name, parsed."""
+    trees = {}
+    for file in sorted(ROOT.rglob("*.py")):
+        name = ".".join(file.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+        trees[name] = ast.parse(file.read_text("utf-8"))
+    return trees
+
+
+def imports(name: str) -> set[str]:
+    """Return the modules of the package that a module imports, wherever in it."""
+    targets = set()
+    for node in ast.walk(modules()[name]):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "zerolm":
+            for alias in node.names:
+                deeper = f"{node.module}.{alias.name}"
+                targets.add(deeper if deeper in modules() else node.module)
+        elif isinstance(node, ast.Import):
+            targets |= {alias.name for alias in node.names if alias.name.split(".")[0] == "zerolm"}
+    return targets - {name}
+
+
+def room(name: str) -> str:
+    return name.split(".")[1] if "." in name else ""
+
+
+def test_every_module_stands_in_a_known_room() -> None:
+    assert {room(name) for name in modules()} - {"", "__main__"} == set(ROOMS)
+
+
+@pytest.mark.parametrize("place", ROOMS)
+def test_a_room_imports_only_rooms_above_it(place: str) -> None:
+    above = {"", *ROOMS[: ROOMS.index(place) + 1]}
+    wrong = {
+        (name, target)
+        for name in modules()
+        if room(name) == place
+        for target in imports(name)
+        if room(target) not in above
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("place", ROOMS)
+def test_no_circle_within_a_room(place: str) -> None:
+    graph = {
+        name: {target for target in imports(name) if room(target) == place and not is_package(target, name)}
+        for name in modules()
+        if room(name) == place
+    }
+    while leaves := [name for name, targets in graph.items() if not targets & graph.keys()]:
+        for name in leaves:
+            del graph[name]
+    assert not graph
+
+
+def is_package(target: str, name: str) -> bool:
+    """Whether ``target`` is a package around ``name``: its ``__init__`` only hands on names."""
+    return name.startswith(f"{target}.")
+
+
+def test_the_core_knows_neither_torch_nor_the_terminal() -> None:
+    banned = {"torch", "transformers", "typer", "rich", "plotly", "huggingface_hub"}
+    for name, tree in modules().items():
+        if room(name) in CORE:
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Import):
+                    assert not banned & {alias.name.split(".")[0] for alias in node.names}, name
+                elif isinstance(node, ast.ImportFrom):
+                    assert (node.module or "").split(".")[0] not in banned, name
+
+
+def test_files_are_named_for_what_they_hold() -> None:
+    assert not [name for name in modules() if name.rsplit(".", 1)[-1] in VAGUE]
+
+
+def functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
+    return [
+        (name, node)
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
+
+
+@pytest.mark.parametrize("place", ROOMS)
+def test_no_function_takes_more_than_ten_parameters(place: str) -> None:
+    many = []
+    for name, node in functions():
+        if room(name) != place:
+            continue
+        if isinstance(node, ast.ClassDef):
+            if any("dataclass" in ast.dump(decorator) for decorator in node.decorator_list):
+                fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
+                required = [part for part in fields if "ClassVar" not in ast.dump(part.annotation)]
+                if len(required) > 10 and node.name not in WIDE_RECORDS:
+                    many.append((name, node.name, len(required)))
+            continue
+        arguments = node.args
+        count = len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
+        count -= any(argument.arg in ("self", "cls") for argument in arguments.args[:1])
+        if count > 10 and not (node.name in VERBS or place == "cli"):
+            many.append((name, node.name, count))
+    assert not many
+
+
+WIDE_RECORDS: set[str] = {"Shapes", "Family", "Layout"}
+"""Rows of data as wide as what they describe: columns of shapes, a family's file, a checkpoint's sizes."""
+
+
+@pytest.mark.parametrize("place", ROOMS)
+def test_docstrings_say_what_is_returned(place: str) -> None:
+    vague = []
+    for name, node in functions():
+        text = ast.get_docstring(node)
+        if room(name) == place and text and re.match(r"What\b", text):
+            vague.append((name, node.name, text.splitlines()[0]))
+    assert not vague
+    heads = [(name, ast.get_docstring(tree)) for name, tree in modules().items() if room(name) == place]
+    assert not [(name, text) for name, text in heads if text and re.match(r"What\b", text)]
+
+
+@pytest.mark.parametrize("place", ROOMS)
+def test_variables_say_their_content(place: str) -> None:
+    """``found`` says nothing of what was found."""
+    names = [
+        (name, node.lineno)
+        for name, tree in modules().items()
+        if room(name) == place
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id == "found"
+    ]
+    assert not names
+
+
+def test_one_name_is_one_class() -> None:
+    homes: dict[str, set[str]] = {}
+    for name, node in functions():
+        if isinstance(node, ast.ClassDef):
+            homes.setdefault(node.name, set()).add(name)
+    assert not {name: places for name, places in homes.items() if len(places) > 1}

@@ -1,0 +1,140 @@
+"""How far a carved network is from its parent: perplexity and divergence, or fidelity of embeddings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats
+from zerolm.checkpoints.folder import read_object
+from zerolm.text.tokens import Tokens
+
+Made = Callable[[], PreTrainedModel]
+"""Makes a model when its turn comes, so that of several one is in memory at a time."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """``perplexity`` a token, and ``kl``: the mean of KL(parent || child) over positions, in nats a token."""
+
+    perplexity: float
+    kl: float
+
+
+def perplexity_and_kl(
+    model: PreTrainedModel, parent: PreTrainedModel, tokens: Tokens, *, batch: int = 8
+) -> Judged:
+    """Judge a language model on sequences; the first token of each is given, not predicted."""
+    return perplexities_and_kls([lambda: model], parent, tokens, batch=batch)[1]
+
+
+def perplexities_and_kls(
+    models: Sequence[Made], parent: PreTrainedModel, tokens: Tokens, *, batch: int = 8
+) -> list[Judged]:
+    """Judge the parent, then each model; the parent runs once, and each model is made once a batch."""
+    sums, count = np.zeros((1 + len(models), 2)), 0  # nats of surprise and of divergence
+    for inputs in tokens.batches(batch):
+        theirs = log_probabilities(parent, inputs)[:, :-1]  # (b, t - 1, v)
+        sums[0] += _losses(theirs, theirs, inputs)
+        for place, make in enumerate(models, 1):
+            sums[place] += _losses(log_probabilities(make(), inputs)[:, :-1], theirs, inputs)
+        count += int(_mask(inputs)[:, 1:].sum())
+    return [Judged(math.exp(surprise / count), float(divergence / count)) for surprise, divergence in sums]
+
+
+def _losses(ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor]) -> Floats:
+    """Surprise and divergence of a batch, each summed over its predicted tokens, (2,)."""
+    following, wanted = inputs["input_ids"][:, 1:], _mask(inputs)[:, 1:]
+    loss = -ours.gather(-1, following[..., None]).squeeze(-1)  # (b, t - 1)
+    apart = (theirs.exp() * (theirs - ours)).sum(-1)  # (b, t - 1)
+    return np.array([float(x[wanted].double().sum()) for x in (loss, apart)])
+
+
+def log_probabilities(model: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
+    """log p of the next token, (b, t, v)."""
+    with torch.no_grad():
+        logits: Tensor = model.train(False)(**inputs, use_cache=False).logits
+    return functional.log_softmax(logits.float(), dim=-1)
+
+
+def fidelity(
+    model: PreTrainedModel, parent: PreTrainedModel, tokens: Tokens, *, pooling: str = "mean", batch: int = 32
+) -> float:
+    """The mean cosine of an encoder's sentence embeddings to the parent's."""
+    return fidelities([lambda: model], parent, tokens, pooling=pooling, batch=batch)[1]
+
+
+def fidelities(
+    models: Sequence[Made],
+    parent: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    pooling: str = "mean",
+    batch: int = 32,
+) -> list[float]:
+    """The fidelity of the parent (1), then of each model; as ``perplexities_and_kls``."""
+    sums = np.zeros(1 + len(models))
+    for inputs in tokens.batches(batch):
+        theirs = embeddings(parent, inputs, pooling)  # (b, d)
+        sums[0] += _cosines(theirs, theirs)
+        for place, make in enumerate(models, 1):
+            sums[place] += _cosines(embeddings(make(), inputs, pooling), theirs)
+    return [float(total / len(tokens)) for total in sums]
+
+
+def _cosines(ours: Tensor, theirs: Tensor) -> float:
+    """The sum of the cosines of embeddings (b, d)."""
+    return float(functional.cosine_similarity(ours, theirs, dim=-1).double().sum())
+
+
+def embeddings(model: PreTrainedModel, inputs: dict[str, Tensor], pooling: str = "mean") -> Tensor:
+    """Sentence embeddings (b, d) of a batch."""
+    with torch.no_grad():
+        hidden: Tensor = model.train(False).base_model(**inputs).last_hidden_state  # (b, t, d)
+    return pooled(hidden, _mask(inputs), pooling)
+
+
+def pooled(hidden: Tensor, mask: Tensor, pooling: str = "mean") -> Tensor:
+    """Hidden states (b, t, d) as vectors (b, d): the ``mean`` or ``max`` of tokens, or the first (``cls``).
+
+    ``mask`` (b, t) tells tokens from padding.
+    """
+    tokens = mask.bool()[..., None]  # (b, t, 1)
+    if pooling == "cls":
+        return hidden[:, 0]
+    if pooling == "max":
+        return hidden.masked_fill(~tokens, -torch.inf).amax(1)
+    return hidden.mul(tokens).sum(1) / tokens.sum(1)
+
+
+def _mask(inputs: dict[str, Tensor]) -> Tensor:
+    """Where a batch has tokens and no padding, (b, t) bool."""
+    return inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
+
+
+def pooling_of(folder: Path) -> str:
+    """How a folder pools tokens into an embedding, as ``1_Pooling`` says; ``mean`` where nothing does.
+
+    ``ValueError`` where it says something else than ``mean``, ``max`` or ``cls``.
+    """
+    file = folder / "1_Pooling" / "config.json"
+    if not file.is_file():
+        return "mean"
+    said = read_object(folder, "1_Pooling/config.json")
+    modes = {name for name, on in said.items() if name.startswith("pooling_mode_") and on is True}
+    known = {
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_max_tokens": "max",
+        "pooling_mode_cls_token": "cls",
+    }
+    if len(modes) != 1 or not modes <= set(known):
+        raise ValueError(f"{file}: pooling by {', '.join(sorted(modes)) or 'nothing'} is not known")
+    return known[modes.pop()]

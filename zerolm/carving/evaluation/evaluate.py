@@ -1,0 +1,240 @@
+"""A child beside its parent and beside random and uniform carvings of the same size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from zerolm.carving.evaluation.divergence import Made, fidelities, perplexities_and_kls, pooling_of
+from zerolm.carving.export.folder import written
+from zerolm.carving.importance.weights import Criterion, criterion_of, dimensions
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.methods import LENGTH, RANDOM, SEQUENCES
+from zerolm.carving.parent import is_decoder, open_model, tokens_of
+from zerolm.carving.planning.part_costs import Choices, accounts
+from zerolm.carving.planning.plan import PARAMS
+from zerolm.carving.pruning import apply_in_memory
+from zerolm.carving.recipe import MAX_BYTES, fingerprint, read_recipe
+from zerolm.carving.request import costs_of
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.costs import CostModel
+from zerolm.io.files import parse_json, read_text
+from zerolm.text.tokens import Tokens
+
+SEEDS: Final = (0, 1, 2)
+COMPARED: Final = (
+    f"random (mean of {len(SEEDS)} draws) and uniform (by capacity) are carvings of the child's size that "
+    "keep the same layers; they are not repaired"
+)
+NOT_COMPARED: Final = (
+    "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
+    "does not tell what it keeps of each layer"
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A network: its parameters and its ``perplexity`` and ``kl``, or its ``cosine``.
+
+    ``spread`` holds the smallest and the largest of several draws, of which ``values`` are the means.
+    """
+
+    name: str
+    params: int
+    values: dict[str, float]
+    spread: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        more = {"spread": self.spread} if self.spread else {}
+        return {"name": self.name, "params": self.params, **self.values, **more}
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """``rows``: the child, the parent, carvings of the child's size; ``note`` says what these are."""
+
+    rows: tuple[Row, ...]
+    sequences: int
+    tokens: int
+    note: str
+
+    def to_json(self) -> dict[str, Any]:
+        child, parent = (row.values for row in self.rows[:2])
+        own = {"parent_perplexity": parent["perplexity"]} if "perplexity" in parent else {}
+        return {
+            "sequences": self.sequences,
+            "tokens": self.tokens,
+            **child,
+            **own,
+            "rows": [row.to_json() for row in self.rows],
+            "note": self.note,
+        }
+
+
+def evaluate(
+    child: str | Path,
+    parent: str | Path,
+    text: str | Path,
+    *,
+    sequences: int = SEQUENCES,
+    length: int = LENGTH,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Evaluated:
+    """What a child has lost on a text, and what other carvings of its size lose.
+
+    Beside the child and the parent stand ``random``, which keeps as many KV groups and neurons of each layer
+    as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. One carving is in
+    memory at a time. Raises ``ValueError``, in one line, for what cannot be compared.
+    """
+    ours, theirs = opened(child, parent)
+    cut = cut_of(ours, theirs)
+    if str(text) == RANDOM:
+        raise ValueError("random tokens tell nothing of what a model is worth: give a text")
+    tokens = tokens_of(theirs, str(text), sequences=sequences, length=length)
+    cuts: dict[str, list[Cut]] = {}
+    if cut is not None:
+        progress("reading the weights")
+        cuts = of_the_same_size(theirs, cut)
+    progress("opening both")
+    model, reference = open_model(ours), open_model(theirs)
+    made: list[Made] = [lambda: model]
+    made += [partial(apply_in_memory, reference, each) for several in cuts.values() for each in several]
+    progress(f"running the text through {1 + len(made)} networks")
+    judged = iter(_judged(made, reference, tokens, theirs))
+    params = partial(_params, theirs)
+    parent_row = _row("parent", params(None), [next(judged)])
+    child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
+    others = (_row(name, params(each[0]), [next(judged) for _ in each]) for name, each in cuts.items())
+    note = COMPARED if cuts else NOT_COMPARED
+    return Evaluated((child_row, parent_row, *others), len(tokens), tokens.count, note)
+
+
+def _judged(
+    made: Sequence[Made], reference: PreTrainedModel, tokens: Tokens, parent: Checkpoint
+) -> list[dict[str, float]]:
+    """What the parent and then each network makes of the tokens."""
+    if is_decoder(parent):
+        return [asdict(each) for each in perplexities_and_kls(made, reference, tokens)]
+    found = fidelities(made, reference, tokens, pooling=pooling_of(parent.folder))
+    return [{"cosine": cosine} for cosine in found]
+
+
+def _params(checkpoint: Checkpoint, cut: Cut | None) -> int:
+    return costs_of(checkpoint, CostModel(), cut)["params"]
+
+
+def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoint]:
+    """Both checkpoints; ``ValueError`` where they cannot be compared."""
+    place = Path(child)
+    if not (place / "config.json").exists() and (place.suffix == ".gguf" or any(place.glob("*.gguf"))):
+        raise ValueError(f"{str(child)!r} is GGUF; hf and padded children can be evaluated, nothing else")
+    ours, theirs = Checkpoint.open(child), Checkpoint.open(parent)
+    if is_decoder(ours) != is_decoder(theirs):
+        kinds = f"{ours.family.name} and {theirs.family.name}"
+        raise ValueError(f"a decoder and an encoder cannot be compared: {kinds}")
+    if ours.layout.vocab != theirs.layout.vocab:
+        sizes = f"{ours.layout.vocab} and {theirs.layout.vocab}"
+        raise ValueError(f"vocabularies of {sizes} tokens cannot be compared")
+    return ours, theirs
+
+
+def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
+    """A cut with the sizes of the child: that of its recipe, else one as its configuration tells.
+
+    None where it has no recipe of this parent, and layers that went or sizes that no cut gives it. Raises
+    ``ValueError`` where the recipe is that of another child.
+    """
+    whole, own = dimensions(parent), dimensions(child)
+    file = child.folder / "recipe.json"
+    weights = fingerprint(parent, ledger_of(parent)) if file.is_file() else ""
+    if weights and _made_for(file) == weights:
+        cut = read_recipe(file, parent, whole, weights).cut
+        if (len(cut.layers), *written(cut)) != (own.depth, own.kv_heads, own.ffn):
+            raise ValueError(
+                f"recipe {str(file)!r} is of another child: its sizes are not those of the configuration"
+            )
+        return cut
+    same = ("depth", "hidden", "head_size", "heads_per_group")
+    alike = all(getattr(own, size) == getattr(whole, size) for size in same)
+    if not alike or own.kv_heads > whole.kv_heads or own.ffn > whole.ffn:
+        return None
+    return _cut(Cut.whole(whole), own.kv_heads, own.ffn)
+
+
+def _made_for(recipe: Path) -> object:
+    """The fingerprint of the parent that a recipe names."""
+    try:
+        document = parse_json(read_text(recipe, MAX_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"recipe {str(recipe)!r} cannot be used: {error}") from None
+    return document.get("parent_weights") if isinstance(document, dict) else None
+
+
+def of_the_same_size(parent: Checkpoint, cut: Cut) -> dict[str, list[Cut]]:
+    """``random`` cuts, one a seed, with the sizes of this one, and the ``uniform`` one by capacity."""
+    ledger = ledger_of(parent)
+    draws = [criterion_of("random", parent, ledger, seed=seed) for seed in SEEDS]
+    capacity = criterion_of("capacity", parent, ledger)
+    return {
+        "random": [chosen(draw, cut) for draw in draws],
+        "uniform": [chosen(capacity, uniform(parent, cut))],
+    }
+
+
+def chosen(criterion: Criterion, cut: Cut) -> Cut:
+    """A cut of the same sizes, with the units that the criterion chooses."""
+    layers = (
+        LayerCut(
+            kept.layer,
+            criterion.choose(kept.layer, "groups", len(kept.groups)),
+            criterion.choose(kept.layer, "ffn", len(kept.ffn)),
+        )
+        for kept in cut.layers
+    )
+    return Cut(cut.parent, tuple(layers))
+
+
+def uniform(parent: Checkpoint, cut: Cut) -> Cut:
+    """The same layers with the same sizes each, as many parameters as this cut to within a neuron a layer.
+
+    Of the numbers of KV groups that allow it, the one nearest to the cut's mean.
+    """
+    if cut.uniform:
+        return cut
+    depth, whole = len(cut.layers), cut.parent
+    choices = Choices(tuple(range(1, whole.kv_heads + 1)), tuple(range(1, whole.ffn + 1)), (depth,))
+    account = accounts(parent, choices, CostModel())
+    wanted = account.of([(len(kept.groups), len(kept.ffn)) for kept in cut.layers])[PARAMS]
+    groups, ffn = (
+        np.array([costs[PARAMS] for costs in part.values()]) for part in (account.groups, account.ffn)
+    )
+    rest = account.outside[PARAMS] + depth * account.rest[PARAMS]
+    apart = np.abs(rest + depth * np.add.outer(groups, ffn) - wanted)  # (groups, ffn)
+    least, neuron = apart.min(axis=1), depth * np.diff(ffn[:2]).sum()
+    mean = fmean(len(kept.groups) for kept in cut.layers)
+    possible = np.flatnonzero(least <= max(neuron, least.min()))
+    g = min(possible.tolist(), key=lambda place: abs(choices.groups[place] - mean))
+    return _cut(cut, choices.groups[g], choices.ffn[int(apart[g].argmin())])
+
+
+def _cut(like: Cut, groups: int, ffn: int) -> Cut:
+    """A cut of the same layers with so many units of each."""
+    kept = np.arange(groups), np.arange(ffn)
+    return Cut(like.parent, tuple(LayerCut(layer.layer, *kept) for layer in like.layers))
+
+
+def _row(name: str, params: int, draws: Sequence[Mapping[str, float]]) -> Row:
+    """The mean of several draws, and how far they spread; ``ValueError`` where one is not finite."""
+    columns = {key: [draw[key] for draw in draws] for key in draws[0]}
+    for key, column in columns.items():
+        if not np.isfinite(column).all():
+            raise ValueError(f"what the {name} makes of the text is not finite: its {key} is {column[0]}")
+    spread = {key: (min(column), max(column)) for key, column in columns.items()} if len(draws) > 1 else {}
+    return Row(name, params, {key: fmean(column) for key, column in columns.items()}, spread)

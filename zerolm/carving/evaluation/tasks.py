@@ -1,0 +1,167 @@
+"""Tasks of lm-evaluation-harness, on a child and on its parent (``zerolm[tasks]``)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from transformers import AutoTokenizer
+
+from zerolm.carving.evaluation.evaluate import opened
+from zerolm.carving.parent import is_decoder, open_model
+from zerolm.checkpoints import Checkpoint
+
+BATCH: Final = 8
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A metric of a task on both networks, with its standard errors where the harness has any."""
+
+    task: str
+    metric: str
+    samples: int
+    child: float
+    child_stderr: float | None
+    parent: float
+    parent_stderr: float | None
+
+
+@dataclass(frozen=True)
+class Value:
+    """What one network reached on so many samples."""
+
+    value: float
+    stderr: float | None
+    samples: int
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks that the harness knows, and the child and the parent to run them on.
+
+    A task is one that the harness knows by name, whose data it fetches from the hub, or a YAML file of its
+    kind. Such a file may name code that the harness then runs: give none that you do not trust. Code of a
+    hub is never run.
+    """
+
+    names: tuple[str, ...]
+    child: Checkpoint
+    parent: Checkpoint
+    harness: Any
+    manager: Any
+
+    @classmethod
+    def of(cls, names: Sequence[str], child: str | Path, parent: str | Path) -> Tasks:
+        """``ValueError`` for what is not known or not comparable, ``ModuleNotFoundError`` without harness."""
+        ours, theirs = opened(child, parent)
+        if not is_decoder(theirs):
+            raise ValueError(f"tasks need a decoder, not a {theirs.family.name}: give --text FILE alone")
+        harness = _harness()
+        return cls(tuple(dict.fromkeys(names)), ours, theirs, harness, _manager(harness, names))
+
+    def compared(
+        self, *, limit: int | None = None, progress: Callable[[str], None] = lambda text: None
+    ) -> list[Scored]:
+        """All metrics on at most ``limit`` samples of each task; one network is in memory at a time."""
+        progress("running the tasks on the child")
+        ours = self._values(self.child, limit)
+        progress("running the tasks on the parent")
+        theirs = self._values(self.parent, limit)
+        return [
+            Scored(task, metric, mine.samples, mine.value, mine.stderr, whole.value, whole.stderr)
+            for (task, metric), mine in ours.items()
+            if (whole := theirs.get((task, metric)))
+        ]
+
+    def _values(self, checkpoint: Checkpoint, limit: int | None) -> dict[tuple[str, str], Value]:
+        """The metrics of a network by task and name."""
+        model = open_model(checkpoint)
+        try:
+            with _quiet():
+                tokenizer = AutoTokenizer.from_pretrained(
+                    self.parent.folder, local_files_only=True, trust_remote_code=False
+                )
+                wrapped = self.harness.models.huggingface.HFLM(
+                    model, "causal", tokenizer=tokenizer, batch_size=BATCH, trust_remote_code=False
+                )
+                found = self.harness.simple_evaluate(
+                    wrapped,
+                    tasks=list(self.names),
+                    task_manager=self.manager,
+                    limit=limit,
+                    log_samples=False,
+                )
+        except Exception as error:  # tasks and their data fail in every way that there is
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise ValueError(f"lm-evaluation-harness cannot run {', '.join(self.names)}: {reason}") from None
+        return {
+            (task, metric): value
+            for task, metrics in found["results"].items()
+            for metric, value in _metrics(metrics, found["n-samples"].get(task, {}))
+        }
+
+
+def _harness() -> Any:
+    try:
+        import_module("lm_eval.models.huggingface")
+        import_module("lm_eval.tasks")
+        harness = import_module("lm_eval")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"tasks need lm-evaluation-harness (there is no {error.name}): pip install 'zerolm[tasks]'"
+        ) from None
+    return harness
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing is logged, and what is printed goes to stderr, as the harness's progress does."""
+    before = logging.root.manager.disable
+    import_module("datasets").disable_progress_bars()
+    logging.disable(logging.CRITICAL)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _manager(harness: Any, tasks: Sequence[str]) -> Any:
+    """What finds tasks; ``ValueError`` names the first that is not known."""
+    files = [task for task in tasks if _is_file_name(task)]
+    with _quiet():
+        manager = harness.tasks.TaskManager(include_defaults=len(files) < len(tasks))
+    for task in tasks:
+        if task in files and not Path(task).is_file():
+            raise ValueError(f"task file {task!r} does not exist")
+        if task not in files and task not in manager.all_tasks:
+            near = get_close_matches(task, manager.all_tasks, n=3)
+            raise ValueError(
+                f"task {task!r} is not known to lm-evaluation-harness"
+                + (f"; near it are {', '.join(near)}" if near else "; a file's name ends in .yaml")
+            )
+    return manager
+
+
+def _is_file_name(task: str) -> bool:
+    return Path(task).suffix in (".yaml", ".yml")
+
+
+def _metrics(found: Mapping[str, Any], samples: Mapping[str, int]) -> Iterator[tuple[str, Value]]:
+    """The metrics of a task: numbers named ``acc,none`` beside ``acc_stderr,none``."""
+    for key, value in found.items():
+        metric, comma, rule = key.partition(",")
+        if not comma or metric.endswith("_stderr") or not isinstance(value, int | float):
+            continue
+        stderr = found.get(f"{metric}_stderr,{rule}")
+        name = metric if rule == "none" else f"{metric} ({rule})"
+        error = float(stderr) if isinstance(stderr, int | float) else None
+        yield name, Value(float(value), error, int(samples.get("effective", 0)))

@@ -1,0 +1,108 @@
+"""The proof of a GGUF file: llama.cpp opens it and does what torch and the tokenizer do."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType, LlamaFileType
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from zerolm.carving.export.verify import Verified
+
+LENGTH: Final = 32
+ROUNDING: Final = {LlamaFileType.MOSTLY_F16: 4e-3, LlamaFileType.MOSTLY_BF16: 3e-2}
+"""What a reader of 16-bit weights adds, as it rounds what it multiplies with them: of the largest logit."""
+PAGE: Final = """def mean(values: list[float]) -> float:
+    \"\"\"What 12345 numbers have in common; it's 3.14159, isn't it?\"\"\"
+
+    total  =   sum(values)\t# tabs,  two  spaces
+    if not values: raise ValueError(f"{values!r} won't do: {1_000_000:,}")
+    return total/len(values)   \n\n\n
+They'll say WE'RE done; I'd've said so. 1 22 333 4444 55555 ... !!! ??? -- -> <= >= != && || :: //
+Straße, naïve café, Ærøskøbing, Übergröße; Привет, мир! Γειά σου Κόσμε. שלום עולם. مرحبا بالعالم
+你好，世界。今天是2024年3月15日。こんにちは世界、안녕하세요. नमस्ते दुनिया ١٢٣ ½ ² Ⅷ
+🙂 👩‍👩‍👧 🇪🇺 e\u0301 a\u0308 \u200b zero\u00a0width … “quotes” ‘single’ — dash
+\t\tindented\r\nwith carriage returns\r\n\r\n     five spaces        eight        \n   \n end"""  # noqa: RUF001
+
+
+def require() -> None:
+    """``ModuleNotFoundError`` where llama-cpp-python is not installed."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        raise ModuleNotFoundError("a gguf file is checked with llama-cpp-python: pip install 'zerolm[gguf]'")
+
+
+def check(
+    file: Path,
+    reference: Callable[[Tensor], Tensor],
+    tokenizer: PreTrainedTokenizerBase | None,
+    *,
+    tolerance: float = 5e-3,
+) -> Verified:
+    """Open a file with llama.cpp; ``ValueError`` where logits or token ids differ from the reference's.
+
+    ``reference`` gives logits (1, t, v) of token ids (1, t). Those of some thirty random tokens may differ by
+    ``tolerance``; with 16-bit weights also by what rounding explains. Token ids are those of a page in many
+    scripts, and of each added token by itself.
+    ``ModuleNotFoundError`` without llama-cpp-python.
+    """
+    opened = _open(file)
+    try:
+        if tokenizer is not None:
+            _compare_tokens(opened, tokenizer)
+        return _compare_logits(opened, reference, tolerance)
+    finally:
+        opened.close()
+
+
+def _open(file: Path) -> Any:
+    """The file in llama.cpp, on one thread, with keys and values in float32."""
+    require()
+    from llama_cpp import Llama
+
+    full = GGMLQuantizationType.F32
+    settings: dict[str, Any] = {"n_ctx": LENGTH, "n_batch": LENGTH, "type_k": full, "type_v": full}
+    settings |= {"n_threads": 1, "n_threads_batch": 1}
+    try:
+        with redirect_stderr(StringIO()):  # it tells of its padding even where it is told not to
+            return Llama(str(file), logits_all=True, verbose=False, **settings)
+    except Exception as error:  # also those of the parser of chat templates
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"llama.cpp does not open {str(file)!r}: {reason}") from None
+
+
+def _compare_logits(opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float) -> Verified:
+    length = min(LENGTH, int(opened.metadata["deci.context_length"]))
+    ids = np.random.default_rng(0).integers(opened.n_vocab(), size=length).tolist()
+    opened.eval(ids)
+    ours = torch.from_numpy(opened.scores[:length].copy())  # (length, vocab)
+    with torch.no_grad():
+        theirs = reference(torch.tensor([ids]))[0].float()
+    difference, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
+    rounding = ROUNDING.get(LlamaFileType(int(opened.metadata["general.file_type"])), 0.0)
+    if not difference <= max(tolerance, rounding * largest):
+        raise ValueError(f"llama.cpp's logits differ from the carved parent's by {difference:.3g}")
+    return Verified(difference, difference / max(largest, 1e-12))
+
+
+def _compare_tokens(opened: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    theirs = [int(token) for token in tokenizer(PAGE)["input_ids"]]
+    ours = opened.tokenize(PAGE.encode(), add_bos=True, special=True)
+    if ours != theirs:
+        place = next(i for i, pair in enumerate(zip_longest(ours, theirs)) if pair[0] != pair[1])
+        raise ValueError(
+            f"llama.cpp reads a page of text as other tokens than the tokenizer, from the token {place} on: "
+            f"{ours[place : place + 4]} instead of {theirs[place : place + 4]}"
+        )
+    for text, token in tokenizer.get_added_vocab().items():
+        found = opened.tokenize(text.encode(), add_bos=False, special=True)
+        if found != [token]:
+            raise ValueError(f"llama.cpp reads the added token {text!r} as {found} instead of {token}")

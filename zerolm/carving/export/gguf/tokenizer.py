@@ -1,0 +1,181 @@
+"""The tokenizer of a checkpoint as GGUF has it; what would be read as another tokenizer is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Final
+
+from gguf import GGUFWriter, TokenType
+from transformers import PreTrainedTokenizerBase
+
+from zerolm.carving.export.gguf.vocabulary import Pieces, byte_level, check_model, sentence_piece
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.folder import inside
+from zerolm.networks.mapped import stock_tokenizer
+
+FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
+"""A checkpoint with none of these has no tokenizer."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The pieces (tokens and how they merge), and what is said of a few of them.
+
+    ``types`` are gguf's ``TokenType`` of each token. ``add_bos``, ``add_eos``: whether a text is put between
+    these. ``unknown`` and ``padding`` may be missing; so may ``template``, Jinja for chats.
+    """
+
+    pieces: Pieces
+    types: tuple[int, ...]
+    bos: int
+    eos: int
+    unknown: int | None
+    padding: int | None
+    add_bos: bool
+    add_eos: bool
+    template: str | None
+
+
+def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
+    """The tokenizer as transformers reads it, None where the folder has none; runs no code of the folder.
+
+    ``ValueError`` where it cannot be read, or lies elsewhere.
+    """
+    found = [name for name in FILES if inside(checkpoint.folder, name)]
+    if not found:
+        return None
+    try:
+        return stock_tokenizer(checkpoint)
+    except ValueError:
+        if found != ["tokenizer.model"] or _reads_models():
+            raise
+        reason = "there is no tokenizer.json, and a tokenizer.model takes protobuf and sentencepiece"
+        raise ValueError(f"the tokenizer of {str(checkpoint.folder)!r} cannot be read: {reason}") from None
+
+
+def _reads_models() -> bool:
+    """Whether what transformers needs for a ``tokenizer.model`` is installed."""
+    return all(find_spec(name) is not None for name in ("google", "google.protobuf", "sentencepiece"))
+
+
+def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
+    """What GGUF says of a tokenizer; ``ValueError`` where it cannot say it.
+
+    Tokens that the embedding has beyond the tokenizer's are written as unused.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ValueError(
+            f"gguf cannot express a {type(tokenizer).__name__}, which runs as Python code; "
+            "byte-level BPE and SentencePiece tokenizers of the tokenizers library can be"
+        )
+    document = json.loads(backend.to_str())
+    check_model(document["model"])
+    _check_added(document["added_tokens"])
+    named = _named(document, checkpoint.layout.vocab)
+    tokens = tuple(named.get(index, f"[PAD{index}]") for index in range(checkpoint.layout.vocab))
+    bytewise = bool(document["model"].get("byte_fallback"))
+    pieces = (sentence_piece if bytewise else byte_level)(document, tokens)
+    eos = _identity(checkpoint, tokenizer, "eos")
+    if eos is None:
+        raise ValueError("the tokenizer names no eos token, and a reader of gguf would take another for it")
+    bos = _identity(checkpoint, tokenizer, "bos")
+    unknown, padding = (_identity(checkpoint, tokenizer, name) for name in ("unk", "pad"))
+    add_bos, add_eos = _frame(tokenizer, bos, eos)
+    return Vocabulary(
+        pieces,
+        _types(document, named, len(tokens), unknown),
+        eos if bos is None else bos,
+        eos,
+        unknown,
+        padding,
+        add_bos,
+        add_eos,
+        tokenizer.chat_template if isinstance(tokenizer.chat_template, str) else None,
+    )
+
+
+def add_vocabulary(writer: GGUFWriter, found: Vocabulary) -> None:
+    """Put it into the head of a file."""
+    pieces = found.pieces
+    writer.add_tokenizer_model(pieces.kind)
+    writer.add_tokenizer_pre(pieces.words)
+    writer.add_token_list(pieces.tokens)
+    writer.add_token_types(found.types)
+    writer.add_token_merges(pieces.merges)
+    writer.add_token_scores(pieces.scores)
+    writer.add_bos_token_id(found.bos)
+    writer.add_eos_token_id(found.eos)
+    if found.unknown is not None:
+        writer.add_unk_token_id(found.unknown)
+    if found.padding is not None:
+        writer.add_pad_token_id(found.padding)
+    writer.add_add_bos_token(found.add_bos)
+    writer.add_add_eos_token(found.add_eos)
+    writer.add_add_space_prefix(pieces.space)
+    if found.template:
+        writer.add_chat_template(found.template)
+
+
+def _named(document: Mapping[str, Any], rows: int) -> dict[int, str]:
+    """The tokens by id; ``ValueError`` for ids without a row of the embedding, or two of one token."""
+    found = {int(index): token for token, index in document["model"]["vocab"].items()}
+    found |= {int(token["id"]): token["content"] for token in document["added_tokens"]}
+    most = max(found, default=-1)
+    if most >= rows:
+        raise ValueError(f"the tokenizer has ids up to {most}, and the embedding has {rows} rows")
+    names = [found.get(index, f"[PAD{index}]") for index in range(rows)]
+    if len(set(names)) < rows:
+        raise ValueError("the tokenizer has a token twice; gguf needs one id for each")
+    return found
+
+
+def _types(
+    document: Mapping[str, Any], named: Mapping[int, str], rows: int, unknown: int | None
+) -> tuple[int, ...]:
+    types = [int(TokenType.NORMAL if index in named else TokenType.UNUSED) for index in range(rows)]
+    model = document["model"]
+    if model.get("byte_fallback"):
+        for byte in range(256):
+            types[model["vocab"][f"<0x{byte:02X}>"]] = int(TokenType.BYTE)
+    for token in document["added_tokens"]:
+        types[token["id"]] = int(TokenType.CONTROL if token["special"] else TokenType.USER_DEFINED)
+    if model.get("byte_fallback") and unknown is not None:
+        types[unknown] = int(TokenType.UNKNOWN)
+    return tuple(types)
+
+
+def _check_added(added: Sequence[Mapping[str, Any]]) -> None:
+    for token in added:
+        odd = [name for name in ("lstrip", "rstrip", "single_word") if token[name]]
+        if odd:
+            raise ValueError(
+                f"gguf cannot express the added token {token['content']!r} with {odd[0]}; "
+                "added tokens that are found as they stand can be"
+            )
+
+
+def _identity(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase, name: str) -> int | None:
+    """The id of a token with a task, by the tokenizer, else by the configuration."""
+    found = getattr(tokenizer, f"{name}_token_id", None)
+    if found is None:
+        found = checkpoint.config.get(f"{name}_token_id")
+        found = found[0] if isinstance(found, list) and found else found
+    return found if type(found) is int and 0 <= found < checkpoint.layout.vocab else None
+
+
+def _frame(tokenizer: PreTrainedTokenizerBase, bos: int | None, eos: int) -> tuple[bool, bool]:
+    """Whether the tokenizer puts BOS before a text and EOS after it."""
+    inner = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a", add_special_tokens=True)["input_ids"]
+    for before in ([], [bos]):
+        for after in ([], [eos]):
+            if whole == [*before, *inner, *after]:
+                return bool(before), bool(after)
+    raise ValueError(
+        f"the tokenizer frames a text as {whole}, and gguf can only say a BOS ({bos}) before and an EOS "
+        f"({eos}) after it"
+    )

@@ -1,0 +1,165 @@
+"""GGUF, the file of llama.cpp: per-layer children of llamas and mistrals, as its architecture ``deci``.
+
+Its readers take the heads, KV heads and FFN width of each layer from arrays.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedConfig
+
+try:
+    from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("format gguf needs the package gguf: pip install 'zerolm[gguf]'") from None
+
+from zerolm.carving.export.gguf.check import require
+from zerolm.carving.export.gguf.rope import factors_of
+from zerolm.carving.export.gguf.tensors import Entry, entries
+from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
+from zerolm.carving.kept_units import Cut
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.mapped import stock_config
+
+FAMILIES: Final = ("llama", "mistral")
+MOST: Final = (1 << 31) - 1
+FILE_TYPES: Final = {
+    "BF16": LlamaFileType.MOSTLY_BF16,
+    "F16": LlamaFileType.MOSTLY_F16,
+    "F32": LlamaFileType.ALL_F32,
+}
+"""What a file is called by the coarsest type in it, from the coarsest."""
+
+
+def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
+    """Refuse, with ``ValueError``, what GGUF cannot express, and what is known to be read wrongly.
+
+    Raises ``ModuleNotFoundError`` where the written file could not be checked.
+    """
+    require()
+    _check(checkpoint, cut)
+    _described(checkpoint, cut, "")
+
+
+def write(
+    checkpoint: Checkpoint,
+    cut: Cut,
+    repaired: Mapping[str, NDArray[np.float32]],
+    file: Path,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> None:
+    """The child of a cut as one new file, which appears when it is complete.
+
+    One tensor at a time is in memory. ``repaired`` holds new values by the parent's name of a tensor, in the
+    shape that the cut leaves. The context of a mistral with a window ends with it: so far it attends to all
+    tokens. ``progress`` is told bytes written and bytes in all. Raises ``ValueError`` for what is not
+    ``expressible``.
+    """
+    _check(checkpoint, cut)
+    if file.exists():
+        raise ValueError(f"output {str(file)!r} exists; name another")
+    writer = _described(checkpoint, cut, file.stem)
+    tensors = [*_factors(checkpoint), *entries(checkpoint, cut, repaired)]
+    types = {tensor.dtype for tensor in tensors}
+    writer.add_file_type(next(number for name, number in FILE_TYPES.items() if name in types))
+    for tensor in tensors:
+        kind = GGMLQuantizationType[tensor.dtype]
+        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), tensor.bytes, kind)
+    handle, unfinished = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    os.close(handle)
+    try:
+        _write(writer, tensors, Path(unfinished), progress)
+        os.chmod(unfinished, 0o644)
+        os.replace(unfinished, file)
+    finally:
+        writer.close()
+        Path(unfinished).unlink(missing_ok=True)
+
+
+def _write(
+    writer: GGUFWriter, tensors: list[Entry], file: Path, progress: Callable[[int, int], None]
+) -> None:
+    """The head and the numbers, all on the disk when it returns."""
+    writer.write_header_to_file(file)
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    total, done = sum(tensor.bytes for tensor in tensors), 0
+    for tensor in tensors:
+        writer.write_tensor_data(tensor.values())
+        done += tensor.bytes
+        progress(done, total)
+    writer.close()
+    with file.open("rb+") as written:
+        os.fsync(written.fileno())
+
+
+def _check(checkpoint: Checkpoint, cut: Cut) -> None:
+    family, kinds = checkpoint.family, checkpoint.config.get("architectures") or []
+    if family.name not in FAMILIES:
+        raise ValueError(f"gguf is written of {' and '.join(FAMILIES)}, not of {family.name}; --format hf is")
+    if not any(name in family.head_classes for name in kinds):
+        raise ValueError(
+            f"gguf is written of {family.head_classes[0]}, with a language-model head, not of "
+            f"{kinds[0] if kinds else 'a checkpoint that names no class'}; --format hf is"
+        )
+    if not cut.layers or not all(len(layer.groups) and len(layer.ffn) for layer in cut.layers):
+        raise ValueError("gguf needs a layer, and in each layer a KV group and an FFN neuron")
+
+
+def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
+    """The configuration with the defaults of its stock class."""
+    config = stock_config(checkpoint)
+    if not (0 < config.rms_norm_eps < 1 and 1 <= _context(config) <= MOST):
+        raise ValueError(
+            f"the configuration has rms_norm_eps {config.rms_norm_eps} and a context of {_context(config)}; "
+            f"0 to 1 and 1 to {MOST} are possible"
+        )
+    if config.hidden_act not in ("silu", "swish"):
+        raise ValueError(f"gguf has the activation silu for these families, not {config.hidden_act}")
+    return config
+
+
+def _context(config: PreTrainedConfig) -> int:
+    """How many tokens all attend to all before them."""
+    window = config.sliding_window if config.model_type == "mistral" else None
+    return int(min(config.max_position_embeddings, window or config.max_position_embeddings))
+
+
+def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
+    """A writer that knows the sizes and the tokenizer."""
+    config, parent = _stock(checkpoint), cut.parent
+    factors_of(config)
+    groups = [len(layer.groups) for layer in cut.layers]
+    writer = GGUFWriter(None, "deci")
+    writer.add_name(name)
+    writer.add_vocab_size(checkpoint.layout.vocab)
+    writer.add_context_length(_context(config))
+    writer.add_embedding_length(parent.hidden)
+    writer.add_block_count(len(cut.layers))
+    writer.add_feed_forward_length([len(layer.ffn) for layer in cut.layers])
+    writer.add_head_count([count * parent.heads_per_group for count in groups])
+    writer.add_head_count_kv(groups)
+    writer.add_key_length(parent.head_size)
+    writer.add_value_length(parent.head_size)
+    writer.add_rope_dimension_count(parent.head_size)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    tokenizer = opened(checkpoint)
+    if tokenizer is None:
+        writer.add_tokenizer_model("no_vocab")
+    else:
+        add_vocabulary(writer, vocabulary(checkpoint, tokenizer))
+    return writer
+
+
+def _factors(checkpoint: Checkpoint) -> list[Entry]:
+    """The tensor by which frequencies are divided, if any."""
+    factors = factors_of(_stock(checkpoint))
+    return [] if factors is None else [Entry("rope_freqs.weight", "F32", factors.shape, lambda: factors)]

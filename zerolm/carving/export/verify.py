@@ -1,0 +1,182 @@
+"""The proof: the written child, opened by stock software, does what the carved parent does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+
+from zerolm.carving.kept_units import Cut
+from zerolm.carving.pruning import Repaired, carved_layer
+from zerolm.checkpoints import Checkpoint, TensorInfo
+from zerolm.checkpoints.dtypes import narrowed, widened
+from zerolm.io.memory import free_memory
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.mapped import mapped_model, one_line
+
+TOLERANCE: Final = 1e-4
+"""Largest difference of outputs, relative to their largest magnitude, that rounding may explain."""
+BLOCK_TOLERANCE: Final = 1e-5
+"""The same of one layer, all weights being as they are stored."""
+CHUNK: Final = 16 << 20
+"""Bytes compared at a time."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """How far the outputs of the child lie from those of the carved parent, at most; relative too.
+
+    Compared ``by`` their logits or last hidden states (``outputs``), or block by block (``blocks``).
+    """
+
+    difference: float
+    relative: float
+    by: str = "outputs"
+
+
+def load(folder: Path, decoder: bool) -> PreTrainedModel:
+    """A model of a local folder in float32, from safetensors, running no code of the folder.
+
+    Raises ``ValueError`` where weights are missing or of another shape.
+    """
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    kind = AutoModelForCausalLM if decoder else AutoModel
+    with one_line(f"the model in {str(folder)!r}"):
+        model, found = kind.from_pretrained(  # type: ignore[misc]
+            folder,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+    odd = [name for name in (*found["missing_keys"], *found["mismatched_keys"]) if "pooler" not in str(name)]
+    if odd:
+        raise ValueError(f"{str(folder)!r} lacks {odd[0]!r}, or has it in another shape")
+    return model.eval()  # type: ignore[no-any-return]
+
+
+@torch.no_grad()
+def compare(
+    child: PreTrainedModel, reference: PreTrainedModel, *, length: int = 64, seed: int = 0
+) -> Verified:
+    """Run both on the same random tokens; ``ValueError`` where they differ by more than rounding."""
+    generator = torch.Generator().manual_seed(seed)
+    size = int(child.config.vocab_size)
+    length = min(length, int(getattr(child.config, "max_position_embeddings", None) or length))
+    ids = torch.randint(size, (2, length), generator=generator)  # (2, length)
+    ours, theirs = (_outputs(model(input_ids=ids)) for model in (child, reference))
+    found = _apart(ours, theirs)
+    if not found.relative <= TOLERANCE:
+        raise ValueError(
+            f"the written child differs from the carved parent by {found.difference:.3g} "
+            f"({found.relative:.2g} of the largest output)"
+        )
+    return found
+
+
+@torch.no_grad()
+def compare_blocks(
+    child: Checkpoint,
+    parent: Checkpoint,
+    cut: Cut,
+    repaired: Repaired | None = None,
+    *,
+    length: int = 64,
+    seed: int = 0,
+) -> Verified:
+    """Compare layer by layer, for models that are too large to be in memory: two layers are at a time.
+
+    Each layer of the child, opened in the stock class, has the weights of the parent's, carved in memory, and
+    zeros beyond them; and both send the same random hidden states on alike. What is outside the layers is
+    compared byte by byte. ``ValueError`` names the layer or the tensor that differs.
+    """
+    _same_outside(child, parent)
+    stored = as_stored(child, cut, repaired or Repaired())
+    length = min(length, parent.layout.sizes.get("positions", length))
+    batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
+    ours, theirs = (Blocks(mapped_model(each), [batch]) for each in (child, parent))
+    _same_kinds(ours.model, theirs.model, [kept.layer for kept in cut.layers])
+    generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
+    for place, kept in enumerate(cut.layers):
+        hidden = torch.randn(2, length, parent.layout.hidden, generator=generator)  # (2, length, d)
+        carved = carved_layer(theirs.model, cut, kept, stored)
+        differs = f"layer {place} of the written child differs from layer {kept.layer} of the carved parent"
+        for name, weight in carved.module.named_parameters():
+            if not _within(ours.layer(place).module.get_parameter(name), weight):
+                raise ValueError(f"{differs} in {name!r}")
+        wanted = theirs.call(0, kept.layer, hidden, carved.module)
+        found = _apart(ours.call(0, place, hidden), wanted)
+        if not found.relative <= BLOCK_TOLERANCE:
+            share = f"{found.relative:.2g} of the largest output"
+            raise ValueError(f"{differs} by {found.difference:.3g} ({share})")
+        worst = max(worst, found, key=lambda each: each.relative)
+    return worst
+
+
+def fits(checkpoint: Checkpoint) -> bool:
+    """Whether the parent, the carved parent and the child fit into what memory there is in float32."""
+    needed = 3 * 4 * sum(checkpoint.tensors[name].count for name in checkpoint.layout.slots)
+    return needed <= free_memory()
+
+
+def _same_kinds(child: PreTrainedModel, parent: PreTrainedModel, kept: list[int]) -> None:
+    """That each layer attends as it did, to all or within a window: short sequences do not tell."""
+    ours, theirs = (getattr(model.config, "layer_types", None) for model in (child, parent))
+    if ours is not None and theirs is not None and list(ours) != [theirs[layer] for layer in kept]:
+        raise ValueError(f"layers of the written child attend otherwise than the parent's: {', '.join(ours)}")
+
+
+def _same_outside(child: Checkpoint, parent: Checkpoint) -> None:
+    """That all that is in no layer has been copied, byte by byte."""
+    for name in parent.layout.layer(None).values():
+        if name not in child.tensors:
+            raise ValueError(f"the written child lacks {name!r}")
+        ours, theirs = child.tensors[name], parent.tensors[name]
+        same = (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        for start in range(0, theirs.end - theirs.start, CHUNK):
+            same = same and _bytes(ours, start) == _bytes(theirs, start)
+        if not same:
+            raise ValueError(f"{name!r} of the written child differs from the parent's")
+
+
+def _bytes(tensor: TensorInfo, start: int) -> bytes:
+    with tensor.file.open("rb") as file:
+        file.seek(tensor.start + start)
+        return file.read(min(CHUNK, tensor.end - tensor.start - start))
+
+
+def as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> Repaired:
+    """What is repaired, rounded as the child stores it."""
+    places = {kept.layer: place for place, kept in enumerate(cut.layers)}
+    found = Repaired()
+    for (layer, role), values in repaired.arrays.items():
+        name = child.layout.name(role, places[layer])
+        dtype = child.tensors[name].dtype if name else "F32"
+        found.arrays[layer, role] = widened(narrowed(values, dtype), dtype)
+    return found
+
+
+def _within(ours: Tensor, theirs: Tensor) -> bool:
+    """Whether weights are in the corner of others that are zero beyond it."""
+    corner = ours[tuple(slice(size) for size in theirs.shape)]
+    return torch.equal(corner, theirs) and bool(ours.count_nonzero() == theirs.count_nonzero())
+
+
+def _apart(ours: Tensor, theirs: Tensor) -> Verified:
+    difference = float((ours - theirs).abs().max())
+    return Verified(difference, difference / max(float(theirs.abs().max()), 1e-12))
+
+
+def _outputs(found: object) -> Tensor:
+    """Logits, or the last hidden states of a model without a head."""
+    logits = getattr(found, "logits", None)
+    value = logits if logits is not None else getattr(found, "last_hidden_state")  # noqa: B009
+    assert isinstance(value, Tensor)
+    return value

@@ -1,0 +1,147 @@
+"""Criteria with tokens: how much each FFN neuron and each KV group sends into the residual stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats
+from zerolm.carving.kept_units import Dimensions
+from zerolm.carving.pruning import dimensions_of
+from zerolm.io.cache import Arrays, Kept
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.roles import Layer, bias, matrix
+from zerolm.networks.stream import Stream
+from zerolm.text.tokens import Tokens
+
+
+class Criterion(Protocol):
+    """Sums over the tokens of one layer, then the importance of its parts."""
+
+    def __init__(self, sizes: Dimensions, layer: Layer) -> None: ...
+
+    def add(self, heads: Tensor, neurons: Tensor) -> None:
+        """Add tokens: the inputs of o_proj (n, heads x head size) and of down_proj (n, f)."""
+
+    def importance(self) -> tuple[Floats, Floats]:
+        """What KV groups (g,) and neurons (f,) are worth; more is better."""
+
+
+class Amp:
+    """AMP (arXiv 2504.21174), from magnitudes.
+
+    A neuron m: I_m = mean over tokens of |a_m|, a the input of down_proj, whose weights are not used. A head
+    n: I_n = mean over tokens of ||h_n W_n||_1, h_n its output and W_n its columns of o_proj. A KV group is
+    worth the mean of its heads (the paper knows no groups).
+    """
+
+    def __init__(self, sizes: Dimensions, layer: Layer) -> None:
+        self.sizes, self.count = sizes, 0
+        self.columns = per_head(matrix(layer.attention_out), sizes)  # (d, h, e)
+        self.heads = self.columns.new_zeros(sizes.heads, dtype=torch.float64)
+        self.neurons = self.columns.new_zeros(sizes.ffn, dtype=torch.float64)
+
+    def add(self, heads: Tensor, neurons: Tensor) -> None:
+        self.count += len(heads)
+        self.neurons += neurons.abs().sum(0)  # (f,)
+        split = per_head(heads, self.sizes)  # (n, h, e)
+        for head in range(self.sizes.heads):
+            sent = split[:, head] @ self.columns[:, head].T  # (n, d)
+            self.heads[head] += sent.abs().sum()
+
+    def importance(self) -> tuple[Floats, Floats]:
+        heads = (self.heads / self.count).reshape(self.sizes.kv_heads, -1)  # (g, heads of a group)
+        return heads.mean(1).cpu().numpy(), (self.neurons / self.count).cpu().numpy()
+
+
+class OutputEnergy:
+    """The energy that a part adds to the output of its matrix.
+
+    A neuron: second moment of its activation times the squared norm of its output column. A head:
+    trace(W_n M W_n^T), M the second moments of its output; a KV group is worth the sum of its heads. Where
+    the output matrix has a bias, which can take up a mean, moments are about the mean.
+    """
+
+    def __init__(self, sizes: Dimensions, layer: Layer) -> None:
+        self.sizes, self.layer, self.count = sizes, layer, 0
+        zeros = matrix(layer.attention_out).new_zeros
+        h, e, f = sizes.heads, sizes.head_size, sizes.ffn
+        self.heads, self.head_sums = zeros(h, e, e, dtype=torch.float64), zeros(h, e, dtype=torch.float64)
+        self.neurons, self.neuron_sums = zeros(f, dtype=torch.float64), zeros(f, dtype=torch.float64)
+
+    def add(self, heads: Tensor, neurons: Tensor) -> None:
+        heads, neurons = heads.double(), neurons.double()  # a variance is a small difference
+        self.count += len(heads)
+        self.neurons += neurons.square().sum(0)  # (f,)
+        self.neuron_sums += neurons.sum(0)
+        split = per_head(heads, self.sizes).transpose(0, 1)  # (h, n, e)
+        self.heads += split.mT @ split  # (h, e, e)
+        self.head_sums += split.sum(1)
+
+    def importance(self) -> tuple[Floats, Floats]:
+        neurons, heads = self.neurons / self.count, self.heads / self.count
+        if bias(self.layer.ffn_out) is not None:
+            neurons = neurons - (self.neuron_sums / self.count).square()
+        if bias(self.layer.attention_out) is not None:
+            mean = self.head_sums / self.count  # (h, e)
+            heads = heads - mean[:, :, None] * mean[:, None, :]
+        columns = per_head(matrix(self.layer.attention_out), self.sizes).double()  # (d, h, e)
+        energy = torch.einsum("dhe,hef,dhf->h", columns, heads, columns)
+        groups = energy.reshape(self.sizes.kv_heads, -1).sum(1)
+        neurons = neurons * matrix(self.layer.ffn_out).square().sum(0, dtype=torch.float64)
+        return groups.cpu().numpy(), neurons.cpu().numpy()
+
+
+CRITERIA: Final[dict[str, type[Criterion]]] = {"amp": Amp, "output_energy": OutputEnergy}
+"""The criteria that need tokens, by name."""
+
+
+def importances(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    criterion: str = "output_energy",
+    *,
+    progress: Callable[[str], None] = lambda text: None,
+    batch: int = 8,
+    kept: Kept = Kept(),  # noqa: B008
+) -> dict[str, list[Floats]]:
+    """What the KV groups (``groups``, (g,) a layer) and neurons (``ffn``, (f,) a layer) are worth.
+
+    Layers that are ``kept`` are not measured again.
+    """
+    sizes = dimensions_of(model)
+    stream = Stream(Blocks(model, tokens.batches(batch)))
+    found: dict[str, list[Floats]] = {"groups": [], "ffn": []}
+    for number in range(sizes.depth):
+        progress(f"{criterion}: layer {number + 1} of {sizes.depth}")
+        known = kept.get(f"layer-{number}")
+        if known is None:
+            known = _measured(stream, number, CRITERIA[criterion], sizes)
+            kept.put(f"layer-{number}", known)
+        for kind, importance in found.items():
+            importance.append(known[kind])
+    return found
+
+
+def _measured(stream: Stream, number: int, criterion: type[Criterion], sizes: Dimensions) -> Arrays:
+    stream.before(number)
+    sums = criterion(sizes, stream.blocks.layer(number))
+    for i, hidden, seen in stream.through(number, outputs):
+        mask = stream.blocks.batches[i].get("attention_mask")  # (b, t)
+        rows = torch.ones_like(hidden[..., 0]).bool() if mask is None else mask.bool()
+        sums.add(seen.inputs["o"][rows], seen.inputs["down"][rows])
+    groups, ffn = sums.importance()
+    return {"groups": groups, "ffn": ffn}
+
+
+def outputs(layer: Layer) -> dict[str, nn.Module]:
+    return {"o": layer.attention_out, "down": layer.ffn_out}
+
+
+def per_head(x: Tensor, sizes: Dimensions) -> Tensor:
+    """(n, heads x head size) as (n, heads, head size)."""
+    return x.reshape(len(x), sizes.heads, sizes.head_size)

@@ -1,0 +1,55 @@
+"""The loaded parent and the tokens that run through it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from zerolm.carving.export.verify import load
+from zerolm.carving.methods import LENGTH, RANDOM, SEQUENCES
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.mapped import is_decoder as is_decoder
+from zerolm.networks.mapped import mapped_model as mapped_model
+from zerolm.networks.mapped import one_line, stock_tokenizer
+from zerolm.text.tokens import Tokens, line_tokens, random_tokens, read_text, running_tokens
+
+
+def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
+    """The model in float32, in memory."""
+    return load(checkpoint.folder, is_decoder(checkpoint))
+
+
+def tokens_of(
+    checkpoint: Checkpoint, text: str, *, sequences: int = SEQUENCES, length: int = LENGTH, seed: int = 0
+) -> Tokens:
+    """Calibration tokens from a text file, or drawn at random where ``text`` is ``random``.
+
+    A decoder reads running text, an encoder one line a sequence. ``ValueError`` where the text or the
+    folder's tokenizer is of no use.
+    """
+    positions = checkpoint.layout.sizes.get("positions")
+    length = min(length, positions) if positions else length
+    if text == RANDOM:
+        return random_tokens(
+            checkpoint.layout.vocab, sequences, length, special=_special(checkpoint), seed=seed
+        )
+    content = read_text(Path(text))
+    tokenizer = stock_tokenizer(checkpoint)
+    make = running_tokens if is_decoder(checkpoint) else line_tokens
+    with one_line(f"the text {text!r} with the tokenizer of {str(checkpoint.folder)!r}"):
+        found = make(content, tokenizer, sequences, length)
+    if int(found.ids.max()) >= checkpoint.layout.vocab:
+        raise ValueError(
+            f"the tokenizer of {str(checkpoint.folder)!r} gives token {int(found.ids.max())}, but the model "
+            f"has {checkpoint.layout.vocab}"
+        )
+    return found
+
+
+def _special(checkpoint: Checkpoint) -> list[int]:
+    """Tokens that no text holds; none are known where there is no tokenizer."""
+    try:
+        return list(stock_tokenizer(checkpoint).all_special_ids)
+    except ValueError:
+        return []

@@ -1,0 +1,211 @@
+"""What it costs to cut one layer alone: a small table, measured at the parent's output, that plans add up.
+
+Weights tell tolerably what to keep in a layer, and hardly where to cut; the measured losses of single cuts,
+interpolated and summed, rank whole plans far better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.evaluation.divergence import pooled
+from zerolm.carving.importance.weights import Criterion
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of
+from zerolm.io.cache import Arrays, Kept
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.stream import Stream
+from zerolm.text.tokens import Tokens
+
+SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
+"""Kept shares of the FFN, and of KV groups where there are many, where a layer is measured: one or more."""
+MANY: Final = 8
+SEQUENCES: Final = 64
+BATCH: Final = 4
+KEPT: Final = 1 << 28
+"""Probabilities of the parent that are kept (1 GiB); where there are more, each cut makes them again."""
+
+Wanted = Tensor | tuple[Tensor, Tensor]
+"""What the parent puts out for a batch: embeddings (b, d), or predictions and their certainty."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured(Criterion):
+    """Chooses units as ``by`` does; a choice is worth what it does not lose.
+
+    ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending and the last whole, where the loss
+    is 0. Between them it is interpolated geometrically, for what the last units lose is a multiple of what
+    the first ones do; linearly towards 0. ``gone`` (depth,) are the losses without a layer at all.
+    """
+
+    by: Criterion
+    sizes: dict[str, Ints]
+    losses: dict[str, list[Floats]]
+    gone: Floats
+
+    def choose(self, layer: int, kind: str, count: int) -> Ints:
+        return self.by.choose(layer, kind, count)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        sizes, losses = self.sizes[kind], self.losses[kind][layer]
+        above = int(np.searchsorted(sizes, count))
+        ends = slice(max(above - 1, 0), above + 1)
+        geometric = (losses[ends] > 0).all()
+        found = np.interp(count, sizes[ends], np.log(losses[ends]) if geometric else losses[ends])
+        return -float(np.exp(found) if geometric else found)
+
+    def without(self, layer: int) -> float:
+        return -float(self.gone[layer])
+
+    def predicted(self, cut: Cut) -> float:
+        """The sum of the losses of a cut's parts."""
+        kept = {layer.layer: layer for layer in cut.layers}
+        total = 0.0
+        for layer in range(cut.parent.depth):
+            if layer not in kept:
+                total -= self.without(layer)
+                continue
+            total -= self.worth(layer, "groups", len(kept[layer].groups))
+            total -= self.worth(layer, "ffn", len(kept[layer].ffn))
+        return total
+
+
+def measured(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    by: Criterion,
+    kinds: Sequence[str],
+    *,
+    progress: Callable[[str], None] = lambda text: None,
+    batch: int = BATCH,
+    pooling: str = "mean",
+    kept: Kept = Kept(),  # noqa: B008
+) -> Measured:
+    """Cut each layer alone to a few sizes, chosen by ``by``, and measure the loss; nothing is repaired.
+
+    ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. Layers below the cut one are not run
+    again: their output is the parent's. An encoder's embeddings are pooled by ``pooling``, as ``pooling_of``
+    its folder says. Layers that are ``kept`` are not measured again.
+    """
+    parent = dimensions_of(model)
+    wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
+    sizes = {kind: _sizes(whole) if kind in kinds else np.array([whole]) for kind, whole in wholes.items()}
+    loss = Loss(Blocks(model, tokens.spread(SEQUENCES).batches(batch)), parent.depth, pooling)
+    rows = []
+    for layer in range(parent.depth):
+        progress(f"measuring cuts of layer {layer + 1} of {parent.depth}")
+        row = kept.get(f"layer-{layer}")
+        if row is None:
+            row = _row(model, loss, layer, by, sizes)
+            kept.put(f"layer-{layer}", row)
+        rows.append(row)
+    losses = {kind: [row[kind] for row in rows] for kind in sizes}
+    return Measured(by, sizes, losses, np.array([float(row["gone"]) for row in rows]))
+
+
+def _row(model: PreTrainedModel, loss: Loss, layer: int, by: Criterion, sizes: dict[str, Ints]) -> Arrays:
+    """What cuts of one layer lose, (s,) of each kind, and its absence (``gone``)."""
+    whole = Cut.whole(dimensions_of(model))
+    row: Arrays = {"gone": np.array(loss.of(layer, None))}
+    for kind, counts in sizes.items():
+        chosen = (by.choose(layer, kind, int(count)) for count in counts[:-1])
+        cuts = (_alone(model, whole, layer, kind, units) for units in chosen)
+        row[kind] = np.array([*(loss.of(layer, module) for module in cuts), 0.0])
+    return row
+
+
+def _sizes(whole: int) -> Ints:
+    if whole <= MANY:
+        return np.arange(1, whole + 1)
+    return np.unique([max(1, round(share * whole)) for share in (*SHARES, 1.0)])
+
+
+def _alone(model: PreTrainedModel, whole: Cut, layer: int, kind: str, units: Ints) -> nn.Module:
+    kept = whole.layers[layer]
+    cut = LayerCut(layer, units if kind == "groups" else kept.groups, units if kind == "ffn" else kept.ffn)
+    return carved_layer(model, whole, cut).module
+
+
+class Loss:
+    """How far the output moves when one layer is another: KL of predictions in nats a token, or 1 - cosine.
+
+    Of a model without a language-model head embeddings are compared, pooled as ``pooling`` says.
+    """
+
+    def __init__(self, blocks: Blocks, depth: int, pooling: str = "mean") -> None:
+        self.blocks, self.depth, self.pooling = blocks, depth, pooling
+        self.stream = Stream(blocks)  # the parent's states before the layer that is another
+        self.kept: dict[int, Wanted] = {}
+
+    @cached_property
+    def last(self) -> list[Tensor]:
+        """What the parent's last layer leaves, (b, t, d) each."""
+        return Stream(self.blocks).before(self.depth)
+
+    def of(self, layer: int, module: nn.Module | None) -> float:
+        """The mean loss with ``module`` in place of the layer, or with none there."""
+        hidden = list(self.stream.before(layer))
+        if module is not None:
+            hidden = [self.blocks.call(i, layer, states, module) for i, states in enumerate(hidden)]
+        for above in range(layer + 1, self.depth):
+            hidden = [self.blocks.call(i, above, states) for i, states in enumerate(hidden)]
+        return self._mean(hidden)
+
+    def of_cut(self, cut: Cut, repaired: Repaired | None = None) -> float:
+        """The mean loss of a whole cut, one of its layers in memory at a time."""
+        hidden = list(Stream(self.blocks).before(0))
+        for kept in cut.layers:
+            module = carved_layer(self.blocks.model, cut, kept, repaired).module
+            hidden = [self.blocks.call(i, kept.layer, states, module) for i, states in enumerate(hidden)]
+        return self._mean(hidden)
+
+    def _mean(self, hidden: list[Tensor]) -> float:
+        return float(torch.cat([self._apart(i, states) for i, states in enumerate(hidden)]).double().mean())
+
+    def _apart(self, index: int, hidden: Tensor) -> Tensor:
+        """The loss of each token of a batch, (n,), or of each sequence, (b,)."""
+        wanted, found = self._wanted(index), self._output(index, hidden)
+        if isinstance(wanted, Tensor):
+            return 1.0 - functional.cosine_similarity(found, wanted, dim=-1)
+        p, certainty = wanted
+        kl: Tensor = certainty - torch.linalg.vecdot(p, found) + found.logsumexp(-1)  # (b, t)
+        return kl[self._mask(index)]
+
+    def _wanted(self, index: int) -> Wanted:
+        if index in self.kept:
+            return self.kept[index]
+        found = self._output(index, self.last[index])
+        wanted = found if found.dim() == 2 else predictions(found)
+        if found.numel() * len(self.blocks.batches) <= KEPT:
+            self.kept[index] = wanted
+        return wanted
+
+    def _output(self, index: int, hidden: Tensor) -> Tensor:
+        """Logits (b, t, v), or pooled embeddings (b, d)."""
+        found = self.blocks.finish(index, hidden)
+        logits: Tensor | None = getattr(found, "logits", None)
+        if logits is not None:
+            return logits
+        return pooled(found.last_hidden_state, self._mask(index), self.pooling)
+
+    def _mask(self, index: int) -> Tensor:
+        """Where a batch has tokens, (b, t) bool."""
+        batch = self.blocks.batches[index]
+        return batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
+
+
+def predictions(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """p (b, t, v), and the sums of p ln p (b, t)."""
+    log = functional.log_softmax(logits, dim=-1)
+    p = log.exp()
+    return p, torch.linalg.vecdot(p, log)

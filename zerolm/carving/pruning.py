@@ -1,0 +1,119 @@
+"""The carved network in memory: a copy of the loaded parent whose modules are really sliced (torch)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
+from zerolm.networks.roles import (
+    Layer,
+    keep_inputs,
+    keep_outputs,
+    layer_list,
+    layer_of,
+    layers_of,
+    matrix,
+    names_of,
+)
+
+Place = tuple[int, str]
+"""A layer of the parent and a role of the layout: ``o``, ``o_bias``, ``down`` or ``down_bias``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Repaired:
+    """Output matrices of a carved network, cut to the kept columns and oriented as the parent stores them.
+
+    ``arrays`` holds ``o`` and ``down`` (d, k), GPT-2's (k, d), and their biases (d,) where the parent has
+    them; ``ridges`` are shares of the mean diagonal. ``note`` says what was done other than asked.
+    """
+
+    arrays: dict[Place, NDArray[np.float32]] = field(default_factory=dict)
+    ridges: dict[Place, float] = field(default_factory=dict)
+    note: str = ""
+
+    def named(self, name: Callable[[str, int], str | None]) -> dict[str, NDArray[np.float32]]:
+        """The arrays by the names of the parent's tensors, which ``name(role, layer)`` gives."""
+        return {
+            name(role, layer) or f"{role} of layer {layer}": x for (layer, role), x in self.arrays.items()
+        }
+
+
+def dimensions_of(model: PreTrainedModel) -> Dimensions:
+    """The sizes of a loaded model that a cut refers to."""
+    config, first = model.config, layers_of(model)[0]
+    hidden, inner = matrix(first.attention_out).shape  # d, heads x head size
+    heads = int(config.num_attention_heads)
+    return Dimensions(
+        depth=int(config.num_hidden_layers),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=int(getattr(config, "num_key_value_heads", None) or heads),
+        head_size=inner // heads,
+        ffn=matrix(first.ffn_out).shape[1],
+    )
+
+
+def slice_layer(layer: Layer, cut: Cut, kept: LayerCut) -> None:
+    """Keep these KV groups and neurons of a layer, in place."""
+    q, kv, ffn = (torch.as_tensor(cut.kept(kept, axis)) for axis in ("q", "kv", "ffn"))
+    if layer.fused:
+        keys = cut.parent.heads * cut.parent.head_size  # where k starts among the fused outputs
+        values = keys + cut.parent.kv_heads * cut.parent.head_size
+        keep_outputs(layer.attention_in[0], torch.cat([q, keys + kv, values + kv]))
+        layer.attention.__dict__["split_size"] = len(q)  # GPT-2's, which has as many KV heads as heads
+    else:
+        for module, index in zip(layer.attention_in, (q, kv, kv), strict=True):
+            keep_outputs(module, index)
+    for module in layer.ffn_in:
+        keep_outputs(module, ffn)
+    keep_inputs(layer.attention_out, q)
+    keep_inputs(layer.ffn_out, ffn)
+
+
+def carved_layer(model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None) -> Layer:
+    """A copy of one of the model's layers, sliced, in float32, with what is repaired of it."""
+    layer = layer_of(names_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
+    slice_layer(layer, cut, kept)
+    layer.module.float()
+    put_repaired(layer, kept.layer, repaired.arrays if repaired else {})
+    return layer
+
+
+def put_repaired(layer: Layer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:
+    """Put the repaired matrices of the parent's layer ``number`` into the sliced layer."""
+    for role, module in (("o", layer.attention_out), ("down", layer.ffn_out)):
+        for name, found in (("weight", role), ("bias", f"{role}_bias")):
+            if (number, found) in arrays:
+                module.get_parameter(name).data.copy_(torch.from_numpy(arrays[number, found]))
+
+
+def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
+    """A copy of the parent that keeps what the cut keeps, with the repaired matrices in it.
+
+    Widths may differ from layer to layer: the configuration keeps the parent's; its layers are counted and
+    listed anew.
+    """
+    child, arrays = copy.deepcopy(model), repaired.arrays if repaired else {}
+    layers = layer_list(child)
+    for place, kept in enumerate(cut.layers):
+        layer = layer_of(names_of(child), layers[kept.layer])
+        slice_layer(layer, cut, kept)
+        layer.attention.__dict__["layer_idx"] = place
+        put_repaired(layer, kept.layer, arrays)
+    wanted = [kept.layer for kept in cut.layers]
+    for index in reversed(range(len(layers))):
+        if index not in wanted:
+            del layers[index]
+    kinds = getattr(child.config, "layer_types", None)
+    child.config.num_hidden_layers = len(wanted)
+    if kinds is not None:
+        child.config.layer_types = [kinds[index] for index in wanted]
+    return child

@@ -1,0 +1,212 @@
+"""Repair: new output matrices for a carved network, from calibration tokens and without training.
+
+What is kept of o_proj and down_proj is solved again by least squares, layer after layer, on what the carved
+predecessors really send, towards the parent's residual stream: what o_proj (or down_proj) of a layer should
+send is the parent's sum after that sub-block minus the carved network's residual before it. So each solve
+also pays back what earlier layers lost. In post-norm networks the sum is taken before its norm. Where a norm
+stands between the matrix and the sum (gemma2), the target is what the same matrix sends in the parent.
+Where the text is too short for all this, each matrix is solved on the parent's own activations: errors of
+fits to few tokens would pile up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.pruning import Place, Repaired, carved_layer
+from zerolm.carving.repair.ridge import GRID, Fit
+from zerolm.io.cache import Arrays, Kept
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.hooks import Seen, watching
+from zerolm.networks.roles import Layer, bias, matrix, set_matrix
+from zerolm.networks.stream import Stream
+from zerolm.text.tokens import Tokens
+
+Method = Literal["none", "bias", "least-squares"]
+
+
+def repair(
+    model: PreTrainedModel,
+    cut: Cut,
+    tokens: Tokens,
+    method: Method = "least-squares",
+    *,
+    progress: Callable[[str], None] = lambda text: None,
+    grid: tuple[float, ...] = GRID,
+    batch: int = 8,
+    ridges: Mapping[Place, float] | None = None,
+    kept: Kept = Kept(),  # noqa: B008
+) -> Repaired:
+    """New output matrices for what ``cut`` keeps of the parent ``model``.
+
+    ``none`` leaves the parent's columns. ``bias`` adds the mean of what the dropped inputs sent in the parent
+    to the bias, where there is one. ``least-squares`` solves the columns again, with a ridge of ``grid``
+    chosen for each matrix on held-out sequences, or with those of ``ridges``, which then names them all, else
+    ``ValueError``. Layers that are ``kept`` are not solved again.
+    """
+    if method == "none":
+        return Repaired()
+    widest = max(max(len(each.ffn), len(cut.kept(each, "q"))) for each in cut.layers)  # type: ignore[arg-type]
+    short = tokens.count < 2 * widest
+    walk = Walk(model, cut, tokens, grid, batch, ridges)
+    for layer in walk.kept:
+        progress(f"repair: layer {layer + 1} of {cut.parent.depth}")
+        known = kept.get(f"layer-{layer}")
+        if known is not None:
+            walk.take(layer, known)
+            continue
+        if method == "bias" or short:
+            walk.on_parent(layer, bias_only=method == "bias")
+        else:
+            walk.in_order(layer)
+        kept.put(f"layer-{layer}", walk.arrays(layer))
+    if method == "bias" or not short:
+        return walk.repaired
+    note = f"{tokens.count} tokens are few for {widest} columns: solved on the parent's own activations"
+    return replace(walk.repaired, note=note)
+
+
+class Walk:
+    """The parent and the carved network side by side, layer after layer.
+
+    In memory are three hidden states of all tokens, one carved layer, and the moments of one matrix (of two
+    where a layer is solved on the parent's activations).
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        cut: Cut,
+        tokens: Tokens,
+        grid: tuple[float, ...],
+        batch: int,
+        ridges: Mapping[Place, float] | None,
+    ) -> None:
+        self.model, self.cut, self.grid, self.ridges = model, cut, grid, ridges
+        batches = tokens.batches(batch)
+        self.blocks = Blocks(model, batches)
+        self.masks = [each.get("attention_mask") for each in self.blocks.batches]  # (b, t) each
+        self.firsts = [batch * index for index in range(len(batches))]
+        self.kept = {kept.layer: kept for kept in cut.layers}
+        self.repaired = Repaired()
+        self.parent = Stream(self.blocks)
+        self.child = Stream(self.blocks, partial(child_module, model, cut, self.kept, self.repaired))
+
+    def carved(self, layer: int) -> Layer:
+        """A kept layer of the child, with what is repaired so far."""
+        return carved_layer(self.model, self.cut, self.kept[layer], self.repaired)
+
+    def in_order(self, layer: int) -> None:
+        """Repair a layer on what the carved predecessors send."""
+        ours, child = self.carved(layer), self.child.before(layer)
+
+        wanted = []  # what down_proj and its residual, where that counts, add up to in the parent, (b, t, d)
+        fit = empty_fit(ours.attention_out)
+        for i, hidden, seen in self.parent.through(layer, parts):
+            wanted.append(seen.outputs["down"] + before_ffn(ours, hidden, seen))
+            target = seen.outputs["o"]
+            if ours.norm != "sandwich":
+                target = target + hidden - child[i]
+            with watching(parts(ours), until="o") as seen:
+                self.blocks.call(i, layer, child[i], ours.module)
+            fit.add(seen.inputs["o"], target, self.masks[i], self.firsts[i])
+        self.solve((layer, "o"), ours.attention_out, fit)
+
+        fit = empty_fit(ours.ffn_out)
+        for i, hidden in enumerate(child):
+            with watching(parts(ours), until="down") as seen:
+                self.blocks.call(i, layer, hidden, ours.module)
+            target = wanted[i] - before_ffn(ours, hidden, seen)
+            fit.add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
+        self.solve((layer, "down"), ours.ffn_out, fit)
+
+    def on_parent(self, layer: int, *, bias_only: bool) -> None:
+        """Repair a layer on what the parent's own layers send."""
+        ours, kept = self.carved(layer), self.kept[layer]
+        columns = {"o": self.cut.kept(kept, "q"), "down": kept.ffn}
+        fits = {"o": empty_fit(ours.attention_out), "down": empty_fit(ours.ffn_out)}
+        for i, _, seen in self.parent.through(layer, parts):
+            for role, fit in fits.items():
+                x = seen.inputs[role][..., torch.as_tensor(columns[role])]
+                fit.add(x, seen.outputs[role], self.masks[i], self.firsts[i])
+        self.solve((layer, "o"), ours.attention_out, fits["o"], bias_only=bias_only)
+        self.solve((layer, "down"), ours.ffn_out, fits["down"], bias_only=bias_only)
+
+    def solve(self, place: Place, module: nn.Module, fit: Fit, *, bias_only: bool = False) -> None:
+        """Solve an output matrix of the carved network, put it into its place, and note it down."""
+        offset = bias(module)
+        if bias_only and offset is None:
+            return
+        rows = matrix(module).T if offset is None else torch.cat([matrix(module).T, offset[None]])
+        start = rows.double()  # (k, d), with a bias (k + 1, d)
+        if bias_only:
+            found = (fit.solved + fit.held).recentred(start)
+        else:
+            found, self.repaired.ridges[place] = fit.best(start, self.grid, self.ridge(place))
+        weight, offset = (found.T, None) if offset is None else (found[:-1].T, found[-1])
+        set_matrix(module, weight, offset)
+        layer, role = place
+        for name, what in (("weight", role), ("bias", f"{role}_bias")):
+            if name == "weight" or offset is not None:
+                self.repaired.arrays[layer, what] = module.get_parameter(name).detach().cpu().numpy()
+
+    def ridge(self, place: Place) -> float | None:
+        """The ridge that is given, None where one is to be chosen."""
+        if self.ridges is None:
+            return None
+        if place not in self.ridges:
+            raise ValueError(f"no ridge is given for {place[1]} of layer {place[0]}; name all or none")
+        return self.ridges[place]
+
+    def arrays(self, layer: int) -> Arrays:
+        """What is repaired of a layer, and by which ridges."""
+        found: Arrays = {role: x for (at, role), x in self.repaired.arrays.items() if at == layer}
+        shares = {role: x for (at, role), x in self.repaired.ridges.items() if at == layer}
+        return found | {f"ridge-{role}": np.array(share) for role, share in shares.items()}
+
+    def take(self, layer: int, known: Arrays) -> None:
+        """Note down what was repaired before."""
+        for name, x in known.items():
+            if name.startswith("ridge-"):
+                self.repaired.ridges[layer, name.removeprefix("ridge-")] = float(x)
+            else:
+                self.repaired.arrays[layer, name] = x
+
+
+def child_module(
+    model: PreTrainedModel, cut: Cut, kept: Mapping[int, LayerCut], repaired: Repaired, layer: int
+) -> nn.Module:
+    """What the child has in the place of a layer of the parent."""
+    return carved_layer(model, cut, kept[layer], repaired).module if layer in kept else Absent()
+
+
+class Absent(nn.Module):
+    """In the place of a layer that is cut away."""
+
+    def forward(self, hidden: Tensor, *_: Any, **__: Any) -> Tensor:
+        return hidden
+
+
+def empty_fit(module: nn.Module) -> Fit:
+    outputs, inputs = matrix(module).shape
+    return Fit.empty(inputs, outputs, bias=bias(module) is not None, device=matrix(module).device)
+
+
+def parts(layer: Layer) -> dict[str, nn.Module]:
+    return {"o": layer.attention_out, "ffn": layer.ffn_in[0], "down": layer.ffn_out}
+
+
+def before_ffn(layer: Layer, hidden: Tensor, seen: Seen) -> Tensor:
+    """The residual that the FFN's output is added to, (b, t, d); zeros where the target leaves it out."""
+    if layer.norm == "sandwich":
+        return torch.zeros_like(hidden)
+    return hidden + seen.outputs["o"] if layer.norm == "pre" else seen.inputs["ffn"]

@@ -1,0 +1,138 @@
+"""The headers of safetensors files: which tensor lies where, checked before a byte of it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from zerolm.io.files import parse_json
+
+MAX_HEADER: Final = 100_000_000
+MAX_DIMENSION: Final = 1 << 40
+ITEM_BYTES: Final = {
+    "BOOL": 1,
+    "U8": 1,
+    "I8": 1,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "F8_E8M0": 1,
+    "U16": 2,
+    "I16": 2,
+    "F16": 2,
+    "BF16": 2,
+    "U32": 4,
+    "I32": 4,
+    "F32": 4,
+    "U64": 8,
+    "I64": 8,
+    "F64": 8,
+}
+FLOATS: Final = ("BF16", "F16", "F32")
+"""The types of weights that are computed with."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Where a tensor lies: bytes ``start`` to ``end`` of ``file``, counted from its beginning.
+
+    ``dtype`` is the name that safetensors has for it: BF16, F16, F32, ...
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    start: int
+    end: int
+
+    @property
+    def item_bytes(self) -> int:
+        return ITEM_BYTES[self.dtype]
+
+    @property
+    def count(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One safetensors file: its tensors in the order in which they lie.
+
+    ``header`` is the SHA-256 of its header, ``size`` in bytes, ``modified`` in nanoseconds.
+    """
+
+    file: Path
+    tensors: dict[str, TensorInfo]
+    header: str
+    size: int
+    modified: int
+
+
+def read_shard(file: Path) -> Shard:
+    """Read and check the header of a safetensors file; ``ValueError`` names the file and what is wrong."""
+    try:
+        if not file.is_file():
+            raise ValueError("it is not a regular file")
+        with file.open("rb") as opened:
+            state = file.stat()
+            length = int.from_bytes(opened.read(8), "little")
+            if not 2 <= length <= min(MAX_HEADER, state.st_size - 8):
+                raise ValueError(
+                    f"its header is said to have {length} bytes, but the file has {state.st_size}"
+                    if length <= MAX_HEADER
+                    else f"its header is said to have {length} bytes; at most {MAX_HEADER} are read"
+                )
+            header = opened.read(length)
+        document = parse_json(header.decode("utf-8"))
+        tensors = _tensors(file, document, 8 + length, state.st_size)
+    except (OSError, ValueError, RecursionError) as error:
+        reason = (
+            "its header is no JSON" if isinstance(error, json.JSONDecodeError | RecursionError) else error
+        )
+        raise ValueError(f"{str(file)!r} is not a sound safetensors file: {reason}") from None
+    return Shard(file, tensors, hashlib.sha256(header).hexdigest(), state.st_size, state.st_mtime_ns)
+
+
+def _tensors(file: Path, document: Any, data: int, size: int) -> dict[str, TensorInfo]:
+    """The tensors of a header whose data begins at byte ``data``, without gap, overlap or rest."""
+    if not isinstance(document, dict):
+        raise ValueError("its header is not an object")
+    document.pop("__metadata__", None)
+    found = [_tensor(file, name, entry, data) for name, entry in document.items()]
+    found.sort(key=lambda tensor: (tensor.start, tensor.end))
+    reached = data
+    for tensor in found:
+        if tensor.start != reached:
+            what = "overlaps another" if tensor.start < reached else "leaves a gap before it"
+            raise ValueError(f"tensor {tensor.name!r} {what}")
+        reached = tensor.end
+    if reached != size:
+        what = "is cut off" if reached > size else "has bytes that belong to no tensor"
+        raise ValueError(f"it {what}: its tensors end at byte {reached}, the file at {size}")
+    return {tensor.name: tensor for tensor in found}
+
+
+def _tensor(file: Path, name: str, entry: Any, data: int) -> TensorInfo:
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise ValueError(f"tensor {name!r} is not described by dtype, shape and data_offsets")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in ITEM_BYTES:
+        raise ValueError(f"tensor {name!r} has dtype {dtype!r}; known are {', '.join(ITEM_BYTES)}")
+    if not _is_sizes(shape) or len(shape) > 8:
+        raise ValueError(f"tensor {name!r} has shape {shape!r}")
+    if not _is_sizes(offsets) or len(offsets) != 2:
+        raise ValueError(f"tensor {name!r} has data_offsets {offsets!r}")
+    start, end = offsets
+    needed = math.prod(shape) * ITEM_BYTES[dtype]
+    if end - start != needed:
+        raise ValueError(f"tensor {name!r} has {end - start} bytes, but {dtype} {shape} needs {needed}")
+    return TensorInfo(name, dtype, tuple(shape), file, data + start, data + end)
+
+
+def _is_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(n) is int and 0 <= n <= MAX_DIMENSION for n in value)

@@ -1,0 +1,107 @@
+"""The record of one shard: its sums, and the small file in the user's cache that keeps them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import astuple, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolm.checkpoints.headers import Shard
+from zerolm.checkpoints.matrix_sums import Sums, Totals
+from zerolm.io.files import cache_folder
+
+VERSION: Final = "1"
+COLUMNS: Final = {"squares": "f8", "absolute": "f8", "largest": "f4", "smallest": "f4"}
+"""How a file holds the sums: no weight has more digits than a float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """By tensor: its totals, and the sums of its rows and columns where they are wanted."""
+
+    totals: dict[str, Totals] = field(default_factory=dict)
+    rows: dict[str, Sums] = field(default_factory=dict)
+    cols: dict[str, Sums] = field(default_factory=dict)
+
+
+def content_of(shard: Shard) -> str:
+    """The SHA-256 of a shard's file."""
+    with shard.file.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def record_path(shard: Shard, wanted: Mapping[str, bool]) -> Path:
+    """Where the cache keeps the sums of this state of a shard; ``wanted`` maps its tensors to whether each
+    row and column counts."""
+    key = [VERSION, shard.header, shard.size, shard.modified, *sorted(wanted.items())]
+    return cache_folder("ledgers") / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.npz"
+
+
+def save(path: Path, record: Record, shard: Shard, wanted: Mapping[str, bool], content: str) -> None:
+    """Keep a record, with the SHA-256 of the shard or ``""``.
+
+    A cache that cannot be written is no reason to fail.
+    """
+    ordered = [sums[name] for name in _detailed(shard, wanted) for sums in (record.rows, record.cols)]
+    totals = np.array([astuple(record.totals[name]) for name in wanted], float).reshape(-1, 5)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+                _put(archive, "content", np.array(content))
+                _put(archive, "totals", totals)
+                for column, kind in COLUMNS.items():  # one after another: they are large
+                    pieces = [getattr(sums, column) for sums in ordered]
+                    _put(archive, column, np.concatenate([np.empty(0, kind), *pieces], dtype=kind))
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _put(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def load(path: Path, shard: Shard, wanted: Mapping[str, bool], content: str) -> Record | None:
+    """A kept record; None where there is none, it is damaged, or of another ``content`` (unless ``""``)."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in (*COLUMNS, "totals", "content")}
+    except Exception:  # damage shows in many ways
+        return None
+    sizes = [size for name in _detailed(shard, wanted) for size in shard.tensors[name].shape]
+    shapes = dict.fromkeys(COLUMNS, (sum(sizes),)) | {"totals": (len(wanted), 5)}
+    if not all(arrays[name].shape == shape and _is_finite(arrays[name]) for name, shape in shapes.items()):
+        return None
+    if content and str(arrays["content"]) != content:
+        return None
+    pieces = (
+        Sums(*(arrays[column][start:end] for column in COLUMNS))
+        for start, end in pairwise(np.cumsum([0, *sizes]))
+    )
+    record = Record()
+    for name, (count, *sums) in zip(wanted, arrays["totals"].tolist(), strict=True):
+        record.totals[name] = Totals(int(count), *sums)
+    for name in _detailed(shard, wanted):
+        record.rows[name], record.cols[name] = next(pieces), next(pieces)
+    return record
+
+
+def _is_finite(array: NDArray[Any]) -> bool:
+    return array.dtype.kind == "f" and bool(np.isfinite(array).all())
+
+
+def _detailed(shard: Shard, wanted: Mapping[str, bool]) -> list[str]:
+    return [name for name in shard.tensors if wanted.get(name)]

@@ -1,0 +1,169 @@
+"""What an ablation found, as numbers: every effect with its interval, draws, and borrowed alphas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from zerolm.calibration.alpha import GRID
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Agreement of one score under one variant. None stands for what is not defined.
+
+    ``alpha`` is None for scores without one; ``saw_labels`` where it is the best of the grid for this
+    variant. ``change`` is the tau-b beyond that of the same score under the first variant, ``low`` and
+    ``high`` its paired 95 % bootstrap interval (the alpha is not chosen anew in each resample).
+    """
+
+    variant: str
+    score: str
+    alpha: float | None
+    saw_labels: bool
+    tau: float | None
+    tau_random_ties: float | None
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def column(self) -> str:
+        """The score with its alpha, the same for all variants."""
+        if self.alpha is None:
+            return self.score
+        return f"{self.score} {'best' if self.saw_labels else format(self.alpha, 'g')}"
+
+    @property
+    def direction(self) -> int:
+        """-1 or 1 where the interval of the change lies on one side of 0, else 0."""
+        if self.low is None or self.high is None:
+            return 0
+        return int(self.low > 0) - int(self.high < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """``zerolm`` of drawn networks: tau-b with the result and with the closed form, one a seed.
+
+    ``closed`` and ``closed_random_ties`` are the agreement of the closed form itself.
+    """
+
+    init: str
+    alpha: float
+    saw_labels: bool
+    closed: float | None
+    closed_random_ties: float | None
+    taus: tuple[float | None, ...]
+    with_closed: tuple[float | None, ...]
+
+    @property
+    def mean(self) -> float | None:
+        return _over(fmean, self.taus)
+
+    @property
+    def deviation(self) -> float | None:
+        return _over(stdev, self.taus)
+
+    @property
+    def low(self) -> float | None:
+        return _over(min, self.taus)
+
+    @property
+    def high(self) -> float | None:
+        return _over(max, self.taus)
+
+    @property
+    def agreement(self) -> float | None:
+        return _over(fmean, self.with_closed)
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("mean", "deviation", "low", "high", "agreement")
+        return asdict(self) | {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """The best alpha of one benchmark used on another: the tau-b, and the loss to the other's own best."""
+
+    alpha_of: str
+    used_on: str
+    alpha: float
+    tau: float | None
+    loss: float | None
+    same_data: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One benchmark in one view. ``curve`` is the tau-b of ``zerolm`` over the grid of alphas."""
+
+    benchmark: str
+    view: str | None
+    metric: str
+    higher_is_better: bool
+    n: int
+    matrices: tuple[Effect, ...]
+    initialisations: tuple[Effect, ...]
+    draws: tuple[Draws, ...]
+    curve: tuple[float | None, ...]
+
+    @property
+    def title(self) -> str:
+        return self.benchmark + (f", view {self.view}" if self.view else "")
+
+    @property
+    def best_alpha(self) -> float:
+        return best_of_grid(self.curve)
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """Sections, one for each benchmark and view, and the sentences on them (by section's title)."""
+
+    sections: tuple[Section, ...]
+
+    @property
+    def transfers(self) -> tuple[tuple[Transfer, ...], ...]:
+        """Of each section in turn, its alpha used on each section."""
+        return tuple(tuple(_transfer(a, b) for b in self.sections) for a in self.sections)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, as ``zerolm bench ablate --json`` prints it."""
+        from zerolm.report.ablation_conclusions import conclusions
+        from zerolm.report.ablation_findings import sentences
+
+        return {
+            "grid": list(GRID),
+            "sections": [
+                {
+                    **asdict(section),
+                    "draws": [draws.to_json() for draws in section.draws],
+                    "best_alpha": section.best_alpha,
+                    "sentences": sentences(self, section),
+                }
+                for section in self.sections
+            ],
+            "transfer": [asdict(each) for row in self.transfers for each in row],
+            "conclusions": conclusions(self),
+        }
+
+
+def best_of_grid(taus: Sequence[float | None]) -> float:
+    """The alpha with the best tau-b; of equals, as where one kind of matrix is alone, that nearest 0.5."""
+    known = [-math.inf if tau is None else round(tau, 12) for tau in taus]
+    return max(zip(known, GRID, strict=True), key=lambda pair: (pair[0], -abs(pair[1] - 0.5)))[1]
+
+
+def _transfer(of: Section, on: Section) -> Transfer:
+    tau, best = (on.curve[GRID.index(alpha)] for alpha in (of.best_alpha, on.best_alpha))
+    loss = None if tau is None or best is None else best - tau
+    return Transfer(of.title, on.title, of.best_alpha, tau, loss, of.benchmark == on.benchmark)
+
+
+def _over(function: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return function(known) if len(known) == len(values) else None

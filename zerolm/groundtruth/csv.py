@@ -1,0 +1,207 @@
+"""Trained architectures of one's own as a CSV file, one row each.
+
+======================  =================================================================================
+column                  meaning
+======================  =================================================================================
+``space``               the search space, the same in every row
+``architecture``        the choices as a JSON object; or, instead, one column for each choice:
+``architecture.NAME``   the choice ``NAME`` as JSON: ``128``, ``"[2, 2]"``
+``id``                  optional: a name, else ``line N``
+``settings``            optional: settings of the space as a JSON object, the same in every row
+every other             a result: a finite number in every row; the first one is the metric
+======================  =================================================================================
+
+Whether higher is better is said in the heading, ``bits:lower`` or ``bleu:higher``. Where it is not said,
+lower is better for results whose names contain ``ppl``, ``perplexity``, ``loss`` or ``error``, else higher.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from zerolm.groundtruth.truth import NO_LINE, GroundTruth, check, is_line
+from zerolm.io.files import parse_json, read_text
+from zerolm.spaces import space_names
+
+MAX_BYTES: Final = 64 << 20
+MAX_COLUMNS: Final = 1000
+CHOICE: Final = "architecture."
+LOWER_IS_BETTER: Final = ("ppl", "perplexity", "loss", "error")
+
+Row = tuple[int, dict[str, str]]
+"""A line number of the file and its cells by column."""
+
+
+def read_csv(path: Path) -> GroundTruth:
+    """The architectures and results of a CSV file; ``ValueError`` names line and column of what is wrong."""
+    try:
+        text = read_text(path, MAX_BYTES).removeprefix("\ufeff")  # spreadsheets begin with a mark
+    except (OSError, ValueError) as error:
+        raise ValueError(f"benchmark file {str(path)!r} cannot be read: {error}") from None
+    try:
+        return check(_document(path.stem, _rows(text)))
+    except ValueError as error:
+        raise ValueError(f"benchmark file {str(path)!r}: {error}") from None
+
+
+def _rows(text: str) -> list[Row]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        lines = [(reader.line_num, [cell.strip() for cell in line]) for line in reader if any(line)]
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num}: {error}") from None
+    if not lines:
+        raise ValueError("it is empty")
+    (_, columns), *rest = lines
+    if len(columns) > MAX_COLUMNS:
+        raise ValueError(f"it has {len(columns)} columns; at most {MAX_COLUMNS} are read")
+    for column in columns:
+        if not column or columns.count(column) > 1:
+            raise ValueError(f"column {column!r} is named twice" if column else "a column has no name")
+        if not is_line(column):
+            raise ValueError(f"the name of column {column[:40]!r} {NO_LINE}")
+    for number, cells in rest:
+        if len(cells) != len(columns):
+            raise ValueError(f"line {number} has {len(cells)} fields, but the heading has {len(columns)}")
+    if not rest:
+        raise ValueError("it has a heading, but no rows")
+    return [(number, dict(zip(columns, cells, strict=True))) for number, cells in rest]
+
+
+def _document(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    columns = list(rows[0][1])
+    _check_architecture_columns(columns)
+    metrics = _metrics(columns)
+    ids = _ids(rows)
+    metric = next(iter(metrics.values()))
+    directions = {found: _direction(column) for column, found in metrics.items()}
+    return {
+        "name": name,
+        "space": _space(rows),
+        "settings": _settings(rows) if "settings" in columns else None,
+        "metric": metric,
+        "higher_is_better": directions[metric] == "higher",
+        "directions": directions,
+        "architectures": [
+            {
+                "id": key,
+                "architecture": _architecture(row),
+                "results": {found: _number(row, column) for column, found in metrics.items()},
+            }
+            for key, row in zip(ids, rows, strict=True)
+        ],
+    }
+
+
+def _check_architecture_columns(columns: Sequence[str]) -> None:
+    if "space" not in columns:
+        raise ValueError(f"there is no column 'space'; there are {', '.join(columns)}")
+    choices = [column for column in columns if column.startswith(CHOICE)]
+    if ("architecture" in columns) == bool(choices):
+        raise ValueError(
+            f"the choices are in a column 'architecture' or in columns '{CHOICE}NAME', one of the two; "
+            f"there are {', '.join(columns)}"
+        )
+
+
+def _metrics(columns: Sequence[str]) -> dict[str, str]:
+    """The columns that are results, with the names of the metrics."""
+    metrics: dict[str, str] = {}
+    for column in columns:
+        if column in ("id", "space", "settings", "architecture") or column.startswith(CHOICE):
+            continue
+        metric, mark, direction = column.partition(":")
+        if mark and (not metric or direction not in ("higher", "lower")):
+            raise ValueError(f"column {column!r}: a result is headed NAME, NAME:higher or NAME:lower")
+        if metric in metrics.values():
+            raise ValueError(f"result {metric!r} has two columns")
+        metrics[column] = metric
+    if not metrics:
+        raise ValueError(f"there is no column with a result; there are {', '.join(columns)}")
+    return metrics
+
+
+def _direction(column: str) -> str:
+    metric, mark, direction = column.partition(":")
+    if mark:
+        return direction
+    return "lower" if any(word in metric.lower() for word in LOWER_IS_BETTER) else "higher"
+
+
+def _ids(rows: Sequence[Row]) -> list[str]:
+    first: dict[str, int] = {}
+    for row in rows:
+        key = _cell(row, "id") if "id" in row[1] else f"line {row[0]}"
+        if key in first:
+            raise ValueError(f"{_place(row, 'id')}: {key!r} is the id of line {first[key]} too")
+        first[key] = row[0]
+    return list(first)
+
+
+def _space(rows: Sequence[Row]) -> str:
+    name = _cell(rows[0], "space")
+    if name not in space_names():
+        known = ", ".join(space_names())
+        raise ValueError(f"{_place(rows[0], 'space')}: {name!r} is not known; there are {known}")
+    for row in rows:
+        if _cell(row, "space") != name:
+            raise ValueError(f"{_place(row, 'space')}: one file holds one space, here {name!r}")
+    return name
+
+
+def _settings(rows: Sequence[Row]) -> dict[str, Any]:
+    settings = _object(rows[0], "settings")
+    for row in rows:
+        if _object(row, "settings") != settings:
+            raise ValueError(f"{_place(row, 'settings')}: the settings must be the same in every row")
+    return settings
+
+
+def _architecture(row: Row) -> dict[str, Any]:
+    if "architecture" in row[1]:
+        return _object(row, "architecture")
+    return {column[len(CHOICE) :]: _json(row, column) for column in row[1] if column.startswith(CHOICE)}
+
+
+def _object(row: Row, column: str) -> dict[str, Any]:
+    value = _json(row, column)
+    if not isinstance(value, dict):
+        raise ValueError(f"{_place(row, column)}: {row[1][column][:40]!r} is no JSON object")
+    return value
+
+
+def _json(row: Row, column: str) -> Any:
+    cell = _cell(row, column)
+    try:
+        return parse_json(cell)
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError(f"{_place(row, column)}: {cell[:40]!r} is not JSON") from None
+    except ValueError as error:
+        raise ValueError(f"{_place(row, column)}: {error}") from None
+
+
+def _number(row: Row, column: str) -> float:
+    cell = _cell(row, column)
+    try:
+        value = float(cell.replace("_", " "))  # Python's digit separator is nobody else's
+    except ValueError:
+        raise ValueError(f"{_place(row, column)}: {cell[:40]!r} is not a number") from None
+    if not math.isfinite(value):
+        raise ValueError(f"{_place(row, column)}: {cell[:40]!r} is not a finite number")
+    return value
+
+
+def _cell(row: Row, column: str) -> str:
+    if not row[1][column]:
+        raise ValueError(f"{_place(row, column)}: the value is missing")
+    return row[1][column]
+
+
+def _place(row: Row, column: str) -> str:
+    return f"line {row[0]}, column {column!r}"

@@ -1,0 +1,107 @@
+"""Bringing the published benchmarks into the cache: fetched, checked, converted, and only then stored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from zerolm.groundtruth.cache import cache_folder
+from zerolm.groundtruth.download.archive import Files, digest, read_folders
+from zerolm.groundtruth.download.convert import check_torch, convert
+from zerolm.groundtruth.download.fetch import Progress, mirrored, opened
+from zerolm.groundtruth.reader import read
+from zerolm.groundtruth.sources import SOURCES, Source
+from zerolm.io.files import store
+
+MAX_FILE: Final = 8 << 20
+MAX_ARCHIVE: Final = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A benchmark in the cache: its file with its SHA-256, its origin, and whether it was fetched now."""
+
+    name: str
+    path: str
+    sha256: str
+    licence: str
+    source: dict[str, str]
+    fetched: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def download(
+    names: Sequence[str] = (), *, force: bool = False, progress: Progress = lambda _: None
+) -> list[Stored]:
+    """Bring benchmarks, all of them if none is named, into the user's cache.
+
+    What is there and up to date is kept unless ``force``. When anything fails, ``ValueError`` says what, and
+    nothing is written or replaced.
+    """
+    sources = [_source(name) for name in dict.fromkeys(names or SOURCES)]
+    missing = [source for source in sources if force or not _is_current(source)]
+    check_torch(missing)
+    texts: dict[Path, str] = {}
+    small_first = sorted(missing, key=lambda source: (source.is_folder, source.url))
+    for url, group in groupby(small_first, lambda source: source.url):
+        for source, content in _fetch(url, list(group), progress):
+            progress(f"converting {source.name}")
+            texts[_path(source)] = json.dumps(convert(source, content), allow_nan=False) + "\n"
+    store(texts)
+    return [_stored(source, source in missing) for source in sources]
+
+
+def _source(name: str) -> Source:
+    if name not in SOURCES:
+        raise ValueError(f"benchmark {name!r} cannot be downloaded; there are {', '.join(SOURCES)}")
+    return SOURCES[name]
+
+
+def _path(source: Source) -> Path:
+    return cache_folder() / f"{source.name}.json"
+
+
+def _is_current(source: Source) -> bool:
+    try:
+        return read(_path(source)).source == source.record()
+    except ValueError:
+        return False
+
+
+def _fetch(url: str, sources: Sequence[Source], progress: Progress) -> list[tuple[Source, bytes | Files]]:
+    """The content of the sources behind one address, each with the checksum that it must have."""
+    content: bytes | Files
+    found: list[tuple[Source, bytes | Files]] = []
+    if sources[0].is_folder:
+        with opened(url, MAX_ARCHIVE, progress) as body:
+            folders = read_folders(body, [source.path for source in sources])
+        for source in sources:
+            content = folders[source.path]
+            _verify(source, digest(source.path, content))
+            found.append((source, content))
+        return found
+    with opened(url, MAX_FILE, progress) as body:
+        content = body.read_all()
+    _verify(sources[0], hashlib.sha256(content).hexdigest())
+    return [(sources[0], content)]
+
+
+def _verify(source: Source, sha256: str) -> None:
+    if sha256 != source.sha256:
+        raise ValueError(
+            f"{source.path} of {mirrored(source.url)} has a wrong checksum: its SHA-256 is {sha256}, but "
+            f"{source.sha256} is pinned"
+        )
+
+
+def _stored(source: Source, fetched: bool) -> Stored:
+    path = _path(source)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Stored(source.name, str(path), sha256, source.upstream.licence, source.record(), fetched)

@@ -1,0 +1,122 @@
+"""Result folders: they appear when they are complete, and replace nothing but an earlier result."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from zerolm.io.files import parse_json, read_text
+
+MAX_RECIPE: Final = 64 << 20
+WRITTEN: Final = ("result.json", "report.html", "pick", "rows.csv", "scores.csv")
+"""What a search and a benchmark run write, besides numbered architectures."""
+
+
+def check_new(path: Path, force: bool) -> None:
+    """Refuse a folder that exists, or whose parent does not.
+
+    With ``force`` a folder that holds nothing but an earlier result may be replaced; no other, for
+    replacing deletes.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise ValueError(f"output {str(path)!r} exists and is not a folder; name another")
+    if path.exists() and not force:
+        raise ValueError(f"output folder {str(path)!r} exists; name another, or replace it with --force")
+    if path.exists() and not _is_result(path):
+        raise ValueError(
+            f"output folder {str(path)!r} holds more than an earlier result, so --force does not replace it; "
+            f"name another"
+        )
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"the folder {str(path.absolute().parent)!r} for the output does not exist")
+
+
+def _is_result(folder: Path) -> bool:
+    """Whether a folder is empty, or a result that this program wrote, and not where the user stands."""
+    names = {entry.name for entry in folder.iterdir()}
+    here = Path.cwd().resolve()
+    stands_in = folder.resolve() in (here, *here.parents)
+    return not stands_in and (not names or _is_report(names) or _is_child(folder, names))
+
+
+def _is_report(names: set[str]) -> bool:
+    ours = all(name in WRITTEN or name.isdecimal() for name in names)
+    return ours and "result.json" in names
+
+
+def _is_child(folder: Path, names: set[str]) -> bool:
+    """Whether a folder holds a carved checkpoint and nothing that its recipe does not list."""
+    if "recipe.json" not in names:
+        return False
+    try:
+        recipe = parse_json(read_text(folder / "recipe.json", MAX_RECIPE))
+    except (OSError, ValueError, RecursionError):
+        return False
+    files = recipe.get("files") if isinstance(recipe, dict) else None
+    if not isinstance(files, list) or recipe.get("format") != "zerolm-recipe":
+        return False
+    held = {entry.relative_to(folder).as_posix() for entry in folder.rglob("*") if not entry.is_dir()}
+    return held <= set(map(str, files))
+
+
+@contextmanager
+def new_folder(path: Path, force: bool) -> Iterator[Path]:
+    """A folder beside ``path`` to write into, renamed to ``path`` when all went well, else removed.
+
+    What a killed command left there is removed by the next one for the same ``path``. ``ValueError`` while
+    another is writing.
+    """
+    path = path.absolute()
+    work, old = (path.parent / f".{path.name}.zerolm-{end}" for end in ("part", "old"))
+    linked = next((each for each in (work, old) if each.is_symlink()), None)
+    if linked is not None:
+        raise ValueError(f"{str(linked)!r} is a link; remove it")
+    if old.is_dir() and not path.exists():  # killed between the two renames below
+        os.rename(old, path)
+    check_new(path, force)
+    try:
+        with _alone(path, work):
+            shutil.rmtree(old, ignore_errors=True)
+            yield work
+            check_new(path, force)  # it may have come into being
+            if path.exists():
+                os.rename(path, old)
+                try:
+                    os.rename(work, path)
+                except OSError:
+                    os.rename(old, path)
+                    raise
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                os.rename(work, path)
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def _alone(path: Path, work: Path) -> Iterator[None]:
+    """Within, ``work`` is a new empty folder that no other process writes into; after it, it is gone."""
+    work.mkdir(exist_ok=True)
+    handle = os.open(work, os.O_RDONLY) if os.name == "posix" else None
+    try:
+        if handle is not None:
+            import fcntl
+
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"another command is writing {str(path)!r}; wait for it") from None
+        for left in work.iterdir():
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+    finally:
+        if handle is not None:
+            os.close(handle)

@@ -1,0 +1,107 @@
+"""The one registry: what is known by name, built in or from plug-ins."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Generic, TypeVar
+
+from zerolm.settings import Setting
+
+Value = TypeVar("Value")
+
+
+class PluginWarning(UserWarning):
+    """A plug-in cannot be loaded, and is left out."""
+
+
+@dataclass(frozen=True)
+class Entry(Generic[Value]):
+    """A registered value: where it comes from, what it needs (tokens, gradients, torch), its options."""
+
+    name: str
+    value: Value
+    source: str = ""
+    needs: tuple[str, ...] = ()
+    options: tuple[Setting, ...] = ()
+
+
+class Registry(Generic[Value]):
+    """Values of one kind by name. Those of plug-ins are loaded when an unknown name, or all, are asked for.
+
+    ``group`` is the group of entry points of third parties. A plug-in that cannot be loaded costs a
+    ``PluginWarning`` and nothing else.
+    """
+
+    def __init__(self, kind: str, group: str | None = None) -> None:
+        self.kind, self.group = kind, group
+        self._entries: dict[str, Entry[Value]] = {}
+        self._is_loaded = group is None
+
+    def add(self, entry: Entry[Value]) -> None:
+        """Register an entry; ``ValueError`` where the name is taken."""
+        if entry.name in self._entries:
+            raise ValueError(f"a {self.kind} named {entry.name!r} is registered already")
+        self._entries[entry.name] = entry
+
+    def entry(self, name: str) -> Entry[Value]:
+        """Return the entry of a name; ``ValueError`` suggests the nearest and says which there are."""
+        if name not in self._entries:
+            self.load_plugins()
+        if name not in self._entries:
+            raise ValueError(f"{self.kind} {name!r} is not known{nearest(name, self._entries)}")
+        return self._entries[name]
+
+    def __getitem__(self, name: str) -> Value:
+        return self.entry(name).value
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self._entries:
+            self.load_plugins()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def names(self) -> list[str]:
+        """Return all names, in the order of registration."""
+        self.load_plugins()
+        return list(self._entries)
+
+    def load_plugins(self) -> None:
+        """Load the entry points of the group, once."""
+        if self._is_loaded or self.group is None:
+            return
+        self._is_loaded = True
+        for point in entry_points(group=self.group):
+            before = dict(self._entries)
+            try:
+                point.load()
+            except Exception as error:  # a plug-in raises what it will
+                self._entries = before
+                reason = " ".join(str(error).split()) or type(error).__name__
+                warnings.warn(
+                    f"plug-in {point.name!r} of {self.group} is left out: {reason}",
+                    PluginWarning,
+                    stacklevel=2,
+                )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the nearest one, and all there are."""
+    names = list(known)
+    close = get_close_matches(name, names, 1)
+    meant = f"; did you mean {close[0]!r}?" if close else ";"
+    return f"{meant} there are {', '.join(names) or 'none'}"
+
+
+def load_group(group: str) -> None:
+    """Import every plug-in of a group of entry points; ``ValueError`` names one that cannot be loaded."""
+    for point in entry_points(group=group):
+        try:
+            point.load()
+        except Exception as error:
+            raise ValueError(f"plug-in {point.name!r} of {group} cannot be loaded: {error}") from None

@@ -51,7 +51,7 @@ def ablate(
     before anything is scored. Fewer than eight architectures have no intervals.
     """
     truths = [read(locate(name, data)) for name in dict.fromkeys(chosen(names, data))]
-    asked = [(truth, metric or truth.metric) for truth in truths]
+    asked = [(truth, truth.asked(metric)) for truth in truths]
     ready = [(truth, name, ranked(truth, name), views(truth)) for truth, name in asked]
     sections = []
     for truth, name, result, reading in ready:

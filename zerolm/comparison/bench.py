@@ -204,7 +204,7 @@ def bench(
     checked before anything is scored. Fewer than eight architectures have no intervals.
     """
     truths = [thinned(read(locate(name, data)), limit) for name in chosen(names, data)]
-    metrics = [metric or truth.metric for truth in truths]
+    metrics = [truth.asked(metric) for truth in truths]
     results = [ranked(truth, name) for truth, name in zip(truths, metrics, strict=True)]
     readings = [views(truth) for truth in truths]
     sections: list[Section] = []

@@ -187,7 +187,7 @@ def test_the_solvers_find_the_best_of_all(name: str, method: str) -> None:
     result = search(listed.space, score, budgets={"max_params": limit}, method=method, compare=False)
     assert result.certificate.optimal
     assert result.best[0].score == pytest.approx(scores[within].max(), rel=1e-9)
-    assert result.ties.value == int(at_least(scores[within], scores[within].max()).sum())
+    assert result.plateau.ties.value == int(at_least(scores[within], scores[within].max()).sum())
 
 
 def test_weights_do_not_follow_the_unit() -> None:

@@ -39,6 +39,9 @@ def test_search_prints_one_json_object(zerolm: Callable[..., Any]) -> None:
     assert found["near_ties"] >= found["ties"]
     assert {baseline["name"] for baseline in found["baselines"]} >= {"params", "body_params", "depth", "macs"}
     assert isinstance(found["binding"], list)
+    assert found["bounds_tested"] is True
+    sampled = json.loads(zerolm(*SMALL, "--method", "random", "--json").out)
+    assert (sampled["bounds_tested"], sampled["binding"]) == (False, [])
 
 
 def test_search_writes_a_folder_that_reads_back(zerolm: Callable[..., Any], tmp_path: Path) -> None:

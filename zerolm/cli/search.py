@@ -178,12 +178,12 @@ def show(result: SearchResult) -> None:
     print(certificate_sentence(result))
     more = "" if result.certificate.counts == "exact" else "at least "
     print(
-        f"{more}{show_count(result.ties.value)} with the best score, "
-        f"{more}{show_count(result.near_ties.value)} within 1 % of it\n"
+        f"{more}{show_count(result.plateau.ties.value)} with the best score, "
+        f"{more}{show_count(result.plateau.near_ties.value)} within 1 % of it\n"
     )
     heads = ["params", "body", "MACs", "KV cache", "weights"]
     heads += ["expected"] if pick.expected else []
-    print(f"{'':>4} {result.score:>13} " + " ".join(f"{head:>8}" for head in heads) + "  shape")
+    print(f"{'':>4} {result.question.score:>13} " + " ".join(f"{head:>8}" for head in heads) + "  shape")
     for rank, choice in enumerate(result.best, 1):
         print(f"{rank:>4} {show_score(choice.score):>13} {_line(choice)}")
     if result.baselines:
@@ -191,7 +191,7 @@ def show(result: SearchResult) -> None:
     for names, choice in same_choices(result):
         change = 100 * (choice.score - best.score) / abs(best.score or 1.0)
         print(f"{'':>4} {change:>+12.2f}% {_line(choice)}  by {', '.join(names)}")
-    for binding in result.binding:
+    for binding in result.bounds.binding:
         cost = binding.bound[4:] if binding.kind == "budget" else ""
         wider = show_cost(cost, int(binding.relaxed_to)) if cost else f"{binding.relaxed_to:g}"
         print(f"binding: {binding.bound}; at {wider} the best score would be {100 * binding.gain:+.2f} %")

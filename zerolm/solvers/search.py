@@ -18,7 +18,18 @@ from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.method import PARAMS, PREFERENCE, Engine, Pool
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least, compile_problems, near
 from zerolm.solvers.proven import Proven
-from zerolm.solvers.result import Baseline, Binding, Certificate, Choice, Peak, SearchResult
+from zerolm.solvers.result import (
+    Baseline,
+    Binding,
+    BoundsTest,
+    Certificate,
+    Choice,
+    ParetoFront,
+    Peak,
+    Plateau,
+    Question,
+    SearchResult,
+)
 from zerolm.solvers.sampling import (
     Evaluate,
     Picks,
@@ -138,7 +149,7 @@ def search(
     near_ties = run.engine.count(near(top_score))
     pick = run.choice(run.engine.cheapest(near(top_score)))
     progress("drawing the front")
-    front = [run.choice(point) for point in run.engine.front()]
+    points = [run.choice(point) for point in run.engine.front()]
     gap = max(0.0, bound - top_score) / max(abs(top_score), 1e-300)
     certificate = Certificate(
         run.method,
@@ -158,23 +169,14 @@ def search(
             progress("relaxing each bound")
             binding = _binding(run, limits, proven, best[0])
     return SearchResult(
-        space,
-        score.name,
-        score.options,
-        dict(budgets or {}),
-        asdict(costs),
+        Question(space, score.name, score.options, dict(budgets or {}), asdict(costs)),
         certificate,
         pick,
         best,
-        front,
-        COSTS[run.column],
-        run.engine.complete_front,
-        ties,
-        near_ties,
-        _landscape(run),
+        ParetoFront(COSTS[run.column], points, run.engine.complete_front),
+        Plateau(ties, near_ties, _landscape(run)),
         baselines,
-        binding,
-        bounds_tested=tested,
+        BoundsTest(tested, binding),
     )
 
 

@@ -40,7 +40,7 @@ Row = tuple[int, dict[str, str]]
 def read_csv(path: Path) -> GroundTruth:
     """The architectures and results of a CSV file; ``ValueError`` names line and column of what is wrong."""
     try:
-        text = read_text(path, MAX_BYTES).removeprefix("\ufeff")  # spreadsheets begin with a mark
+        text = read_text(path, MAX_BYTES)
     except (OSError, ValueError) as error:
         raise ValueError(f"benchmark file {str(path)!r} cannot be read: {error}") from None
     try:

@@ -18,8 +18,8 @@ def test_lower_is_better(metric: str) -> None:
 
 @pytest.mark.parametrize(
     "metric",
-    ["accuracy", "val_acc", "top1_acc", "testAcc", "f1", "macro-F1", "bleu4", "glue_avg", "c100_kd_acc", "AUC",
-     "mnli"],
+    ["accuracy", "val_acc", "top1_acc", "testAcc", "f1", "macro-F1", "bleu4", "glue_avg", "c100_kd_acc",
+     "AUC", "mnli"],
 )  # fmt: skip
 def test_higher_is_better(metric: str) -> None:
     assert known_direction(metric) is True

@@ -210,6 +210,6 @@ def test_an_interruption_says_so(zerolm: Callable[..., Any], monkeypatch: pytest
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zerolm.cli.spaces.space_names", interrupt)
+    monkeypatch.setattr("zerolm.cli.spaces.make_space", interrupt)
     ran = zerolm("spaces")
     assert (ran.status, ran.err.splitlines()[-1]) == (130, "zerolm: interrupted")

@@ -17,6 +17,7 @@ from zerolm.cli.settings import SEARCH, Objective, load_settings
 from zerolm.costs import COSTS
 from zerolm.groundtruth.labels import load, read_labels
 from zerolm.io.folders import check_new, new_folder
+from zerolm.registry import Entry
 from zerolm.report.phrases import (
     certificate_sentence,
     cost_label,
@@ -76,7 +77,7 @@ def search(
 
 def search_flags(plugins: bool) -> list[Setting]:
     """Return the settings that ``search`` takes as flags, those of plug-ins if they are asked for."""
-    entries = [*SCORES.entries(plugins), *SPACES.entries(plugins)]
+    entries: list[Entry[Any]] = [*SCORES.entries(plugins), *SPACES.entries(plugins)]
     return [*SEARCH, *declared(entries, {"space", "config", *(s.name for s in SEARCH)})]
 
 

@@ -129,8 +129,9 @@ def _divided(
 
 def _owner(name: str, homes: Mapping[str, Sequence[Setting]]) -> str:
     """Return whose setting a name would be, by who else has it; ``ValueError`` where nobody has."""
-    for owner, registry in zip(homes, (SPACES, SCORES), strict=True):
-        if any(_declares(entry.options, name) for entry in registry.entries()):
+    declaring = ([e.options for e in SPACES.entries()], [e.options for e in SCORES.entries()])
+    for owner, others in zip(homes, declaring, strict=True):
+        if any(_declares(settings, name) for settings in others):
             return owner
     known = ["space", *(s.name for s in SEARCH), *(s.name for settings in homes.values() for s in settings)]
     raise ValueError(f"setting {shown(name)} is not known{nearest(name, known)}")

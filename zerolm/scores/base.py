@@ -187,7 +187,7 @@ def score_settings(name: str) -> tuple[Setting, ...]:
     return SCORES.entry(name).options
 
 
-def make_score(name: str, costs: CostModel | None = None, **options: Any) -> Score:
+def make_score(name: str, /, costs: CostModel | None = None, **options: Any) -> Score:
     """Return the score ``name`` with its options bound; cost baselines are counted by ``costs``.
 
     Raises ``ValueError`` for an unknown name, and for options that the score does not take, needs, or

@@ -38,7 +38,8 @@ class Setting:
     ``kind`` says how text becomes a value: ``integer`` (8k too), ``number``, ``integers`` (2,4 or LOW:HIGH
     or LOW:HIGH:STEP), ``numbers``, ``interval`` (LOW:HIGH), ``flag`` or ``text``. ``default`` is ``REQUIRED``
     where there is none, and None where it depends on other settings. ``choices`` are the only possible
-    values where there are any, ``low`` to ``high`` the only possible numbers. ``off`` names the flag that
+    values where there are any, ``low`` to ``high`` the only possible numbers; a ``low`` of 0
+    leaves 0 itself out of numbers and intervals. ``off`` names the flag that
     says no. ``examples`` are values to show where nobody gives one.
     """
 
@@ -82,11 +83,10 @@ class Setting:
         """Return the value of what a user types, or YAML holds; ``ValueError`` says what is possible."""
         if isinstance(value, bool) and self.kind != "flag":
             raise ValueError(f"{self.name} cannot be {str(value).lower()}: it is no switch")
-        if self.kind == "integer":
-            value = parse_integer(self.name, value)
-        elif self.kind == "number":
-            value = parse_number(self.name, value)
-        elif self.kind == "integers":
+        if self.kind in ("integer", "number"):
+            parse = parse_integer if self.kind == "integer" else parse_number
+            return self._number(self.check_choice(parse(self.name, value)), said=value)
+        if self.kind == "integers":
             value = parse_integers(self.name, value, self.step)
         elif self.kind == "numbers":
             value = parse_numbers(self.name, value)
@@ -101,8 +101,7 @@ class Setting:
         """
         if value is None and self.default is None:
             return None
-        if self.choices and value not in self.choices:
-            raise ValueError(f"{self.name} {shown(value)} is not known{nearest(str(value), self.choices)}")
+        self.check_choice(value)
         if self.kind == "flag":
             if not isinstance(value, bool):
                 raise ValueError(f"{self.name} must be true or false, not {shown(value)}")
@@ -114,36 +113,56 @@ class Setting:
         if self.kind in ("integer", "number"):
             return self._number(value)
         if isinstance(value, str) or not isinstance(value, Sequence):
-            raise ValueError(f"the range of {self.name} must be a list of {self._what}, not {shown(value)}")
+            raise ValueError(
+                f"the range of {self.name} must be a list of {self._several}, not {shown(value)}"
+            )
         if self.kind == "interval":
             return self._interval(value)
         if not value:
             raise ValueError(f"the range of {self.name} is empty; give at least one {self._one}")
         return tuple(sorted({self._number(item) for item in value}))
 
+    def check_choice(self, value: Any) -> Any:
+        """Return a value that is one of the choices, if there are any; ``ValueError`` else."""
+        if self.choices and value not in self.choices:
+            raise ValueError(f"{self.name} {shown(value)} is not known{nearest(str(value), self.choices)}")
+        return value
+
     @property
-    def _what(self) -> str:
-        return "integers" if self.kind == "integers" else "numbers"
+    def _integral(self) -> bool:
+        return self.kind in ("integer", "integers")
+
+    @property
+    def _is_positive(self) -> bool:
+        """Whether 0 itself is out."""
+        return self.low == 0 and not self._integral
+
+    @property
+    def _several(self) -> str:
+        return "integers" if self._integral else "positive numbers" if self._is_positive else "numbers"
 
     @property
     def _one(self) -> str:
-        """What one number must be: an integer from 1 to 64."""
-        one = "an integer" if self.kind.startswith("integer") else "a number"
-        if self.low is None and self.high is None:
-            return one
-        if self.high is None or math.isinf(self.high):
-            return f"{one} of at least {_plain(self.low)}"
-        return f"{one} from {_plain(self.low)} to {_plain(self.high)}"
+        """One number in words: an integer from 1 to 64."""
+        one = "integer" if self._integral else "number"
+        one = f"positive {one}" if self._is_positive else one
+        low = "" if self.low is None or self._is_positive else _plain(self.low)
+        high = "" if self.high is None else _plain(self.high)
+        if low and high:
+            return f"{one} from {low} to {high}"
+        return one + (f" of at least {low}" if low else "") + (f" up to {high}" if high else "")
 
-    def _number(self, value: Any) -> Any:
-        integral = self.kind.startswith("integer")
-        if isinstance(value, bool) or not hasattr(value, "__index__" if integral else "__float__"):
-            raise ValueError(f"{self.name} must be {self._one}, not {shown(value)}")
+    def _number(self, value: Any, said: Any = None) -> Any:
+        said = value if said is None else said
+        article = "an" if self._integral else "a"
+        if isinstance(value, bool) or not hasattr(value, "__index__" if self._integral else "__float__"):
+            kind = "integer" if self._integral else self._one
+            raise ValueError(f"{self.name} must be {article} {kind}, not {shown(said)}")
         number = value.__index__() if hasattr(value, "__index__") else float(value)
         low = -math.inf if self.low is None else self.low
         high = math.inf if self.high is None else self.high
-        if not low <= number <= high or (isinstance(number, float) and not math.isfinite(number)):
-            raise ValueError(f"{self.name} must be {self._one}, not {shown(value)}")
+        if not low <= number <= high or not math.isfinite(number) or (self._is_positive and number == 0):
+            raise ValueError(f"{self.name} must be {article} {self._one}, not {shown(said)}")
         return number
 
     def _interval(self, value: Sequence[Any]) -> tuple[float, float]:
@@ -152,9 +171,8 @@ class Setting:
         except (OverflowError, TypeError, ValueError):
             low, high = 0.0, -1.0
         least = -math.inf if self.low is None else self.low
-        if not least < low <= high < math.inf:
-            numbers = "positive numbers" if self.low == 0 else "numbers"
-            raise ValueError(f"{self.name} must be two {numbers} LOW:HIGH, not {shown(value)}")
+        if not least <= low <= high < math.inf or (self._is_positive and low == 0):
+            raise ValueError(f"{self.name} must be two {self._several} LOW:HIGH, not {shown(value)}")
         return low, high
 
 
@@ -181,8 +199,8 @@ def setting_of(owner: str, settings: Sequence[Setting], name: str) -> Setting:
     return known[name]
 
 
-def _plain(bound: float | None) -> str:
-    return "any" if bound is None else str(bound) if isinstance(bound, int) else f"{bound:g}"
+def _plain(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 def _ends(name: str, text: str) -> list[float]:

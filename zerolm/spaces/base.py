@@ -43,7 +43,7 @@ class SearchSpace(ABC):
     settings: dict[str, Any]
     """The ranges and settings in force, plain JSON; ``type(self)(**settings)`` rebuilds the space."""
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, /, **given: Any) -> None:
         """Take settings in place of the declared defaults; ``ValueError`` names what is not possible."""
         values = self.completed(check_settings(f"space {self.name!r}", self.declared, given))
         self.settings = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
@@ -159,6 +159,6 @@ def space_settings(name: str) -> list[str]:
     return [setting.name for setting in SPACES[name].declared]
 
 
-def make_space(name: str, **settings: Any) -> SearchSpace:
+def make_space(name: str, /, **settings: Any) -> SearchSpace:
     """Return the space ``name`` with these ranges and settings in place of its defaults."""
     return SPACES[name](**settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from zerolm.architecture import Architecture, Ends, Layer
 from zerolm.settings import REQUIRED, Setting
@@ -20,7 +20,7 @@ from zerolm.spaces.choices import (
     integer,
     no_others,
 )
-from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HIDDEN, LEAST
+from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HIDDEN
 from zerolm.spaces.words import uniform_words
 
 FIELDS = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
@@ -33,12 +33,12 @@ class UniformSpace(SearchSpace):
     share keys and values where a subclass declares ``heads_per_kv``.
     """
 
-    declared = (
+    declared: ClassVar[tuple[Setting, ...]] = (
         DEPTH,
         HIDDEN,
         Setting("head_size", "integers", (64,), "sizes of a head", low=1, high=4096),
         FFN,
-        Setting("hidden_per_depth", "interval", (24.0, 128.0), "hidden size over layers", low=LEAST),
+        Setting("hidden_per_depth", "interval", (24.0, 128.0), "hidden size over layers", low=0),
         replace(FFN_PER_HIDDEN, default=(2.5, 4.5)),
         Setting("vocab", "integer", REQUIRED, "size of the vocabulary", low=1, high=MAX_VOCAB),
         Setting("positions", "integer", REQUIRED, "longest sequence of the config", low=1, high=MAX_VOCAB),

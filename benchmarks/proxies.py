@@ -32,7 +32,7 @@ from zerolm.proxies.compute import compute
 from zerolm.proxies.measure import Request, Run, measure
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
-from zerolm.spaces.base import MAX_WIDTH
+from zerolm.spaces.choices import MAX_WIDTH
 from zerolm.statistics import within_budget
 from zerolm.text.batches import TokenSource
 

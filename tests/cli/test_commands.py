@@ -126,7 +126,7 @@ def test_units_of_sizes(text: str, amount: int, zerolm: Callable[..., Any]) -> N
     found = json.loads(zerolm("search", "bert", "--min-weight-bytes", "1", "--max-weight-bytes", "2GB",
                               "--max-kv-bytes", "9GB", "--min-kv-bytes", "0", "--json").out)  # fmt: skip
     assert found["budgets"]["max_kv_bytes"] == 9_000_000_000
-    from zerolm.cli.units import parse_amount
+    from zerolm.settings.units import parse_amount
 
     assert parse_amount("max_kv_bytes", text) == amount
 
@@ -210,6 +210,6 @@ def test_an_interruption_says_so(zerolm: Callable[..., Any], monkeypatch: pytest
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zerolm.cli.spaces.space_names", interrupt)
+    monkeypatch.setattr("zerolm.cli.spaces.make_space", interrupt)
     ran = zerolm("spaces")
     assert (ran.status, ran.err.splitlines()[-1]) == (130, "zerolm: interrupted")

@@ -10,7 +10,7 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.calibration.alpha import parts
-from zerolm.scores import Batch, make_score
+from zerolm.scores import ScoreBatch, make_score
 
 MAX_COLUMNS: Final = 256
 SHAPES: Final = (
@@ -20,7 +20,7 @@ SHAPES: Final = (
 """The columns of ``shape_features``."""
 
 
-def shape_features(batch: Batch) -> Floats:
+def shape_features(batch: ScoreBatch) -> Floats:
     """Return logarithms of 13 sizes of n architectures, (n, 13), in the order of ``SHAPES``."""
     shapes, n = batch.shapes, len(batch.depths)
     owner = np.repeat(np.arange(n), batch.depths)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from zerolm.architecture import Floats
 from zerolm.comparison.results import Comparison, Section
 from zerolm.comparison.section import section_of
 from zerolm.comparison.subjects import Unusable, repeated_networks, subjects
 from zerolm.groundtruth.reader import GroundTruth, View
-from zerolm.spaces.document import ALPHAS
+from zerolm.scores.capacity import ALPHAS
 from zerolm.statistics import Bootstrap, enough, noise_ceiling
 
 DRAWS: Final = 1000
@@ -23,7 +23,7 @@ def bench(
     *,
     data: str | None = None,
     metric: str | None = None,
-    alphas: Sequence[float] = ALPHAS,
+    options: Mapping[str, Sequence[Any]] | None = None,
     draws: int = DRAWS,
     more: More = lambda *_: {},
     limit: int | None = None,
@@ -33,12 +33,17 @@ def bench(
 ) -> Comparison:
     """Return the agreement of every closed-form score with benchmarks, named or given as files.
 
-    ``metric`` is the file's own unless named; intervals come from ``draws`` bootstrap resamples.
+    ``metric`` is the file's own unless named; intervals come from ``draws`` bootstrap resamples. ``options``
+    lists the values of the scores' options, such as ``{"alpha": [0.5, 1.1]}``; a score that needs one which
+    is not given is left out, and so is one that fails.
     ``more`` gives further scores by name; with ``limit`` only so many architectures of each benchmark
     count, evenly spread over the file; ``view`` names the only one that does. Everything is read and
     checked before anything is scored: what cannot be is a ``ValueError``, or told to ``unusable`` and left
     out. Fewer than eight architectures have no intervals.
     """
+    asked = {"alpha": ALPHAS, **(options or {})}
+    if len(asked.get("init", ())) > 1:
+        raise ValueError("a benchmark is read with one init at a time; give one")
     sections: list[Section] = []
     for subject in subjects(names, data, metric, limit=limit, unusable=unusable):
         ceiling = noise_ceiling(subject.result, repeated_networks(subject.views))
@@ -48,5 +53,5 @@ def bench(
                 where = f", view {reading.name}" if reading.name else ""
                 progress(f"scoring {subject.truth.name}{where}")
                 others = more(subject.truth, reading)
-                sections.append(section_of(subject, reading, bootstrap, alphas, ceiling, others))
+                sections.append(section_of(subject, reading, bootstrap, asked, ceiling, others))
     return Comparison(sections)

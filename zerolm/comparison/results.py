@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerolm.architecture import Floats
@@ -77,7 +77,7 @@ class Section:
     """One benchmark in one view: its rows, and what the report draws.
 
     ``result`` (n,) is signed so that higher is better; ``scores`` and ``regrets`` (19,) go by the rows'
-    labels; ``budgets`` (19,) are body parameters.
+    labels; ``budgets`` (19,) are body parameters; ``left_out`` says why a score has no row.
     """
 
     truth: GroundTruth
@@ -92,6 +92,7 @@ class Section:
     budgets: Floats
     scores: dict[str, Floats]
     regrets: dict[str, Floats]
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

@@ -15,7 +15,7 @@ from zerolm.comparison.published import BEST
 from zerolm.comparison.results import AlphaPoint, Row, Section
 from zerolm.comparison.subjects import Subject
 from zerolm.groundtruth.reader import View
-from zerolm.scores import Batch, make_score, score_names, score_options
+from zerolm.scores import Score, ScoreBatch, all_variants, make_score
 from zerolm.statistics import (
     Bootstrap,
     Ceiling,
@@ -50,23 +50,33 @@ def section_of(
     subject: Subject,
     view: View,
     bootstrap: Bootstrap,
-    alphas: Sequence[float],
+    options: Mapping[str, Sequence[Any]],
     ceiling: Ceiling | None,
     others: Mapping[str, Floats],
 ) -> Section:
     """Return the section of one view; ``others`` are further scores (n,) by name."""
-    batch, result = Batch.of(view.architectures), bootstrap.result
+    batch, result, alphas = ScoreBatch.of(view.architectures), bootstrap.result, options["alpha"]
     cost = make_score("body_params").of_many(batch)
+    init = dict(zip(["init"], options.get("init", ()), strict=False))
     grid = {
-        alpha: make_score("zerolm", alpha=alpha).of_many(batch) for alpha in dict.fromkeys([*alphas, *GRID])
+        alpha: make_score("zerolm", alpha=alpha, **init).of_many(batch)
+        for alpha in dict.fromkeys([*alphas, *GRID])
     }
     resampled = {alpha: bootstrap.resample(values) for alpha, values in grid.items()}
     best = max(GRID, key=lambda alpha: _or(resampled[alpha].observed.tau, -math.inf))
     asked = [
         *(_Asked("zerolm", alpha, grid[alpha], resampled[alpha]) for alpha in alphas),
         _Asked("zerolm", "best", grid[best], resampled[best], best_alpha=best),
-        *_without_alpha(batch, bootstrap),
     ]
+    left_out: dict[str, str] = {}
+    for label, name, variant in _others(options):
+        try:
+            score = make_score(name, **variant)
+            values = _finite(score, batch)
+        except Exception as error:  # a stranger's score may raise anything
+            left_out[label] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            continue
+        asked.append(_Asked(label, None, values, bootstrap.resample(values), score.baseline))
     known = {one.score for one in asked}
     asked += [
         _Asked(name, None, values, bootstrap.resample(values))
@@ -110,15 +120,23 @@ def section_of(
         budgets=budget_ladder(cost),
         scores=scores,
         regrets=regrets,
+        left_out=left_out,
     )
 
 
-def _without_alpha(batch: Batch, bootstrap: Bootstrap) -> Iterator[_Asked]:
-    for name in score_names():
-        if "alpha" not in score_options(name):
-            score = make_score(name)
-            values = score.of_many(batch)
-            yield _Asked(name, None, values, bootstrap.resample(values), score.baseline)
+def _others(options: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Return every score but ``zerolm`` in all its variants: its label, name and options."""
+    for name, variants in all_variants(options)[0].items():
+        for variant in variants if name != "zerolm" else ():
+            yield " ".join([name, *(f"{option} {value}" for option, value in variant.items())]), name, variant
+
+
+def _finite(score: Score, batch: ScoreBatch) -> Floats:
+    """Return the scores of a batch, (n,); ``ValueError`` where they are not n finite numbers."""
+    values = np.asarray(score.of_many(batch), np.float64)
+    if values.shape != batch.depths.shape or not np.isfinite(values).all():
+        raise ValueError("it does not give one finite number an architecture")
+    return values
 
 
 def _agreement(asked: _Asked, parameters: Mapping[str, Resampled]) -> dict[str, Any]:

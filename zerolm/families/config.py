@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from zerolm.architecture import Architecture, Ends, Layer
-from zerolm.spaces.base import MAX_DEPTH, MAX_VOCAB, integer
 from zerolm.spaces.bert import bert_ends, bert_layer
+from zerolm.spaces.choices import MAX_DEPTH, MAX_VOCAB, integer
 from zerolm.spaces.gpt2_uniform import gpt2_ends, gpt2_layer
 from zerolm.spaces.llama import decoder_ends, gated_layer
 

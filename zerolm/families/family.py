@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal
 
-from zerolm.spaces.base import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH
+from zerolm.spaces.choices import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH
 
 LIMITS: Final = {"depth": MAX_DEPTH, "vocab": MAX_VOCAB, "positions": MAX_VOCAB, "types": MAX_VOCAB}
 

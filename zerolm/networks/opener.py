@@ -20,7 +20,7 @@ from zerolm.io.memory import free_memory
 from zerolm.networks.huggingface import HEADS, TASKS, places_of, stock_network
 from zerolm.networks.mapped import one_line
 from zerolm.networks.network import Network
-from zerolm.spaces.base import MAX_DEPTH, integer
+from zerolm.spaces.choices import MAX_DEPTH, integer
 
 STORED: Final = ("*.safetensors*", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.gguf")
 """Files by which a folder holds weights; where only others than safetensors are there, it is refused."""

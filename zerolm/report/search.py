@@ -12,7 +12,6 @@ from zerolm.report.phrases import (
     certificate_sentence,
     cost_label,
     expectation_lines,
-    shape_text,
     show_cost,
     show_count,
     show_expected,
@@ -20,6 +19,7 @@ from zerolm.report.phrases import (
 )
 from zerolm.solvers import SearchResult
 from zerolm.solvers.result import Choice
+from zerolm.spaces.words import shape_text
 
 
 def report(result: SearchResult) -> str:

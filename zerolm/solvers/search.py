@@ -12,7 +12,8 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.costs import COSTS, CostModel
-from zerolm.scores import ClosedForm, Score, WholeScore, make_score, score_names, score_options
+from zerolm.scores import SCORES, ClosedForm, Score, WholeScore, make_score
+from zerolm.settings import REQUIRED
 from zerolm.solvers.exhaustive import LIMIT, States, count_states
 from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.method import PARAMS, PREFERENCE, Engine, Pool
@@ -321,19 +322,21 @@ def _preference(choice: Choice) -> list[int]:
 
 
 def _baselines(main: _Run, budgets: Budgets, setup: _Setup) -> list[Baseline]:
-    found = []
-    for name in score_names():
-        baseline = make_score(name, setup.costs) if not score_options(name) else None
-        if baseline is None or not baseline.baseline or name == setup.score.name:
+    baselines = []
+    for name in SCORES:
+        entry = SCORES.entry(name)
+        needs = any(setting.default is REQUIRED for setting in entry.options)
+        if not entry.value.baseline or needs or name == setup.score.name:
             continue
+        baseline = make_score(name, setup.costs)
         run = _compile(main.space, main.backbones, budgets, setup, baseline)
         solution = next(run.engine.in_order(), None)
         if solution is None:
             continue
         choice = run.choice(solution[0])
         scored = Choice(choice.architecture, setup.score.of(choice.architecture), choice.costs)
-        found.append(Baseline(name, choice.score, scored))
-    return found
+        baselines.append(Baseline(name, choice.score, scored))
+    return baselines
 
 
 def _binding(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> list[Binding]:

@@ -1,7 +1,7 @@
 """Every score and every calibration on every benchmark: ``python benchmarks/leaderboard.py``.
 
-Writes ``leaderboard.md`` from the benchmarks in ``ZEROLM_DATA`` (or --data), in about half an hour on one core;
-``--draws 20`` gives a quick look. With ``--resume FILE`` the draws are kept, and a killed run goes on.
+Writes ``leaderboard.md`` from the benchmarks in ``ZEROLM_DATA`` (or --data), in about half an hour on one
+core; ``--draws 20`` gives a quick look. With ``--resume FILE`` draws are kept, and a killed run goes on.
 """
 
 from __future__ import annotations
@@ -28,10 +28,30 @@ from zerolm.scores import make_score
 from zerolm.statistics import agreement
 
 PLACE: Final = Path(__file__).with_suffix(".md")
+INTRODUCTION: Final = """\
+Kendall's tau-b and Spearman's rho against quality (higher is better, perplexity negated); intervals are
+95 % percentiles of 1000 bootstrap draws, those of differences paired. *Random ties*: the expected tau
+when the ties of the score are broken at random. *In budgets*: tau-b within deciles of body parameters.
+*Regret*: mean loss of quality under 19 parameter budgets, of the best scored / the best of five. *not
+better*: total or body parameters alone do as well; *unclear*: the interval of the difference from body
+parameters reaches below 0.
+"""
+CALIBRATIONS: Final = """\
+tau-b on architectures that were not labels, mean of {draws} draws of 20 or 50 labels; in brackets the
+same with ties broken at random. `auto` is the default: `geo`, `body_params`, the dictionary and the
+Gaussian process, weighed by non-negative least squares on hidden thirds of the labels. It was fixed on
+simulated results of these architectures, before any of these numbers was computed. The last two columns
+set it against the better of `geo` and `body_params` in that row, and say in how many draws it is no
+worse.
+"""
+INTERVALS: Final = """\
+The 90 % intervals of `auto`, and the interval from the second smallest to the second largest label. The
+interval score is the width plus 20 times the miss: less is better. Random draws:
+"""
 WORDS: Final = {
     "random": "Labels are drawn from all architectures; tau-b is on those that were not drawn.",
-    "larger": "Labels are drawn from the half with fewer parameters; tau-b is on the half with more: beyond the "
-    "labels, where a search goes. (Where the half has 50 architectures, all are labels.)",
+    "larger": "Labels are drawn from the half with fewer parameters; tau-b is on the half with more: beyond "
+    "the labels, where a search goes. (Where the half has 50 architectures, all are labels.)",
 }
 Outcomes = Mapping[Case, Sequence[Outcome]]
 
@@ -50,7 +70,8 @@ def score_table(section: Section) -> Iterator[str]:
         tau, rho = number(section.ceiling.tau, 2), number(section.ceiling.rho, 2)
         yield f"Noise ceiling: {tau} / {rho}, from {section.ceiling.networks} networks trained repeatedly.\n"
     yield (
-        "| score | tau-b [95 %] | random ties | rho | over body parameters [95 %] | in budgets | regret 1 / 5 | |"
+        "| score | tau-b [95 %] | random ties | rho | over body parameters [95 %] | in budgets "
+        "| regret 1 / 5 | |"
     )
     yield "|---|---|---|---|---|---|---|---|"
     for row in sorted(section.rows, key=lambda row: -(row.tau if row.tau is not None else -2.0)):
@@ -102,11 +123,15 @@ def calibration_table(outcomes: Outcomes, way: str) -> Iterator[str]:
                 for m in METHODS
             ]
             change = of(rows, "auto tau") - of(rows, f"{reference(rows)} tau")
-            yield f"| {title} | {k} | {' | '.join(taus)} | {change.mean():+.3f} | {np.mean(change >= 0):.0%} |"
+            level = f"{np.mean(change >= 0):.0%}"
+            yield f"| {title} | {k} | {' | '.join(taus)} | {change.mean():+.3f} | {level} |"
 
 
 def interval_table(outcomes: Outcomes, way: str) -> Iterator[str]:
-    yield "| benchmark | labels | coverage [5 %, 95 % of draws] | of labels alone | width ratio | interval score ratio |"
+    yield (
+        "| benchmark | labels | coverage [5 %, 95 % of draws] | of labels alone | width ratio "
+        "| interval score ratio |"
+    )
     yield "|---|---|---|---|---|---|"
     for (title, drawn, k), rows in sorted(outcomes.items()):
         if drawn == way:
@@ -145,11 +170,11 @@ def verdict(outcomes: Outcomes, way: str, k: int) -> str:
         for (_, drawn, count), rows in outcomes.items()
         if (drawn, count) == (way, k)
     )
+    mean, names = np.mean(list(changes.values())), f" ({', '.join(below)})" if below else ""
     return (
-        f"{k} labels, {way} draws: against the better of `geo` and `body_params` `auto` gains "
-        f"{np.mean(list(changes.values())):+.3f} on average and {changes[worst]:+.3f} at worst ({worst}); it is worse "
-        f"by more than .003 in {len(below)} of {len(changes)} rows{' (' + ', '.join(below) + ')' if below else ''}. It "
-        f"beats Algorithm 1 in {beaten} of {len(changes)}."
+        f"{k} labels, {way} draws: against the better of `geo` and `body_params` `auto` gains {mean:+.3f} on "
+        f"average and {changes[worst]:+.3f} at worst ({worst}); it is worse by more than .003 in "
+        f"{len(below)} of {len(changes)} rows{names}. It beats Algorithm 1 in {beaten}."
     )
 
 
@@ -183,30 +208,18 @@ def main() -> None:
     lines = [
         "# Leaderboard\n",
         f"Written by `python benchmarks/leaderboard.py`. Machine: {machine()}.\n",
-        "Kendall's tau-b and Spearman's rho against quality (higher is better, perplexity negated); "
-        "intervals are 95 % percentiles of 1000 bootstrap draws, those of differences paired. *Random "
-        "ties*: the expected tau when the ties of the score are broken at random. *In budgets*: tau-b within "
-        "deciles of body parameters. *Regret*: mean loss "
-        "of quality under 19 parameter budgets, of the best scored / the best of five. *not better*: "
-        "total or body parameters alone do as well; *unclear*: the interval of the difference from body "
-        "parameters reaches below 0.\n",
+        INTRODUCTION,
         "## Scores without labels\n",
         *(line for section in comparison.sections for line in score_table(section)),
         "\n## Calibrations\n",
-        f"tau-b on architectures that were not labels, mean of {arguments.draws} draws of 20 or 50 labels; in "
-        "brackets the same with ties broken at random. `auto` is the default: `geo`, `body_params`, the dictionary "
-        "and the Gaussian process, weighed by non-negative least squares on hidden thirds of the labels. It was "
-        "fixed on simulated results of these architectures, before any of these numbers was computed. The last two "
-        "columns set it against the better of `geo` and `body_params` in that row, and say in how many draws it is "
-        "no worse.\n",
+        CALIBRATIONS.format(draws=arguments.draws),
         *(f"- {verdict(outcomes, way, k)}" for way in WAYS for k in SIZES),
         *(line for way in WAYS for line in calibration_table(outcomes, way)),
         "\n## Weights\n",
         "The mean weight of each rival in `auto`, random draws.\n",
         *weight_table(outcomes),
         "\n## Intervals\n",
-        "The 90 % intervals of `auto`, and the interval from the second smallest to the second largest label. The "
-        "interval score is the width plus 20 times the miss: less is better. Random draws:\n",
+        INTERVALS,
         *interval_table(outcomes, "random"),
         "\nBeyond the labels no interval is promised; this is what they hold there:\n",
         *interval_table(outcomes, "larger"),

@@ -49,7 +49,7 @@ def check_writable(path: Path) -> None:
 
 
 def _is_result(folder: Path) -> bool:
-    """Whether a folder is empty, or a result that this program wrote, and not where the user stands."""
+    """Return whether a folder is empty, or a result of this program, and not where the user stands."""
     names = {entry.name for entry in folder.iterdir()}
     here = Path.cwd().resolve()
     stands_in = folder.resolve() in (here, *here.parents)
@@ -62,7 +62,7 @@ def _is_report(names: set[str]) -> bool:
 
 
 def _is_child(folder: Path, names: set[str]) -> bool:
-    """Whether a folder holds a carved checkpoint and nothing that its recipe does not list."""
+    """Return whether a folder holds a carved checkpoint and nothing that its recipe does not list."""
     if "recipe.json" not in names:
         return False
     try:
@@ -112,7 +112,7 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
 
 @contextmanager
 def _alone(path: Path, work: Path) -> Iterator[None]:
-    """Within, ``work`` is a new empty folder that no other process writes into; after it, it is gone."""
+    """Yield while ``work`` is a new empty folder that no other process writes into; after it, it is gone."""
     work.mkdir(exist_ok=True)
     handle = os.open(work, os.O_RDONLY) if os.name == "posix" else None
     try:

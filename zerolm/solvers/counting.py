@@ -21,7 +21,7 @@ MAX_TERMS = 1 << 16
 def count_at_least(
     problems: Sequence[Problem], budgets: Budgets, columns: Sequence[int], threshold: float
 ) -> int | None:
-    """Return architectures that score ``threshold`` or more within ``budgets`` on the cost ``columns``.
+    """Return how many architectures score ``threshold`` or more within ``budgets`` on the cost ``columns``.
 
     None where a problem is not one block on a lattice.
     """

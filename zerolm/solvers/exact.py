@@ -184,7 +184,7 @@ class Exact:
         return [solutions[point] for point in chosen.tolist()]
 
     def trace(self, problem: Problem, cost: Ints, score: Ints) -> list[tuple[tuple[int, ...], ...]]:
-        """Return the picks behind points (p,) of a problem's front, by exact subtraction, last choice first."""
+        """Return the picks behind points (p,) of a problem's front, by subtraction, the last choice first."""
         order = self._coarse_first(problem)
         blocks = [problem.blocks[b] for b in order]
         picks: list[list[tuple[int, ...]]] = [[] for _ in blocks]

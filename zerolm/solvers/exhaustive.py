@@ -24,7 +24,7 @@ LIMIT = 4_000_000
 
 
 def count_states(problems: Sequence[Problem]) -> int:
-    """Return multisets of candidates over all problems."""
+    """Return the number of multisets of candidates over all problems."""
     return sum(
         math.prod(math.comb(len(table) + count - 1, count) for table, count in problem.blocks)
         for problem in problems
@@ -98,7 +98,7 @@ def _enumerate(
 
 
 def _ways(table: CandidateTable, sets: Ints, dtype: np.dtype[np.generic]) -> Ways:
-    """Return ordered choices behind each multiset: permutations times the ways to choose each candidate."""
+    """Return the number of ordered choices behind each multiset: permutations times the ways to choose each candidate."""
     multiplicity = np.array(table.multiplicity, dtype)
     ways = multiplicity[sets].prod(axis=1) if len(sets[0]) else np.ones(len(sets), dtype)
     run = np.ones(len(sets), dtype)

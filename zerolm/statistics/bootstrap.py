@@ -74,7 +74,7 @@ class Bootstrap:
         )
 
     def _ranked(self, ranks: Ints) -> tuple[Floats, Floats, Floats]:
-        """Return pairs not tied (draws,), centred average ranks (n, draws), their squares' sum, per resample."""
+        """Return pairs not tied (draws,), centred average ranks (n, draws) and their squares' sum."""
         n = len(ranks)
         starts = np.flatnonzero(np.diff(np.sort(ranks), prepend=-1))
         sizes = np.add.reduceat(self.counts[np.argsort(ranks, kind="stable")], starts, axis=0)

@@ -16,7 +16,7 @@ from zerolm.carving.parent import is_decoder
 from zerolm.carving.pruning import Repaired
 from zerolm.carving.session import Running
 from zerolm.checkpoints import Checkpoint, write_shards
-from zerolm.networks.mapped import stock_config
+from zerolm.networks.opener import stock_config
 
 
 def write(
@@ -48,9 +48,9 @@ def write(
 def attention_kinds(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[str]]:
     """How each kept layer attends, where the stock class would tell by its number and layers have gone."""
     field = "layer_types"
-    if field not in checkpoint.family.per_layer or len(cut.layers) == cut.parent.depth:
+    if field not in checkpoint.family.config.per_layer or len(cut.layers) == cut.parent.depth:
         return {}
-    kinds = stock_config(checkpoint).layer_types
+    kinds = stock_config(checkpoint.folder).layer_types
     return {field: [str(kinds[layer.layer]) for layer in cut.layers]}
 
 

@@ -241,7 +241,7 @@ def test_other_models_stay_as_they_are() -> None:
 def test_what_is_no_such_network_is_refused() -> None:
     bloom = BloomForCausalLM(BloomConfig(hidden_size=8, n_head=2, n_layer=1, vocab_size=10))
     with pytest.raises(
-        ValueError, match=r"^the modules of model_type 'bloom' .* known are bert, .*, qwen3, vit$"
+        ValueError, match=r"^model_type 'bloom' is not known; there are bert, .*, qwen3, vit$"
     ):
         stock_network(bloom)
     for name in ("bert", "bert_classes", "llama_classes", "llama_body", "gpt2_wide"):

@@ -63,7 +63,7 @@ class Checkpoint:
         return widened(np.asarray(raw if rows is None else raw[rows]), self.tensors[name].dtype)
 
     def other_files(self) -> list[Path]:
-        """Return the files that a child takes over as they are, relative to ``folder``: tokenizer, chat template, licence."""
+        """Return the files that a child takes over (tokenizer, licence ...), relative to ``folder``."""
         return other_files(self.folder)
 
 

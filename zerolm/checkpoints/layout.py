@@ -89,7 +89,7 @@ class Layout(ModelSizes):
     def name(self, role: str, layer: int | None = None) -> str | None:
         """Return the tensor in this place, None where the checkpoint has none.
 
-        The role is that of the whole tensor, as in ``q+k+v``; an expert's is followed by its number, ``up.3``.
+        The role is that of the whole tensor, as in ``q+k+v``; an expert's ends with its number, ``up.3``.
         """
         return self._places.get(layer, {}).get(role)
 

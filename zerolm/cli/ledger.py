@@ -28,7 +28,7 @@ def ledger(
     ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """The energies of the weights of each layer, from one pass over the files that is kept for later commands.
+    """Energies of the weights of each layer, from one pass over the files that is kept for later commands.
 
     energy: sum of squares; strongest half: its share in the energy of all FFN neurons (.5 were even);
     strongest group: its share in the energy of all KV groups.
@@ -140,8 +140,8 @@ def show(summary: dict[str, Any], groups: int) -> None:
     print(f"\n{whole['weights']:,} weights, energy {whole['energy']:.6g}, largest {whole['largest']:.4g}")
     source = "kept from before" if summary["from_cache"] else "one pass over the files"
     checked = ", content compared" if summary["verified"] else ""
-    print(f"{show_amount(found['bytes'], size=True)}, {source}{checked}: {found['seconds']:.2f} s")
-    print(f"the ledger is in {found['kept']}")
+    print(f"{show_amount(summary['bytes'], size=True)}, {source}{checked}: {summary['seconds']:.2f} s")
+    print(f"the ledger is in {summary['kept']}")
 
 
 def _numbers(part: dict[str, Any]) -> str:

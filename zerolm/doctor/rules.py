@@ -48,9 +48,10 @@ def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
     if layout and family:
         indivisible = layout.hidden % layout.heads
         if runtime.checks_heads and indivisible and family.cut.indivisible != "kept":
+            other = f"; a {family.cut.indivisible} may" if family.cut.written_as else ""
             yield (
                 f"{layout.heads} heads do not divide the hidden size {layout.hidden}, which transformers "
-                f"asks of a {family.name}{'' if family.cut.written_as is None else f'; a {family.cut.indivisible} may'}"
+                f"asks of a {family.name}{other}"
             )
         if support.head_size == "derived" and not _is_derived(evidence):
             yield _head_size(evidence, "it takes")

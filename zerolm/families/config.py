@@ -1,4 +1,4 @@
-"""The one reading of a ``config.json``: sizes, windows, and the architecture (plain JSON, no library needed)."""
+"""The one reading of a ``config.json``: sizes, windows, and the architecture."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix
+from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix, Role
 from zerolm.families.document import RULE
 from zerolm.families.family import Family, Field, Pattern
 from zerolm.families.known import family_of
@@ -93,7 +93,7 @@ def is_tied(family: Family, config: Mapping[str, Any]) -> bool:
 
 
 def has(family: Family, pattern: Pattern, config: Mapping[str, Any], head: bool) -> bool:
-    """Return whether a model with this configuration has the tensor; ``head``: one with a head for the task."""
+    """Return whether a model with this configuration has the tensor; ``head``: if it has that of its task."""
     flags = family.config.flags
     if pattern.when in flags:
         return _boolean(config, pattern.when, flags[pattern.when])
@@ -143,7 +143,7 @@ def _layer(patterns: list[Pattern], sizes: ModelSizes, window: int) -> Layer:
 def _matrix(pattern: Pattern, shape: list[int]) -> Matrix:
     rows, cols = reversed(shape) if pattern.transposed else shape
     labels = {label for axis in pattern.axes for label in axis.split("+")}
-    role = "attention" if labels & {"q", "kv"} else "ffn"
+    role: Role = "attention" if labels & {"q", "kv"} else "ffn"
     return Matrix(role, rows, cols, len(pattern.roles), pattern.scaled, pattern.role.replace("+", ""))
 
 
@@ -161,7 +161,9 @@ def _ends(outside: list[Pattern], head: list[Pattern], sizes: ModelSizes) -> End
         embedding=sum(shapes[table][0] * shapes[table][1] for table in tables),
         tied_head=sizes.vocab * sizes.hidden if sizes.tied else 0,
         head_matrices=tuple(
-            Matrix("head", *shapes[pattern], name="head") for pattern in head if len(shapes[pattern]) == 2
+            Matrix("head", shape[0], shape[1], name="head")
+            for shape in map(shapes.__getitem__, head)
+            if len(shape) == 2
         ),
         vectors=sum(vectors.values()),
         body_vectors=sum(size for pattern, size in vectors.items() if pattern.role.startswith("final_norm")),
@@ -200,7 +202,7 @@ def _first(config: Mapping[str, Any], field: Field) -> int:
 
 def _size(family: Family, config: Mapping[str, Any], field: Field, label: str) -> int:
     value, name = _value(config, field), field.field or label
-    if field.also in config and field.field in config and config[field.also] != value:
+    if field.also and field.also in config and field.field in config and config[field.also] != value:
         raise ValueError(f"the configuration has {field.field} {_short(value)} and {field.also} as well")
     match = RULE.fullmatch(value) if isinstance(value, str) and not _is_given(config, field) else None
     if match is None:
@@ -215,10 +217,10 @@ def _size(family: Family, config: Mapping[str, Any], field: Field, label: str) -
 
 def _value(config: Mapping[str, Any], field: Field) -> Any:
     """Return what is given, else the default; for null what it stands for."""
-    name = field.field if field.field in config or field.also is None else field.also
-    if name is None or name not in config:
-        return field.default
-    return field.null if config[name] is None else config[name]
+    for name in (field.field, field.also):
+        if name is not None and name in config:
+            return field.null if config[name] is None else config[name]
+    return field.default
 
 
 def _is_given(config: Mapping[str, Any], field: Field) -> bool:

@@ -121,7 +121,7 @@ def _check(family: Family) -> None:
 
 
 def _check_rule(label: str, rule: Any, sizes: Mapping[str, Any]) -> None:
-    if rule is None or type(rule) is int and rule >= 0:
+    if rule is None or (type(rule) is int and rule >= 0):
         return
     match = RULE.fullmatch(rule) if isinstance(rule, str) else None
     if match is None or not {match[2], match[3] or match[2]} <= sizes.keys() - {label}:

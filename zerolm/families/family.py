@@ -158,11 +158,11 @@ class Support:
 
 @dataclass(frozen=True)
 class Modules:
-    """Where a stock model has its modules: ``layers`` and ``final`` below the base model, others below a layer.
+    """The places of modules: ``layers`` and ``final`` below the base model, others below a layer.
 
     ``attention`` returns the probabilities; ``projections`` by role, ``o`` and ``down`` among them, in the
-    order of use; ``outputs`` the axis of their outputs by role. ``between`` is the norm of a layer that has the
-    stream after attention; ``final`` the norm that the head reads, None where it reads the last layer.
+    order of use; ``outputs`` the axis of their outputs by role. ``between`` is the norm of a layer that has
+    the stream after attention; ``final`` the norm that the head reads, None where it reads the last layer.
     ``resized`` are attributes of the attention module (``config.NAME``: of its configuration) that hold the
     length of an axis or a number of heads.
     """
@@ -192,8 +192,8 @@ class ModuleNames:
 class Family:
     """One family of models, called ``name`` in ``model_type``; a file of JSON with these names describes it.
 
-    ``head_classes`` are the stock classes with a head for the task, first the usual one. A family without tensors is known as a
-    network only. ``runtimes`` by name of the runtime.
+    ``head_classes`` are the stock classes with a head for the task, first the usual one. A family without
+    tensors is known as a network only. ``runtimes`` by name of the runtime.
     """
 
     name: str

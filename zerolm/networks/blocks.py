@@ -85,7 +85,7 @@ class Blocks:
         return inputs[0]
 
     def call(self, index: int, layer: int, hidden: Tensor, module: nn.Module | None = None) -> Tensor:
-        """Return the output of a layer for the hidden states (b, t, d) of a batch; ``module`` in its place."""
+        """Return the output of a layer for hidden states (b, t, d) of a batch; ``module`` in its place."""
         if self._key(index) not in self._calls:
             self.embed(index)
         call = self._calls[self._key(index)][layer]

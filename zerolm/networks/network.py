@@ -20,8 +20,8 @@ class Linear:
 
     It turns (b, t, inputs) into (b, t, outputs) and has a parameter ``weight``. ``name`` says what it is
     within its layer as ``Matrix.name`` does: q, k, v, qkv, o, gate, up, middle, down, mix, ...
-    ``activated`` where the FFN's nonlinearity acts on what comes out (of a gated FFN: the gate). ``parts`` are
-    the names and numbers of outputs of what is fused in it, in their order; none where nothing is.
+    ``activated`` where the FFN's nonlinearity acts on what comes out (of a gated FFN: the gate). ``parts``
+    are the names and numbers of outputs of what is fused in it, in their order; none where nothing is.
     """
 
     module: nn.Module
@@ -36,7 +36,7 @@ class Linear:
         return self.module.get_parameter("weight")
 
     def matrix(self, values: Tensor) -> Tensor:
-        """Return what lies as the parameter does, as (outputs, inputs): GPT-2's Conv1D is stored transposed."""
+        """Return what lies as the parameter does as (outputs, inputs): GPT-2's Conv1D is transposed."""
         return values.T if isinstance(self.module, Conv1D) else values
 
 

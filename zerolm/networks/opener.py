@@ -75,7 +75,7 @@ def stock_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 def stored_model(folder: Path, maker: Any, **options: Any) -> tuple[PreTrainedModel, Mapping[str, Any]]:
     """Return the model in a folder, from safetensors, and what its loader reports: ``missing_keys`` ...
 
-    ``maker`` is a stock class or one of transformers' automatic classes. Whatever the loader raises is raised.
+    ``maker`` is a stock class or one of transformers' automatic ones. What the loader raises is raised.
     """
     quiet()
     model, report = maker.from_pretrained(
@@ -103,7 +103,8 @@ def load_model(folder: Path, decoder: bool) -> PreTrainedModel:
     ]
     if odd:
         raise ValueError(f"{str(folder)!r} lacks {odd[0]!r}, or has it in another shape")
-    return model.eval()
+    model.train(False)
+    return model
 
 
 def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:

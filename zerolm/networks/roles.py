@@ -21,8 +21,8 @@ class StockLayer:
 
     ``attention_in`` are q, k and v, or fewer modules with fused outputs; ``ffn_in`` are gate and up, or the
     one module. ``axes`` has the axis of the outputs of each of these, first of attention, then of the FFN:
-    ``q``, ``kv``, ``ffn``, joined by ``+`` in their order where they are fused; none where the family does not
-    say. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'. ``norm`` is where the norms
+    ``q``, ``kv``, ``ffn``, joined by ``+`` in their order where they are fused; none where the family says
+    none. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'. ``norm`` is where the norms
     stand: before each sub-block (``pre``), after its sum with what it was given (``post``), or before it and
     on its output (``sandwich``).
     """
@@ -59,7 +59,7 @@ class Places:
 
 
 def places_of(model: PreTrainedModel) -> Places:
-    """Return the places in a model; ``ValueError`` for a family that is not known, or whose layers are not."""
+    """Return the places in a model; ``ValueError`` for a family whose layers are not known."""
     return places_in(str(model.config.model_type))
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from zerolm.architecture import MAX_DEPTH as MAX_DEPTH
 from zerolm.architecture import MAX_VOCAB as MAX_VOCAB
-from zerolm.architecture import MAX_WIDTH, Architecture, Ends, Floats, Ints, Layer, Shapes
+from zerolm.architecture import MAX_WIDTH as MAX_WIDTH
+from zerolm.architecture import Architecture, Ends, Floats, Ints, Layer, Shapes
 
 Number = TypeVar("Number", int, float)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import torch
@@ -16,7 +15,6 @@ from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.io.memory import free_memory
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.opener import load_model as load
 from zerolm.networks.opener import mapped_model
 
 TOLERANCE: Final = 1e-4

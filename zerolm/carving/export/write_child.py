@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from zerolm.carving.export.folder import configuration, tensors
-from zerolm.carving.export.verify import Verified, as_stored, compare, compare_blocks, fits, load
+from zerolm.carving.export.verify import Verified, as_stored, compare, compare_blocks, fits
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.parent import is_decoder
 from zerolm.carving.pruning import Repaired
 from zerolm.carving.session import Running
 from zerolm.checkpoints import Checkpoint, write_shards
-from zerolm.networks.opener import stock_config
+from zerolm.networks.opener import load_model, stock_config
 
 
 def write(
@@ -72,7 +72,7 @@ def verified(running: Running, cut: Cut, repaired: Repaired, form: str, folder: 
     if not fits(checkpoint):
         return replace(found, by="blocks")
     reference = running.carved(cut, as_stored(child, cut, repaired))
-    return compare(load(folder, is_decoder(checkpoint)), reference)
+    return compare(load_model(folder, is_decoder(checkpoint)), reference)
 
 
 def card(recipe: Mapping[str, Any], kind: str) -> str:

@@ -60,7 +60,8 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
             raise ValueError(f"{name} is {_short(config[name])}; only {family.name} with {value!r} are read")
     given = {label: size_of(family, config, label) for label in family.config.sizes}
     if given["heads"] % given["kv_heads"]:
-        raise ValueError(f"{given['heads']} heads are not divisible by {given['kv_heads']} KV heads")
+        heads, groups = (f"{_field(family, name)} {given[name]}" for name in ("heads", "kv_heads"))
+        raise ValueError(f"{heads} is not divisible by {groups}")
     if given.get("active", 0) > given.get("experts", 0):
         raise ValueError(f"{given['active']} experts are chosen of {given['experts']}")
     depth, heads, kv_heads, head = (given[name] for name in ("depth", "heads", "kv_heads", "head_size"))
@@ -211,8 +212,12 @@ def _size(family: Family, config: Mapping[str, Any], field: Field, label: str) -
     size = size_of(family, config, of) * int(factor or 1)
     divisor = size_of(family, config, by) if by else 1
     if size % divisor:
-        raise ValueError(f"the {of} size {size} is not divisible by {divisor} {by}")
+        raise ValueError(f"{_field(family, of)} {size} is not divisible by {_field(family, by)} {divisor}")
     return _integer(name, size // divisor, LIMITS.get(label, MAX_WIDTH))
+
+
+def _field(family: Family, label: str) -> str:
+    return family.config.sizes[label].field or label
 
 
 def _value(config: Mapping[str, Any], field: Field) -> Any:

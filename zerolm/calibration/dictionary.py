@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
-from zerolm.scores import Batch, ClosedForm
+from zerolm.scores import ClosedForm, ScoreBatch
 from zerolm.statistics import kendall
 
 NODES: Final = 256
@@ -107,7 +107,7 @@ def _layer_terms(shapes: Shapes, depth: Ints, entries: Sequence[Entry]) -> Float
     )
 
 
-def entry_values(batch: Batch) -> Floats:
+def entry_values(batch: ScoreBatch) -> Floats:
     """The value of every entry for n architectures, (61, n)."""
     terms = _layer_terms(batch.shapes, np.repeat(batch.depths, batch.depths), ENTRIES)
     ends = np.cumsum(batch.depths)[:-1]

@@ -10,7 +10,7 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.calibration.alpha import parts
-from zerolm.scores import Batch, make_score
+from zerolm.scores import ScoreBatch, make_score
 
 LOGARITHMS: Final = (
     "params",
@@ -24,7 +24,7 @@ LOGARITHMS: Final = (
 MAX_COLUMNS: Final = 256
 
 
-def shape_features(batch: Batch) -> Floats:
+def shape_features(batch: ScoreBatch) -> Floats:
     """Logarithms of 13 sizes of n architectures, (n, 13); the first two are depth and width."""
     shapes, n = batch.shapes, len(batch.depths)
     owner = np.repeat(np.arange(n), batch.depths)

@@ -21,7 +21,7 @@ from zerolm.groundtruth.reader import (
     read,
     views,
 )
-from zerolm.scores import Batch, make_score
+from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.drawn import drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS
 from zerolm.statistics import Bootstrap, Resampled, agreement, enough, gain, kendall
@@ -63,7 +63,7 @@ def ablate(
 
 
 def _section(truth: GroundTruth, view: View, metric: str, bootstrap: Bootstrap) -> Section:
-    batch, result = Batch.of(view.architectures), bootstrap.result
+    batch, result = ScoreBatch.of(view.architectures), bootstrap.result
     # Without scaled matrices the space's own initialisation is the normal one: it stands for both.
     scaled = bool(batch.shapes.scaled.any())
     inits = [init for init in INITIALISATIONS if scaled or init != "normal"]
@@ -96,12 +96,12 @@ def curve(parts: Parts, result: Floats, rest: Floats | float = 0.0) -> tuple[flo
 def _matrix_variants(view: View, result: Floats) -> Iterator[tuple[str, list[Values]]]:
     """Each variant with the scores that it gives."""
     for name, architectures in variants(view.architectures):
-        yield name, _scores(Batch.of(architectures), result, {})
+        yield name, _scores(ScoreBatch.of(architectures), result, {})
     terms = embedding_terms(view.architectures)
-    yield EMBEDDED, _scores(Batch.of(view.architectures), result, terms)
+    yield EMBEDDED, _scores(ScoreBatch.of(view.architectures), result, terms)
 
 
-def _scores(batch: Batch, result: Floats, terms: dict[str, Floats]) -> list[Values]:
+def _scores(batch: ScoreBatch, result: Floats, terms: dict[str, Floats]) -> list[Values]:
     own, rest = parts(batch), terms.get("zerolm", 0.0)
     best = best_of_grid(curve(own, result, rest))
     found: list[Values] = [("zerolm", EVEN, False, mixed(own, EVEN, rest))]
@@ -112,7 +112,7 @@ def _scores(batch: Batch, result: Floats, terms: dict[str, Floats]) -> list[Valu
 
 
 def _initialised(
-    batch: Batch, inits: Iterable[str], scaled: bool, result: Floats
+    batch: ScoreBatch, inits: Iterable[str], scaled: bool, result: Floats
 ) -> Iterator[tuple[str, list[Values]]]:
     for init in inits:
         own = parts(batch, init)
@@ -135,7 +135,7 @@ def _effects(found: Iterable[tuple[str, list[Values]]], bootstrap: Bootstrap) ->
             yield Effect(variant, score, alpha, saw, *map(_known, numbers))
 
 
-def _drawn(batch: Batch, init: str, shown: str, alpha: float | None, result: Floats) -> Draws:
+def _drawn(batch: ScoreBatch, init: str, shown: str, alpha: float | None, result: Floats) -> Draws:
     """Ten networks of each architecture; no ``alpha`` asks for the best one of the closed form."""
     own = parts(batch, init)
     used = best_of_grid(curve(own, result)) if alpha is None else alpha

@@ -23,8 +23,8 @@ from zerolm.groundtruth.reader import (
     thinned,
     views,
 )
-from zerolm.scores import Batch, make_score, score_names, score_options
-from zerolm.spaces.document import ALPHAS
+from zerolm.scores import ScoreBatch, all_variants, make_score
+from zerolm.scores.capacity import ALPHAS
 from zerolm.statistics import (
     Bootstrap,
     Ceiling,
@@ -189,7 +189,7 @@ def bench(
     *,
     data: str | None = None,
     metric: str | None = None,
-    alphas: Sequence[float] = ALPHAS,
+    options: Mapping[str, Sequence[Any]] | None = None,
     draws: int = DRAWS,
     more: More = lambda *_: {},
     limit: int | None = None,
@@ -198,11 +198,16 @@ def bench(
 ) -> Comparison:
     """Agreement of every closed-form score with benchmarks, named or given as files.
 
-    ``metric`` is the file's own unless named; intervals come from ``draws`` bootstrap resamples.
+    ``metric`` is the file's own unless named; intervals come from ``draws`` bootstrap resamples. ``options``
+    lists the values of the scores' options, such as ``{"alpha": [0.5, 1.1]}``; a score that needs one which
+    is not given is left out.
     ``more`` gives further scores by name; with ``limit`` only so many architectures of each benchmark
     count, evenly spread over the file; ``view`` names the only one that does. Everything is read and
     checked before anything is scored. Fewer than eight architectures have no intervals.
     """
+    chosen_options = {"alpha": ALPHAS, **(options or {})}
+    if len(chosen_options.get("init", ())) > 1:
+        raise ValueError("a benchmark is read with one init at a time; give one")
     truths = [thinned(read(locate(name, data)), limit) for name in chosen(names, data)]
     metrics = [metric or truth.metric for truth in truths]
     results = [ranked(truth, name) for truth, name in zip(truths, metrics, strict=True)]
@@ -214,7 +219,7 @@ def bench(
         for each in (each for each in reading if view in (None, each.name)):
             progress(f"scoring {truth.name}" + (f", view {each.name}" if each.name else ""))
             others = more(truth, each)
-            sections.append(_section(truth, each, name, bootstrap, alphas, ceiling, others))
+            sections.append(_section(truth, each, name, bootstrap, chosen_options, ceiling, others))
     return Comparison(sections)
 
 
@@ -256,14 +261,16 @@ def _section(
     view: View,
     metric: str,
     bootstrap: Bootstrap,
-    alphas: Sequence[float],
+    options: Mapping[str, Sequence[Any]],
     ceiling: Ceiling | None,
     others: Mapping[str, Floats],
 ) -> Section:
-    batch, result = Batch.of(view.architectures), bootstrap.result
+    batch, result, alphas = ScoreBatch.of(view.architectures), bootstrap.result, options["alpha"]
     cost = make_score("body_params").of_many(batch)
+    init = dict(zip(["init"], options.get("init", ()), strict=False))
     grid = {
-        alpha: make_score("zerolm", alpha=alpha).of_many(batch) for alpha in dict.fromkeys([*alphas, *GRID])
+        alpha: make_score("zerolm", alpha=alpha, **init).of_many(batch)
+        for alpha in dict.fromkeys([*alphas, *GRID])
     }
     resampled = {alpha: bootstrap.resample(values) for alpha, values in grid.items()}
     best = max(GRID, key=lambda alpha: _or(resampled[alpha].observed.tau, -math.inf))
@@ -271,11 +278,12 @@ def _section(
         *(_Asked("zerolm", alpha, grid[alpha], resampled[alpha]) for alpha in alphas),
         _Asked("zerolm", "best", grid[best], resampled[best], best_alpha=best),
     ]
-    for name in score_names():
-        if "alpha" not in score_options(name):
-            made = make_score(name)
+    for name, variants in all_variants(options)[0].items():
+        for variant in variants if name != "zerolm" else ():
+            made = make_score(name, **variant)
             values = made.of_many(batch)
-            asked.append(_Asked(name, None, values, bootstrap.resample(values), made.baseline))
+            label = " ".join([name, *(f"{option} {value}" for option, value in variant.items())])
+            asked.append(_Asked(label, None, values, bootstrap.resample(values), made.baseline))
     known = {one.score for one in asked}
     asked += [
         _Asked(name, None, values, bootstrap.resample(values))

@@ -60,8 +60,8 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
             raise ValueError(f"{name} is {_short(config[name])}; only {family.name} with {value!r} are read")
     given = {label: size_of(family, config, label) for label in family.config.sizes}
     if given["heads"] % given["kv_heads"]:
-        heads, groups = (f"{_field(family, name)} {given[name]}" for name in ("heads", "kv_heads"))
-        raise ValueError(f"{heads} is not divisible by {groups}")
+        pair = (f"{_field(family, name)} {given[name]}" for name in ("heads", "kv_heads"))
+        raise ValueError(" is not divisible by ".join(pair))
     if given.get("active", 0) > given.get("experts", 0):
         raise ValueError(f"{given['active']} experts are chosen of {given['experts']}")
     depth, heads, kv_heads, head = (given[name] for name in ("depth", "heads", "kv_heads", "head_size"))

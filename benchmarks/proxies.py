@@ -23,7 +23,7 @@ from corpus import docstrings, seen_files
 from timing import machine, note
 
 from zerolm.architecture import MAX_WIDTH
-from zerolm.comparison.bench import Row
+from zerolm.comparison.results import Row
 from zerolm.groundtruth.reader import locate, read, thinned, views
 from zerolm.io.files import cache_folder
 from zerolm.networks.passes import NEEDS, Protocol

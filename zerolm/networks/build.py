@@ -19,7 +19,7 @@ from zerolm.networks.modules.layer import Stack
 from zerolm.networks.modules.llama import llama
 from zerolm.networks.modules.pit import pit
 from zerolm.networks.modules.transformer_xl import transformer_xl
-from zerolm.networks.network import Linear, LinearRole, Network, Tap, Task
+from zerolm.networks.network import Linear, LinearRole, Network, Tap, Task, matrices_of
 
 FAMILIES: Final[dict[str, tuple[Task, Callable[[Architecture], Stack]]]] = {
     "flexibert": ("masked", flexibert),
@@ -69,7 +69,7 @@ def _steps(layer: nn.Module) -> tuple[nn.Module, nn.Module]:
 
 
 def _linears(architecture: Architecture, module: Stack) -> Iterator[Linear]:
-    """The modules that bear the names of the matrices, in the order of the matrices."""
+    """The matrices of the modules that bear their names, in order; one of several ``parts`` is as many."""
     for index, (shapes, layer) in enumerate(zip(architecture.layers, module.layers, strict=True)):
         attention, ffn = (getattr(step, "inner", step) for step in _steps(layer))
         middles = iter(getattr(ffn, "middle", ()))
@@ -79,17 +79,22 @@ def _linears(architecture: Architecture, module: Stack) -> Iterator[Linear]:
             part = next(middles) if matrix.name == "middle" else step.get_submodule(matrix.name)
             assert tuple(part.get_parameter("weight").shape) == (matrix.rows, matrix.cols)
             role: LinearRole = "attention" if matrix.role == "attention" else "ffn"
-            activated = matrix.name in (("gate",) if gated else ("up", "middle"))
-            yield Linear(part, index, role, matrix.name, activated)
+            names = tuple(matrix.name) if matrix.parts > 1 else (matrix.name,)  # qkv: q, k and v
+            sizes = dict.fromkeys(names, matrix.rows // matrix.parts)
+            yield from matrices_of(part, index, role, sizes, ("gate",) if gated else ("up", "middle"))
 
 
 def _initialise(architecture: Architecture, module: Stack, linears: Sequence[Linear], seed: int) -> None:
-    matrices = [matrix for layer in architecture.layers for matrix in layer.matrices]
-    scaled = DEVIATION / (2 * architecture.depth) ** 0.5
-    deviations = {
-        id(linear.parameter): scaled
-        for linear, matrix in zip(linears, matrices, strict=True)
+    scaled = {
+        (index, matrix.name)
+        for index, layer in enumerate(architecture.layers)
+        for matrix in layer.matrices
         if matrix.scaled
+    }
+    deviations = {
+        id(linear.parameter): DEVIATION / (2 * architecture.depth) ** 0.5
+        for linear in linears
+        if (linear.layer, linear.name) in scaled
     }
     for part in module.modules():
         if isinstance(part, AdaptiveTokens):

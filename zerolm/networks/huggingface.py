@@ -15,8 +15,8 @@ from transformers import (
 )
 
 from zerolm.families.family import families
-from zerolm.networks.network import Linear, Network, Tap, Task
-from zerolm.networks.roles import Layer, Names, layer_of
+from zerolm.networks.network import Linear, Network, Tap, Task, matrices_of
+from zerolm.networks.roles import Layer, Names, layer_of, matrix
 
 TASKS: Final[dict[str, Task]] = {"bert": "masked", "vit": "image"}
 """What is not here predicts the next token."""
@@ -144,15 +144,28 @@ def places_of(kind: str) -> Places:
 
 
 def _linears(index: int, layer: Layer) -> list[Linear]:
-    gated = len(layer.ffn_in) == 2
-    attention = [*zip(("qkv",) if layer.fused else ("q", "k", "v"), layer.attention_in, strict=True)]
-    ffn = [*zip(("gate", "up") if gated else ("up",), layer.ffn_in, strict=True)]
-    return [
-        *(Linear(module, index, "attention", name) for name, module in attention),
-        Linear(layer.attention_out, index, "attention", "o"),
-        *(Linear(module, index, "ffn", name, activated=module is layer.ffn_in[0]) for name, module in ffn),
-        Linear(layer.ffn_out, index, "ffn", "down"),
-    ]
+    """The matrices of a layer; those of a fused module are as high as what reads their outputs is wide."""
+    heads, neurons = (matrix(module).shape[1] for module in (layer.attention_out, layer.ffn_out))
+    attention, ffn = ("q", "k", "v"), ("gate", "up")
+    linears: list[Linear] = []
+    if layer.fused:
+        (module,) = layer.attention_in
+        rest = (len(matrix(module)) - heads) // 2
+        linears += matrices_of(module, index, "attention", {"q": heads, "k": rest, "v": rest})
+    else:
+        linears += [
+            Linear(m, index, "attention", name) for name, m in zip(attention, layer.attention_in, strict=True)
+        ]
+    linears.append(Linear(layer.attention_out, index, "attention", "o"))
+    if len(layer.ffn_in) == 1 and len(matrix(layer.ffn_in[0])) == 2 * neurons:
+        linears += matrices_of(layer.ffn_in[0], index, "ffn", dict.fromkeys(ffn, neurons), ("gate",))
+    else:
+        names = ffn if len(layer.ffn_in) == 2 else ffn[1:]
+        linears += [
+            Linear(m, index, "ffn", name, activated=m is layer.ffn_in[0])
+            for name, m in zip(names, layer.ffn_in, strict=True)
+        ]
+    return [*linears, Linear(layer.ffn_out, index, "ffn", "down")]
 
 
 def _probabilities(attention: nn.Module) -> nn.Module:

@@ -103,7 +103,9 @@ def study(grounds: Sequence[Ground], draws: int, kept: Path | None) -> dict[Case
         for line in kept.read_text("utf-8").splitlines():
             title, way, k, draw, outcome = json.loads(line)
             outcomes[title, way, k][draw] = outcome
-    tasks = [(draw, ground, way, k) for draw in range(draws) for ground in grounds for way in WAYS for k in SIZES]
+    tasks = [
+        (draw, ground, way, k) for draw in range(draws) for ground in grounds for way in WAYS for k in SIZES
+    ]
     todo = [task for task in tasks if task[0] not in outcomes[task[1].title, task[2], task[3]]]
     start = time.monotonic()
     for done, (draw, ground, way, k) in enumerate(todo):

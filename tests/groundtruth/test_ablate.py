@@ -19,7 +19,7 @@ from zerolm.comparison.bench import bench
 from zerolm.comparison.variants import embedding_terms, fused, split, variants
 from zerolm.groundtruth.reader import chosen, locate, quality, read, views
 from zerolm.report.ablation import ablation_section
-from zerolm.report.ablation_conclusions import conclusions
+from zerolm.report.ablation_conclusions import conclusions, to_document
 from zerolm.report.ablation_findings import plain, sentences, signed
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.drawn import drawn_norms, drawn_parts
@@ -290,7 +290,7 @@ def test_sentences_carry_the_numbers(found: Ablation) -> None:
 
 
 def test_json_is_plain_and_whole(found: Ablation) -> None:
-    told = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    told = json.loads(json.dumps(to_document(found), allow_nan=False))
     assert told["grid"] == list(GRID)
     assert len(told["sections"]) == 9
     assert len(told["transfer"]) == 81
@@ -335,5 +335,5 @@ def test_few_results_have_no_intervals(tmp_path: Path) -> None:
     assert {(each.low, each.high, each.direction) for each in effects} == {(None, None, 0)}
     assert [len(row) for row in small.transfers] == [1]
     assert "only one benchmark" in conclusions(small)["transfer"]
-    json.dumps(small.to_json(), allow_nan=False)
+    json.dumps(to_document(small), allow_nan=False)
     assert "<table" in ablation_section(small)

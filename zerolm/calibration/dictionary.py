@@ -127,6 +127,10 @@ class Dictionary:
         """The weighted sum (n,) from the values of all entries, (61, n)."""
         return np.asarray(np.array(self.weights) @ values[[ENTRIES.index(entry) for entry in self.entries]])
 
+    def placed(self, values: Floats) -> Floats:
+        """Return the weighted sum in deviations from its mean over the labels, (n,)."""
+        return (self.of(values) - self.centre) / self.spread
+
     def score(self) -> ClosedForm:
         """The weighted sum as a closed form: additive over layers, higher is better."""
 

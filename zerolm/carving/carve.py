@@ -217,7 +217,7 @@ def _possible(job: Job, wish: Wish) -> None:
     """Refuse before the long work what could only fail after it."""
     check_format(job.form)
     layout, family = job.checkpoint.layout, job.checkpoint.family
-    if family.name != "bert" and layout.name("head") is None and not layout.tied:
+    if family.task == "next" and layout.name("head") is None and not layout.tied:
         raise ValueError(
             f"a {family.name} without a language-model head cannot be compared, so it is not carved"
         )

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zerolm.cli import bench_ablate, bench_data
-from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned
+from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned, left_out
 from zerolm.cli.flags import declared, parsed_options, with_flags
 from zerolm.cli.progress import patient
 from zerolm.cli.proxies import Chosen, Store, listed, needing_torch, tokens_of
 from zerolm.cli.score import say_left_out
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.ablation import Ablation
-from zerolm.comparison.bench import Comparison, More, Section
+from zerolm.comparison.bench import More
 from zerolm.comparison.bench import bench as run_bench
+from zerolm.comparison.results import Comparison, Section
 from zerolm.groundtruth.reader import chosen
 from zerolm.io.folders import check_new, new_folder
 from zerolm.report.rows import by_tau
@@ -75,21 +76,27 @@ def run(
     progress = patient()
     measured: list[Measured] = []
     more = beside(proxies, text, jobs, store, measured, progress)
-    found = run_bench(names, data=data, metric=metric, options=options, more=more, progress=progress)
-    found = replace(found, note=tokens_of(measured[0].source) if measured else "")
+    unusable = left_out if every else None
+    comparison = run_bench(
+        names, data=data, metric=metric, options=options, more=more, unusable=unusable, progress=progress
+    )
+    comparison = replace(comparison, note=tokens_of(measured[0].source) if measured else "")
     if folder is not None:
-        write(found, ablate(names, data=data, metric=metric, progress=progress), folder, force)
-    for section, each in zip(found.sections, measured, strict=False):
-        for name, reason in each.left_out.items():
+        silent = (lambda *_: None) if every else None  # the comparison has told it
+        ablation = ablate(names, data=data, metric=metric, unusable=silent, progress=progress)
+        write(comparison, ablation, folder, force)
+    for place, section in enumerate(comparison.sections):
+        networks = measured[place].left_out if measured else {}
+        for name, reason in {**section.left_out, **networks}.items():
             print(f"zerolm: {section.title}: {name} is left out: {reason}", file=sys.stderr)
     say_left_out(options)
     if json_output:
-        print(json.dumps(found.to_json()))
+        print(json.dumps(comparison.to_json()))
         return
-    for section in found.sections:
+    for section in comparison.sections:
         show(section)
-    if found.note:
-        print(found.note)
+    if comparison.note:
+        print(comparison.note)
     if out is not None:
         print(f"wrote {out}: report.html, result.json, rows.csv, scores.csv", file=sys.stderr)
 
@@ -99,10 +106,10 @@ def beside(
     text: str | None,
     jobs: int | None,
     store: Path | None,
-    found: list[Measured],
+    measured: list[Measured],
     progress: Callable[[str], None],
 ) -> More:
-    """The proxies beside the scores, none unless they are named; what is measured is added to ``found``."""
+    """The proxies beside the scores, none unless they are named; results are added to ``measured``."""
     if proxies is None:
         for name, value in (("text", text), ("jobs", jobs), ("store", store)):
             if value is not None:
@@ -111,16 +118,16 @@ def beside(
     with needing_torch():
         from zerolm.proxies.measure import Request, measuring
     request = Request(listed(proxies), text or "random", jobs=1 if jobs is None else jobs, store=store)
-    return measuring(request, found, progress)
+    return measuring(request, measured, progress)
 
 
-def write(found: Comparison, ablation: Ablation, out: Path, force: bool) -> None:
+def write(comparison: Comparison, ablation: Ablation, out: Path, force: bool) -> None:
     """The page, and the numbers as JSON and CSV, in a new folder."""
     from zerolm.report.ablation import ablation_section
     from zerolm.report.comparison import write_comparison
 
     with new_folder(out, force) as folder:
-        write_comparison(found, folder, ablation_section(ablation))
+        write_comparison(comparison, folder, ablation_section(ablation))
 
 
 HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget", "regret 1/5")

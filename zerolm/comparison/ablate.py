@@ -11,16 +11,9 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.calibration.alpha import Parts, mixed, parts, taus_of_grid
 from zerolm.comparison.ablation import Ablation, Draws, Effect, Section, best_of_grid
+from zerolm.comparison.subjects import Subject, Unusable, subjects
 from zerolm.comparison.variants import EMBEDDED, embedding_terms, variants
-from zerolm.groundtruth.reader import (
-    GroundTruth,
-    View,
-    chosen,
-    locate,
-    ranked,
-    read,
-    views,
-)
+from zerolm.groundtruth.reader import View
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.drawn import drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS
@@ -43,35 +36,33 @@ def ablate(
     data: str | None = None,
     metric: str | None = None,
     draws: int = DRAWS,
+    unusable: Unusable | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Ablation:
     """The ablation of every benchmark named, or given as a file.
 
     ``metric`` is the file's own unless named; ``draws`` bootstrap resamples. Everything is read and checked
-    before anything is scored. Fewer than eight architectures have no intervals.
+    before anything is scored, as ``bench`` does. Fewer than eight architectures have no intervals.
     """
-    truths = [read(locate(name, data)) for name in dict.fromkeys(chosen(names, data))]
-    asked = [(truth, metric or truth.metric) for truth in truths]
-    ready = [(truth, name, ranked(truth, name), views(truth)) for truth, name in asked]
     sections = []
-    for truth, name, result, reading in ready:
-        bootstrap = Bootstrap(result, enough(len(result), draws))
-        for view in reading:
-            progress(f"ablating {truth.name}" + (f", view {view.name}" if view.name else ""))
-            sections.append(_section(truth, view, name, bootstrap))
+    for subject in subjects(names, data, metric, unusable=unusable):
+        bootstrap = Bootstrap(subject.result, enough(len(subject.result), draws))
+        for view in subject.views:
+            progress(f"ablating {subject.truth.name}" + (f", view {view.name}" if view.name else ""))
+            sections.append(_section(subject, view, bootstrap))
     return Ablation(tuple(sections))
 
 
-def _section(truth: GroundTruth, view: View, metric: str, bootstrap: Bootstrap) -> Section:
+def _section(subject: Subject, view: View, bootstrap: Bootstrap) -> Section:
     batch, result = ScoreBatch.of(view.architectures), bootstrap.result
     # Without scaled matrices the space's own initialisation is the normal one: it stands for both.
     scaled = bool(batch.shapes.scaled.any())
     inits = [init for init in INITIALISATIONS if scaled or init != "normal"]
     return Section(
-        truth.name,
+        subject.truth.name,
         view.name,
-        metric,
-        truth.is_higher_better(metric),
+        subject.metric,
+        subject.truth.is_higher_better(subject.metric),
         len(result),
         matrices=tuple(_effects(_matrix_variants(view, result), bootstrap)),
         initialisations=tuple(_effects(_initialised(batch, inits, scaled, result), bootstrap)),

@@ -7,19 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from zerolm.architecture import Architecture, Ends, Layer
+from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, Architecture, Ends, Layer
 from zerolm.settings import REQUIRED, Setting
 from zerolm.spaces.base import Bound, SearchSpace
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import (
-    MAX_DEPTH,
-    MAX_VOCAB,
-    alike,
-    each_layer,
-    field,
-    integer,
-    no_others,
-)
+from zerolm.spaces.choices import alike, each_layer, field, integer, no_others
 from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HIDDEN
 from zerolm.spaces.words import uniform_words
 

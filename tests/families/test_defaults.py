@@ -66,7 +66,7 @@ def test_a_field_left_out_counts_as_transformers_builds(kind: str, field: str, c
     network = built(kind, config)
     if network is None:
         if change == "null":
-            with pytest.raises(ValueError, match="possible|true or false"):
+            with pytest.raises(ValueError, match=r"possible|true or false"):
                 from_config({"model_type": kind, **config})
         return
     architecture = from_config({"model_type": kind, **config})

@@ -200,6 +200,8 @@ def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Ch
     if place is not None:
         check_new(place, force)
     checkpoint = Checkpoint.open(parent)
+    if checkpoint.family.has_experts:
+        raise ValueError("mixtures of experts cannot be carved yet")
     if place is not None and place.resolve().is_relative_to(checkpoint.folder.resolve()):
         raise ValueError(f"output {str(out)!r} is the parent or in it, which is never touched; name another")
     return checkpoint, place

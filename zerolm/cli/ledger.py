@@ -81,17 +81,21 @@ def of_layer(checkpoint: Checkpoint, made: Ledger, layer: int) -> dict[str, Any]
 
     Neurons of experts are not compared with each other.
     """
-    groups, neurons = (
-        np.sum([share.squares for share in shares(checkpoint, made, layer, kind)], axis=0)
-        for kind in ("groups", "ffn")
-    )
     attention, ffn = (weighed(_totals(checkpoint, made, part, layer)) for part in ("attention", "ffn"))
-    half = None if checkpoint.family.has_experts else held(neurons, (len(neurons) + 1) // 2)
+    groups, half = _energies(checkpoint, made, layer, "groups"), None
+    if not checkpoint.family.has_experts:
+        neurons = _energies(checkpoint, made, layer, "ffn")
+        half = held(neurons, (len(neurons) + 1) // 2)
     return {
         "layer": layer,
         "attention": attention | {"strongest_group": held(groups, 1)},
         "ffn": ffn | {"strongest_half": half},
     }
+
+
+def _energies(checkpoint: Checkpoint, made: Ledger, layer: int, kind: str) -> Floats:
+    """Return the energy of each KV group or neuron of a layer."""
+    return np.asarray(sum(share.squares for share in shares(checkpoint, made, layer, kind)), np.float64)
 
 
 def _totals(checkpoint: Checkpoint, made: Ledger, part: str, layer: int | None = None) -> list[Totals]:

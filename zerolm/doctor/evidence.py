@@ -18,8 +18,17 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Flaws:
+    """The flaws of a configuration, of the weights, and of names and shapes: one line each, or ``""``."""
+
+    config: str
+    weights: str
+    layout: str
+
+
+@dataclass(frozen=True)
 class Evidence:
-    """A folder as it was found; each ``flaw`` is one line, or ``""`` where there is none.
+    """A folder as it lies there, with its ``flaws``.
 
     ``config`` and ``tensors`` are empty where they cannot be read. ``pickles``, ``ggufs`` and ``stray``
     (safetensors under names that no stock loader looks for) are names of files, none of them opened.
@@ -28,12 +37,10 @@ class Evidence:
 
     folder: Path
     config: dict[str, Any]
-    config_flaw: str
     tensors: dict[str, TensorInfo]
-    weights_flaw: str
     family: Family | None
     layout: Layout | None
-    layout_flaw: str
+    flaws: Flaws
     pickles: tuple[str, ...]
     ggufs: tuple[str, ...]
     stray: tuple[str, ...]
@@ -89,12 +96,10 @@ def gather(folder: Path) -> Evidence:
     return Evidence(
         folder,
         config or {},
-        config_flaw,
         tensors,
-        weights_flaw,
         family,
         layout,
-        layout_flaw,
+        Flaws(config_flaw, weights_flaw, layout_flaw),
         pickles=_names(folder, *PICKLES),
         ggufs=_names(folder, "*.gguf"),
         stray=() if named else _names(folder, "*.safetensors"),

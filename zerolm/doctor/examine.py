@@ -14,7 +14,7 @@ from zerolm.checkpoints.folder import inside, read_object
 from zerolm.doctor.evidence import Evidence, gather
 from zerolm.doctor.opening import attempt, is_installed
 from zerolm.doctor.rules import by_rules
-from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, SERVERS, TRANSFORMERS, UNKNOWN, Verdict
+from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, SERVERS, TRANSFORMERS, UNKNOWN, RuntimeVerdict
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 
@@ -32,7 +32,7 @@ class Diagnosis:
     """A verdict for each runtime, what the folder holds, and lines of advice."""
 
     folder: Path
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[RuntimeVerdict, ...]
     facts: dict[str, Any]
     advice: tuple[str, ...]
 
@@ -55,41 +55,41 @@ def diagnose(folder: Path, progress: Progress = lambda text: None) -> Diagnosis:
     return Diagnosis(folder, tuple(verdicts), facts_of(evidence), tuple(_advice(evidence)))
 
 
-def _transformers(evidence: Evidence, progress: Progress) -> Verdict:
+def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:
     """By opening it, unless it is unsound, does not fit into memory, or nothing is installed."""
     ruled = by_rules(TRANSFORMERS, evidence)
-    if evidence.config_flaw or not evidence.tensors or not is_installed("transformers"):
+    if evidence.flaws.config or not evidence.tensors or not is_installed("transformers"):
         return ruled
     if evidence.bottomless:
         untried = "not opened: its configuration asks for more layers than there are tensors"
-        return Verdict("transformers", REFUSES, "rules", (*ruled.reasons, untried))
+        return RuntimeVerdict("transformers", REFUSES, "rules", (*ruled.reasons, untried))
     progress("opening it with transformers")
     if evidence.size * ROOM > free_memory():
         read = attempt("configuration", evidence.folder)
         if read.verdict != OPENS:
-            return Verdict("transformers", read.verdict, "opened", read.reasons)
+            return RuntimeVerdict("transformers", read.verdict, "opened", read.reasons)
         large = f"too large to be opened here ({evidence.size:,} bytes)"
-        return Verdict("transformers", ruled.verdict, "rules", (*ruled.reasons, *read.reasons, large))
+        return RuntimeVerdict("transformers", ruled.verdict, "rules", (*ruled.reasons, *read.reasons, large))
     tried = attempt("transformers", evidence.folder)
     clearer = ruled.reasons if tried.verdict == ruled.verdict == REFUSES else ()
-    return Verdict("transformers", tried.verdict, "opened", (*clearer, *tried.reasons))
+    return RuntimeVerdict("transformers", tried.verdict, "opened", (*clearer, *tried.reasons))
 
 
-def _gguf(evidence: Evidence, name: str, progress: Progress) -> Verdict:
+def _gguf(evidence: Evidence, name: str, progress: Progress) -> RuntimeVerdict:
     """A GGUF file: its header checked by hand, then opened by llama.cpp where that is installed."""
     runtime, file = f"llama.cpp: {name}", evidence.folder / name
     try:
         inside(evidence.folder, name)
         header = read_gguf_header(file)
     except ValueError as error:
-        return Verdict(runtime, REFUSES, "rules", (str(error),))
+        return RuntimeVerdict(runtime, REFUSES, "rules", (str(error),))
     wrong = tuple(_silent_errors(header))
     if not is_installed("llama.cpp") or file.stat().st_size * ROOM > free_memory():
         untried = f"its header is sound ({header.architecture}), and it was not opened here"
-        return Verdict(runtime, UNKNOWN, "rules", (untried, *wrong))
+        return RuntimeVerdict(runtime, UNKNOWN, "rules", (untried, *wrong))
     progress(f"opening {name} with llama.cpp")
     tried = attempt("llama.cpp", file)
-    return Verdict(runtime, tried.verdict, "opened", (*tried.reasons, *wrong))
+    return RuntimeVerdict(runtime, tried.verdict, "opened", (*tried.reasons, *wrong))
 
 
 def _silent_errors(header: GgufHeader) -> Iterator[str]:
@@ -101,20 +101,22 @@ def _silent_errors(header: GgufHeader) -> Iterator[str]:
             yield f"wrong results: llama.cpp drops the attention of layers without FFN, such as {bare[0]}"
 
 
-def _sentences(evidence: Evidence, stock: Verdict) -> Verdict:
+def _sentences(evidence: Evidence, stock: RuntimeVerdict) -> RuntimeVerdict:
     """sentence-transformers, by what ``modules.json`` names."""
     name = "sentence-transformers"
     if stock.verdict != OPENS:
-        return Verdict(name, stock.verdict, "rules", ("it opens what transformers opens", *stock.reasons))
+        return RuntimeVerdict(
+            name, stock.verdict, "rules", ("it opens what transformers opens", *stock.reasons)
+        )
     if not evidence.has("modules.json"):
-        return Verdict(name, OPENS, "rules", ("there is no modules.json: it then pools by the mean",))
+        return RuntimeVerdict(name, OPENS, "rules", ("there is no modules.json: it then pools by the mean",))
     try:
         flaws = list(_module_flaws(evidence))
     except ValueError as error:
-        return Verdict(name, REFUSES, "rules", (str(error),))
+        return RuntimeVerdict(name, REFUSES, "rules", (str(error),))
     if flaws:
-        return Verdict(name, UNKNOWN, "rules", tuple(flaws))
-    return Verdict(
+        return RuntimeVerdict(name, UNKNOWN, "rules", tuple(flaws))
+    return RuntimeVerdict(
         name, OPENS, "rules", ("transformers opens it, and the modules of modules.json are there",)
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from zerolm.doctor.evidence import Evidence
-from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, UNKNOWN, Runtime, Verdict
+from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, UNKNOWN, Runtime, RuntimeVerdict
 from zerolm.families.family import Family, Support
 from zerolm.families.known import families
 
@@ -14,27 +14,27 @@ UNSUPPORTED: Final = Support(())
 TOKENIZERS: Final = ("tokenizer.model", "tokenizer.json", "vocab.txt", "vocab.json")
 
 
-def by_rules(runtime: Runtime, evidence: Evidence) -> Verdict:
+def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
     """Return a verdict from the configuration, and the names and shapes of the tensors."""
     flaws, doubts = list(_flaws(runtime, evidence)), list(_doubts(runtime, evidence))
     if flaws:
-        return Verdict(runtime.name, REFUSES, "rules", tuple(dict.fromkeys(flaws)))
+        return RuntimeVerdict(runtime.name, REFUSES, "rules", tuple(dict.fromkeys(flaws)))
     if doubts:
-        return Verdict(runtime.name, UNKNOWN, "rules", tuple(dict.fromkeys(doubts)))
+        return RuntimeVerdict(runtime.name, UNKNOWN, "rules", tuple(dict.fromkeys(doubts)))
     fits = "configuration, names and shapes are those of its class"
-    return Verdict(runtime.name, OPENS, "rules", (fits,))
+    return RuntimeVerdict(runtime.name, OPENS, "rules", (fits,))
 
 
 def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
     """Why it refuses."""
     layout, family = evidence.layout, evidence.family
     support = _support(runtime, evidence)
-    if evidence.config_flaw and not (runtime.gguf and evidence.ggufs):
-        yield evidence.config_flaw
-    if evidence.config_flaw:
+    if evidence.flaws.config and not (runtime.gguf and evidence.ggufs):
+        yield evidence.flaws.config
+    if evidence.flaws.config:
         return
-    if evidence.weights_flaw and (runtime.only_safetensors or not _unread(evidence)):
-        yield evidence.weights_flaw
+    if evidence.flaws.weights and (runtime.only_safetensors or not _unread(evidence)):
+        yield evidence.flaws.weights
     if evidence.needs_code:
         yield "auto_map names code of its own, which stock software runs only where it is told to trust it"
     if not (runtime.any_class or runtime.by_model_type or evidence.classes):
@@ -43,8 +43,8 @@ def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
         yield _other(runtime, evidence)
     if evidence.config.get("per_layer_config"):
         yield "per_layer_config: sizes that differ between layers have no stock class"
-    if family and evidence.layout_flaw and evidence.tensors:
-        yield evidence.layout_flaw + _missing_head_size(evidence)
+    if family and evidence.flaws.layout and evidence.tensors:
+        yield evidence.flaws.layout + _missing_head_size(evidence)
     if layout and family:
         indivisible = layout.hidden % layout.heads
         if runtime.checks_heads and indivisible and family.cut.indivisible != "kept":
@@ -131,6 +131,6 @@ def _missing_head_size(evidence: Evidence) -> str:
     """A hint where the tensors would fit if the configuration spelt out the size of a head."""
     family = evidence.family
     field = family.config.sizes["head_size"].field if family else None
-    attention = any(f"{part}_proj" in evidence.layout_flaw for part in "qkvo")
+    attention = any(f"{part}_proj" in evidence.flaws.layout for part in "qkvo")
     absent = field is not None and evidence.config.get(field) is None
     return f"; it may lack an explicit {field}" if attention and absent else ""

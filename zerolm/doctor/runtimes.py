@@ -15,7 +15,7 @@ OPENS, REFUSES, UNKNOWN = "opens", "refuses", "unknown"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RuntimeVerdict:
     """``opens``: whole; ``refuses``: it stops, or would leave weights out; ``unknown``.
 
     ``known`` by having it ``opened`` just now, or by ``rules``.

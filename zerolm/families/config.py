@@ -24,6 +24,8 @@ LIMITS: Final = {
 }
 """The largest sizes that are read, ``MAX_WIDTH`` where nothing is said: exact int64 cannot overflow."""
 FULL, SLIDING = "full_attention", "sliding_attention"
+COUNTS: Final = ("depth", "heads", "kv_heads", "head_size")
+"""Sizes that are no axis of a tensor."""
 CHOICES: Final = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
 
 
@@ -60,25 +62,17 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
             raise ValueError(f"{name} is {_short(config[name])}; only {family.name} with {value!r} are read")
     given = {label: size_of(family, config, label) for label in family.config.sizes}
     if given["heads"] % given["kv_heads"]:
-        pair = (f"{_field(family, name)} {given[name]}" for name in ("heads", "kv_heads"))
-        raise ValueError(" is not divisible by ".join(pair))
+        names = [f"{_field(family, name)} {given[name]}" for name in ("heads", "kv_heads")]
+        raise ValueError(" is not divisible by ".join(names))
     if given.get("active", 0) > given.get("experts", 0):
         raise ValueError(f"{given['active']} experts are chosen of {given['experts']}")
-    depth, heads, kv_heads, head = (given[name] for name in ("depth", "heads", "kv_heads", "head_size"))
-    axes = {
-        name: size for name, size in given.items() if name not in ("depth", "heads", "kv_heads", "head_size")
-    }
+    head = given["head_size"]
+    axes = {"q": given["heads"] * head, "kv": given["kv_heads"] * head, "head": head}
     return ModelSizes(
-        depth=depth,
-        hidden=given["hidden"],
-        heads=heads,
-        kv_heads=kv_heads,
-        head_size=head,
-        ffn=given["ffn"],
-        vocab=given["vocab"],
+        **{name: given[name] for name in (*CHOICES, "vocab")},
         tied=is_tied(family, config),
-        windows=tuple(_windows(family, config, depth)),
-        sizes={"q": heads * head, "kv": kv_heads * head, "head": head} | axes,
+        windows=tuple(_windows(family, config, given["depth"])),
+        sizes=axes | {label: size for label, size in given.items() if label not in COUNTS},
     )
 
 

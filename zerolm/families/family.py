@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 Task = Literal["next", "masked", "image"]
-"""What a network is trained to do: predict the next token, masked tokens, or the class of an image."""
+"""The training task of a network: predict the next token, masked tokens, or the class of an image."""
 Norm = Literal["pre", "post", "sandwich"]
 """Norms before the sublayers, after the residual sum, or before and after the sublayers."""
 HeadSize = Literal["read", "derived", "either"]
@@ -99,7 +99,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Tensors:
-    """What the tensors are called: names in ``body`` follow one of the ``prefixes``, those in ``head`` none.
+    """The names of the tensors: in ``body`` after one of the ``prefixes``, in ``head`` after none.
 
     ``aliases`` maps ends of names to older ones; ``ignored`` are patterns of names without weights.
     """
@@ -121,7 +121,7 @@ class Rewriting:
 
 @dataclass(frozen=True)
 class Cuttable:
-    """What the stock class can express after a cut, the widths being the same in all layers.
+    """The cuts that the stock class can express, the widths being the same in all layers.
 
     ``heads`` includes KV groups. ``indivisible`` says what becomes of heads that do not divide the hidden
     size: ``kept`` (nothing is special), ``refused``, or the family that the child is ``written_as``.
@@ -145,7 +145,7 @@ class Gguf:
 
 @dataclass(frozen=True)
 class Support:
-    """What a runtime knows of the family: classes (or the model type, where it goes by that) as ``known``.
+    """The knowledge of a runtime of the family: classes (or the model type, where it goes by that) as ``known``.
 
     ``head_size`` it takes as given (``read``), as hidden size / heads (``derived``), or one or the other by
     its version (``either``). ``ffn`` it takes as given (None) or by a rule, ``4*hidden``.

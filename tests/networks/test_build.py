@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from zerolm.architecture import Architecture, Layer
-from zerolm.networks.build import FAMILIES, build
+from zerolm.architecture import Architecture, Layer, Matrix
+from zerolm.networks.build import build, network_function
 from zerolm.networks.modules.embeddings import AdaptiveTokens
 from zerolm.networks.network import Network, Tap
 from zerolm.scores import make_score
-from zerolm.spaces import make_space, space_names
+from zerolm.spaces import SPACES, make_space, space_names
 from zerolm.spaces.flexibert import OPERATIONS, VIEWS
 
 ONCE = (nn.GELU, nn.ReLU, nn.SiLU, nn.Softmax, nn.Dropout)
@@ -109,15 +110,25 @@ def randomised(network: Network) -> Network:
 
 
 def test_all_spaces_can_be_built() -> None:
-    assert set(FAMILIES) == set(space_names())
+    assert all(SPACES[name].network for name in SPACES)
     alien = Architecture("huggingface:llama", {}, (), make_space("pit")._ends([8, 8, 8]))  # type: ignore[attr-defined]
     with pytest.raises(
-        ValueError, match="no network is known for 'huggingface:llama'; there are flexibert, gpt2,"
+        ValueError, match="no network is known for 'huggingface:llama'; there are autoformer, bert,"
     ):
         build(alien)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+def projections(architecture: Architecture) -> list[tuple[int, Matrix]]:
+    """Return the matrices of an architecture with their layers; a fused one is several."""
+    return [
+        (index, replace(matrix, rows=matrix.rows // matrix.parts, parts=1, name=name))
+        for index, layer in enumerate(architecture.layers)
+        for matrix in layer.matrices
+        for name in (matrix.name if matrix.parts > 1 else (matrix.name,))
+    ]
+
+
+@pytest.mark.parametrize("name", space_names())
 @settings(max_examples=8)
 @given(data=st.data())
 def test_a_network_keeps_its_promises(name: str, data: st.DataObject) -> None:
@@ -126,8 +137,7 @@ def test_a_network_keeps_its_promises(name: str, data: st.DataObject) -> None:
     network = build(architecture)
     assert torch.equal(torch.get_rng_state(), state)
     assert network.params == make_score("params").of(architecture)
-    matrices = [(i, m) for i, layer in enumerate(architecture.layers) for m in layer.matrices]
-    for linear, (index, matrix) in zip(network.linears, matrices, strict=True):
+    for linear, (index, matrix) in zip(network.linears, projections(architecture), strict=True):
         assert (linear.layer, linear.role, linear.name) == (index, matrix.role, matrix.name)
         assert linear.matrix(linear.parameter).shape == (matrix.rows, matrix.cols)
         assert linear.parameter.dtype == torch.float32
@@ -155,7 +165,7 @@ def test_a_network_keeps_its_promises(name: str, data: st.DataObject) -> None:
         assert torch.allclose(between, stream[2 * index + 1], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", space_names())
 @settings(max_examples=3)
 @given(data=st.data())
 def test_no_place_shares_a_module_without_weights(name: str, data: st.DataObject) -> None:
@@ -171,7 +181,7 @@ def test_no_place_shares_a_module_without_weights(name: str, data: st.DataObject
     assert calls == Counter(parts)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", space_names())
 @settings(max_examples=3)
 @given(data=st.data())
 def test_activated_is_what_a_nonlinearity_reads(name: str, data: st.DataObject) -> None:
@@ -183,7 +193,7 @@ def test_activated_is_what_a_nonlinearity_reads(name: str, data: st.DataObject) 
     assert all(torch.equal(a, b) for a, b in zip(read, made, strict=True))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", space_names())
 @settings(max_examples=4)
 @given(data=st.data())
 def test_second_derivatives_are_differences_of_first_ones(name: str, data: st.DataObject) -> None:
@@ -217,7 +227,7 @@ def test_second_derivatives_are_differences_of_first_ones(name: str, data: st.Da
     assert error < 1e-8 * size
 
 
-@pytest.mark.parametrize("name", [name for name, (task, _) in FAMILIES.items() if task != "image"])
+@pytest.mark.parametrize("name", [name for name in SPACES if SPACES[name].task != "image"])
 @settings(max_examples=4)
 @given(data=st.data())
 def test_only_encoders_see_later_tokens(name: str, data: st.DataObject) -> None:
@@ -230,7 +240,7 @@ def test_only_encoders_see_later_tokens(name: str, data: st.DataObject) -> None:
     assert changed.tolist() == [network.task == "masked"] * 3 + [True] * 3
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", space_names())
 def test_weights_are_normal_with_the_deviations_of_the_scores(name: str) -> None:
     wide: dict[str, Any] = {
         "flexibert": {"hidden_size": 128, "encoder_layers": [
@@ -246,11 +256,10 @@ def test_weights_are_normal_with_the_deviations_of_the_scores(name: str) -> None
         wide[one] = {"depth": 2, "hidden": 96, "heads": 2, "head_size": 48, "ffn": 200}
     architecture = make_space(name).read(wide[name])
     network, again, other = build(architecture), build(architecture), build(architecture, seed=1)
-    matrices = [matrix for layer in architecture.layers for matrix in layer.matrices]
-    for linear, matrix in zip(network.linears, matrices, strict=True):
+    for linear, (_, matrix) in zip(network.linears, projections(architecture), strict=True):
         deviation = 0.02 / (2 * architecture.depth) ** 0.5 if matrix.scaled else 0.02
         tolerance = 5 / (2 * matrix.weights) ** 0.5
-        assert abs(float(linear.parameter.detach().std()) / deviation - 1) < tolerance, matrix
+        assert abs(float(linear.matrix(linear.parameter.detach()).std()) / deviation - 1) < tolerance, matrix
     for one, two, three in zip(*(n.module.named_parameters() for n in (network, again, other)), strict=True):
         assert torch.equal(one[1], two[1])
         assert torch.equal(one[1], three[1]) == (one[1].ndim == 1)
@@ -366,7 +375,7 @@ def test_published_architectures_have_their_parameters(name: str, data_folder: P
         for entry in document["architectures"][:3]:
             architecture = make_space(space, **view).read(entry["architecture"])
             with torch.device("meta"):
-                module = FAMILIES[space][1](architecture)
+                module = network_function(space)(architecture)
             parameters = sum(parameter.numel() for parameter in module.parameters())
             assert parameters == make_score("params").of(architecture)
 

@@ -13,7 +13,7 @@ from zerolm.architecture import Architecture
 from zerolm.networks.modules.attention import Probabilities
 from zerolm.networks.modules.embeddings import AdaptiveTokens
 from zerolm.networks.modules.layer import Stack
-from zerolm.networks.network import Linear, LinearRole, Network, Tap
+from zerolm.networks.network import Linear, LinearRole, Network, Tap, matrices_of
 from zerolm.spaces import SPACES
 
 DEVIATION: Final = 0.02
@@ -65,7 +65,7 @@ def _steps(layer: nn.Module) -> tuple[nn.Module, nn.Module]:
 
 
 def _linears(architecture: Architecture, module: Stack) -> Iterator[Linear]:
-    """The modules that bear the names of the matrices, in the order of the matrices."""
+    """Yield the matrices of the modules that bear their names, in order; one of several ``parts`` is as many."""
     for index, (shapes, layer) in enumerate(zip(architecture.layers, module.layers, strict=True)):
         attention, ffn = (getattr(step, "inner", step) for step in _steps(layer))
         middles = iter(getattr(ffn, "middle", ()))
@@ -75,17 +75,22 @@ def _linears(architecture: Architecture, module: Stack) -> Iterator[Linear]:
             part = next(middles) if matrix.name == "middle" else step.get_submodule(matrix.name)
             assert tuple(part.get_parameter("weight").shape) == (matrix.rows, matrix.cols)
             role: LinearRole = "attention" if matrix.role == "attention" else "ffn"
-            activated = matrix.name in (("gate",) if gated else ("up", "middle"))
-            yield Linear(part, index, role, matrix.name, activated)
+            names = tuple(matrix.name) if matrix.parts > 1 else (matrix.name,)  # qkv: q, k and v
+            sizes = dict.fromkeys(names, matrix.rows // matrix.parts)
+            yield from matrices_of(part, index, role, sizes, ("gate",) if gated else ("up", "middle"))
 
 
 def _initialise(architecture: Architecture, module: Stack, linears: Sequence[Linear], seed: int) -> None:
-    matrices = [matrix for layer in architecture.layers for matrix in layer.matrices]
-    scaled = DEVIATION / (2 * architecture.depth) ** 0.5
-    deviations = {
-        id(linear.parameter): scaled
-        for linear, matrix in zip(linears, matrices, strict=True)
+    scaled = {
+        (index, matrix.name)
+        for index, layer in enumerate(architecture.layers)
+        for matrix in layer.matrices
         if matrix.scaled
+    }
+    deviations = {
+        id(linear.parameter): DEVIATION / (2 * architecture.depth) ** 0.5
+        for linear in linears
+        if (linear.layer, linear.name) in scaled
     }
     for part in module.modules():
         if isinstance(part, AdaptiveTokens):

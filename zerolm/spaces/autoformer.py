@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.architecture import MAX_DEPTH, MAX_WIDTH, Architecture, Ends, Layer, Matrix
 from zerolm.settings import Setting, with_defaults
 from zerolm.spaces.base import Bound, SearchSpace, space
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import MAX_DEPTH, MAX_WIDTH, each_layer, field, integer, no_others, number
+from zerolm.spaces.choices import each_layer, field, integer, no_others, number
 from zerolm.spaces.ranges import CLASSES, DEPTH, HEADS, HIDDEN, MLP_RATIO
 from zerolm.spaces.vision import PATCH, ffn_width, vision_layer
 from zerolm.spaces.words import runs

@@ -7,12 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from zerolm.architecture import MAX_WIDTH
 from zerolm.settings import nearest, shown
 
-MAX_DEPTH = 1024
-MAX_WIDTH = 1 << 20
-MAX_VOCAB = 1 << 24
-"""No shape beyond these is read, so that exact int64 arithmetic cannot overflow."""
 Number = TypeVar("Number", int, float)
 
 

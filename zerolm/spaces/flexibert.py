@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.architecture import MAX_DEPTH, Architecture, Ends, Layer, Matrix
 from zerolm.settings import Setting, shown, with_defaults
 from zerolm.spaces.base import Bound, SearchSpace, space
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import MAX_DEPTH, field, integer, no_others
+from zerolm.spaces.choices import field, integer, no_others
 from zerolm.spaces.ranges import DEPTH, FFN, HEADS, HIDDEN
 from zerolm.spaces.words import counted
 

@@ -6,19 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Final
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix
 from zerolm.settings import Setting, with_defaults
 from zerolm.spaces.base import Bound, SearchSpace, space
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import (
-    MAX_DEPTH,
-    MAX_VOCAB,
-    MAX_WIDTH,
-    each_layer,
-    field,
-    integer,
-    no_others,
-)
+from zerolm.spaces.choices import each_layer, field, integer, no_others
 from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HEADS, HIDDEN
 from zerolm.spaces.words import runs
 
@@ -210,6 +202,6 @@ class TransformerXL(PerLayerDecoder):
 
 
 def _tied(tokens: tuple[Matrix, ...], others: tuple[Matrix, ...] = (), vectors: int = 0) -> Ends:
-    """Ends whose softmax is tied to the embedding of ``tokens``."""
+    """Return ends whose softmax is tied to the embedding of ``tokens``."""
     head, more = (sum(matrix.weights for matrix in matrices) for matrices in (tokens, others))
     return Ends(head + more, tied_head=head, vectors=vectors, embedding_matrices=tokens + others)

@@ -8,11 +8,11 @@ from functools import cache
 from itertools import pairwise, product
 from typing import Any, Final
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.architecture import MAX_DEPTH, MAX_WIDTH, Architecture, Ends, Layer, Matrix
 from zerolm.settings import Setting, shown
 from zerolm.spaces.base import Bound, SearchSpace, space
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import MAX_DEPTH, MAX_WIDTH, field, integer, no_others, number
+from zerolm.spaces.choices import field, integer, no_others, number
 from zerolm.spaces.ranges import CLASSES, HEADS, MLP_RATIO
 from zerolm.spaces.vision import PATCH, ffn_width, vision_layer
 
@@ -53,7 +53,7 @@ class Pit(SearchSpace):
 
     @property
     def depths(self) -> dict[str, tuple[int, ...]]:
-        """The numbers of layers of each stage, by the name of their setting."""
+        """Return the numbers of layers of each stage, by the name of their setting."""
         return {name: getattr(self, name) for name in DEPTHS}
 
     def check(self) -> None:

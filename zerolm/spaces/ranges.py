@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH
 from zerolm.settings import REQUIRED, Setting
-from zerolm.spaces.choices import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH
 
 DEPTH: Final = Setting("depth", "integers", REQUIRED, "numbers of layers", low=1, high=MAX_DEPTH)
 HIDDEN: Final = Setting("hidden", "integers", REQUIRED, "hidden sizes", low=1, high=MAX_WIDTH)

@@ -7,19 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from zerolm.architecture import Architecture, Ends, Layer
+from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, Architecture, Ends, Layer
 from zerolm.settings import REQUIRED, Setting
 from zerolm.spaces.base import Bound, SearchSpace
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
-from zerolm.spaces.choices import (
-    MAX_DEPTH,
-    MAX_VOCAB,
-    alike,
-    each_layer,
-    field,
-    integer,
-    no_others,
-)
+from zerolm.spaces.choices import alike, each_layer, field, integer, no_others
 from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HIDDEN
 from zerolm.spaces.words import uniform_words
 
@@ -164,7 +156,7 @@ class UniformSpace(SearchSpace):
         return [ffn for ffn in self.ffn if low * hidden <= ffn <= high * hidden]
 
     def check(self) -> None:
-        """Name the first range that leaves nothing to choose."""
+        """Return name the first range that leaves nothing to choose."""
         heads = [(h, s) for h in self.hidden for s in self.head_size if h % s == 0]
         if not heads:
             sizes, widths = list(self.head_size), _span(self.hidden)

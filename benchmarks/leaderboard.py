@@ -22,7 +22,7 @@ from timing import machine
 from zerolm.calibration.alpha import algorithm2
 from zerolm.calibration.rivals import RIVALS, UNCALIBRATED
 from zerolm.comparison.bench import bench
-from zerolm.comparison.results import Row, Section
+from zerolm.comparison.results import ScoreRow, Section
 from zerolm.groundtruth.reader import data_folder, known_names
 from zerolm.scores import make_score
 from zerolm.statistics import agreement
@@ -78,7 +78,7 @@ def score_table(section: Section) -> Iterator[str]:
         yield "| " + " | ".join(cells(row)) + " |"
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: ScoreRow) -> list[str]:
     def span(low: float | None, high: float | None) -> str:
         return f"[{number(low)}, {number(high)}]"
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from zerolm.architecture import Architecture, Bools, Floats
 from zerolm.calibration.calibrate import Calibration
-from zerolm.calibration.features import Vocabulary, columns
+from zerolm.calibration.features import ChoiceColumns, columns
 from zerolm.calibration.labels import Labels
 from zerolm.calibration.pool import Pool
 from zerolm.calibration.stacking import RANGES
@@ -39,7 +39,7 @@ def expected_of(calibration: Calibration, architectures: Sequence[Architecture])
 
 def beyond(labels: Labels, asked: Pool) -> dict[str, Bools]:
     """Return which architectures (n,) lie beyond all labels, in each of ``RANGES`` and each varied choice."""
-    known, names = labels.pool, Vocabulary.of(labels.pool.choices).means
+    known, names = labels.pool, ChoiceColumns.of(labels.pool.choices).means
     sizes = {name: make_score(name) for name in RANGES}
     outside = {
         name: _outside(score.of_many(known.batch), score.of_many(asked.batch))

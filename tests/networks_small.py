@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import Any, Final
 
 import torch
@@ -134,6 +135,8 @@ class Record:
     probabilities: list[Tensor] = field(default_factory=list)
     entry: list[Tensor] = field(default_factory=list)
     value: Tensor = field(default_factory=lambda: torch.zeros(()))
+    total: Tensor = field(default_factory=lambda: torch.zeros(()))
+    """The sum of the logits."""
 
     def gradients(self, of: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The loss's gradients."""
@@ -144,23 +147,29 @@ def record(network: Network, batch: Batch) -> Record:
     """Everything at once: no micro-batches, nothing reduced on the way."""
     found = Record()
 
-    def note(linear: Linear, given: tuple[Tensor, ...], out: Tensor) -> None:
-        found.inputs[linear], found.outputs[linear] = given[0], out
+    def note(linears: list[Linear], given: tuple[Tensor, ...], out: Tensor) -> Tensor:
+        """A fused module's outputs go on in parts, each of which the loss can be derived by."""
+        found.inputs |= dict.fromkeys(linears, given[0])
+        parts = [linear.outputs(out) for linear in linears]
+        found.outputs |= dict(zip(linears, parts, strict=True))
+        return out if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     with ExitStack() as stack:
-        for linear in network.linears:
-            hook: Any = lambda _, given, out, linear=linear: note(linear, given, out)  # noqa: E731
-            stack.callback(linear.module.register_forward_hook(hook).remove)
+        for module, group in groupby(network.linears, key=lambda linear: linear.module):
+            hook: Any = lambda _, given, out, linears=list(group): note(linears, given, out)  # noqa: E731
+            stack.callback(module.register_forward_hook(hook).remove)
         for tap in network.attentions:
             show: Any = lambda _, __, out: found.probabilities.append(out)  # noqa: E731
             stack.callback(tap.module.register_forward_hook(show).remove)
         enter: Any = lambda _, given: found.entry.append(given[0])  # noqa: E731
         stack.callback(network.layers[0].register_forward_pre_hook(enter).remove)
-        found.value = loss(network.module(batch.inputs, batch.classes), batch)
+        logits = network.module(batch.inputs, batch.classes)
+        found.value, found.total = loss(logits, batch), logits.sum()
     return found
 
 
 def by_weights(network: Network, batch: Batch) -> dict[Linear, Tensor]:
     """Gradients (outputs, inputs) of the whole batch's loss."""
-    grads = record(network, batch).gradients([linear.parameter for linear in network.linears])
-    return {linear: linear.matrix(g) for linear, g in zip(network.linears, grads, strict=True)}
+    grads = record(network, batch).gradients(network.weights)
+    by_parameter = {id(weight): g for weight, g in zip(network.weights, grads, strict=True)}
+    return {linear: linear.matrix(by_parameter[id(linear.parameter)]) for linear in network.linears}

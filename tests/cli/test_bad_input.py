@@ -79,7 +79,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no benchmark": (("bench", "run", "--data", "."), ("'.' holds no benchmark", "zerolm bench download")),
     "missing benchmark file": (("bench", "run", "nowhere.json"), ("'nowhere.json'",)),
     "no folder for the comparison": (("bench", "run", "x.json", "--out", ""), ("out names no folder",)),
-    "huge alpha of a benchmark": (("bench", "run", "x.json", "--alpha", "1e308"), ("alpha", "1e+308")),
+    "huge alpha of a benchmark": (("bench", "run", "x.json", "--alpha", "1e308"), ("alpha", "1e308")),
     "huge alpha of a search": (("search", "bert", "--score", "zerolm", "--alpha", "-2e6"), ("alpha", "-2e6")),
     "missing labels": (("search", "gpt2", "--labels", "no.csv"), ("'no.csv'", "does not exist")),
     "missing data folder": (("bench", "run", "gpt2_wt103", "--data", "nowhere"), ("'nowhere'",)),
@@ -345,7 +345,7 @@ def test_an_alpha_beyond_all_sense(zerolm: Callable[..., Any], tmp_path: Path) -
     assert zerolm("score", str(file), "--alpha", "1e6").status == 0
     ran = zerolm("score", str(file), "--alpha", "1e308")
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert "alpha must lie from -1e+06 to 1e+06, not at 1e+308" in ran.err
+    assert "alpha must be a number from -1e+06 to 1e+06, not '1e308'" in ran.err
 
 
 def test_arithmetic_that_fails_is_one_line(

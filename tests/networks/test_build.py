@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from zerolm.architecture import Architecture, Layer
+from zerolm.architecture import Architecture, Layer, Matrix
 from zerolm.networks.build import FAMILIES, build
 from zerolm.networks.modules.embeddings import AdaptiveTokens
 from zerolm.networks.network import Network, Tap
@@ -117,6 +118,16 @@ def test_all_spaces_can_be_built() -> None:
         build(alien)
 
 
+def projections(architecture: Architecture) -> list[tuple[int, Matrix]]:
+    """Return the matrices of an architecture with their layers; a fused one is several."""
+    return [
+        (index, replace(matrix, rows=matrix.rows // matrix.parts, parts=1, name=name))
+        for index, layer in enumerate(architecture.layers)
+        for matrix in layer.matrices
+        for name in (matrix.name if matrix.parts > 1 else (matrix.name,))
+    ]
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 @settings(max_examples=8)
 @given(data=st.data())
@@ -126,8 +137,7 @@ def test_a_network_keeps_its_promises(name: str, data: st.DataObject) -> None:
     network = build(architecture)
     assert torch.equal(torch.get_rng_state(), state)
     assert network.params == make_score("params").of(architecture)
-    matrices = [(i, m) for i, layer in enumerate(architecture.layers) for m in layer.matrices]
-    for linear, (index, matrix) in zip(network.linears, matrices, strict=True):
+    for linear, (index, matrix) in zip(network.linears, projections(architecture), strict=True):
         assert (linear.layer, linear.role, linear.name) == (index, matrix.role, matrix.name)
         assert linear.matrix(linear.parameter).shape == (matrix.rows, matrix.cols)
         assert linear.parameter.dtype == torch.float32
@@ -246,11 +256,10 @@ def test_weights_are_normal_with_the_deviations_of_the_scores(name: str) -> None
         wide[one] = {"depth": 2, "hidden": 96, "heads": 2, "head_size": 48, "ffn": 200}
     architecture = make_space(name).read(wide[name])
     network, again, other = build(architecture), build(architecture), build(architecture, seed=1)
-    matrices = [matrix for layer in architecture.layers for matrix in layer.matrices]
-    for linear, matrix in zip(network.linears, matrices, strict=True):
+    for linear, (_, matrix) in zip(network.linears, projections(architecture), strict=True):
         deviation = 0.02 / (2 * architecture.depth) ** 0.5 if matrix.scaled else 0.02
         tolerance = 5 / (2 * matrix.weights) ** 0.5
-        assert abs(float(linear.parameter.detach().std()) / deviation - 1) < tolerance, matrix
+        assert abs(float(linear.matrix(linear.parameter.detach()).std()) / deviation - 1) < tolerance, matrix
     for one, two, three in zip(*(n.module.named_parameters() for n in (network, again, other)), strict=True):
         assert torch.equal(one[1], two[1])
         assert torch.equal(one[1], three[1]) == (one[1].ndim == 1)

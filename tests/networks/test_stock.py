@@ -166,7 +166,12 @@ def test_linears_are_the_matrices_of_the_architecture(name: str) -> None:
         for index in range(3)
     ]
     wanted = [
-        [(m.role, m.rows, m.cols, m.name) for m in layer.matrices] for layer in from_config(config).layers
+        [
+            (m.role, m.rows // m.parts, m.cols, name)  # of a fused matrix its parts
+            for m in layer.matrices
+            for name in (m.name if m.parts > 1 else (m.name,))
+        ]
+        for layer in from_config(config).layers
     ]
     assert found == wanted
     assert [linear.layer for linear in network.linears] == sorted(linear.layer for linear in network.linears)
@@ -197,7 +202,7 @@ def test_it_can_be_derived_twice(name: str) -> None:
     """The product of the Hessian with the gradient is the change of the gradient along it."""
     network = stock_network(made(name).double())
     x = inputs(name).double() if name == "vit" else inputs(name)
-    weights = [linear.parameter for linear in network.linears]
+    weights = network.weights
 
     def gradient(create_graph: bool = False) -> tuple[Tensor, ...]:
         scalar = network.module(x).logsumexp(-1).mean()

@@ -12,6 +12,7 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
+from matrix_capacity import capacity_svd, zerolm_of_weights
 from networks_small import batch_for, by_weights, chain, made
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -25,7 +26,6 @@ from zerolm.networks.passes.shared import singular_values
 from zerolm.proxies import find_proxy
 from zerolm.proxies.compute import compute
 from zerolm.proxies.definitions.activations import agreements, output_spectrum, spread
-from zerolm.scores.weights import capacity_svd, zerolm_of_weights
 
 NAMES = ["flexibert", "llama", "stock gpt2"]
 
@@ -36,6 +36,11 @@ def value(network: Network, name: str, batch: Batch, protocol: Protocol | None =
 
 def names_of(network: Network) -> dict[int, str]:
     return {id(parameter): name for name, parameter in network.module.named_parameters()}
+
+
+def modules(network: Network) -> tuple[Linear, ...]:
+    """Return the matrices that modules multiply by, a fused one being one."""
+    return network.with_attention_fused().linears
 
 
 def loss_with(network: Network, batch: Batch, weights: dict[Linear, Tensor]) -> Tensor:
@@ -50,14 +55,16 @@ def test_snip_is_the_gradient_by_masks(name: str) -> None:
     """Element by element, and in sum; by roles it is head importance and synaptic saliency."""
     network = made(name, wide=True, random=0.1)
     batch = batch_for(network)
-    masks = {linear: torch.ones_like(linear.parameter, requires_grad=True) for linear in network.linears}
+    masks = {linear: torch.ones_like(linear.parameter, requires_grad=True) for linear in modules(network)}
     masked = {linear: linear.parameter.detach() * mask for linear, mask in masks.items()}
-    grads = torch.autograd.grad(loss_with(network, batch, masked), list(masks.values()))
+    by_mask = torch.autograd.grad(loss_with(network, batch, masked), list(masks.values()))
+    by_parameter = {id(linear.parameter): grad for linear, grad in zip(masks, by_mask, strict=True)}
     passes = Passes(network, batch, Protocol(parts=2), ["gradients"])
     sums = {"attention": 0.0, "ffn": 0.0}
-    for linear, grad in zip(network.linears, grads, strict=True):
+    for linear in network.linears:
         product = passes.weight(linear) * passes.gradient(linear)
-        assert torch.allclose(linear.matrix(grad), product, rtol=1e-8, atol=1e-12)
+        grad = linear.matrix(by_parameter[id(linear.parameter)])
+        assert torch.allclose(grad, product, rtol=1e-8, atol=1e-12)
         sums[linear.role] += float(grad.abs().sum())
     assert value(network, "snip", batch) == pytest.approx(sum(sums.values()), rel=1e-8)
     assert value(network, "head_importance", batch) == pytest.approx(sums["attention"], rel=1e-8)
@@ -69,7 +76,7 @@ def test_plain_is_the_slope_of_the_loss_in_the_scale_of_the_weights(name: str) -
     network = made(name, wide=True, random=0.1)
     batch = batch_for(network)
     ends = [
-        loss_with(network, batch, {each: (1 + h) * each.parameter for each in network.linears}).item()
+        loss_with(network, batch, {each: (1 + h) * each.parameter for each in modules(network)}).item()
         for h in (1e-5, -1e-5)
     ]
     assert value(network, "plain", batch) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)

@@ -65,17 +65,23 @@ def cosines(rows: Tensor) -> Tensor:
     return torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=-1)
 
 
-def jacobian(it: Seen) -> Tensor:
+def of_outputs(it: Seen) -> Tensor:
+    """The gradients of the sum of each sample's outputs by what enters the first layer, (n, t d)."""
+    (rows,) = torch.autograd.grad(it.record.total, it.record.entry, retain_graph=True)
+    return rows.flatten(1)
+
+
+def of_loss(it: Seen) -> Tensor:
     return it.record.gradients(it.record.entry)[0].flatten(1)
 
 
-def jacobian_covariance(it: Seen) -> float:
-    v = np.linalg.eigvalsh(np.corrcoef(jacobian(it).numpy())).clip(0) + 1e-5
+def jacobian_covariance(rows: Tensor) -> float:
+    v = np.linalg.eigvalsh(np.corrcoef(rows.numpy())).clip(0) + 1e-5
     return -float(np.sum(np.log(v) + 1 / v))
 
 
-def jacobian_cosine(it: Seen) -> float:
-    c = cosines(jacobian(it))
+def jacobian_cosine(rows: Tensor) -> float:
+    c = cosines(rows)
     pairs = [abs(c[i, j].item()) ** 0.05 for i in range(len(c)) for j in range(len(c)) if i != j]
     return 1 - math.fsum(pairs) / 2 / len(pairs)
 
@@ -89,7 +95,7 @@ def fisher(it: Seen) -> float:
 
 
 def head_confidence(it: Seen) -> float:
-    leading = it.named("q", "k", "v", "qkv", "mix", "weight")
+    leading = it.named("q", "k", "v", "mix", "weight")
     return sum(it.record.outputs[linear].max(dim=1).values.mean().item() for linear in leading)
 
 
@@ -98,7 +104,7 @@ def softmax_confidence(it: Seen) -> float:
 
 
 def lpzero_bert(it: Seen) -> float:
-    first = it.named("q", "qkv", "mix")
+    first = it.named("q", "mix")
     assert len(first) == len(it.network.layers)
     return sum((it.record.outputs[linear] ** 2).mean().item() for linear in first) / len(first)
 
@@ -174,15 +180,16 @@ def v_pca(it: Seen) -> float:
 
 
 def az_complexity(it: Seen) -> float:
-    return float(sum(w.numel() for w in it.weights.values()))
+    """Each matrix for each token of an input, and scores and means of values for each pair of tokens."""
+    tokens = it.batch.inputs.shape[1]
+    queries = sum(len(it.weights[linear]) for linear in it.named("q"))
+    return float(sum(tokens * w.numel() for w in it.weights.values()) + 2 * tokens**2 * queries)
 
 
 TWINS: dict[str, Callable[[Seen], float]] = {
     "params": lambda it: float(len(torch.cat([p.flatten() for p in it.network.module.parameters()]))),
     "spectral_capacity_weights": lambda it: sum(
-        float(torch.linalg.svdvals(part).square().log1p().sum())
-        for linear, w in it.weights.items()
-        for part in (torch.tensor_split(w, 3) if linear.name == "qkv" else [w])
+        float(torch.linalg.svdvals(part).square().log1p().sum()) for part in it.weights.values()
     ),
     "log_complexity_weights": lambda it: sum(
         math.log(float(w.square().sum())) / 2 for w in it.weights.values()
@@ -196,8 +203,10 @@ TWINS: dict[str, Callable[[Seen], float]] = {
     ),
     "eznas": eznas,
     "lpzero_gpt2": lpzero_gpt2,
-    "jacobian_covariance": jacobian_covariance,
-    "jacobian_cosine": jacobian_cosine,
+    "jacobian_covariance": lambda it: jacobian_covariance(of_outputs(it)),
+    "jacobian_cosine": lambda it: jacobian_cosine(of_outputs(it)),
+    "loss_jacobian_covariance": lambda it: jacobian_covariance(of_loss(it)),
+    "loss_jacobian_cosine": lambda it: jacobian_cosine(of_loss(it)),
     "head_confidence": head_confidence,
     "softmax_confidence": softmax_confidence,
     "lpzero_bert": lpzero_bert,
@@ -304,6 +313,7 @@ def test_faithful_choices(family: str) -> None:
     for part in network.module.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0
+    network = network.with_attention_fused()  # released code goes by modules
     batch = batch_for(network)
     names = ["activation_distance", "softmax_confidence", "fisher", "head_confidence", "synaptic_saliency"]
     names += ["zico", "head_importance", "synaptic_diversity"]

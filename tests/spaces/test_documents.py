@@ -215,7 +215,7 @@ def test_unknown_operations_are_refused(operation: list[Any]) -> None:
 
 @pytest.mark.parametrize("document", VALID)
 def test_scores_of_a_document_equal_those_of_its_architecture(document: dict[str, Any]) -> None:
-    rows = score(json.loads(json.dumps(document)), alphas=(0.25, 2.0))
+    rows = score(json.loads(json.dumps(document)), options={"alpha": [0.25, 2.0]})
     architecture = from_document(document)
     for row in rows:
         options = {} if row["alpha"] is None else {"alpha": row["alpha"]}

@@ -55,7 +55,7 @@ def read_text(path: Path, most: int) -> str:
         content = file.read(most + 1)
     if len(content) > most:
         raise ValueError(f"it is larger than {most} bytes")
-    return content.decode("utf-8")
+    return content.decode("utf-8-sig")  # some editors begin a file with a mark
 
 
 def parse_json(text: str) -> Any:

@@ -15,7 +15,7 @@ from transformers import (
 
 from zerolm.families.family import Task
 from zerolm.families.known import family_named
-from zerolm.networks.network import Linear, Network, Tap
+from zerolm.networks.network import Linear, Network, Tap, matrices_of
 from zerolm.networks.roles import StockLayer, layer_of, matrix, places_of
 
 HEADS: Final[dict[Task, Any]] = {
@@ -95,29 +95,28 @@ def stock_network(model: PreTrainedModel) -> Network:
 
 
 def _linears(number: int, layer: StockLayer, roles: list[str]) -> list[Linear]:
-    """Return the matrices of a layer in the order of use, as ``roles`` are."""
+    """Return the matrices of a layer in the order of use, as ``roles`` are; a fused module has several."""
     modules = (*layer.attention_in, layer.attention_out, *layer.ffn_in, layer.ffn_out)
-    return [
-        Linear(
+    linears: list[Linear] = []
+    for place, (role, module) in enumerate(zip(roles, modules, strict=True)):
+        activated = role.split("+")[:1] if module is layer.ffn_in[0] else []
+        linears += matrices_of(
             module,
             number,
             "attention" if place <= len(layer.attention_in) else "ffn",
-            role.replace("+", ""),
-            activated=module is layer.ffn_in[0],
-            parts=_parts(role, module, layer),
+            _outputs(role, module, layer),
+            activated,
         )
-        for place, (role, module) in enumerate(zip(roles, modules, strict=True))
-    ]
+    return linears
 
 
-def _parts(role: str, module: nn.Module, layer: StockLayer) -> tuple[tuple[str, int], ...]:
-    """Return the logical matrices in a fused one, with their numbers of outputs; none where it is one."""
+def _outputs(role: str, module: nn.Module, layer: StockLayer) -> dict[str, int]:
+    """Return the matrices in a module by name, with their numbers of outputs."""
     names = role.split("+")
-    if len(names) == 1:
-        return ()
     rows, q = matrix(module).shape[0], matrix(layer.attention_out).shape[1]
-    sizes = [q, *[(rows - q) // 2] * 2] if names[0] == "q" else [rows // len(names)] * len(names)
-    return tuple(zip(names, sizes, strict=True))
+    if names[0] != "q" or len(names) == 1:
+        return dict.fromkeys(names, rows // len(names))
+    return dict(zip(names, [q, *[(rows - q) // 2] * 2], strict=True))
 
 
 def _probabilities(attention: nn.Module) -> nn.Module:

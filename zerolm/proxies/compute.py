@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,55 +9,57 @@ import numpy as np
 
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
-from zerolm.networks.passes import Passes, Protocol
+from zerolm.networks.passes import COSTS, Passes, Protocol
+from zerolm.networks.passes.clock import Clock
 from zerolm.proxies.registry import LeftOut, Proxy, Value
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a proxy found: its numbers, or why it is left out. ``seconds`` as if it ran alone."""
+class Outcome:
+    """The numbers of a proxy, or why it is left out. ``seconds`` as if it ran alone."""
 
     value: tuple[float, ...]
     seconds: float
     left_out: str | None = None
 
 
-def compute(network: Network, proxies: Sequence[Proxy], batch: Batch, protocol: Protocol) -> dict[str, Found]:
-    """Every proxy by name; each pass runs once. Gradients are freed when this returns.
+def compute(
+    network: Network, proxies: Sequence[Proxy], batch: Batch, protocol: Protocol
+) -> dict[str, Outcome]:
+    """Return the outcome of every proxy by name; each pass runs once. Gradients are freed when this returns.
 
-    The seconds of a proxy are those of its passes, shared or not, and of its own reduction.
-    ``ValueError`` where the loss is not finite.
+    The seconds of a proxy are those of its own reduction and of what it needs of the passes, shared or not: of
+    a forward pass only, where that is all. They are this process's, on a GPU those that pass. ``ValueError``
+    where the loss is not finite.
     """
     passes = Passes(network, batch, protocol, {need for proxy in proxies for need in proxy.needs})
     passes.run()
-    found: dict[str, Found] = {}
+    outcomes: dict[str, Outcome] = {}
     for proxy in proxies:
-        start, reason = time.perf_counter(), None
-        try:
-            value = numbers(proxy.compute(passes))
-        except LeftOut as error:
-            value, reason = (), str(error)
-        except Exception as error:
-            if isinstance(error, ValueError) or proxy.compute.__module__.startswith("zerolm."):
-                raise
-            message = f"proxy {proxy.name!r} fails with {type(error).__name__}: {error}"
-            raise ValueError(f"{message}; does it name all its needs?") from error
-        needed = sum(passes.seconds[name] for name in alone(proxy))
-        found[proxy.name] = Found(value, needed + time.perf_counter() - start, reason)
-    return found
+        clock, reason = Clock(network.device), None
+        with clock.on(proxy.name):
+            try:
+                value = numbers(proxy.compute(passes))
+            except LeftOut as error:
+                value, reason = (), str(error)
+            except Exception as error:
+                if isinstance(error, ValueError) or proxy.compute.__module__.startswith("zerolm."):
+                    raise
+                message = f"proxy {proxy.name!r} fails with {type(error).__name__}: {error}"
+                raise ValueError(f"{message}; does it name all its needs?") from error
+        needed = sum(passes.seconds.get(name, 0.0) for name in costs(proxy))
+        outcomes[proxy.name] = Outcome(value, needed + clock.seconds[proxy.name], reason)
+    return outcomes
 
 
 def numbers(value: Value) -> tuple[float, ...]:
-    """What a proxy returned, a number or a row of numbers, as a row; ``ValueError`` for anything else."""
+    """Return what a proxy gave, a number or a row of numbers, as a row; ``ValueError`` for anything else."""
     row = np.atleast_1d(np.asarray(value, np.float64))
     if row.ndim > 1:
         raise ValueError(f"a proxy gives a number or a row of numbers, not an array of shape {row.shape}")
     return tuple(row.tolist())
 
 
-def alone(proxy: Proxy) -> set[str]:
-    """The passes that would run for this proxy alone, each counted once."""
-    names = set(proxy.passes)
-    if "curvature" in names:
-        names.add("backward")
-    return names - {"forward"} if "backward" in names else names
+def costs(proxy: Proxy) -> set[str]:
+    """Return what would take seconds for this proxy alone, each counted once."""
+    return {name for need in proxy.needs for name in COSTS[need]}

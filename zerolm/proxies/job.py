@@ -17,14 +17,14 @@ from zerolm.architecture import Floats
 from zerolm.networks.passes import Protocol
 from zerolm.networks.passes.protocol import MODES, UPSTREAMS, Mode, Upstream
 from zerolm.proxies.candidates import Candidate
-from zerolm.proxies.compute import Found, compute
+from zerolm.proxies.compute import Outcome, compute
 from zerolm.proxies.executor import Backend, run
 from zerolm.proxies.memory import check_memory
 from zerolm.proxies.registry import Proxy, find_proxy
 from zerolm.proxies.store import Evaluation, Key, Store
 from zerolm.text.batches import TokenSource
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Counts changes of passes and networks: what an earlier version stored is not used."""
 DEVICES: Final = ("cpu", "cuda")
 MOST: Final = 1 << 24
@@ -109,7 +109,7 @@ class Work:
             for key, one in ((key, found[key.proxy]) for key in keys)
         ]
 
-    def _found(self, candidate: Candidate, proxies: Sequence[Proxy]) -> dict[str, Found]:
+    def _found(self, candidate: Candidate, proxies: Sequence[Proxy]) -> dict[str, Outcome]:
         network = candidate.network(self.settings.seed)
         network.module.to(self.settings.device)
         settings = self.settings

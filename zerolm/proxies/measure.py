@@ -13,7 +13,8 @@ from transformers import AutoTokenizer
 
 from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
-from zerolm.comparison.bench import More, Section, bench
+from zerolm.comparison.bench import More, bench
+from zerolm.comparison.results import Section
 from zerolm.groundtruth.reader import GroundTruth, View, data_folder, known_names, locate, read, views
 from zerolm.groundtruth.sources import SOURCES
 from zerolm.networks.opener import one_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
-from zerolm.scores.base import Batch
+from zerolm.scores.base import ScoreBatch
 from zerolm.scores.initialisation import variance
 
 
@@ -23,7 +23,7 @@ def drawn_norms(shapes: Shapes, depth: Ints, init: str, rng: np.random.Generator
     return np.where(shapes.present, expected * rng.chisquare(np.maximum(shapes.weights, 1)), 0.0)
 
 
-def drawn_parts(batch: Batch, init: str, seed: int) -> tuple[Floats, Floats]:
+def drawn_parts(batch: ScoreBatch, init: str, seed: int) -> tuple[Floats, Floats]:
     """S_attn and S_ffn (ZeroLM, equations 3-6) of one drawn network of each architecture, (n,) each."""
     shapes, rng = batch.shapes, np.random.default_rng(seed)
     norms = drawn_norms(shapes, np.repeat(batch.depths, batch.depths), init, rng)

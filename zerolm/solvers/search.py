@@ -12,13 +12,25 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.costs import COSTS, CostModel
-from zerolm.scores import ClosedForm, Score, WholeScore, make_score, score_names, score_options
+from zerolm.scores import SCORES, ClosedForm, Score, WholeScore, make_score
+from zerolm.settings import REQUIRED
 from zerolm.solvers.exhaustive import LIMIT, States, count_states
 from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.method import PARAMS, PREFERENCE, Engine, Pool
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least, compile_problems, near
 from zerolm.solvers.proven import Proven
-from zerolm.solvers.result import Baseline, Binding, Certificate, Choice, Peak, SearchResult
+from zerolm.solvers.result import (
+    Baseline,
+    Binding,
+    BoundsTest,
+    Certificate,
+    Choice,
+    ParetoFront,
+    Peak,
+    Plateau,
+    Question,
+    SearchResult,
+)
 from zerolm.solvers.sampling import (
     Evaluate,
     Picks,
@@ -138,7 +150,7 @@ def search(
     near_ties = run.engine.count(near(top_score))
     pick = run.choice(run.engine.cheapest(near(top_score)))
     progress("drawing the front")
-    front = [run.choice(point) for point in run.engine.front()]
+    points = [run.choice(point) for point in run.engine.front()]
     gap = max(0.0, bound - top_score) / max(abs(top_score), 1e-300)
     certificate = Certificate(
         run.method,
@@ -158,23 +170,14 @@ def search(
             progress("relaxing each bound")
             binding = _binding(run, limits, proven, best[0])
     return SearchResult(
-        space,
-        score.name,
-        score.options,
-        dict(budgets or {}),
-        asdict(costs),
+        Question(space, score.name, score.options, dict(budgets or {}), asdict(costs)),
         certificate,
         pick,
         best,
-        front,
-        COSTS[run.column],
-        run.engine.complete_front,
-        ties,
-        near_ties,
-        _landscape(run),
+        ParetoFront(COSTS[run.column], points, run.engine.complete_front),
+        Plateau(ties, near_ties, _landscape(run)),
         baselines,
-        binding,
-        bounds_tested=tested,
+        BoundsTest(tested, binding),
     )
 
 
@@ -319,19 +322,21 @@ def _preference(choice: Choice) -> list[int]:
 
 
 def _baselines(main: _Run, budgets: Budgets, setup: _Setup) -> list[Baseline]:
-    found = []
-    for name in score_names():
-        baseline = make_score(name, setup.costs) if not score_options(name) else None
-        if baseline is None or not baseline.baseline or name == setup.score.name:
+    baselines = []
+    for name in SCORES:
+        entry = SCORES.entry(name)
+        needs = any(setting.default is REQUIRED for setting in entry.options)
+        if not entry.value.baseline or needs or name == setup.score.name:
             continue
+        baseline = make_score(name, setup.costs)
         run = _compile(main.space, main.backbones, budgets, setup, baseline)
         solution = next(run.engine.in_order(), None)
         if solution is None:
             continue
         choice = run.choice(solution[0])
         scored = Choice(choice.architecture, setup.score.of(choice.architecture), choice.costs)
-        found.append(Baseline(name, choice.score, scored))
-    return found
+        baselines.append(Baseline(name, choice.score, scored))
+    return baselines
 
 
 def _binding(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> list[Binding]:

@@ -2,6 +2,6 @@
 
 from zerolm.networks.passes.protocol import Protocol
 from zerolm.networks.passes.record import LossPass
-from zerolm.networks.passes.shared import NEEDS, Passes
+from zerolm.networks.passes.shared import COSTS, NEEDS, Passes
 
-__all__ = ["NEEDS", "LossPass", "Passes", "Protocol"]
+__all__ = ["COSTS", "NEEDS", "LossPass", "Passes", "Protocol"]

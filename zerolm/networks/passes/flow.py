@@ -14,13 +14,13 @@ from zerolm.networks.batch import Batch
 from zerolm.networks.hooks import stand_ins
 from zerolm.networks.network import Linear, Network
 from zerolm.networks.passes.protocol import Protocol
-from zerolm.networks.passes.running import as_it_was, entering, last_seen
+from zerolm.networks.passes.taps import as_it_was, entering, last_seen
 
 Flow = dict[Linear, tuple[Tensor, Tensor]]
 
 
 def run_flow(network: Network, batch: Batch, protocol: Protocol) -> Flow:
-    """|W| and dR / d|W| of each linear module, (outputs, inputs) each, in float64.
+    """Return |W| and dR / d|W| of each matrix, (outputs, inputs) each, in float64.
 
     R is the sum of the logits when the first layer gets ones, (1, t, d), and every parameter its absolute
     value (Synflow, arXiv 2006.05467, algorithm 1); of the batch only its length counts. Buffers stay as
@@ -37,7 +37,7 @@ def run_flow(network: Network, batch: Batch, protocol: Protocol) -> Flow:
     state |= {
         name: buffer.double() for name, buffer in _slots(module, "_buffers") if buffer.is_floating_point()
     }
-    leaves = [wide[id(linear.parameter)].requires_grad_() for linear in network.linears]
+    leaves = [wide[id(weight)].requires_grad_() for weight in network.weights]
     sample = torch.zeros_like(batch.inputs[:1])
     inputs = sample.double() if sample.is_floating_point() else sample
     with ExitStack() as stack:
@@ -53,25 +53,26 @@ def run_flow(network: Network, batch: Batch, protocol: Protocol) -> Flow:
         grads = torch.autograd.grad(total, leaves, allow_unused=True)
     if not torch.isfinite(total):
         raise ValueError(f"the flow of absolute weights is {total.item()}: it left the range of float64")
+    by_parameter = {
+        id(weight): (leaf.detach(), torch.zeros_like(leaf) if grad is None else grad)
+        for weight, leaf, grad in zip(network.weights, leaves, grads, strict=True)
+    }
     return {
-        linear: (
-            linear.matrix(weight.detach()),
-            linear.matrix(torch.zeros_like(weight) if grad is None else grad),
-        )
-        for linear, weight, grad in zip(network.linears, leaves, grads, strict=True)
+        linear: (linear.matrix(weight), linear.matrix(gradient))
+        for linear, (weight, gradient) in ((x, by_parameter[id(x.parameter)]) for x in network.linears)
     }
 
 
 def _slots(module: nn.Module, kind: Literal["_parameters", "_buffers"]) -> Iterator[tuple[str, Tensor]]:
-    """Every place that holds a tensor, once, though the module that it is in may have several names."""
+    """Yield every place of a tensor, once, though the module that it is in may have several names."""
     for prefix, part in module.named_modules():
-        for name, held in getattr(part, kind).items():
-            if held is not None:
-                yield f"{prefix}.{name}".lstrip("."), held
+        for name, tensor in getattr(part, kind).items():
+            if tensor is not None:
+                yield f"{prefix}.{name}".lstrip("."), tensor
 
 
 def _scaled(norm: nn.Module) -> Callable[[Tensor], Tensor]:
-    """A norm without its mean and offset, whose divisor is a constant."""
+    """Return a norm without its mean and offset, whose divisor is a constant."""
 
     def forward(x: Tensor) -> Tensor:
         weight = getattr(norm, "weight", None)

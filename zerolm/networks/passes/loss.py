@@ -1,88 +1,142 @@
-"""One forward and one backward pass of the loss, in micro-batches."""
+"""One pass of the loss, in micro-batches: forward, backward and, for the curvature, backward again."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Final
 
 import torch
 from torch import Tensor
 
-from zerolm.networks.batch import Batch
+from zerolm.networks.batch import Batch, loss
 from zerolm.networks.network import Network
+from zerolm.networks.passes.clock import Clock
 from zerolm.networks.passes.protocol import Protocol
 from zerolm.networks.passes.record import LossPass, Moments
 from zerolm.networks.passes.reductions import Reductions
-from zerolm.networks.passes.running import as_it_was, entering, last_seen, objective
+from zerolm.networks.passes.taps import SmoothSilu, as_it_was, entering, last_seen
 
 FORWARD: Final = ("outputs", "codes", "distances", "covariances", "probabilities")
-BACKWARD: Final = ("gradients", "moments", "jacobian", "fisher")
+BACKWARD: Final = ("gradients", "moments", "fisher", "loss_jacobian", "curvature")
 SMALL: Final = 1e-4
 """A gradient of ones below this share of a random one's is nothing but rounding."""
 
 
-def run_loss(network: Network, batch: Batch, protocol: Protocol, needs: Collection[str]) -> LossPass:
-    """Run the pass; ``needs`` are names of ``FORWARD`` and ``BACKWARD``.
+def run_loss(
+    network: Network, batch: Batch, protocol: Protocol, needs: Collection[str], clock: Clock
+) -> LossPass:
+    """Run the pass; ``needs`` are names of ``FORWARD`` and ``BACKWARD``, and ``jacobian``.
 
     ``ValueError`` where the loss is not finite, or where the gradient of ones is nothing but rounding.
     """
     backward = any(need in needs for need in BACKWARD)
-    parts, reductions = batch.micro(protocol.parts), Reductions(network, protocol.parts)
-    found = LossPass(samples=len(batch))
+    parts, reductions = batch.micro(protocol.parts), Reductions(network, protocol.parts, clock)
+    results, entry = LossPass(samples=len(batch)), list[Tensor]()
+    derivatives = _Derivatives(network, protocol, needs, clock, results)
     losses: list[Tensor] = []
-    entry: list[Tensor] = []
 
     def enter(hidden: Tensor) -> Tensor:
-        entry[:] = [hidden.detach().requires_grad_(backward)]
-        found.tokens = hidden.shape[1]
+        entry[:] = [hidden.detach().requires_grad_(torch.is_grad_enabled())]
+        results.tokens = hidden.shape[1]
         return entry[0]
 
     with ExitStack() as stack:
         stack.enter_context(as_it_was(network, protocol, train=protocol.faithful))
-        stack.enter_context(torch.set_grad_enabled(backward))
+        stack.enter_context(torch.set_grad_enabled(backward or "jacobian" in needs))
+        stack.enter_context(SmoothSilu())
         if backward and protocol.upstream == "ones" and not protocol.faithful:
             _refuse_rounding(network, parts[0])
         stack.enter_context(entering(network, enter))
         final = last_seen(stack, network.final)
         reductions.watch(stack, needs)
-        weights = [linear.parameter for linear in network.linears]
         for part in parts:
-            logits = network.module(part.inputs, part.classes)
-            value = objective(protocol, logits, part, final[0])
+            with clock.on("forward"):
+                logits = network.module(part.inputs, part.classes)
+                value = _objective(protocol, logits, part, final[0])
             if not torch.isfinite(value):
                 raise ValueError(f"the loss is {value.item()}, not finite: no gradient says anything then")
             losses.append(value.detach())
+            if "jacobian" in needs:
+                derivatives.of_outputs(value if protocol.faithful else logits.sum(), entry[0], keep=backward)
             if backward:
-                *grads, at_entry = torch.autograd.grad(value, [*weights, *entry], allow_unused=True)
-                _take(found, network, grads, len(losses), needs, accumulate=protocol.faithful)
-                if "jacobian" in needs and at_entry is not None:
-                    found.jacobian.append(at_entry.flatten(1))
+                with reductions.backward():
+                    gradients = derivatives.of_loss(value, entry[0])
+                derivatives.take(gradients, len(losses))
             reductions.part += 1
-    if not all(bool(torch.isfinite(gradient).all()) for gradient in found.gradients.values()):
+    if not all(bool(torch.isfinite(gradient).all()) for gradient in results.gradients.values()):
         raise ValueError("the gradient of the loss is not finite, though the loss is")
-    found.value = float(torch.stack(losses).mean(dtype=torch.float64))
-    reductions.finish(found)
-    return found
+    results.value = float(torch.stack(losses).mean(dtype=torch.float64))
+    reductions.finish(results.activations)
+    return results
 
 
-def _take(
-    found: LossPass,
-    network: Network,
-    grads: Sequence[Tensor | None],
-    count: int,
-    needs: Collection[str],
-    *,
-    accumulate: bool,
-) -> None:
-    """Take in the gradients of micro-batch ``count`` (from 1); released code lets moments accumulate them."""
-    for linear, raw in zip(network.linears, grads, strict=True):
-        grad = linear.matrix(torch.zeros_like(linear.parameter) if raw is None else raw)
-        mean = found.gradients.setdefault(linear, torch.zeros_like(grad))
-        mean += (grad - mean) / count
-        if "moments" in needs:
-            found.moments.setdefault(linear, Moments()).add(mean * count if accumulate else grad)
+def _objective(protocol: Protocol, logits: Tensor, part: Batch, final: Tensor) -> Tensor:
+    """Return what a micro-batch is differentiated for; over all of them its mean is the batch's."""
+    return loss(logits, part) if protocol.upstream == "task" else protocol.parts * final.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class _Derivatives:
+    """The derivatives of a pass under way, added to ``results``."""
+
+    network: Network
+    protocol: Protocol
+    needs: Collection[str]
+    clock: Clock
+    results: LossPass
+
+    def of_outputs(self, total: Tensor, entry: Tensor, *, keep: bool) -> None:
+        """Add the rows of the Jacobian; ``keep`` the graph for another derivative."""
+        with self.clock.on("jacobian"):
+            (rows,) = torch.autograd.grad(total, entry, retain_graph=keep)
+            self.results.jacobian.append(rows.flatten(1))
+
+    def of_loss(self, value: Tensor, entry: Tensor) -> list[Tensor]:
+        """Return the gradients of a micro-batch's loss as the parameters lie."""
+        weights, curved = self.network.weights, "curvature" in self.needs
+        with self.clock.on("backward"):
+            grads = torch.autograd.grad(value, [*weights, entry], create_graph=curved, allow_unused=True)
+        if "loss_jacobian" in self.needs and grads[-1] is not None:
+            self.results.loss_jacobian.append(grads[-1].detach().flatten(1))
+        return [
+            torch.zeros_like(weight) if grad is None else grad
+            for weight, grad in zip(weights, grads, strict=False)
+        ]
+
+    def take(self, gradients: list[Tensor], count: int) -> None:
+        """Take in the gradients of micro-batch ``count``, from 1; released code lets moments accumulate them."""
+        weights = self.network.weights
+        if "curvature" in self.needs:
+            with self.clock.on("curvature"):
+                self._curve(gradients)
+        by_parameter = {id(w): grad.detach() for w, grad in zip(weights, gradients, strict=True)}
+        for linear in self.network.linears:
+            gradient = linear.matrix(by_parameter[id(linear.parameter)])
+            with self.clock.on("gradients"):
+                mean = self.results.gradients.setdefault(linear, torch.zeros_like(gradient))
+                mean += (gradient - mean) / count
+            if "moments" in self.needs:
+                with self.clock.on("moments"):
+                    moments = self.results.moments.setdefault(linear, Moments())
+                    moments.add(mean * count if self.protocol.faithful else gradient)
+
+    def _curve(self, gradients: list[Tensor]) -> None:
+        """Add H W of a micro-batch: the gradient of how the loss changes along the weights."""
+        weights = self.network.weights
+        pairs = zip(gradients, weights, strict=True)
+        along = torch.stack([(gradient * weight.detach()).sum() for gradient, weight in pairs]).sum()
+        products = torch.autograd.grad(along, weights, allow_unused=True)
+        by_parameter = {id(w): product for w, product in zip(weights, products, strict=True)}
+        for linear in self.network.linears:
+            product = by_parameter[id(linear.parameter)]
+            total = self.results.curvature.setdefault(
+                linear, torch.zeros_like(linear.matrix(linear.parameter.detach()))
+            )
+            if product is not None:
+                total += linear.matrix(product) / self.protocol.parts
 
 
 def _refuse_rounding(network: Network, part: Batch) -> None:
@@ -90,7 +144,7 @@ def _refuse_rounding(network: Network, part: Batch) -> None:
     with ExitStack() as stack:
         final = last_seen(stack, network.final)
         network.module(part.inputs, part.classes)
-    hidden, weights = final[0], [linear.parameter for linear in network.linears]
+    hidden, weights = final[0], network.weights
     sizes = []
     for upstream in (torch.ones_like(hidden), torch.randn_like(hidden)):
         grads = torch.autograd.grad(hidden, weights, upstream, retain_graph=True, allow_unused=True)

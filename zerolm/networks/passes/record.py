@@ -1,4 +1,4 @@
-"""What a pass of the loss leaves behind."""
+"""The results of a pass of the loss."""
 
 from __future__ import annotations
 
@@ -59,25 +59,18 @@ def _welford(x: Tensor, mean: Tensor | None, squares: Tensor | None, count: int)
 
 
 @dataclass
-class LossPass:
-    """What one pass leaves behind; only what was asked for.
+class Activations:
+    """Reductions of what comes by in a forward pass, and of its gradients; only those that were asked for.
 
-    By linear module: ``gradients`` (outputs, inputs) of the batch's loss; ``moments`` over micro-batches;
-    ``peaks``, mean over samples and outputs of the largest output over tokens; ``squares``, the mean square
-    of the outputs; ``fisher``, (by token, by sample): half the mean of (output x its gradient)^2, added over
-    outputs, where a sample's tokens are added before squaring in the second. By activated module:
+    By matrix: ``peaks``, mean over samples and outputs of the largest output over tokens; ``squares``, the
+    mean square of the outputs; ``fisher``, (by token, by sample): half the mean of (output x its gradient)^2,
+    added over outputs, where a sample's tokens are added before squaring in the second. By activated matrix:
     ``codes``, words (ceil(n / 64), t f) whose bit s is whether sample s activates the unit; ``distances``
     (n,), for each sample the agreements of all pairs of tokens. By first FFN matrix: ``covariances`` (d, d)
     of what goes in, float64, over so many ``rows``. By attention: ``probabilities``, means of the largest
-    over heads and over keys. ``jacobian``: the loss's gradient by what the first layer gets, (b, t d) a
-    micro-batch, a row a sample.
+    over heads and over keys.
     """
 
-    value: float = math.nan
-    samples: int = 0
-    tokens: int = 0
-    gradients: dict[Linear, Tensor] = field(default_factory=dict)
-    moments: dict[Linear, Moments] = field(default_factory=dict)
     peaks: dict[Linear, float] = field(default_factory=dict)
     squares: dict[Linear, float] = field(default_factory=dict)
     fisher: dict[Linear, tuple[float, float]] = field(default_factory=dict)
@@ -86,4 +79,24 @@ class LossPass:
     covariances: dict[Linear, Tensor] = field(default_factory=dict)
     rows: dict[Linear, int] = field(default_factory=dict)
     probabilities: list[tuple[float, float]] = field(default_factory=list)
+
+
+@dataclass
+class LossPass:
+    """Losses, gradients and activations of one pass; only what was asked for.
+
+    By matrix: ``gradients`` (outputs, inputs) of the batch's loss; ``moments`` over micro-batches;
+    ``curvature`` H W (outputs, inputs), the Hessian of the loss by all these matrices times the matrices.
+    Gradients by what the first layer gets, (b, t d) a micro-batch, a row a sample: ``jacobian`` of the sum of
+    the outputs (in faithful mode of the loss, as released code has it), ``loss_jacobian`` of the loss.
+    """
+
+    value: float = math.nan
+    samples: int = 0
+    tokens: int = 0
+    gradients: dict[Linear, Tensor] = field(default_factory=dict)
+    moments: dict[Linear, Moments] = field(default_factory=dict)
+    curvature: dict[Linear, Tensor] = field(default_factory=dict)
     jacobian: list[Tensor] = field(default_factory=list)
+    loss_jacobian: list[Tensor] = field(default_factory=list)
+    activations: Activations = field(default_factory=Activations)

@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from zerolm.networks.network import Linear, Network, Tap
-from zerolm.networks.passes.record import WORD, LossPass
-from zerolm.networks.passes.running import looking
+from zerolm.networks.passes.clock import Clock
+from zerolm.networks.passes.record import WORD, Activations
+from zerolm.networks.passes.taps import looking
 
 Side = Literal["input", "output"]
 See = Callable[[Linear, Tensor], None]
 
 
 def activated(network: Network) -> list[Linear]:
-    """The modules whose outputs the nonlinearity acts on."""
+    """Return the matrices whose outputs the nonlinearity acts on."""
     return [linear for linear in network.linears if linear.activated]
 
 
 def first_ffn(network: Network) -> list[Linear]:
-    """The first FFN matrix of each layer."""
-    found: dict[int, Linear] = {}
+    """Return the first FFN matrix of each layer."""
+    by_layer: dict[int, Linear] = {}
     for linear in network.linears:
         if linear.role == "ffn":
-            found.setdefault(linear.layer, linear)
-    return list(found.values())
+            by_layer.setdefault(linear.layer, linear)
+    return list(by_layer.values())
 
 
 class Reductions:
-    """The sums of a pass under way; ``part`` counts its micro-batches, all of one size."""
+    """The sums of a pass under way; ``part`` counts its micro-batches, all of one size.
 
-    def __init__(self, network: Network, parts: int) -> None:
-        self.network, self.parts, self.part = network, parts, 0
+    Seconds go to ``clock`` by need.
+    """
+
+    def __init__(self, network: Network, parts: int, clock: Clock) -> None:
+        self.network, self.parts, self.part, self.clock = network, parts, 0, clock
+        self.is_backward = False
         self.peaks: dict[Linear, list[float]] = {}
         self.squares: dict[Linear, list[float]] = {}
         self.fisher: dict[Linear, list[tuple[float, float]]] = {}
@@ -45,14 +50,23 @@ class Reductions:
         self.sums: dict[Linear, tuple[Tensor, Tensor, int]] = {}
         self.probabilities: dict[int, list[tuple[float, float]]] = {}
 
+    @contextmanager
+    def backward(self) -> Iterator[None]:
+        """Within, the gradients of outputs that come by are those of the loss."""
+        self.is_backward = True
+        try:
+            yield
+        finally:
+            self.is_backward = False
+
     def see_output(self, linear: Linear, y: Tensor) -> None:
-        y = y.detach()
+        y = linear.outputs(y.detach())
         self.peaks.setdefault(linear, []).append(y.amax(1).mean(dtype=torch.float64).item())
         self.squares.setdefault(linear, []).append(y.square().mean(dtype=torch.float64).item())
 
     def see_code(self, linear: Linear, y: Tensor) -> None:
         """Bit s of a unit's word is whether sample s activates it."""
-        bits = (y > 0).flatten(1).long()  # (b, t f)
+        bits = (linear.outputs(y) > 0).flatten(1).long()  # (b, t f)
         words = -(-len(bits) * self.parts // WORD)
         known = self.codes.setdefault(linear, bits.new_zeros((words, bits.shape[1])))
         for sample, row in enumerate(bits, self.part * len(bits)):
@@ -60,7 +74,7 @@ class Reductions:
 
     def see_distance(self, linear: Linear, y: Tensor) -> None:
         """Pairs of tokens on the same side, unit by unit: c^2 + (t - c)^2 with c tokens active."""
-        active = (y > 0).sum(1).double()  # (b, f)
+        active = (linear.outputs(y) > 0).sum(1).double()  # (b, f)
         pairs = active.square() + (y.shape[1] - active).square()
         self.distances.setdefault(linear, []).append(pairs.sum(1))
 
@@ -70,19 +84,23 @@ class Reductions:
         self.sums[linear] = (mean + rows.sum(0), second + rows.T @ rows, count + len(rows))
 
     def see_probability(self, index: int, p: Tensor) -> None:
-        p = p.detach()
-        largest = (p.amax(1).mean().item(), p.amax(-1).mean().item())
-        self.probabilities.setdefault(index, []).append(largest)
+        with self.clock.on("probabilities"):
+            p = p.detach()
+            largest = (p.amax(1).mean().item(), p.amax(-1).mean().item())
+            self.probabilities.setdefault(index, []).append(largest)
 
     def see_gradient(self, linear: Linear, y: Tensor) -> None:
         """The gradient of a micro-batch's loss counts for 1 / parts in the batch's."""
-        values = y.detach()
+        values = linear.outputs(y.detach())
 
         def reduce(gradient: Tensor) -> None:
-            product = values * gradient / self.parts  # (b, t, c)
-            by_token = product.square().sum(-1).mean(dtype=torch.float64)
-            by_sample = product.sum(1).square().sum(-1).mean(dtype=torch.float64)
-            self.fisher.setdefault(linear, []).append((by_token.item() / 2, by_sample.item() / 2))
+            if not self.is_backward:
+                return
+            with self.clock.on("fisher"):
+                product = values * linear.outputs(gradient.detach()) / self.parts  # (b, t, c)
+                by_token = product.square().sum(-1).mean(dtype=torch.float64)
+                by_sample = product.sum(1).square().sum(-1).mean(dtype=torch.float64)
+                self.fisher.setdefault(linear, []).append((by_token.item() / 2, by_sample.item() / 2))
 
         if y.requires_grad:
             y.register_hook(reduce)  # type: ignore[no-untyped-call]
@@ -100,26 +118,31 @@ class Reductions:
         )
         for need, linears, side, see in places:
             if need in needs:
-                stack.enter_context(looking([Tap(each.module, side) for each in linears], by(linears, see)))
+                taps = [Tap(linear.module, side) for linear in linears]
+                stack.enter_context(looking(taps, self._by(linears, see, need)))
         if "probabilities" in needs:
             stack.enter_context(looking(self.network.attentions, self.see_probability))
 
-    def finish(self, found: LossPass) -> None:
+    def _by(self, linears: Sequence[Linear], see: See, need: str) -> Callable[[int, Tensor], None]:
+        """Return the same by number rather than by matrix, with its seconds counted."""
+
+        def timed(index: int, values: Tensor) -> None:
+            with self.clock.on(need):
+                see(linears[index], values)
+
+        return timed
+
+    def finish(self, activations: Activations) -> None:
         """Put the results where they belong."""
-        found.peaks = {linear: _mean(values) for linear, values in self.peaks.items()}
-        found.squares = {linear: _mean(values) for linear, values in self.squares.items()}
-        found.fisher = {linear: _means(values) for linear, values in self.fisher.items()}
-        found.codes = self.codes
-        found.distances = {linear: torch.cat(values) for linear, values in self.distances.items()}
+        activations.peaks = {linear: _mean(values) for linear, values in self.peaks.items()}
+        activations.squares = {linear: _mean(values) for linear, values in self.squares.items()}
+        activations.fisher = {linear: _means(values) for linear, values in self.fisher.items()}
+        activations.codes = self.codes
+        activations.distances = {linear: torch.cat(values) for linear, values in self.distances.items()}
         for linear, (total, second, count) in self.sums.items():
-            found.rows[linear] = count
-            found.covariances[linear] = (second - torch.outer(total, total) / count) / (count - 1)
-        found.probabilities = [_means(values) for _, values in sorted(self.probabilities.items())]
-
-
-def by(linears: Sequence[Linear], see: See) -> Callable[[int, Tensor], None]:
-    """The same by number rather than by module."""
-    return lambda index, values: see(linears[index], values)
+            activations.rows[linear] = count
+            activations.covariances[linear] = (second - torch.outer(total, total) / count) / (count - 1)
+        activations.probabilities = [_means(values) for _, values in sorted(self.probabilities.items())]
 
 
 def _mean(values: list[float]) -> float:

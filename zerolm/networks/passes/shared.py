@@ -1,101 +1,119 @@
-"""What the proxies of one network share: each pass runs once, and only if it is needed."""
+"""The passes that the proxies of one network share: each runs once, and only if it is needed."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Linear, Network
-from zerolm.networks.passes.curvature import run_curvature
+from zerolm.networks.passes.clock import Clock
 from zerolm.networks.passes.flow import Flow, run_flow
 from zerolm.networks.passes.loss import BACKWARD, FORWARD, run_loss
 from zerolm.networks.passes.protocol import Protocol
-from zerolm.networks.passes.record import LossPass
+from zerolm.networks.passes.record import Activations, LossPass
 from zerolm.networks.passes.transfer import Transfer, run_transfer
 
 NEEDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(FORWARD, "forward"),
+    "jacobian": "jacobian",
     **dict.fromkeys(BACKWARD, "backward"),
-    "flow": "flow",
     "curvature": "curvature",
+    "flow": "flow",
     "transfer": "transfer",
 }
 """What a proxy may need beside shapes and weights, and the pass that gives it."""
-OWNER: Final[Mapping[str, str]] = {
-    need: "loss" if kind in ("forward", "backward") else kind for need, kind in NEEDS.items()
+COSTS: Final[Mapping[str, tuple[str, ...]]] = {
+    **{need: ("forward", need) for need in FORWARD},
+    "jacobian": ("forward", "jacobian"),
+    "loss_jacobian": ("forward", "backward"),
+    "fisher": ("forward", "backward", "fisher"),
+    "gradients": ("forward", "backward", "gradients"),
+    "moments": ("forward", "backward", "gradients", "moments"),
+    "curvature": ("forward", "backward", "gradients", "curvature"),
+    "flow": ("flow",),
+    "transfer": ("transfer",),
 }
-"""The attribute of ``Passes`` that holds what is needed."""
-T = TypeVar("T")
+"""What seconds are counted for, need by need, when nothing else is needed."""
 
 
 class Passes:
     """The passes through one network with one batch; ``needs`` are what will be asked of them.
 
-    ``seconds`` are those that each pass took, by its name in ``NEEDS``; ``forward`` and ``backward`` are one
-    pass, and its time stands under both.
+    ``projections`` are the matrices, a fused module being several; ``linears`` are the same, but in faithful
+    mode a fused module of attention is one matrix, as released code has it. ``seconds`` are those of this process, by the names in ``COSTS``.
     """
 
     def __init__(self, network: Network, batch: Batch, protocol: Protocol, needs: Collection[str]) -> None:
-        self.network, self.batch, self.protocol = network, batch.to(network.device), protocol
-        self.needs = frozenset(needs) | ({"gradients"} if "curvature" in needs else set())
-        self.seconds: dict[str, float] = {}
+        self.projections = network.linears
+        self.network = network.with_attention_fused() if protocol.faithful else network
+        self.batch, self.protocol = batch.to(network.device), protocol
+        self.needs = frozenset(needs)
+        self._clock = Clock(network.device)
         self._nuclear: dict[tuple[str, Linear], float] = {}
 
     def run(self) -> None:
         """Run the passes that are needed now, rather than when they are first asked for."""
-        for name in ("loss", "flow", "curvature", "transfer"):
-            if any(name == OWNER[need] for need in self.needs):
-                getattr(self, name)
+        kinds = {NEEDS[need] for need in self.needs}
+        if kinds - {"flow", "transfer"}:
+            _ = self.loss
+        if "flow" in kinds:
+            _ = self.flow
+        if "transfer" in kinds:
+            _ = self.transfer
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        return self._clock.seconds
 
     @cached_property
     def loss(self) -> LossPass:
-        """The forward pass and, where it is needed, the backward pass of the loss."""
-        found = self._timed("forward", lambda: run_loss(self.network, self.batch, self.protocol, self.needs))
-        self.seconds["backward"] = self.seconds["forward"]
-        return found
+        """The forward pass of the loss and, where they are needed, its derivatives."""
+        return run_loss(self.network, self.batch, self.protocol, self.needs, self._clock)
+
+    @property
+    def activations(self) -> Activations:
+        """Reductions of what comes by in the forward pass."""
+        return self.loss.activations
 
     @cached_property
     def flow(self) -> Flow:
         """Absolute weights and the gradients of their flow."""
-        return self._timed("flow", lambda: run_flow(self.network, self.batch, self.protocol))
-
-    @cached_property
-    def curvature(self) -> dict[Linear, Tensor]:
-        """The Hessian times the gradient."""
-        gradients = self.loss.gradients
-        return self._timed(
-            "curvature", lambda: run_curvature(self.network, self.batch, self.protocol, gradients)
-        )
+        with self._clock.on("flow"):
+            return run_flow(self.network, self.batch, self.protocol)
 
     @cached_property
     def transfer(self) -> Transfer:
         """Gaussian states and random directions through each sub-block."""
-        return self._timed("transfer", lambda: run_transfer(self.network, self.batch, self.protocol))
+        with self._clock.on("transfer"):
+            return run_transfer(self.network, self.batch, self.protocol)
 
     @property
     def linears(self) -> tuple[Linear, ...]:
         return self.network.linears
 
     def weight(self, linear: Linear) -> Tensor:
-        """The matrix of a linear module, (outputs, inputs)."""
+        """Return a matrix, (outputs, inputs)."""
         return linear.matrix(linear.parameter.detach())
 
     def gradient(self, linear: Linear) -> Tensor:
-        """The gradient of the batch's loss by that matrix."""
+        """Return the gradient of the batch's loss by that matrix."""
         return self.loss.gradients[linear]
 
+    def curvature(self, linear: Linear) -> Tensor:
+        """Return the Hessian of the loss by all matrices times these, H W, in the place of this one."""
+        return self.loss.curvature[linear]
+
     def nuclear_weight(self, linear: Linear) -> float:
-        """The sum of the singular values of the weights."""
+        """Return the sum of the singular values of the weights."""
         return self._once("weight", linear, lambda: self.weight(linear))
 
     def nuclear_gradient(self, linear: Linear) -> float:
-        """The same of the gradient."""
+        """Return the same of the gradient."""
         return self._once("gradient", linear, lambda: self.gradient(linear))
 
     def _once(self, kind: str, linear: Linear, matrix: Callable[[], Tensor]) -> float:
@@ -103,17 +121,9 @@ class Passes:
             self._nuclear[kind, linear] = nuclear(matrix())
         return self._nuclear[kind, linear]
 
-    def _timed(self, name: str, run: Callable[[], T]) -> T:
-        start = time.perf_counter()
-        found = run()
-        if self.network.device.type == "cuda":
-            torch.cuda.synchronize(self.network.device)
-        self.seconds[name] = time.perf_counter() - start
-        return found
-
 
 def singular_values(matrix: Tensor) -> Tensor:
-    """Singular values (min(n, m),) in float64, those below 1e-8 of the largest only roughly.
+    """Return the singular values (min(n, m),) in float64, those below 1e-8 of the largest only roughly.
 
     They are the roots of the eigenvalues of the smaller Gram matrix, which is several times faster.
     ``ValueError`` where the matrix is not finite.
@@ -127,5 +137,5 @@ def singular_values(matrix: Tensor) -> Tensor:
 
 
 def nuclear(matrix: Tensor) -> float:
-    """The sum of the singular values."""
+    """Return the sum of the singular values."""
     return float(singular_values(matrix).sum())

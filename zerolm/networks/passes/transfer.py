@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from zerolm.networks.batch import Batch
+from zerolm.networks.hooks import Enough
 from zerolm.networks.network import Network
 from zerolm.networks.passes.protocol import Protocol
-from zerolm.networks.passes.running import as_it_was, entering, looking
+from zerolm.networks.passes.taps import as_it_was, entering, looking
 
 
 @dataclass(frozen=True)
@@ -20,15 +22,17 @@ class Transfer:
 
     ``entropies`` (n,): of the spectrum of their covariance over samples and tokens, normalised to sum 1.
     ``gains`` (n - 1,): the largest singular value of E[u v^T], where u is what a random v of +-1 at one
-    state becomes at the state before; None where u equals v.
+    state becomes at the state before; None where u equals v. ``macs`` are the multiply-accumulates of one
+    input's matrix products and convolutions, up to the head.
     """
 
     entropies: tuple[float, ...]
     gains: tuple[float | None, ...]
+    macs: float
 
 
 def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer:
-    """Expressivity and trainability of AZ-NAS (arXiv 2403.19232, section 3), in evaluation mode.
+    """Return the statistics of AZ-NAS (arXiv 2403.19232, section 3), in evaluation mode.
 
     The first layer gets standard Gaussian hidden states; of the batch only its shape counts. ``ValueError``
     where hidden states are not finite.
@@ -42,6 +46,7 @@ def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer
     rows = [0] * count
     with ExitStack() as stack:
         stack.enter_context(as_it_was(network, protocol))
+        macs = _macs(network, batch)
         stack.enter_context(entering(network, _gaussian))
         stack.enter_context(looking(network.stream, states.__setitem__))
         for part in batch.micro(protocol.parts):
@@ -69,7 +74,19 @@ def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer
         None if equal or isinstance(product, float) else float(torch.linalg.matrix_norm(product / n, 2))
         for equal, product, n in zip(same, products, rows[1:], strict=True)
     ]
-    return Transfer(tuple(entropies), tuple(gains))
+    return Transfer(tuple(entropies), tuple(gains), macs)
+
+
+def _macs(network: Network, batch: Batch) -> float:
+    """Return the multiply-accumulates of a sample, up to the head."""
+
+    def stop(*_: object) -> None:
+        raise Enough
+
+    with torch.no_grad(), FlopCounterMode(display=False) as counter, suppress(Enough):
+        with looking([network.final], stop):
+            network.module(batch.inputs[:1], batch.classes)
+    return counter.get_total_flops() / 2
 
 
 def _gaussian(hidden: Tensor) -> Tensor:
@@ -77,7 +94,7 @@ def _gaussian(hidden: Tensor) -> Tensor:
 
 
 def _entropy(second: Tensor | float, mean: Tensor | float, rows: int) -> float:
-    """-sum p ln p over the normalised eigenvalues of a covariance."""
+    """Return -sum p ln p over the normalised eigenvalues of a covariance."""
     assert isinstance(second, Tensor)
     assert isinstance(mean, Tensor)
     values = torch.linalg.eigvalsh(second / rows - torch.outer(mean, mean) / rows**2).clamp_min(0)

@@ -26,8 +26,8 @@ def activation_distance(passes: Passes) -> float:
 
     Faithful: of the first sample only.
     """
-    found = passes.loss.distances.values()
-    return total(each[0] if passes.protocol.faithful else each.mean() for each in found)
+    distances = passes.activations.distances.values()
+    return total(pairs[0] if passes.protocol.faithful else pairs.mean() for pairs in distances)
 
 
 @proxy("naswot", source="NASWOT, arXiv 2006.04647, equation 2", needs=["codes"])
@@ -38,13 +38,13 @@ def naswot(passes: Passes) -> float:
 
 
 def agreements(active: Tensor) -> Tensor:
-    """(n, n): how many of the units (n, u) two samples agree on."""
+    """Return how many of the units (n, u) each two samples agree on, (n, n)."""
     return active @ active.T + (1 - active) @ (1 - active).T
 
 
 def _bits(passes: Passes) -> Iterator[Tensor]:
-    """Which units (n, u) each sample activates, layer by layer, as 0 and 1."""
-    for words in passes.loss.codes.values():
+    """Yield which units (n, u) each sample activates, layer by layer, as 0 and 1."""
+    for words in passes.activations.codes.values():
         samples = range(passes.loss.samples)
         yield torch.stack([(words[s // WORD] >> (s % WORD)) & 1 for s in samples]).float()
 
@@ -57,8 +57,8 @@ def swap(passes: Passes) -> float:
 
 
 def patterns(passes: Passes) -> list[Ints]:
-    """For each unit of each activated module a number; equal numbers are activated by the same samples."""
-    words = [codes.cpu().numpy() for codes in passes.loss.codes.values()]
+    """Return for each unit of each activated matrix a number; equal ones are activated by the same samples."""
+    words = [codes.cpu().numpy() for codes in passes.activations.codes.values()]
     lengths = np.cumsum([codes.shape[1] for codes in words])[:-1]
     together = np.concatenate(words, axis=1)
     numbers = together[0]
@@ -71,7 +71,7 @@ def patterns(passes: Passes) -> list[Ints]:
 
 def enough_patterns(passes: Passes) -> None:
     """``LeftOut`` where the samples give fewer patterns than there are units, for then all are full."""
-    units = sum(codes.shape[1] for codes in passes.loss.codes.values())
+    units = sum(codes.shape[1] for codes in passes.activations.codes.values())
     if passes.loss.samples < 62 and 2**passes.loss.samples < units:
         raise LeftOut(
             f"{passes.loss.samples} samples make {2**passes.loss.samples} patterns, too few for {units} units"
@@ -79,14 +79,14 @@ def enough_patterns(passes: Passes) -> None:
 
 
 def components(passes: Passes) -> int:
-    """V-PCA: over FFNs, how many principal components of the first matrix's output hold 99 % of its variance.
+    """Return V-PCA: over FFNs, how many principal components of the first matrix's output hold 99 % of its variance.
 
     The output's covariance W C W^T, C that of the input, has the eigenvalues of R^T W^T W R where C = R R^T,
     which is as small as the input is wide.
     """
     return sum(
-        _count(passes.weight(linear).double(), covariance, passes.loss.rows[linear])
-        for linear, covariance in passes.loss.covariances.items()
+        _count(passes.weight(linear).double(), covariance, passes.activations.rows[linear])
+        for linear, covariance in passes.activations.covariances.items()
     )
 
 
@@ -98,18 +98,18 @@ def _count(w: Tensor, covariance: Tensor, rows: int) -> int:
 
 
 def output_spectrum(w: Tensor, covariance: Tensor) -> Tensor:
-    """The eigenvalues, ascending, of W C W^T (f, f) from the smaller side, (min(f, d),)."""
+    """Return the eigenvalues, ascending, of W C W^T (f, f) from the smaller side, (min(f, d),)."""
     gram = w @ covariance @ w.T
     if w.shape[0] >= w.shape[1]:
         values, vectors = torch.linalg.eigh(covariance)
         half = w @ (vectors * values.clamp_min(0).sqrt())  # (f, d), half half^T = W C W^T
         gram = half.T @ half
-    found: Tensor = torch.linalg.eigvalsh(gram)
-    return found
+    spectrum: Tensor = torch.linalg.eigvalsh(gram)
+    return spectrum
 
 
 def spread(eigenvalues: Tensor) -> int:
-    """The smallest number of the largest whose share of the sum exceeds ``ETA``."""
+    """Return the smallest number of the largest whose share of the sum exceeds ``ETA``."""
     falling = eigenvalues.clamp_min(0).flip(0)
     shares = falling.cumsum(0) / falling.sum()
     return min(int((shares <= ETA).sum()) + 1, len(falling))

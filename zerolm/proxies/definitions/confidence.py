@@ -10,11 +10,11 @@ from zerolm.proxies.definitions.matrix_terms import attention, decoder_or, total
 from zerolm.proxies.registry import proxy
 
 ENTRIES: Final = ("q", "k", "v", "qkv", "mix", "weight")
-"""What released code calls query, key, value, input and weight."""
+"""Query, key, value, input and weight of released code; qkv where it goes by modules, in faithful mode."""
 
 
 def entries(passes: Passes) -> list[Linear]:
-    """The matrices that lead into attention, or into what stands in its place."""
+    """Return the matrices that lead into attention, or into what stands in its place."""
     return [linear for linear in attention(passes) if linear.name in ENTRIES]
 
 
@@ -25,7 +25,7 @@ def entries(passes: Passes) -> list[Linear]:
 )
 def head_confidence(passes: Passes) -> float:
     """Sum over the matrices that lead into attention of the mean largest output over tokens."""
-    return total(passes.loss.peaks[linear] for linear in decoder_or(passes, entries))
+    return total(passes.activations.peaks[linear] for linear in decoder_or(passes, entries))
 
 
 @proxy("softmax_confidence", source="Serianni and Kalita, ACL 2023, section 4.2", needs=["probabilities"])
@@ -34,7 +34,9 @@ def softmax_confidence(passes: Passes) -> float:
 
     A layer without attention adds nothing.
     """
-    return total(heads if passes.protocol.faithful else keys for heads, keys in passes.loss.probabilities)
+    return total(
+        heads if passes.protocol.faithful else keys for heads, keys in passes.activations.probabilities
+    )
 
 
 @proxy("lpzero_bert", source="LPZero, arXiv 2410.04808, FlexiBERT", needs=["outputs"])
@@ -45,5 +47,5 @@ def lpzero_bert(passes: Passes) -> float:
     """
     first: dict[int, float] = {}
     for linear in entries(passes):
-        first.setdefault(linear.layer, passes.loss.squares[linear])
+        first.setdefault(linear.layer, passes.activations.squares[linear])
     return total(first.values()) / len(first)

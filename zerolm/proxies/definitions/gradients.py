@@ -13,7 +13,7 @@ from zerolm.proxies.registry import proxy
 
 
 def saliency(passes: Passes, linear: Linear) -> float:
-    """Sum of |W G| of one matrix."""
+    """Return the sum of |W G| of one matrix."""
     return float(added((passes.weight(linear) * passes.gradient(linear)).abs()))
 
 
@@ -43,10 +43,11 @@ def fisher(passes: Passes) -> float:
     mistakes a transposed matrix for a plain one, in decoders).
     """
     if not passes.protocol.faithful:
-        return total(by_sample for _, by_sample in passes.loss.fisher.values())
+        return total(by_sample for _, by_sample in passes.activations.fisher.values())
     side = 0 if passes.network.task == "next" else 1
     return total(
-        by_token * passes.weight(linear).shape[side] for linear, (by_token, _) in passes.loss.fisher.items()
+        by_token * passes.weight(linear).shape[side]
+        for linear, (by_token, _) in passes.activations.fisher.items()
     )
 
 
@@ -91,7 +92,7 @@ def eznas(passes: Passes) -> float:
 
 
 def _full_rank(g: torch.Tensor) -> float:
-    """det / (1 + det) of S S^T, a matrix of integers: 0 where it is singular, else nearly 1."""
+    """Return det / (1 + det) of S S^T, a matrix of integers: 0 where it is singular, else nearly 1."""
     if g.shape[0] > g.shape[1]:
         return 0.0
     signs = g.double().sign()
@@ -112,7 +113,7 @@ def lpzero_gpt2(passes: Passes) -> float:
     return total(terms) / len(terms)
 
 
-@proxy("grasp", source="GraSP, arXiv 2002.07376, equation 8", needs=["curvature"])
+@proxy("grasp", source="GraSP, arXiv 2002.07376, equation 8", needs=["gradients", "curvature"])
 def grasp(passes: Passes) -> float:
-    """Sum of -W (H G), H the Hessian of the loss."""
-    return -total(added(passes.weight(linear) * passes.curvature[linear]) for linear in passes.linears)
+    """Sum of -W (H G), H the Hessian of the loss: -W^T H G = -G^T (H W), for H is symmetric."""
+    return -total(added(passes.gradient(linear) * passes.curvature(linear)) for linear in passes.linears)

@@ -12,12 +12,12 @@ from zerolm.networks.passes import Passes
 
 
 def total(values: Iterable[float | Tensor]) -> float:
-    """Their sum, exactly rounded."""
+    """Return their sum, exactly rounded."""
     return math.fsum(map(float, values))
 
 
 def attention(passes: Passes) -> list[Linear]:
-    """The matrices of attention, or of what stands in its place."""
+    """Return the matrices of attention, or of what stands in its place."""
     return [linear for linear in passes.linears if linear.role == "attention"]
 
 
@@ -26,12 +26,12 @@ def ffn(passes: Passes) -> list[Linear]:
 
 
 def decoder_or(passes: Passes, otherwise: Callable[[Passes], list[Linear]]) -> Sequence[Linear]:
-    """All matrices where the faithful mode meets a decoder, for released code hooks them all there."""
+    """Return all matrices where the faithful mode meets a decoder, for released code hooks them all there."""
     if passes.protocol.faithful and passes.network.task == "next":
         return passes.linears
     return otherwise(passes)
 
 
 def added(products: Tensor) -> Tensor:
-    """The sum of all elements, in float64."""
+    """Return the sum of all elements, in float64."""
     return products.double().sum()

@@ -34,7 +34,7 @@ def zico(passes: Passes) -> float:
 
 
 def selected(pool: Pool) -> dict[str, Sequence[float]]:
-    """L-SWAG on the layers where the gradients of all candidates together vary most, and on all layers.
+    """Return L-SWAG on the layers where the gradients of all candidates together vary most, and on all layers.
 
     The second is what is left in a space so shallow that the first looks at a single layer.
     """
@@ -61,19 +61,21 @@ def l_swag(passes: Passes) -> Sequence[float]:
     for linear, moments in passes.loss.moments.items():
         sd = moments.variance_abs.double().sqrt()
         deviations[linear.layer].append(sd[sd > 0])
-    layers = [torch.cat(each) for each in deviations]
-    if any(not len(each) for each in layers):
+    layers = [torch.cat(of_layer) for of_layer in deviations]
+    if any(not len(deviation) for deviation in layers):
         raise LeftOut("the gradients of a layer do not vary at all")
     codes: list[list[Ints]] = [[] for _ in range(depth)]
-    for linear, numbers in zip(passes.loss.codes, patterns(passes), strict=True):
+    for linear, numbers in zip(passes.activations.codes, patterns(passes), strict=True):
         codes[linear.layer].append(numbers)
-    fresh = occurrences([np.concatenate(each) if each else np.zeros(0, np.int64) for each in codes])
-    inverse = [math.log(float((1 / each).sum())) for each in layers]
-    return (*inverse, *(float(each.log().mean()) for each in layers), *map(float, fresh.ravel()))
+    nothing = np.zeros(0, np.int64)
+    fresh = occurrences([np.concatenate([nothing, *of_layer]) for of_layer in codes])
+    inverse = [math.log(float((1 / deviation).sum())) for deviation in layers]
+    spread = [float(deviation.log().mean()) for deviation in layers]
+    return (*inverse, *spread, *map(float, fresh.ravel()))
 
 
 def _unpack(row: Sequence[float]) -> tuple[Floats, Floats, Ints]:
-    """The parts of a row of L + L + (L + 1) L = L (L + 3) numbers."""
+    """Return the parts of a row of L + L + (L + 1) L = L (L + 3) numbers."""
     depth = (math.isqrt(9 + 4 * len(row)) - 3) // 2
     values = np.array(row, np.float64)
     fresh = values[2 * depth :].astype(np.int64).reshape(depth + 1, depth)

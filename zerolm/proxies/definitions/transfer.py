@@ -16,7 +16,7 @@ TERMS = ("az_expressivity", "az_progressivity", "az_trainability", "az_complexit
 
 
 def az_nas(pool: Pool) -> dict[str, Sequence[float]]:
-    """The four terms, and the sum of the logarithms of a candidate's ranks in three of them.
+    """Return the four terms, and the sum of the logarithms of a candidate's ranks in three of them.
 
     Progressivity is not among these: the authors' code leaves it out of vision transformers.
     """
@@ -31,8 +31,7 @@ def az_terms(passes: Passes) -> Sequence[float]:
     """Expressivity: sum of the entropies of the states' spectra. Progressivity: their smallest rise.
 
     Trainability: mean of 2 - s - 1 / (s + 1e-6) over sub-blocks, s the largest gain of a direction sent
-    back, best at s = 1. Complexity: multiply-accumulates of the matrices, a token (of PiT as if every stage
-    had as many tokens), where the paper counts those of an input.
+    back, best at s = 1. Complexity: multiply-accumulates of an input.
     """
     entropies = passes.transfer.entropies
     gains = [2 - s - 1 / (s + 1e-6) for s in passes.transfer.gains if s is not None]
@@ -42,5 +41,5 @@ def az_terms(passes: Passes) -> Sequence[float]:
         total(entropies),
         min(after - before for before, after in pairwise(entropies)),
         total(gains) / len(gains),
-        float(sum(linear.parameter.numel() for linear in passes.linears)),
+        passes.transfer.macs,
     )

@@ -12,7 +12,7 @@ from zerolm.networks.passes import Passes
 from zerolm.networks.passes.shared import singular_values
 from zerolm.proxies.definitions.matrix_terms import attention, ffn, total
 from zerolm.proxies.registry import Pool, proxy
-from zerolm.spaces.document import ALPHAS
+from zerolm.scores.capacity import ALPHAS
 
 
 @proxy("params", source="a count: all parameters, tied ones once")
@@ -24,15 +24,15 @@ def params(passes: Passes) -> float:
 @proxy("decoder_params", source="LiteTransformerSearch, arXiv 2203.02094, section 3")
 def decoder_params(passes: Passes) -> float:
     """Weights and biases of attention and FFN, without norms and embeddings."""
-    counted = 0
-    for linear in passes.linears:
-        bias = getattr(linear.module, "bias", None)
-        counted += linear.parameter.numel() + (bias.numel() if isinstance(bias, torch.Tensor) else 0)
-    return float(counted)
+    biases = (linear.bias for linear in passes.linears)
+    return float(
+        sum(passes.weight(linear).numel() for linear in passes.linears)
+        + sum(bias.numel() for bias in biases if bias is not None)
+    )
 
 
 def zerolm_alphas(pool: Pool) -> dict[str, Sequence[float]]:
-    """alpha S_attn + (1 - alpha) S_ffn at each alpha."""
+    """Return alpha S_attn + (1 - alpha) S_ffn at each alpha."""
     return {f"zerolm_weights {alpha:g}": [alpha * a + (1 - alpha) * f for a, f in pool] for alpha in ALPHAS}
 
 
@@ -41,20 +41,16 @@ def zerolm(passes: Passes) -> Sequence[float]:
     """S_attn and S_ffn: sums of ||W||_F^2 / min(n, m), the mean squared singular value."""
 
     def capacity(linears: Sequence[Linear]) -> float:
-        weights = (passes.weight(linear).double() for linear in linears)
-        return total(w.square().sum() / min(w.shape) for w in weights)
+        matrices = (passes.weight(linear).double() for linear in linears)
+        return total(w.square().sum() / min(w.shape) for w in matrices)
 
     return capacity(attention(passes)), capacity(ffn(passes))
 
 
 @proxy("spectral_capacity_weights", source="NSC, arXiv 2609.23087: sum of ln(1 + sigma^2) of the weights")
 def spectral_capacity(passes: Passes) -> float:
-    """Over the singular values of every projection; a fused QKV matrix is three."""
-    matrices = [
-        part
-        for linear in passes.linears
-        for part in passes.weight(linear).chunk(3 if linear.name == "qkv" else 1)
-    ]
+    """Over the singular values of every projection; a fused QKV matrix is three, in every mode."""
+    matrices = (passes.weight(linear) for linear in passes.projections)
     return total(torch.log1p(singular_values(matrix).square()).sum() for matrix in matrices)
 
 

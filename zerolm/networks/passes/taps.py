@@ -1,4 +1,4 @@
-"""What every pass needs: hooks that do not outlive it, and a network that is left as it was."""
+"""Tensors looked at on their way, and a network that is left as it was."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import silu
+from torch.overrides import TorchFunctionMode
 
-from zerolm.networks.batch import Batch, loss
 from zerolm.networks.network import Network, Tap
 from zerolm.networks.passes.protocol import Protocol
 
@@ -17,10 +18,10 @@ See = Callable[[int, Tensor], None]
 
 
 def first(value: Any) -> Tensor:
-    """A tensor, or the first of several."""
-    found = value[0] if isinstance(value, tuple | list) else value
-    assert isinstance(found, Tensor)
-    return found
+    """Return a tensor, or the first of several."""
+    tensor = value[0] if isinstance(value, tuple | list) else value
+    assert isinstance(tensor, Tensor)
+    return tensor
 
 
 @contextmanager
@@ -47,15 +48,10 @@ def looking(taps: Sequence[Tap], see: See) -> Iterator[None]:
 
 
 def last_seen(stack: ExitStack, tap: Tap) -> list[Tensor]:
-    """A list that holds what last came by, until the stack is left."""
+    """Return a list that holds what last came by, until the stack is left."""
     seen: list[Tensor] = []
     stack.enter_context(looking([tap], lambda _, values: seen.__setitem__(slice(None), [values])))
     return seen
-
-
-def objective(protocol: Protocol, logits: Tensor, part: Batch, final: Tensor) -> Tensor:
-    """What a micro-batch is differentiated for; over all of them its mean is the batch's."""
-    return loss(logits, part) if protocol.upstream == "task" else protocol.parts * final.sum()
 
 
 @contextmanager
@@ -72,6 +68,19 @@ def entering(network: Network, change: Callable[[Tensor], Tensor]) -> Iterator[N
         handle.remove()
 
 
+class SmoothSilu(TorchFunctionMode):
+    """Within, silu(x) is x sigmoid(x).
+
+    Torch derives its own silu by another formula when the derivative is derived again, and gradients should
+    be the same to the last bit whether or not a curvature is wanted beside them.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is silu:
+            return args[0] * torch.sigmoid(args[0])
+        return func(*args, **(kwargs or {}))
+
+
 @contextmanager
 def as_it_was(network: Network, protocol: Protocol, *, train: bool = False) -> Iterator[None]:
     """Within, the network is in this mode, its matrices can be differentiated, and randomness is seeded.
@@ -79,8 +88,7 @@ def as_it_was(network: Network, protocol: Protocol, *, train: bool = False) -> I
     After it, all of that is as it was before.
     """
     modes = [(module, module.training) for module in network.module.modules()]
-    weights = [linear.parameter for linear in network.linears]
-    flags = [weight.requires_grad for weight in weights]
+    flags = [(weight, weight.requires_grad) for weight in network.weights]
     cuda = network.device.type == "cuda"
     with torch.random.fork_rng(devices=[network.device] if cuda else []), torch.enable_grad():
         torch.default_generator.manual_seed(protocol.seed)
@@ -89,11 +97,11 @@ def as_it_was(network: Network, protocol: Protocol, *, train: bool = False) -> I
                 torch.cuda.manual_seed(protocol.seed)
         try:
             network.module.train(train)
-            for weight in weights:
+            for weight, _ in flags:
                 weight.requires_grad_(True)
             yield
         finally:
             for module, training in modes:
                 module.training = training
-            for weight, flag in zip(weights, flags, strict=True):
+            for weight, flag in flags:
                 weight.requires_grad_(flag)

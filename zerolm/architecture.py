@@ -67,7 +67,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What a network stores outside its layers.
+    """The parts of a network outside its layers.
 
     ``embedding`` and ``head`` count weights; ``embedding_matrices`` are the shapes behind the first where
     it is not one matrix as wide as the residual stream. A tied head is stored with the embedding: it adds
@@ -106,7 +106,7 @@ class Architecture:
         return sum(layer.width for layer in self.layers) / len(self.layers)
 
     def shape_key(self) -> tuple[Layer, ...]:
-        """Equal for architectures whose layers are permutations of each other."""
+        """Return a key that is equal for architectures whose layers are permutations of each other."""
         return tuple(sorted(self.layers))
 
 
@@ -157,10 +157,10 @@ class Shapes:
 
     @property
     def present(self) -> Bools:
-        """(n, m): which matrices exist."""
+        """Return which matrices exist, (n, m)."""
         return self.rows > 0
 
     @property
     def weights(self) -> Ints:
-        """(n, m): weights of each matrix."""
+        """Return the weights of each matrix, (n, m)."""
         return self.rows * self.cols

@@ -30,7 +30,7 @@ class CostModel:
     group_size: int = 128
 
     def layers(self, shapes: Shapes) -> Ints:
-        """What each layer adds: (n, 5) int64, columns in the order of ``COSTS``.
+        """Return the costs that each layer adds, (n, 5) int64, columns in the order of ``COSTS``.
 
         ``params`` stored numbers; ``macs`` multiply-accumulates of one token that attends to
         ``context`` tokens, or to as many as a layer's window holds; ``kv_bytes`` bytes of their keys and
@@ -52,7 +52,7 @@ class CostModel:
         )
 
     def ends(self, ends: Ends) -> Ints:
-        """What everything outside the layers adds: (5,) int64 in the order of ``COSTS``."""
+        """Return the costs of all that is outside the layers, (5,) int64 in the order of ``COSTS``."""
         head = np.array([matrix.weights for matrix in ends.head_matrices], np.int64)
         stored = ends.embedding + ends.vectors
         return np.array(
@@ -67,7 +67,7 @@ class CostModel:
         )
 
     def of(self, architecture: Architecture) -> dict[str, int]:
-        """All costs of one architecture by name."""
+        """Return all costs of one architecture by name."""
         counts = Counter(architecture.layers)
         rows = self.layers(Shapes.of(list(counts))).tolist()
         total = self.ends(architecture.ends).tolist()
@@ -77,7 +77,7 @@ class CostModel:
 
     @property
     def _rest_bytes(self) -> int:
-        """Bytes of a number that is never quantised: embeddings, norms, biases."""
+        """Return bytes of a number that is never quantised: embeddings, norms, biases."""
         return 4 if self.bits == 32 else 2
 
     def _matrix_bytes(self, weights: Ints) -> Ints:

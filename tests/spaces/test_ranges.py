@@ -62,11 +62,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("autoformer", {"heads": [1 << 15]}, "heads must be an integer from 1 to 16384"),
     ("autoformer", {"depth": []}, "range of depth is empty"),
     ("autoformer", {"classes": 0}, "classes must be an integer from 1"),
-    (
-        "pit",
-        {"depth": [2, 6, 4]},
-        "no setting 'depth'; did you mean 'depth.'.*there are .*depth1, depth2",
-    ),
+    ("pit", {"depth": [2, 6, 4]}, "no setting 'depth'; did you mean 'depth.'.*depth1, depth2, depth3"),
     ("pit", {"depth2": [0]}, "depth2 must be an integer from 1"),
     ("pit", {"base_dim": [1 << 18]}, "base_dim x heads must be an integer from 1"),
     ("pit", {"mlp_ratio": [0.0]}, "mlp_ratio must be a positive number"),

@@ -95,7 +95,7 @@ def calibration_of(objective: Objective, space: SearchSpace) -> Calibration | No
 
 
 def write_result(result: SearchResult, out: Path, force: bool) -> None:
-    """``result.json``, ``report.html``, and a folder with the configuration of each architecture."""
+    """Return ``result.json``, ``report.html``, and a folder with the configuration of each architecture."""
     from zerolm.report.search import report
 
     with new_folder(out, force) as folder:

@@ -41,12 +41,12 @@ OWN: Final = (
 SEARCH: Final = (*BUDGETS, *CONDITIONS, *OWN)
 """Settings of every search, whatever its space and score."""
 SOURCES: Final = ("score", "labels", "calibration")
-"""What can say what to maximise."""
+"""The settings that name what to maximise."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What a search maximises: a score with its options, or what labels or a calibration file say."""
+    """The aim of a search: a score with its options, or what labels or a calibration file say."""
 
     score: str
     options: dict[str, Any]

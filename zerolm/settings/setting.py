@@ -56,17 +56,17 @@ class Setting:
 
     @property
     def step(self) -> int:
-        """The step of LOW:HIGH where none is given: that of the default."""
+        """Return the step of LOW:HIGH where none is given: that of the default."""
         return self.default.step if isinstance(self.default, range) else 1
 
     @property
     def placeholder(self) -> str:
-        """What a value looks like, in capitals; the choices where there are any."""
+        """Return what stands for a value in help: the choices, or capitals."""
         return self.metavar or "|".join(map(str, self.choices)) or METAVARS[self.kind]
 
     @property
     def default_text(self) -> str:
-        """The default as a user types it, empty where there is none."""
+        """Return the default as a user types it, empty where there is none."""
         value = self.default
         if value is None or value is REQUIRED:
             return ""
@@ -134,7 +134,7 @@ class Setting:
 
     @property
     def _is_positive(self) -> bool:
-        """Whether 0 itself is out."""
+        """Return whether 0 itself is out."""
         return self.low == 0 and not self._integral
 
     @property
@@ -143,7 +143,7 @@ class Setting:
 
     @property
     def _one(self) -> str:
-        """One number in words: an integer from 1 to 64."""
+        """Return one number in words: an integer from 1 to 64."""
         one = "integer" if self._integral else "number"
         one = f"positive {one}" if self._is_positive else one
         low = "" if self.low is None or self._is_positive else _plain(self.low)

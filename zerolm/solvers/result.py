@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerolm.architecture import Architecture
-from zerolm.solvers.method import Count
+from zerolm.solvers.engine import Count
 from zerolm.spaces import SearchSpace
 
 
@@ -100,7 +100,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class Question:
-    """What was asked of a search: a space, a score with its options, budgets, and how the network is run."""
+    """The space, score with its options, budgets, and conditions of running that a search was asked for."""
 
     space: SearchSpace
     score: str

@@ -202,6 +202,6 @@ class TransformerXL(PerLayerDecoder):
 
 
 def _tied(tokens: tuple[Matrix, ...], others: tuple[Matrix, ...] = (), vectors: int = 0) -> Ends:
-    """Ends whose softmax is tied to the embedding of ``tokens``."""
+    """Return ends whose softmax is tied to the embedding of ``tokens``."""
     head, more = (sum(matrix.weights for matrix in matrices) for matrices in (tokens, others))
     return Ends(head + more, tied_head=head, vectors=vectors, embedding_matrices=tokens + others)

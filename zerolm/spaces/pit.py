@@ -53,7 +53,7 @@ class Pit(SearchSpace):
 
     @property
     def depths(self) -> dict[str, tuple[int, ...]]:
-        """The numbers of layers of each stage, by the name of their setting."""
+        """Return the numbers of layers of each stage, by the name of their setting."""
         return {name: getattr(self, name) for name in DEPTHS}
 
     def check(self) -> None:

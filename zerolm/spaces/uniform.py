@@ -156,7 +156,7 @@ class UniformSpace(SearchSpace):
         return [ffn for ffn in self.ffn if low * hidden <= ffn <= high * hidden]
 
     def check(self) -> None:
-        """Name the first range that leaves nothing to choose."""
+        """Return name the first range that leaves nothing to choose."""
         heads = [(h, s) for h in self.hidden for s in self.head_size if h % s == 0]
         if not heads:
             sizes, widths = list(self.head_size), _span(self.hidden)

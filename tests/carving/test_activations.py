@@ -11,9 +11,10 @@ import pytest
 import torch
 from tiny import model
 
-from zerolm.carving.importance.activations import CRITERIA, importances
+from zerolm.carving.importance.activations import importances
+from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.pruning import dimensions_of
-from zerolm.io.cache import Kept
+from zerolm.io.cache import ArrayCache
 from zerolm.networks.hooks import watching
 from zerolm.networks.roles import bias, layers_of, matrix, set_matrix
 from zerolm.text.tokens import Tokens, random_tokens
@@ -93,7 +94,7 @@ def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
 def test_what_was_measured_before_a_stop_is_not_measured_again(
     criterion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    network, kept, added = model("gpt2"), Kept(tmp_path), []
+    network, kept, added = model("gpt2"), ArrayCache(tmp_path), []
     wanted = importances(network, TOKENS, criterion)
 
     class Counted(CRITERIA[criterion]):  # type: ignore[misc]
@@ -107,10 +108,10 @@ def test_what_was_measured_before_a_stop_is_not_measured_again(
 
     monkeypatch.setitem(CRITERIA, criterion, Counted)
     with pytest.raises(KeyboardInterrupt):
-        importances(network, TOKENS, criterion, kept=kept, progress=stop)
+        importances(network, TOKENS, criterion, cache=kept, progress=stop)
     assert added == [55]
     for batches in (3, 3):  # the two layers that were left, then none
-        found = importances(network, TOKENS, criterion, kept=kept)
+        found = importances(network, TOKENS, criterion, cache=kept)
         assert len(added) == batches
         for kind, layers in wanted.items():
             assert all(np.array_equal(x, y) for x, y in zip(found[kind], layers, strict=True))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transformers import PreTrainedModel
+import torch
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel, logging
 
-from zerolm.carving.export.verify import load
-from zerolm.carving.methods import LENGTH, RANDOM, SEQUENCES
+from zerolm.carving.request import LENGTH, RANDOM, SEQUENCES
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.mapped import is_decoder as is_decoder
 from zerolm.networks.mapped import mapped_model as mapped_model
@@ -16,14 +16,39 @@ from zerolm.text.tokens import Tokens, line_tokens, random_tokens, read_text, ru
 
 
 def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
-    """The model in float32, in memory."""
+    """Return the model in float32, in memory."""
     return load(checkpoint.folder, is_decoder(checkpoint))
+
+
+def load(folder: Path, decoder: bool) -> PreTrainedModel:
+    """Return a model of a local folder in float32, from safetensors, running no code of the folder.
+
+    Raises ``ValueError`` where weights are missing or of another shape.
+    """
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    kind = AutoModelForCausalLM if decoder else AutoModel
+    with one_line(f"the model in {str(folder)!r}"):
+        model, loading = kind.from_pretrained(  # type: ignore[misc]
+            folder,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+    odd = [
+        name for name in (*loading["missing_keys"], *loading["mismatched_keys"]) if "pooler" not in str(name)
+    ]
+    if odd:
+        raise ValueError(f"{str(folder)!r} lacks {odd[0]!r}, or has it in another shape")
+    return model.eval()  # type: ignore[no-any-return]
 
 
 def tokens_of(
     checkpoint: Checkpoint, text: str, *, sequences: int = SEQUENCES, length: int = LENGTH, seed: int = 0
 ) -> Tokens:
-    """Calibration tokens from a text file, or drawn at random where ``text`` is ``random``.
+    """Return calibration tokens from a text file, or drawn at random where ``text`` is ``random``.
 
     A decoder reads running text, an encoder one line a sequence. ``ValueError`` where the text or the
     folder's tokenizer is of no use.
@@ -38,17 +63,17 @@ def tokens_of(
     tokenizer = stock_tokenizer(checkpoint)
     make = running_tokens if is_decoder(checkpoint) else line_tokens
     with one_line(f"the text {text!r} with the tokenizer of {str(checkpoint.folder)!r}"):
-        found = make(content, tokenizer, sequences, length)
-    if int(found.ids.max()) >= checkpoint.layout.vocab:
+        tokens = make(content, tokenizer, sequences, length)
+    if int(tokens.ids.max()) >= checkpoint.layout.vocab:
         raise ValueError(
-            f"the tokenizer of {str(checkpoint.folder)!r} gives token {int(found.ids.max())}, but the model "
+            f"the tokenizer of {str(checkpoint.folder)!r} gives token {int(tokens.ids.max())}, but the model "
             f"has {checkpoint.layout.vocab}"
         )
-    return found
+    return tokens
 
 
 def _special(checkpoint: Checkpoint) -> list[int]:
-    """Tokens that no text holds; none are known where there is no tokenizer."""
+    """Return tokens that no text holds; none are known where there is no tokenizer."""
     try:
         return list(stock_tokenizer(checkpoint).all_special_ids)
     except ValueError:

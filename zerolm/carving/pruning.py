@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
+from zerolm.families.family import Family, Pattern, family_of
 from zerolm.networks.roles import (
     Layer,
     keep_inputs,
@@ -23,6 +25,8 @@ from zerolm.networks.roles import (
     names_of,
 )
 
+RESIZED: Final = {"split_size": "q"}
+"""Attributes of an attention module that hold the length of an axis, by its label."""
 Place = tuple[int, str]
 """A layer of the parent and a role of the layout: ``o``, ``o_bias``, ``down`` or ``down_bias``."""
 
@@ -40,14 +44,14 @@ class Repaired:
     note: str = ""
 
     def named(self, name: Callable[[str, int], str | None]) -> dict[str, NDArray[np.float32]]:
-        """The arrays by the names of the parent's tensors, which ``name(role, layer)`` gives."""
+        """Return the arrays by the names of the parent's tensors, which ``name(role, layer)`` gives."""
         return {
             name(role, layer) or f"{role} of layer {layer}": x for (layer, role), x in self.arrays.items()
         }
 
 
 def dimensions_of(model: PreTrainedModel) -> Dimensions:
-    """The sizes of a loaded model that a cut refers to."""
+    """Return the sizes of a loaded model that a cut refers to."""
     config, first = model.config, layers_of(model)[0]
     hidden, inner = matrix(first.attention_out).shape  # d, heads x head size
     heads = int(config.num_attention_heads)
@@ -61,27 +65,39 @@ def dimensions_of(model: PreTrainedModel) -> Dimensions:
     )
 
 
-def slice_layer(layer: Layer, cut: Cut, kept: LayerCut) -> None:
-    """Keep these KV groups and neurons of a layer, in place."""
-    q, kv, ffn = (torch.as_tensor(cut.kept(kept, axis)) for axis in ("q", "kv", "ffn"))
-    if layer.fused:
-        keys = cut.parent.heads * cut.parent.head_size  # where k starts among the fused outputs
-        values = keys + cut.parent.kv_heads * cut.parent.head_size
-        keep_outputs(layer.attention_in[0], torch.cat([q, keys + kv, values + kv]))
-        layer.attention.__dict__["split_size"] = len(q)  # GPT-2's, which has as many KV heads as heads
-    else:
-        for module, index in zip(layer.attention_in, (q, kv, kv), strict=True):
-            keep_outputs(module, index)
-    for module in layer.ffn_in:
-        keep_outputs(module, ffn)
-    keep_inputs(layer.attention_out, q)
-    keep_inputs(layer.ffn_out, ffn)
+def slice_layer(family: Family, layer: Layer, cut: Cut, kept: LayerCut) -> None:
+    """Keep these KV groups and neurons of a layer, in place: along each axis of each of its matrices."""
+    for pattern in linear_patterns(family):
+        module = layer.module.get_submodule(inside_layer(pattern).removesuffix(".weight"))
+        axes = pattern.axes[::-1] if pattern.transposed else pattern.axes
+        for label, keep in zip(axes, (keep_outputs, keep_inputs), strict=True):
+            index = cut.kept(kept, label)
+            if index is not None:
+                keep(module, torch.as_tensor(index))
+    for name, label in RESIZED.items():  # of a fused module, whose outputs the attention takes apart
+        if name in vars(layer.attention):
+            layer.attention.__dict__[name] = len(cut.kept(kept, label))  # type: ignore[arg-type]
+
+
+def linear_patterns(family: Family) -> list[Pattern]:
+    """Return the matrices of a layer."""
+    return [pattern for pattern in family.body if pattern.in_layer and len(pattern.axes) == 2]
+
+
+def inside_layer(pattern: Pattern) -> str:
+    """Return the name of a tensor below its layer."""
+    return pattern.name.partition(".{layer}.")[2]
+
+
+def family(model: PreTrainedModel) -> Family:
+    """Return the family of a loaded model."""
+    return family_of({"model_type": model.config.model_type})
 
 
 def carved_layer(model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None) -> Layer:
-    """A copy of one of the model's layers, sliced, in float32, with what is repaired of it."""
+    """Return a copy of one of the model's layers, sliced, in float32, with what is repaired of it."""
     layer = layer_of(names_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
-    slice_layer(layer, cut, kept)
+    slice_layer(family(model), layer, cut, kept)
     layer.module.float()
     put_repaired(layer, kept.layer, repaired.arrays if repaired else {})
     return layer
@@ -90,13 +106,13 @@ def carved_layer(model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Rep
 def put_repaired(layer: Layer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:
     """Put the repaired matrices of the parent's layer ``number`` into the sliced layer."""
     for role, module in (("o", layer.attention_out), ("down", layer.ffn_out)):
-        for name, found in (("weight", role), ("bias", f"{role}_bias")):
-            if (number, found) in arrays:
-                module.get_parameter(name).data.copy_(torch.from_numpy(arrays[number, found]))
+        for name, tensor in (("weight", role), ("bias", f"{role}_bias")):
+            if (number, tensor) in arrays:
+                module.get_parameter(name).data.copy_(torch.from_numpy(arrays[number, tensor]))
 
 
 def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
-    """A copy of the parent that keeps what the cut keeps, with the repaired matrices in it.
+    """Return a copy of the parent that keeps what the cut keeps, with the repaired matrices in it.
 
     Widths may differ from layer to layer: the configuration keeps the parent's; its layers are counted and
     listed anew.
@@ -105,7 +121,7 @@ def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None 
     layers = layer_list(child)
     for place, kept in enumerate(cut.layers):
         layer = layer_of(names_of(child), layers[kept.layer])
-        slice_layer(layer, cut, kept)
+        slice_layer(family(model), layer, cut, kept)
         layer.attention.__dict__["layer_idx"] = place
         put_repaired(layer, kept.layer, arrays)
     wanted = [kept.layer for kept in cut.layers]

@@ -90,7 +90,7 @@ class Layout:
 
 def _axes(family: Family, config: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, int]:
     q, kv = (given[heads] * given["head_size"] for heads in ("heads", "kv_heads"))
-    axes = {"q": q, "kv": kv, "qkv": q + 2 * kv, "head": given["head_size"]}
+    axes = {"q": q, "kv": kv, "q+kv+kv": q + 2 * kv, "head": given["head_size"]}
     axes |= {label: given[label] for label in ("ffn", "hidden", "vocab")}
     used = {label for pattern in family.body for label in pattern.axes}
     return axes | {label: family.size(config, label) for label in ("positions", "types") if label in used}

@@ -12,12 +12,13 @@ import numpy as np
 import typer
 
 from zerolm.architecture import Floats
-from zerolm.carving.importance.weights import ATTENTION, FFN, shares
+from zerolm.carving.importance.weights import shares
 from zerolm.checkpoints import Checkpoint, Ledger, Totals, ledger_of
 from zerolm.io.files import cache_folder
 from zerolm.report.phrases import show_amount
 
-FUSED: Final = "qkv"
+ATTENTION: Final = ("q", "k", "v", "o")
+FFN: Final = ("gate", "up", "down")
 STEPS: Final = 20
 """How often progress is shown in all."""
 
@@ -44,7 +45,7 @@ def ledger(
         "bytes": sum(shard.size for shard in checkpoint.shards),
         "layers": [of_layer(checkpoint, made, layer) for layer in range(checkpoint.layout.depth)],
         "total": {
-            "attention": weighed(_of_roles(checkpoint, made, (FUSED, *ATTENTION))),
+            "attention": weighed(_of_roles(checkpoint, made, ATTENTION)),
             "ffn": weighed(_of_roles(checkpoint, made, FFN)),
             "all": weighed([made.total(name) for name in checkpoint.layout.slots]),
         },
@@ -83,7 +84,7 @@ def of_layer(checkpoint: Checkpoint, made: Ledger, layer: int) -> dict[str, Any]
         np.sum([share.squares for share in shares(checkpoint, made, layer, kind)], axis=0)
         for kind in ("groups", "ffn")
     )
-    attention = weighed(_of_roles(checkpoint, made, (FUSED, *ATTENTION), layer))
+    attention = weighed(_of_roles(checkpoint, made, ATTENTION, layer))
     ffn = weighed(_of_roles(checkpoint, made, FFN, layer))
     return {
         "layer": layer,
@@ -95,10 +96,13 @@ def of_layer(checkpoint: Checkpoint, made: Ledger, layer: int) -> dict[str, Any]
 def _of_roles(
     checkpoint: Checkpoint, made: Ledger, roles: Iterable[str], layer: int | None = None
 ) -> list[Totals]:
-    """The totals of the matrices with these roles in one layer, else in all."""
-    layers = range(checkpoint.layout.depth) if layer is None else (layer,)
-    names = (checkpoint.layout.name(role, place) for place in layers for role in roles)
-    return [made.total(name) for name in names if name]
+    """Return the totals of the matrices with these roles, fused or not, in one layer, else in all."""
+    return [
+        made.total(name)
+        for name, slot in checkpoint.layout.slots.items()
+        if (slot.layer is not None if layer is None else slot.layer == layer)
+        and set(slot.role.split("+")) <= set(roles)
+    ]
 
 
 def weighed(totals: list[Totals]) -> dict[str, Any]:

@@ -6,15 +6,16 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 MAX_DIGITS: Final = 1000
 
 
 def cache_folder(kind: str) -> Path:
-    """A folder of the user's cache: below ``ZEROLM_CACHE``, else ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    """Return a folder of the user's cache: in ``ZEROLM_CACHE``, ``XDG_CACHE_HOME`` or ``~/.cache``."""
     own = os.environ.get("ZEROLM_CACHE")
     if own:
         return Path(own).absolute() / kind
@@ -27,26 +28,34 @@ def cache_folder(kind: str) -> Path:
         raise ValueError("there is no home folder for the cache: set ZEROLM_CACHE") from None
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file to write to, which takes the place of ``path`` when all went well and is removed else.
+
+    The folder is made where there is none.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
 def store(contents: Mapping[Path, str | bytes]) -> None:
     """Write files, each appearing complete and none before all are written."""
-    written: dict[Path, Path] = {}
-    try:
+    with ExitStack() as stack:
         for path, content in contents.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            written[path] = Path(name)
-            with os.fdopen(handle, "wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-            os.chmod(name, 0o644)
-        for path, complete in written.items():
-            os.replace(complete, path)
-    finally:
-        for left in written.values():
-            left.unlink(missing_ok=True)
+            file = stack.enter_context(replacing(path))
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
 
 
 def read_text(path: Path, most: int) -> str:
-    """The text of a regular file of at most ``most`` bytes; ``ValueError`` for another."""
+    """Return the text of a regular file of at most ``most`` bytes; ``ValueError`` for another."""
     if not path.exists():
         raise ValueError("it does not exist")
     if not path.is_file():
@@ -59,14 +68,14 @@ def read_text(path: Path, most: int) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """JSON whose objects name each field once and whose integers are short; ``ValueError`` else."""
+    """Parse JSON whose objects name each field once and whose integers are short; ``ValueError`` else."""
 
     def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        named = dict(pairs)
+        if len(named) < len(pairs):
             twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
             raise ValueError(f"field {twice!r} is given twice")
-        return found
+        return named
 
     return json.loads(text, object_pairs_hook=fields, parse_int=_integer)
 

@@ -35,7 +35,7 @@ class Names:
         modules = {p.role: p.name.removesuffix(".weight") for p in family.body if p.in_layer}
         layers = modules["o"].partition(".{layer}.")[0]
         inside = {role: name.removeprefix(layers + ".{layer}.") for role, name in modules.items()}
-        projections = tuple(inside[role] for role in ("q", "k", "v", "qkv") if role in inside)
+        projections = tuple(inside[role] for role in ("q", "k", "v", "q+k+v") if role in inside)
         return cls(
             layers=layers,
             attention=projections[0].rpartition(".")[0],

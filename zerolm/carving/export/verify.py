@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import torch
-import transformers
 from torch import Tensor
-from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
+from zerolm.architecture import Ints
 from zerolm.carving.kept_units import Cut
-from zerolm.carving.pruning import Repaired, carved_layer
+from zerolm.carving.pruning import Repaired, carved_layer, inside_layer
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.io.memory import free_memory
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.mapped import mapped_model, one_line
+from zerolm.networks.mapped import mapped_model
 
 TOLERANCE: Final = 1e-4
 """Largest difference of outputs, relative to their largest magnitude, that rounding may explain."""
@@ -39,29 +39,6 @@ class Verified:
     by: str = "outputs"
 
 
-def load(folder: Path, decoder: bool) -> PreTrainedModel:
-    """A model of a local folder in float32, from safetensors, running no code of the folder.
-
-    Raises ``ValueError`` where weights are missing or of another shape.
-    """
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    kind = AutoModelForCausalLM if decoder else AutoModel
-    with one_line(f"the model in {str(folder)!r}"):
-        model, found = kind.from_pretrained(  # type: ignore[misc]
-            folder,
-            local_files_only=True,
-            use_safetensors=True,
-            trust_remote_code=False,
-            dtype=torch.float32,
-            output_loading_info=True,
-        )
-    odd = [name for name in (*found["missing_keys"], *found["mismatched_keys"]) if "pooler" not in str(name)]
-    if odd:
-        raise ValueError(f"{str(folder)!r} lacks {odd[0]!r}, or has it in another shape")
-    return model.eval()  # type: ignore[no-any-return]
-
-
 @torch.no_grad()
 def compare(
     child: PreTrainedModel, reference: PreTrainedModel, *, length: int = 64, seed: int = 0
@@ -72,13 +49,13 @@ def compare(
     length = min(length, int(getattr(child.config, "max_position_embeddings", None) or length))
     ids = torch.randint(size, (2, length), generator=generator)  # (2, length)
     ours, theirs = (_outputs(model(input_ids=ids)) for model in (child, reference))
-    found = _apart(ours, theirs)
-    if not found.relative <= TOLERANCE:
+    proof = _apart(ours, theirs)
+    if not proof.relative <= TOLERANCE:
         raise ValueError(
-            f"the written child differs from the carved parent by {found.difference:.3g} "
-            f"({found.relative:.2g} of the largest output)"
+            f"the written child differs from the carved parent by {proof.difference:.3g} "
+            f"({proof.relative:.2g} of the largest output)"
         )
-    return found
+    return proof
 
 
 @torch.no_grad()
@@ -101,22 +78,24 @@ def compare_blocks(
     stored = as_stored(child, cut, repaired or Repaired())
     length = min(length, parent.layout.sizes.get("positions", length))
     batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
-    ours, theirs = (Blocks(mapped_model(each), [batch]) for each in (child, parent))
+    ours, theirs = (Blocks(mapped_model(opened), [batch]) for opened in (child, parent))
     _same_kinds(ours.model, theirs.model, [kept.layer for kept in cut.layers])
+    axes = {inside_layer(pattern): pattern.axes for pattern in parent.family.body if pattern.in_layer}
     generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
     for place, kept in enumerate(cut.layers):
         hidden = torch.randn(2, length, parent.layout.hidden, generator=generator)  # (2, length, d)
         carved = carved_layer(theirs.model, cut, kept, stored)
         differs = f"layer {place} of the written child differs from layer {kept.layer} of the carved parent"
         for name, weight in carved.module.named_parameters():
-            if not _within(ours.layer(place).module.get_parameter(name), weight):
+            places = [cut.places(kept, label) for label in axes.get(name, ("",) * weight.dim())]
+            if not _within(ours.layer(place).module.get_parameter(name), weight, places):
                 raise ValueError(f"{differs} in {name!r}")
         wanted = theirs.call(0, kept.layer, hidden, carved.module)
-        found = _apart(ours.call(0, place, hidden), wanted)
-        if not found.relative <= BLOCK_TOLERANCE:
-            share = f"{found.relative:.2g} of the largest output"
-            raise ValueError(f"{differs} by {found.difference:.3g} ({share})")
-        worst = max(worst, found, key=lambda each: each.relative)
+        proof = _apart(ours.call(0, place, hidden), wanted)
+        if not proof.relative <= BLOCK_TOLERANCE:
+            share = f"{proof.relative:.2g} of the largest output"
+            raise ValueError(f"{differs} by {proof.difference:.3g} ({share})")
+        worst = max(worst, proof, key=lambda apart: apart.relative)
     return worst
 
 
@@ -153,19 +132,22 @@ def _bytes(tensor: TensorInfo, start: int) -> bytes:
 
 
 def as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> Repaired:
-    """What is repaired, rounded as the child stores it."""
+    """Return the repaired matrices, rounded as the child stores them."""
     places = {kept.layer: place for place, kept in enumerate(cut.layers)}
-    found = Repaired()
+    rounded = Repaired()
     for (layer, role), values in repaired.arrays.items():
         name = child.layout.name(role, places[layer])
         dtype = child.tensors[name].dtype if name else "F32"
-        found.arrays[layer, role] = widened(narrowed(values, dtype), dtype)
-    return found
+        rounded.arrays[layer, role] = widened(narrowed(values, dtype), dtype)
+    return rounded
 
 
-def _within(ours: Tensor, theirs: Tensor) -> bool:
-    """Whether weights are in the corner of others that are zero beyond it."""
-    corner = ours[tuple(slice(size) for size in theirs.shape)]
+def _within(ours: Tensor, theirs: Tensor, places: Sequence[Ints | None]) -> bool:
+    """Whether weights are at these places of others along each axis, and zeros are all around them."""
+    corner = ours
+    for axis, index in enumerate(places):
+        if index is not None:
+            corner = corner.index_select(axis, torch.as_tensor(index))
     return torch.equal(corner, theirs) and bool(ours.count_nonzero() == theirs.count_nonzero())
 
 
@@ -174,9 +156,9 @@ def _apart(ours: Tensor, theirs: Tensor) -> Verified:
     return Verified(difference, difference / max(float(theirs.abs().max()), 1e-12))
 
 
-def _outputs(found: object) -> Tensor:
-    """Logits, or the last hidden states of a model without a head."""
-    logits = getattr(found, "logits", None)
-    value = logits if logits is not None else getattr(found, "last_hidden_state")  # noqa: B009
+def _outputs(sent: object) -> Tensor:
+    """Return logits, or the last hidden states of a model without a head."""
+    logits = getattr(sent, "logits", None)
+    value = logits if logits is not None else getattr(sent, "last_hidden_state")  # noqa: B009
     assert isinstance(value, Tensor)
     return value

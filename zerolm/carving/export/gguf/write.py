@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedConfig
 
 try:
@@ -20,14 +19,16 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("format gguf needs the package gguf: pip install 'zerolm[gguf]'") from None
 
+from zerolm.carving.export.folder import Matrices
 from zerolm.carving.export.gguf.check import require
+from zerolm.carving.export.gguf.file_tensors import GgufTensor, entries
 from zerolm.carving.export.gguf.rope import factors_of
-from zerolm.carving.export.gguf.tensors import Entry, entries
 from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.mapped import stock_config
 
+ARCHITECTURE: Final = "deci"
 FAMILIES: Final = ("llama", "mistral")
 MOST: Final = (1 << 31) - 1
 FILE_TYPES: Final = {
@@ -51,11 +52,11 @@ def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
 def write(
     checkpoint: Checkpoint,
     cut: Cut,
-    repaired: Mapping[str, NDArray[np.float32]],
+    repaired: Matrices,
     file: Path,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> None:
-    """The child of a cut as one new file, which appears when it is complete.
+    """Write the child of a cut as one new file, which appears when it is complete.
 
     One tensor at a time is in memory. ``repaired`` holds new values by the parent's name of a tensor, in the
     shape that the cut leaves. The context of a mistral with a window ends with it: so far it attends to all
@@ -84,9 +85,9 @@ def write(
 
 
 def _write(
-    writer: GGUFWriter, tensors: list[Entry], file: Path, progress: Callable[[int, int], None]
+    writer: GGUFWriter, tensors: list[GgufTensor], file: Path, progress: Callable[[int, int], None]
 ) -> None:
-    """The head and the numbers, all on the disk when it returns."""
+    """Write the head and the numbers, all on the disk when it returns."""
     writer.write_header_to_file(file)
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
@@ -114,7 +115,7 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
 
 
 def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
-    """The configuration with the defaults of its stock class."""
+    """Return the configuration with the defaults of its stock class."""
     config = stock_config(checkpoint)
     if not (0 < config.rms_norm_eps < 1 and 1 <= _context(config) <= MOST):
         raise ValueError(
@@ -127,17 +128,17 @@ def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
 
 
 def _context(config: PreTrainedConfig) -> int:
-    """How many tokens all attend to all before them."""
+    """Return how many tokens all attend to all before them."""
     window = config.sliding_window if config.model_type == "mistral" else None
     return int(min(config.max_position_embeddings, window or config.max_position_embeddings))
 
 
 def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
-    """A writer that knows the sizes and the tokenizer."""
+    """Return a writer that knows the sizes and the tokenizer."""
     config, parent = _stock(checkpoint), cut.parent
     factors_of(config)
     groups = [len(layer.groups) for layer in cut.layers]
-    writer = GGUFWriter(None, "deci")
+    writer = GGUFWriter(None, ARCHITECTURE)
     writer.add_name(name)
     writer.add_vocab_size(checkpoint.layout.vocab)
     writer.add_context_length(_context(config))
@@ -159,7 +160,7 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     return writer
 
 
-def _factors(checkpoint: Checkpoint) -> list[Entry]:
-    """The tensor by which frequencies are divided, if any."""
+def _factors(checkpoint: Checkpoint) -> list[GgufTensor]:
+    """Return the tensor by which frequencies are divided, if any."""
     factors = factors_of(_stock(checkpoint))
-    return [] if factors is None else [Entry("rope_freqs.weight", "F32", factors.shape, lambda: factors)]
+    return [] if factors is None else [GgufTensor("rope_freqs.weight", "F32", factors.shape, lambda: factors)]

@@ -11,9 +11,10 @@ from timing import note
 from carved.parent import Parent
 from carved.writing import Line, compared, heading, kl, row
 from zerolm.architecture import Floats, Ints
+from zerolm.carving.evaluation.divergence import perplexities_and_kls
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.planning.sensitivity import SEQUENCES, LossTable
+from zerolm.carving.planning.sensitivity import SEQUENCES, LossTable, measured_losses
 from zerolm.carving.planning.sizes import plan_of
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.request import SizeRequest
@@ -36,7 +37,7 @@ def plans(parent: Parent) -> Iterator[Line]:
     by = parent.criterion("output_energy")
     assert isinstance(by, Additive)
     tokens = parent.calibration["text"]
-    table = measured(parent.model, tokens, by, ["groups", "ffn"], progress=note)
+    table = measured_losses(parent.model, tokens, by, ["groups", "ffn"], progress=note)
     budget = {"max_body_params": int(SIZE * parent.cost("body_params"))}
     best = plan_of(parent.checkpoint, table, SizeRequest("per-layer", budgets=budget), CostModel()).cut
     even = SizeRequest("uniform", keep_layers=1.0, budgets=budget)

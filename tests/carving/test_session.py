@@ -10,7 +10,7 @@ from divergences import fidelity
 from tiny import saved, word_tokenizer
 
 import zerolm
-from zerolm.carving.export import write_child as child
+from zerolm.carving.export import verify
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.parent import open_model, tokens_of
 from zerolm.carving.planning.sensitivity import BATCH, Loss
@@ -61,7 +61,7 @@ def test_a_parent_that_does_not_fit_is_compared_block_by_block(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parent = saved(tmp_path / "parent", name, dtype="bfloat16")
-    monkeypatch.setattr(child, "fits", lambda checkpoint: False)
+    monkeypatch.setattr(verify, "fits", lambda checkpoint: False)
     found = zerolm.carve(
         parent, tmp_path / "child", keep_ffn=0.5, text="random", sequences=12, length=16, plan="measured"
     )

@@ -33,15 +33,18 @@ class CostModel:
         """What each layer adds: (n, 5) int64, columns in the order of ``COSTS``.
 
         ``params`` stored numbers; ``macs`` multiply-accumulates of one token that attends to
-        ``context`` tokens; ``kv_bytes`` bytes of keys and values; ``weight_bytes`` bytes on disk.
+        ``context`` tokens, or to as many as a layer's window holds; ``kv_bytes`` bytes of their keys and
+        values; ``weight_bytes`` bytes on disk.
         """
         weights = shapes.weights.sum(axis=1)
-        kv_bits = 2 * shapes.kv_width * (self.context * self.batch * self.kv_bits)
+        windows = np.where(shapes.window > 0, shapes.window, self.context)
+        tokens = np.minimum(windows, self.context)
+        kv_bits = 2 * shapes.kv_width * tokens * (self.batch * self.kv_bits)
         return np.stack(
             [
                 weights + shapes.vectors,
                 weights + shapes.body_vectors,
-                weights + 2 * self.context * shapes.query_width,
+                weights - shapes.idle + 2 * tokens * shapes.query_width,
                 -(-kv_bits // 8),
                 self._matrix_bytes(shapes.weights).sum(axis=1) + shapes.vectors * self._rest_bytes,
             ],

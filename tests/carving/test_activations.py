@@ -30,7 +30,7 @@ def padded() -> Tokens:
     return Tokens(TOKENS.ids, mask)
 
 
-def activations(network: Any, layer: int, tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
+def forward_inputs(network: Any, layer: int, tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
     """The inputs of the output matrices in one forward pass of the whole model, (n, k) each, float64."""
     found = layers_of(network)[layer]
     (batch,) = tokens.batches(len(tokens))
@@ -69,7 +69,7 @@ def test_importance_equals_its_literal_twin(name: str, criterion: str, tokens: T
     sizes, (twin, of_group) = dimensions_of(network), TWINS[criterion]
     found = importances(network, tokens, criterion, batch=2)
     for number, layer in enumerate(layers_of(network)):
-        o, down = activations(network, number, tokens)
+        o, down = forward_inputs(network, number, tokens)
         parts = [slice(h * sizes.head_size, (h + 1) * sizes.head_size) for h in range(sizes.heads)]
         columns = [matrix(m).double().numpy() for m in (layer.attention_out, layer.ffn_out)]
         heads, neurons = twin(o, down, [*columns, parts], bias(layer.ffn_out) is not None)

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny import saved
 
-from zerolm.checkpoints import Checkpoint, Ledger, Sums, ledger_of
+from zerolm.checkpoints import Checkpoint, Ledger, Sums, ledger_of, shard_sums
 from zerolm.checkpoints import ledger as ledgers
-from zerolm.checkpoints import shard_sums
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.matrix_sums import Summing, plain, sums_of
 from zerolm.checkpoints.rows import row_reader

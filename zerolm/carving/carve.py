@@ -189,7 +189,7 @@ def _check_possible(job: Job) -> None:
     """Refuse before the long work what could only fail after it."""
     checkpoint, request, output = job.checkpoint, job.request, job.output
     layout, family, form = checkpoint.layout, checkpoint.family, output.format
-    if family.name != "bert" and layout.name("head") is None and not layout.tied:
+    if family.task == "next" and layout.name("head") is None and not layout.tied:
         raise ValueError(
             f"a {family.name} without a language-model head cannot be compared, so it is not carved"
         )

@@ -4,45 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel, logging
+from transformers import PreTrainedModel
 
 from zerolm.carving.request import LENGTH, RANDOM, SEQUENCES
 from zerolm.checkpoints import Checkpoint
-from zerolm.networks.mapped import is_decoder as is_decoder
-from zerolm.networks.mapped import mapped_model as mapped_model
-from zerolm.networks.mapped import one_line, stock_tokenizer
+from zerolm.networks.opener import is_decoder as is_decoder
+from zerolm.networks.opener import load_model, one_line, stock_tokenizer
+from zerolm.networks.opener import mapped_model as mapped_model
 from zerolm.text.tokens import Tokens, line_tokens, random_tokens, read_text, running_tokens
 
 
 def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """Return the model in float32, in memory."""
-    return load(checkpoint.folder, is_decoder(checkpoint))
-
-
-def load(folder: Path, decoder: bool) -> PreTrainedModel:
-    """Return a model of a local folder in float32, from safetensors, running no code of the folder.
-
-    Raises ``ValueError`` where weights are missing or of another shape.
-    """
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    kind = AutoModelForCausalLM if decoder else AutoModel
-    with one_line(f"the model in {str(folder)!r}"):
-        model, loading = kind.from_pretrained(  # type: ignore[misc]
-            folder,
-            local_files_only=True,
-            use_safetensors=True,
-            trust_remote_code=False,
-            dtype=torch.float32,
-            output_loading_info=True,
-        )
-    odd = [
-        name for name in (*loading["missing_keys"], *loading["mismatched_keys"]) if "pooler" not in str(name)
-    ]
-    if odd:
-        raise ValueError(f"{str(folder)!r} lacks {odd[0]!r}, or has it in another shape")
-    return model.eval()  # type: ignore[no-any-return]
+    return load_model(checkpoint.folder, is_decoder(checkpoint))
 
 
 def tokens_of(
@@ -60,7 +34,7 @@ def tokens_of(
             checkpoint.layout.vocab, sequences, length, special=_special(checkpoint), seed=seed
         )
     content = read_text(Path(text))
-    tokenizer = stock_tokenizer(checkpoint)
+    tokenizer = stock_tokenizer(checkpoint.folder)
     make = running_tokens if is_decoder(checkpoint) else line_tokens
     with one_line(f"the text {text!r} with the tokenizer of {str(checkpoint.folder)!r}"):
         tokens = make(content, tokenizer, sequences, length)
@@ -75,6 +49,6 @@ def tokens_of(
 def _special(checkpoint: Checkpoint) -> list[int]:
     """Return tokens that no text holds; none are known where there is no tokenizer."""
     try:
-        return list(stock_tokenizer(checkpoint).all_special_ids)
+        return list(stock_tokenizer(checkpoint.folder).all_special_ids)
     except ValueError:
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 import torch
@@ -13,20 +12,17 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
-from zerolm.families.family import Family, Pattern, family_of
 from zerolm.networks.roles import (
-    Layer,
+    StockLayer,
     keep_inputs,
     keep_outputs,
     layer_list,
     layer_of,
     layers_of,
     matrix,
-    names_of,
+    places_of,
 )
 
-RESIZED: Final = {"split_size": "q"}
-"""Attributes of an attention module that hold the length of an axis, by its label."""
 Place = tuple[int, str]
 """A layer of the parent and a role of the layout: ``o``, ``o_bias``, ``down`` or ``down_bias``."""
 
@@ -65,45 +61,31 @@ def dimensions_of(model: PreTrainedModel) -> Dimensions:
     )
 
 
-def slice_layer(family: Family, layer: Layer, cut: Cut, kept: LayerCut) -> None:
-    """Keep these KV groups and neurons of a layer, in place: along each axis of each of its matrices."""
-    for pattern in linear_patterns(family):
-        module = layer.module.get_submodule(inside_layer(pattern).removesuffix(".weight"))
-        axes = pattern.axes[::-1] if pattern.transposed else pattern.axes
-        for label, keep in zip(axes, (keep_outputs, keep_inputs), strict=True):
-            index = cut.kept(kept, label)
-            if index is not None:
-                keep(module, torch.as_tensor(index))
-    for name, label in RESIZED.items():  # of a fused module, whose outputs the attention takes apart
-        if name in vars(layer.attention):
-            layer.attention.__dict__[name] = len(cut.kept(kept, label))  # type: ignore[arg-type]
+def slice_layer(layer: StockLayer, cut: Cut, kept: LayerCut) -> None:
+    """Keep these KV groups and neurons of a layer, in place."""
+    indices = {label: cut.kept(kept, label) for label in {"q", "kv", "ffn", *layer.axes}}
+    index = {label: torch.as_tensor(x) for label, x in indices.items() if x is not None}
+    for module, label in zip((*layer.attention_in, *layer.ffn_in), layer.axes, strict=True):
+        keep_outputs(module, index[label])
+    keep_inputs(layer.attention_out, index["q"])
+    keep_inputs(layer.ffn_out, index["ffn"])
+    groups = len(kept.groups)
+    heads = groups * cut.parent.heads_per_group
+    layer.resize({"q": len(index["q"]), "kv": len(index["kv"]), "heads": heads, "kv_heads": groups})
 
 
-def linear_patterns(family: Family) -> list[Pattern]:
-    """Return the matrices of a layer."""
-    return [pattern for pattern in family.body if pattern.in_layer and len(pattern.axes) == 2]
-
-
-def inside_layer(pattern: Pattern) -> str:
-    """Return the name of a tensor below its layer."""
-    return pattern.name.partition(".{layer}.")[2]
-
-
-def family(model: PreTrainedModel) -> Family:
-    """Return the family of a loaded model."""
-    return family_of({"model_type": model.config.model_type})
-
-
-def carved_layer(model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None) -> Layer:
+def carved_layer(
+    model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None
+) -> StockLayer:
     """Return a copy of one of the model's layers, sliced, in float32, with what is repaired of it."""
-    layer = layer_of(names_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
-    slice_layer(family(model), layer, cut, kept)
+    layer = layer_of(places_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
+    slice_layer(layer, cut, kept)
     layer.module.float()
     put_repaired(layer, kept.layer, repaired.arrays if repaired else {})
     return layer
 
 
-def put_repaired(layer: Layer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:
+def put_repaired(layer: StockLayer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:
     """Put the repaired matrices of the parent's layer ``number`` into the sliced layer."""
     for role, module in (("o", layer.attention_out), ("down", layer.ffn_out)):
         for name, tensor in (("weight", role), ("bias", f"{role}_bias")):
@@ -120,8 +102,8 @@ def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None 
     child, arrays = copy.deepcopy(model), repaired.arrays if repaired else {}
     layers = layer_list(child)
     for place, kept in enumerate(cut.layers):
-        layer = layer_of(names_of(child), layers[kept.layer])
-        slice_layer(family(model), layer, cut, kept)
+        layer = layer_of(places_of(child), layers[kept.layer])
+        slice_layer(layer, cut, kept)
         layer.attention.__dict__["layer_idx"] = place
         put_repaired(layer, kept.layer, arrays)
     wanted = [kept.layer for kept in cut.layers]

@@ -179,12 +179,12 @@ def _recipe(given: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     space = given.get("space")
     if space is not None:
         choices_in(_text("space", space), checkpoint)
-    parent = dimensions(checkpoint)
+    whole = dimensions(checkpoint)
     return Recipe(
-        from_layers(parent, given.get("layers")),
+        from_layers(whole, given.get("layers")),
         CarvingMethod(criterion, repair, plan, shape, written_as, space),
         _calibration(given.get("calibration")),
-        _ridges(given.get("ridges"), parent.depth),
+        _ridges(given.get("ridges"), whole.depth),
         _texts("sha256", given.get("sha256")),
         _texts("versions", given.get("versions")),
     )

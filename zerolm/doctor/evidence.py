@@ -1,4 +1,4 @@
-"""What a folder holds that is meant to be a checkpoint, sound or not."""
+"""The evidence in a folder that is meant to be a checkpoint, sound or not."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from zerolm.checkpoints import Family, Layout, TensorInfo, family_of
+from zerolm.checkpoints import Layout, TensorInfo, family_of
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.checkpoints.shards import INDEX, SINGLE, read_shards
+from zerolm.families.family import Family
 
 PICKLES: Final = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 T = TypeVar("T")
@@ -105,7 +106,7 @@ def _names(folder: Path, *patterns: str) -> tuple[str, ...]:
 
 
 def _tried(read: Callable[[], T]) -> tuple[T | None, str]:
-    """What is read, and ``""``; else None, and why."""
+    """Return what is read, and ``""``; else None, and why."""
     try:
         return read(), ""
     except ValueError as error:

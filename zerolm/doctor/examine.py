@@ -15,6 +15,7 @@ from zerolm.doctor.evidence import Evidence, gather
 from zerolm.doctor.opening import attempt, is_installed
 from zerolm.doctor.rules import by_rules
 from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, SERVERS, TRANSFORMERS, UNKNOWN, Verdict
+from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 
 Progress = Callable[[str], None]
@@ -22,6 +23,8 @@ ROOM: Final = 1.5
 """Memory that opening takes, in sizes of the weights."""
 MODULES: Final = ("Transformer", "Pooling", "Normalize", "Dense", "Dropout")
 MAX_GGUFS: Final = 8
+DROPS_ATTENTION: Final = "deci"
+"""The architecture of GGUF whose readers take a layer without FFN for one without attention."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ def diagnose(folder: Path, progress: Progress = lambda text: None) -> Diagnosis:
     verdicts += [_gguf(evidence, name, progress) for name in evidence.ggufs[:MAX_GGUFS]] or [
         by_rules(LLAMA_CPP, evidence)
     ]
-    if evidence.kind == "bert" or (folder / "modules.json").exists():
+    masked = evidence.family is not None and evidence.family.task == "masked"
+    if masked or (folder / "modules.json").exists():
         verdicts.append(_sentences(evidence, stock))
     return Diagnosis(folder, tuple(verdicts), facts_of(evidence), tuple(_advice(evidence)))
 
@@ -66,9 +70,9 @@ def _transformers(evidence: Evidence, progress: Progress) -> Verdict:
             return Verdict("transformers", read.verdict, "opened", read.reasons)
         large = f"too large to be opened here ({evidence.size:,} bytes)"
         return Verdict("transformers", ruled.verdict, "rules", (*ruled.reasons, *read.reasons, large))
-    found = attempt("transformers", evidence.folder)
-    clearer = ruled.reasons if found.verdict == ruled.verdict == REFUSES else ()
-    return Verdict("transformers", found.verdict, "opened", (*clearer, *found.reasons))
+    tried = attempt("transformers", evidence.folder)
+    clearer = ruled.reasons if tried.verdict == ruled.verdict == REFUSES else ()
+    return Verdict("transformers", tried.verdict, "opened", (*clearer, *tried.reasons))
 
 
 def _gguf(evidence: Evidence, name: str, progress: Progress) -> Verdict:
@@ -84,14 +88,14 @@ def _gguf(evidence: Evidence, name: str, progress: Progress) -> Verdict:
         untried = f"its header is sound ({header.architecture}), and it was not opened here"
         return Verdict(runtime, UNKNOWN, "rules", (untried, *wrong))
     progress(f"opening {name} with llama.cpp")
-    found = attempt("llama.cpp", file)
-    return Verdict(runtime, found.verdict, "opened", (*found.reasons, *wrong))
+    tried = attempt("llama.cpp", file)
+    return Verdict(runtime, tried.verdict, "opened", (*tried.reasons, *wrong))
 
 
 def _silent_errors(header: GgufHeader) -> Iterator[str]:
-    """What llama.cpp opens, and computes wrongly."""
+    """Yield what llama.cpp opens, and computes wrongly."""
     heads, ffn = header.of_layers("attention.head_count"), header.of_layers("feed_forward_length")
-    if header.architecture == "deci" and heads and ffn:
+    if header.architecture == DROPS_ATTENTION and heads and ffn:
         bare = [layer for layer, (h, f) in enumerate(zip(heads, ffn, strict=True)) if h and not f]
         if bare:
             yield f"wrong results: llama.cpp drops the attention of layers without FFN, such as {bare[0]}"
@@ -116,9 +120,7 @@ def _sentences(evidence: Evidence, stock: Verdict) -> Verdict:
 
 
 def _module_flaws(evidence: Evidence) -> Iterator[str]:
-    """What is odd about the modules; ``ValueError`` for what cannot be read."""
-    from zerolm.io.files import parse_json, read_text
-
+    """Yield what is odd about the modules; ``ValueError`` for what cannot be read."""
     modules = parse_json(read_text(evidence.folder / "modules.json", 1 << 20))
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise ValueError("modules.json is not a list of modules")
@@ -136,7 +138,7 @@ def _module_flaws(evidence: Evidence) -> Iterator[str]:
 
 
 def facts_of(evidence: Evidence) -> dict[str, Any]:
-    """What the folder holds, as far as it could be read."""
+    """Return the facts about a folder, as far as it could be read."""
     layout, tensors = evidence.layout, evidence.tensors.values()
     weights = Counter[str]()
     for tensor in tensors:

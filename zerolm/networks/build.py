@@ -35,7 +35,7 @@ DEVIATION: Final = 0.02
 
 
 def build(architecture: Architecture, seed: int = 0) -> Network:
-    """The network of an architecture, float32 on the CPU, in evaluation mode.
+    """Return the network of an architecture, float32 on the CPU, in evaluation mode.
 
     Weights are normal with deviation 0.02 (matrices marked ``scaled``: over sqrt(2 L); the projections of
     adaptive embeddings: 0.01), biases 0 and gains 1. The same seed gives the same weights; torch's own random
@@ -69,7 +69,7 @@ def _steps(layer: nn.Module) -> tuple[nn.Module, nn.Module]:
 
 
 def _linears(architecture: Architecture, module: Stack) -> Iterator[Linear]:
-    """The modules that bear the names of the matrices, in the order of the matrices."""
+    """Yield the modules that bear the names of the matrices, in the order of the matrices."""
     for index, (shapes, layer) in enumerate(zip(architecture.layers, module.layers, strict=True)):
         attention, ffn = (getattr(step, "inner", step) for step in _steps(layer))
         middles = iter(getattr(ffn, "middle", ()))

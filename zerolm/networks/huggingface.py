@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import transformers
@@ -14,48 +13,20 @@ from transformers import (
     PreTrainedModel,
 )
 
-from zerolm.families.family import families
-from zerolm.networks.network import Linear, Network, Tap, Task
-from zerolm.networks.roles import Layer, Names, layer_of
+from zerolm.families.family import Task
+from zerolm.families.known import family_named
+from zerolm.networks.network import Linear, Network, Tap
+from zerolm.networks.roles import StockLayer, layer_of, matrix, places_of
 
-TASKS: Final[dict[str, Task]] = {"bert": "masked", "vit": "image"}
-"""What is not here predicts the next token."""
-HEADS: Final[dict[Task, tuple[Any, tuple[str, ...]]]] = {
-    "next": (AutoModelForCausalLM, ("ForCausalLM", "LMHeadModel")),
-    "masked": (AutoModelForMaskedLM, ("ForMaskedLM",)),
-    "image": (AutoModelForImageClassification, ("ForImageClassification",)),
+HEADS: Final[dict[Task, Any]] = {
+    "next": AutoModelForCausalLM,
+    "masked": AutoModelForMaskedLM,
+    "image": AutoModelForImageClassification,
 }
-"""What makes a model with a head for the task, and how the names of such classes end."""
+"""The automatic class that makes a model with a head for the task."""
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where a family keeps what a network shows.
-
-    ``between`` is the norm of a layer that has the stream after attention on this ``side``; ``final`` is the
-    norm below the base model that the head reads, None where it reads the last layer.
-    """
-
-    names: Names
-    between: str
-    side: Literal["input", "output"]
-    final: str | None
-
-
-VIT: Final = Places(
-    names=Names(
-        layers="layers",
-        attention="attention",
-        attention_in=("attention.q_proj", "attention.k_proj", "attention.v_proj"),
-        attention_out="attention.o_proj",
-        ffn_in=("mlp.fc1",),
-        ffn_out="mlp.fc2",
-        norm="pre",
-    ),
-    between="layernorm_after",
-    side="input",
-    final="layernorm",
-)
+Side = Literal["input", "output"]
 
 
 class Stock(nn.Module):
@@ -80,42 +51,41 @@ class Stock(nn.Module):
 
 
 def stock_network(model: PreTrainedModel) -> Network:
-    """A model as a network; it is the network's from then on: in evaluation mode, its attention eager.
+    """Return a model as a network; it is the network's from then on: in evaluation mode, its attention eager.
 
     Decoders predict the next token, ``BertForMaskedLM`` masked ones, ``ViTForImageClassification`` classes.
     Attention is the stock eager one, matrix products and a softmax, so it can be derived twice; its
     probabilities show as the output of an identity below each attention module. Raises ``ValueError`` for
     another family and for a class without such a head.
     """
-    kind = str(model.config.model_type)
-    places, task = places_of(kind), TASKS.get(kind, "next")
-    ends = HEADS[task][1]
+    places, kind = places_of(model), str(model.config.model_type)
+    task, head = family_named(kind).task, family_named(kind).head_classes[0]
     classes = int(getattr(model.config, "num_labels" if task == "image" else "vocab_size"))
-    if not type(model).__name__.endswith(ends) or classes < 1:
-        raise ValueError(
-            f"{type(model).__name__} predicts no classes; a class named ...{' or ...'.join(ends)} does"
-        )
+    if type(model).__name__ != head or classes < 1:
+        raise ValueError(f"{type(model).__name__} predicts no classes; a {head} does")
     model.train(False).set_attn_implementation("eager")
-    base = model.base_model
+    base, names = model.base_model, places.modules
+    side: Side = "output" if places.norm == "post" else "input"
     try:
-        layers = [
-            layer_of(places.names, module) for module in base.get_submodule(places.names.layers).children()
-        ]
-        between = [layer.module.get_submodule(places.between) for layer in layers]
-        final = base.get_submodule(places.final) if places.final else layers[-1].module
+        layers = [layer_of(places, module) for module in base.get_submodule(names.layers).children()]
+        between = [layer.module.get_submodule(names.between) for layer in layers]
+        final = base.get_submodule(names.final) if names.final else layers[-1].module
     except AttributeError as error:
         version = transformers.__version__
         raise ValueError(f"transformers {version} builds {kind} of other modules: {error}") from None
     stream = [
         tap
         for layer, norm in zip(layers, between, strict=True)
-        for tap in (Tap(norm, places.side), Tap(layer.module))
+        for tap in (Tap(norm, side), Tap(layer.module))
     ]
+    roles = list(names.projections)
     return Network(
         module=Stock(model, task),
         task=task,
         layers=tuple(layer.module for layer in layers),
-        linears=tuple(linear for index, layer in enumerate(layers) for linear in _linears(index, layer)),
+        linears=tuple(
+            linear for number, layer in enumerate(layers) for linear in _linears(number, layer, roles)
+        ),
         attentions=tuple(Tap(_probabilities(layer.attention)) for layer in layers),
         stream=tuple(stream),
         final=Tap(final),
@@ -124,35 +94,30 @@ def stock_network(model: PreTrainedModel) -> Network:
     )
 
 
-def places_of(kind: str) -> Places:
-    """``ValueError`` says which families there are."""
-    if kind == "vit":
-        return VIT
-    if kind not in families():
-        raise ValueError(
-            f"the modules of model_type {kind!r} are not known; known are {', '.join(families())}, vit"
-        )
-    family = families()[kind]
-    modules = {p.role: p.name.rpartition("{layer}.")[2].removesuffix(".weight") for p in family.body}
-    post = family.norm == "post"
-    return Places(
-        names=Names.of(family),
-        between=modules["attention_post_norm" if post else "ffn_norm"],
-        side="output" if post else "input",
-        final=modules.get("final_norm"),
-    )
-
-
-def _linears(index: int, layer: Layer) -> list[Linear]:
-    gated = len(layer.ffn_in) == 2
-    attention = [*zip(("qkv",) if layer.fused else ("q", "k", "v"), layer.attention_in, strict=True)]
-    ffn = [*zip(("gate", "up") if gated else ("up",), layer.ffn_in, strict=True)]
+def _linears(number: int, layer: StockLayer, roles: list[str]) -> list[Linear]:
+    """Return the matrices of a layer in the order of use, as ``roles`` are."""
+    modules = (*layer.attention_in, layer.attention_out, *layer.ffn_in, layer.ffn_out)
     return [
-        *(Linear(module, index, "attention", name) for name, module in attention),
-        Linear(layer.attention_out, index, "attention", "o"),
-        *(Linear(module, index, "ffn", name, activated=module is layer.ffn_in[0]) for name, module in ffn),
-        Linear(layer.ffn_out, index, "ffn", "down"),
+        Linear(
+            module,
+            number,
+            "attention" if place <= len(layer.attention_in) else "ffn",
+            role.replace("+", ""),
+            activated=module is layer.ffn_in[0],
+            parts=_parts(role, module, layer),
+        )
+        for place, (role, module) in enumerate(zip(roles, modules, strict=True))
     ]
+
+
+def _parts(role: str, module: nn.Module, layer: StockLayer) -> tuple[tuple[str, int], ...]:
+    """Return the logical matrices in a fused one, with their numbers of outputs; none where it is one."""
+    names = role.split("+")
+    if len(names) == 1:
+        return ()
+    rows, q = matrix(module).shape[0], matrix(layer.attention_out).shape[1]
+    sizes = [q, *[(rows - q) // 2] * 2] if names[0] == "q" else [rows // len(names)] * len(names)
+    return tuple(zip(names, sizes, strict=True))
 
 
 def _probabilities(attention: nn.Module) -> nn.Module:

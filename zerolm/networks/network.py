@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-Task = Literal["next", "masked", "image"]
-"""What a network is trained to do: predict the next token, masked tokens, or the class of an image."""
+from zerolm.families.family import Task as Task
+
 LinearRole = Literal["attention", "ffn"]
 
 
@@ -20,7 +20,8 @@ class Linear:
 
     It turns (b, t, inputs) into (b, t, outputs) and has a parameter ``weight``. ``name`` says what it is
     within its layer as ``Matrix.name`` does: q, k, v, qkv, o, gate, up, middle, down, mix, ...
-    ``activated`` where the FFN's nonlinearity acts on what comes out (of a gated FFN: the gate).
+    ``activated`` where the FFN's nonlinearity acts on what comes out (of a gated FFN: the gate). ``parts``
+    are the names and numbers of outputs of what is fused in it, in their order; none where nothing is.
     """
 
     module: nn.Module
@@ -28,13 +29,14 @@ class Linear:
     role: LinearRole
     name: str
     activated: bool = False
+    parts: tuple[tuple[str, int], ...] = ()
 
     @property
     def parameter(self) -> nn.Parameter:
         return self.module.get_parameter("weight")
 
     def matrix(self, values: Tensor) -> Tensor:
-        """What lies as the parameter does, as (outputs, inputs): GPT-2's Conv1D is stored transposed."""
+        """Return what lies as the parameter does as (outputs, inputs): GPT-2's Conv1D is transposed."""
         return values.T if isinstance(self.module, Conv1D) else values
 
 

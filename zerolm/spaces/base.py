@@ -12,12 +12,11 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
+from zerolm.architecture import MAX_DEPTH as MAX_DEPTH
+from zerolm.architecture import MAX_VOCAB as MAX_VOCAB
+from zerolm.architecture import MAX_WIDTH as MAX_WIDTH
 from zerolm.architecture import Architecture, Ends, Floats, Ints, Layer, Shapes
 
-MAX_DEPTH = 1024
-MAX_WIDTH = 1 << 20
-MAX_VOCAB = 1 << 24
-"""No shape beyond these is read, so that exact int64 arithmetic cannot overflow."""
 Number = TypeVar("Number", int, float)
 
 

@@ -66,14 +66,14 @@ class Folder(Format):
 
     def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
         from zerolm.carving.export.verify import as_stored, compare, compare_blocks, fits
-        from zerolm.carving.parent import is_decoder, load
+        from zerolm.networks.opener import is_decoder, load_model
 
         parent, child = session.checkpoint, Checkpoint.open(folder)
         proof = compare_blocks(child, parent, cut, repaired)
         if not fits(parent):
             return replace(proof, by="blocks")
         reference = session.carved(cut, as_stored(child, cut, repaired))
-        return compare(load(folder, is_decoder(parent)), reference)
+        return compare(load_model(folder, is_decoder(parent)), reference)
 
 
 class Gguf(Format):
@@ -89,13 +89,14 @@ class Gguf(Format):
     def write(
         self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path
     ) -> tuple[str, dict[str, Any] | None]:
-        from zerolm.carving.export.gguf.write import ARCHITECTURE, write
+        from zerolm.carving.export.gguf.write import write
         from zerolm.checkpoints.origin import origin_of
 
         name = origin_of(checkpoint.folder).name.rpartition("/")[2]
         arrays = repaired.named(checkpoint.layout.name)
         write(checkpoint, cut, arrays, folder / f"{name}-carved.gguf")
-        return ARCHITECTURE, None
+        gguf = checkpoint.family.gguf
+        return gguf.architecture if gguf else "", None
 
     def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
         from zerolm.carving.export.gguf.check import check
@@ -113,10 +114,10 @@ FORMATS.add(Entry("gguf", Gguf(), "llama.cpp, any size of each layer", ("torch",
 
 def attention_kinds(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[str]]:
     """Return how each kept layer attends, where the class tells it by number and layers have gone."""
-    from zerolm.networks.mapped import stock_config
+    from zerolm.networks.opener import stock_config
 
     field = "layer_types"
-    if field not in checkpoint.family.per_layer or len(cut.layers) == cut.parent.depth:
+    if field not in checkpoint.family.config.per_layer or len(cut.layers) == cut.parent.depth:
         return {}
-    kinds = getattr(stock_config(checkpoint), field, None)  # some classes have one kind for all layers
+    kinds = getattr(stock_config(checkpoint.folder), field, None)  # some classes have one kind for all layers
     return {field: [str(kinds[layer.layer]) for layer in cut.layers]} if kinds else {}

@@ -12,12 +12,12 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Ints
 from zerolm.carving.kept_units import Cut
-from zerolm.carving.pruning import Repaired, carved_layer, inside_layer
+from zerolm.carving.pruning import Repaired, carved_layer
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.io.memory import free_memory
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.mapped import mapped_model
+from zerolm.networks.opener import mapped_model
 
 TOLERANCE: Final = 1e-4
 """Largest difference of outputs, relative to their largest magnitude, that rounding may explain."""
@@ -80,7 +80,8 @@ def compare_blocks(
     batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
     ours, theirs = (Blocks(mapped_model(opened), [batch]) for opened in (child, parent))
     _same_kinds(ours.model, theirs.model, [kept.layer for kept in cut.layers])
-    axes = {inside_layer(pattern): pattern.axes for pattern in parent.family.body if pattern.in_layer}
+    patterns = (pattern for pattern in parent.family.tensors.body if pattern.in_layer)
+    axes = {pattern.name.partition(".{layer}.")[2]: pattern.axes for pattern in patterns}
     generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
     for place, kept in enumerate(cut.layers):
         hidden = torch.randn(2, length, parent.layout.hidden, generator=generator)  # (2, length, d)

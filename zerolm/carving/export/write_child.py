@@ -43,7 +43,7 @@ def write(
 
 
 def _auto_class(checkpoint: Checkpoint) -> str:
-    return "AutoModel" if checkpoint.family.name == "bert" else "AutoModelForCausalLM"
+    return "AutoModelForCausalLM" if checkpoint.family.task == "next" else "AutoModel"
 
 
 def _copy(source: Path, name: Path, folder: Path) -> None:

@@ -18,7 +18,7 @@ from zerolm.registry import Entry, Registry
 if TYPE_CHECKING:
     from zerolm.carving.importance.activations import UnitStatistics
     from zerolm.carving.kept_units import Dimensions
-    from zerolm.networks.roles import Layer
+    from zerolm.networks.roles import StockLayer
 
 MAW: Final = "MAW (arXiv 2512.22671)"
 TOKENS: Final = ("tokens", "torch")
@@ -26,13 +26,13 @@ Made = Entry[Callable[..., Any]]
 CRITERIA: Final[Registry[Callable[..., Any]]] = Registry("criterion", "zerolm.criteria")
 
 
-def amp(sizes: Dimensions, layer: Layer) -> UnitStatistics:
+def amp(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
     from zerolm.carving.importance.activations import Amp
 
     return Amp(sizes, layer)
 
 
-def output_energy(sizes: Dimensions, layer: Layer) -> UnitStatistics:
+def output_energy(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
     from zerolm.carving.importance.activations import OutputEnergy
 
     return OutputEnergy(sizes, layer)

@@ -124,7 +124,7 @@ def part_costs_in(name: str, checkpoint: Checkpoint, choices: Choices, costs: Co
 def _outside(checkpoint: Checkpoint, usual: PartCosts, weights: PartCosts, space: Space) -> Ints:
     """Return the costs beside the layers: only a language model's head is linear on every token."""
     row = usual.outside.copy()
-    head = 0 if checkpoint.family.name == "bert" else weights.outside[MACS]
+    head = 0 if checkpoint.family.task == "masked" else weights.outside[MACS]
     row[PARAMS], row[MACS] = head, space.length * head
     return row
 

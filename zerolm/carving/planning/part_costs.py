@@ -62,10 +62,11 @@ class PartCosts:
 def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
     """Count tensor by tensor what a cut of each size stores and computes.
 
-    With ``StoredCosts`` the layers must be stored alike, else ``ValueError``.
+    With ``StoredCosts`` the layers must be stored alike, else ``ValueError``. Where the windows
+    of layers differ, all are counted as if they had none.
     """
     layout, parent = checkpoint.layout, dimensions(checkpoint)
-    names = layout.layer(0).values()
+    names, window = layout.layer(0).values(), common_window(checkpoint)
     stored = isinstance(costs, StoredCosts)
     if stored:
         _check_alike(checkpoint)
@@ -83,7 +84,7 @@ def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Pa
             else:
                 vectors += int(np.prod(shape))
         q, kv = (parent.length(label, groups, ffn) for label in ("q", "kv"))
-        one = Layer(tuple(matrices), layout.hidden, q, kv, vectors, vectors)
+        one = Layer(tuple(matrices), layout.hidden, q, kv, vectors, vectors, window)
         return _with_bytes(costs.layers(Shapes.of([one]))[0], size if stored else None)
 
     least_g, least_f = choices.groups[0], choices.ffn[0]
@@ -96,6 +97,12 @@ def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Pa
         rest,
         _with_bytes(costs.ends(_ends(checkpoint)), size),
     )
+
+
+def common_window(checkpoint: Checkpoint) -> int:
+    """Return how many tokens each layer attends to at most; 0 for all, also where layers differ."""
+    windows = set(checkpoint.layout.windows)
+    return windows.pop() if len(windows) == 1 else 0
 
 
 def stored_bits(checkpoint: Checkpoint, costs: CostModel) -> list[int]:

@@ -15,9 +15,9 @@ from carved.judging import Judge, Quality, mean
 from carved.rivals import group_magnitude
 from zerolm.architecture import Ints
 from zerolm.carving.evaluation.divergence import pooling_of
-from zerolm.carving.importance.activations import importances
 from zerolm.carving.importance.criteria import WITH_TOKENS, criterion_of
 from zerolm.carving.importance.criterion import Additive, Criterion
+from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.parent import is_decoder, open_model, tokens_of
 from zerolm.carving.planning.sizes import costs_of

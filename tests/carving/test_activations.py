@@ -12,8 +12,8 @@ import torch
 from tiny import model
 
 from zerolm.carving.importance import activations
-from zerolm.carving.importance.activations import importances
 from zerolm.carving.importance.criteria import WITH_TOKENS
+from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.pruning import dimensions_of
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.hooks import watching

@@ -10,8 +10,8 @@ import torch
 from tiny import saved
 from torch import nn
 
-from zerolm.carving.importance.activations import importances
 from zerolm.carving.importance.criterion import Additive
+from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.parent import mapped_model, open_model
 from zerolm.carving.planning.sensitivity import measured_losses

@@ -14,7 +14,7 @@ from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from zerolm.architecture import Floats
 from zerolm.carving.evaluation.divergence import Divergence, pooling_of
-from zerolm.carving.importance.activations import importances
+from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut, best
 from zerolm.carving.pruning import apply_in_memory, dimensions_of
 from zerolm.carving.repair.walk import repair

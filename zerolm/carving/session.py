@@ -10,9 +10,9 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.carving.evaluation.divergence import pooling_of
-from zerolm.carving.importance.activations import importances
 from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.importance.criterion import Additive, Criterion
+from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.parent import mapped_model, open_model, tokens_of
 from zerolm.carving.planning.sensitivity import BATCH, SEQUENCES, SHARES, Loss, LossTable, measured_losses

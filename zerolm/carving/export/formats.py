@@ -46,7 +46,7 @@ class Format(ABC):
         """Open what was written; ``ValueError`` where it differs from the carved parent."""
 
 
-class Folder(Format):
+class StockFolder(Format):
     """The folder of a stock class, whose layers all have the same sizes (``padded``: by zeros)."""
 
     def __init__(self, *, pads: bool) -> None:
@@ -76,7 +76,7 @@ class Folder(Format):
         return compare(load_model(folder, is_decoder(parent)), reference)
 
 
-class Gguf(Format):
+class GgufFile(Format):
     """One file of llama.cpp, whose layers may all have other sizes; of a llama or mistral."""
 
     has_tokenizer = True
@@ -107,9 +107,9 @@ class Gguf(Format):
 
 
 FORMATS: Final[Registry[Format]] = Registry("format")
-FORMATS.add(Entry("hf", Folder(pads=False), "transformers, one size for all layers", ("torch",)))
-FORMATS.add(Entry("padded", Folder(pads=True), "transformers, smaller layers with zeros", ("torch",)))
-FORMATS.add(Entry("gguf", Gguf(), "llama.cpp, any size of each layer", ("torch", "gguf")))
+FORMATS.add(Entry("hf", StockFolder(pads=False), "transformers, one size for all layers", ("torch",)))
+FORMATS.add(Entry("padded", StockFolder(pads=True), "transformers, smaller layers with zeros", ("torch",)))
+FORMATS.add(Entry("gguf", GgufFile(), "llama.cpp, any size of each layer", ("torch", "gguf")))
 
 
 def attention_kinds(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""The state that a proxy may not change, as it can be compared: a network's, the process's and the passes'."""
+"""The state that a proxy may not change, as it can be compared."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _hooks(parameter: Tensor) -> list[Any]:
 
 
 def _of_modules(module: nn.Module) -> dict[str, Any]:
-    """Of every module its mode, its hooks of any kind, and its plain attributes, as a dropout's probability."""
+    """Return of every module its mode, hooks of any kind, and plain attributes, as a dropout's probability."""
     parts: dict[str, Any] = {}
     for name, part in module.named_modules():
         place, attributes = name or "the network", vars(part)

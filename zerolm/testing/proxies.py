@@ -37,8 +37,8 @@ class Checks:
     def leaves_the_network(self) -> None:
         """The network and what torch keeps for all of them are as before, and so is all randomness.
 
-        That is: weights, buffers and gradients, and which tensors they are; flags, modes, attributes and hooks
-        of all kinds, of modules, of parameters and of the whole process; defaults of torch.
+        That is: weights, buffers and gradients, and which tensors they are; flags, modes, attributes and
+        hooks of all kinds, of modules, of parameters and of the whole process; defaults of torch.
         """
         for network, mode in self._everywhere():
             passes = self._passes(network, mode)

@@ -16,7 +16,7 @@ demo: $(VENV)/core.stamp
 test: $(VENV)/env.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --cov=zerolm --cov-report=
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov=zerolm --cov-report=
 	$(BIN)/coverage report --include='$(CORE)' --fail-under=85
 
 env: $(VENV)/env.stamp
@@ -32,7 +32,7 @@ $(VENV)/core.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 # compiled, which takes minutes and needs a C++ compiler; nothing else does.
 $(VENV)/env.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) torch==2.13.0
-	$(PIP) --editable '.[fast,nsga2,ray,torch]' pytest pytest-cov hypothesis mypy ruff types-PyYAML
+	$(PIP) --editable '.[fast,nsga2,ray,torch]' pytest pytest-cov pytest-xdist hypothesis mypy ruff types-PyYAML
 	$(PIP) gguf protobuf sentencepiece llama-cpp-python || echo 'llama-cpp-python was not built: tests of GGUF are skipped'
 	touch $@ $(VENV)/core.stamp
 

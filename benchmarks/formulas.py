@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zerolm.architecture import Bools, Floats
-from zerolm.scores import Batch
+from zerolm.scores import ScoreBatch
 from zerolm.scores.capacity import shannon_transform
 from zerolm.statistics import tie_ranks
 
@@ -202,7 +202,7 @@ GEO = Formula(LAYER, "A^0.5 F^0.5")
 GEO_DEPTH = Formula(LAYER, "A^0.5 F^0.5", discount_name(3, 0.5))
 
 
-def scores(batch: Batch) -> Iterator[tuple[Formula, Floats]]:
+def scores(batch: ScoreBatch) -> Iterator[tuple[Formula, Floats]]:
     """Every formula, with its value (n,) for each network of a batch."""
     sums, networks = _sums(batch)
     factors = {name: of(networks) for name, of in {**BOUNDED, **UNBOUNDED}.items()}
@@ -223,7 +223,7 @@ def scores(batch: Batch) -> Iterator[tuple[Formula, Floats]]:
             yield Formula(POOL, ", ".join(names), name), pooling(np.stack([ranks[each] for each in names]))
 
 
-def _sums(batch: Batch) -> tuple[dict[str, Floats], Networks]:
+def _sums(batch: ScoreBatch) -> tuple[dict[str, Floats], Networks]:
     """Each term summed over the layers of each network, (n,), and the networks."""
     total = partial(np.add.reduceat, indices=np.cumsum(batch.depths) - batch.depths)
     shapes = batch.shapes

@@ -24,7 +24,8 @@ from timing import machine
 from zerolm.architecture import Floats
 from zerolm.calibration import Labels, Pool, calibrate
 from zerolm.calibration.alpha import algorithm2
-from zerolm.comparison.bench import Row, Section, bench
+from zerolm.comparison.bench import bench
+from zerolm.comparison.results import Row, Section
 from zerolm.groundtruth.reader import data_folder, known_names, locate, quality, read, views
 from zerolm.scores import make_score
 from zerolm.statistics import agreement

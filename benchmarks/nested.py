@@ -13,7 +13,7 @@ from timing import note
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.groundtruth.reader import locate, quality, read, views
 from zerolm.groundtruth.sources import SOURCES
-from zerolm.scores import Batch, make_score
+from zerolm.scores import ScoreBatch, make_score
 from zerolm.statistics import Bootstrap, interval, kendall, random_regret, regret, tie_ranks, within_budget
 
 DRAWS = 1000
@@ -42,7 +42,7 @@ class Row:
     title: str
     benchmark: str
     family: str
-    batch: Batch
+    batch: ScoreBatch
     bootstrap: Bootstrap
 
     @cached_property
@@ -62,7 +62,7 @@ def read_rows(folder: str | None) -> list[Row]:
         bootstrap = Bootstrap(quality(truth, truth.metric), DRAWS, seed)
         for view in views(truth):
             title = name + (f" {view.name}" if view.name else "")
-            rows.append(Row(title, name, truth.space, Batch.of(view.architectures), bootstrap))
+            rows.append(Row(title, name, truth.space, ScoreBatch.of(view.architectures), bootstrap))
     return rows
 
 

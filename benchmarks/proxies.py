@@ -22,8 +22,8 @@ import torch
 from corpus import docstrings, seen_files
 from timing import machine, note
 
-from zerolm.architecture import Architecture
-from zerolm.comparison.bench import Row
+from zerolm.architecture import MAX_WIDTH, Architecture
+from zerolm.comparison.results import Row
 from zerolm.groundtruth.reader import locate, read, thinned, views
 from zerolm.io.files import cache_folder
 from zerolm.networks.batch import Batch
@@ -35,7 +35,6 @@ from zerolm.proxies.compute import compute
 from zerolm.proxies.measure import Request, Run, measure
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
-from zerolm.spaces.base import MAX_WIDTH
 from zerolm.statistics import within_budget
 from zerolm.text.batches import TokenSource
 

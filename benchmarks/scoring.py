@@ -15,7 +15,6 @@ from zerolm.architecture import Architecture, Floats, Shapes
 from zerolm.costs import CostModel
 from zerolm.scores import ClosedForm, make_score
 from zerolm.scores.initialisation import variance
-from zerolm.scores.weights import capacity
 from zerolm.solvers.problem import compile_problems
 from zerolm.spaces import Backbone, make_space
 
@@ -29,6 +28,11 @@ Weights = NDArray[np.float32]
 Network = list[tuple[float, Weights]]
 """Weight matrices with what each counts: alpha, or 1 - alpha."""
 Columns = NDArray[np.uint16]
+
+
+def capacity(matrix: Weights) -> float:
+    """Return ||W||_F^2 / min(rows, cols), the mean squared singular value."""
+    return float(np.sum(np.square(matrix, dtype=np.float64))) / min(matrix.shape)
 
 
 def draw(architecture: Architecture, rng: np.random.Generator) -> Network:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from zerolm.checkpoints import Checkpoint, Outgoing, write_shards
 from zerolm.checkpoints.dtypes import narrowed
-from zerolm.families.family import families
+from zerolm.families.known import families
 
 CONFIG: Final = {
     "architectures": ["LlamaForCausalLM"],
@@ -36,11 +36,11 @@ def synthetic(folder: Path, layers: int = DEPTH) -> Checkpoint:
     family, rng = families()["llama"], np.random.default_rng(0)
     weights = some_weights()
     outgoing = []
-    for pattern in (*family.body, *family.head):
+    for pattern in (*family.tensors.body, *family.tensors.head):
         if pattern.when not in ("always", "untied"):
             continue
         shape = tuple(SIZES[axis] for axis in pattern.axes)
-        prefix = "model." if pattern in family.body else ""
+        prefix = "model." if pattern in family.tensors.body else ""
         for layer in range(layers if pattern.in_layer else 1):
             name = prefix + pattern.name.format(layer=layer)
             outgoing.append(Outgoing(name, "BF16", shape, partial(drawn, weights, shape, rng)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.costs import COSTS, CostModel
-from zerolm.scores import Batch, Score
+from zerolm.scores import Score, ScoreBatch
 from zerolm.spaces import SearchSpace, make_space
 
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -51,8 +51,8 @@ class Catalogue:
     architectures: list[Architecture]
 
     @cached_property
-    def batch(self) -> Batch:
-        return Batch.of(self.architectures)
+    def batch(self) -> ScoreBatch:
+        return ScoreBatch.of(self.architectures)
 
     @cached_property
     def costs(self) -> Ints:

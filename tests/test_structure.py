@@ -55,7 +55,8 @@ def modules() -> dict[str, ast.Module]:
     return trees
 
 
-def imports(name: str) -> set[str]:
+@cache
+def imports(name: str) -> frozenset[str]:
     """Return the modules of the package that a module imports, wherever in it."""
     targets = set()
     for node in ast.walk(modules()[name]):
@@ -65,7 +66,7 @@ def imports(name: str) -> set[str]:
                 targets.add(deeper if deeper in modules() else node.module)
         elif isinstance(node, ast.Import):
             targets |= {alias.name for alias in node.names if alias.name.split(".")[0] == "zerolm"}
-    return targets - {name}
+    return frozenset(targets - {name})
 
 
 def room(name: str) -> str:
@@ -122,6 +123,7 @@ def test_files_are_named_for_what_they_hold() -> None:
     assert not [name for name in modules() if name.rsplit(".", 1)[-1] in VAGUE]
 
 
+@cache
 def functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
     return [
         (name, node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ Role = Literal["attention", "ffn", "embedding", "head"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+MAX_DEPTH: Final = 1024
+MAX_WIDTH: Final = 1 << 20
+MAX_VOCAB: Final = 1 << 24
+"""No shape beyond these is read, so that exact int64 arithmetic cannot overflow."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -43,7 +47,8 @@ class Layer:
 
     ``width`` is the size of the residual stream, ``query_width`` heads x head size of the queries that
     attend to the context, ``kv_width`` KV heads x head size. ``vectors`` counts biases and norms;
-    ``body_vectors`` those of them that ``body_params`` counts.
+    ``body_vectors`` those of them that ``body_params`` counts. ``window`` is how many tokens it attends to
+    at most, 0 for all; ``idle`` the weights that a token does not meet (experts not chosen for it).
     """
 
     matrices: tuple[Matrix, ...]
@@ -52,6 +57,8 @@ class Layer:
     kv_width: int
     vectors: int = 0
     body_vectors: int = 0
+    window: int = 0
+    idle: int = 0
 
     @property
     def weights(self) -> int:
@@ -60,7 +67,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What a network stores outside its layers.
+    """The parts of a network outside its layers.
 
     ``embedding`` and ``head`` count weights; ``embedding_matrices`` are the shapes behind the first where
     it is not one matrix as wide as the residual stream. A tied head is stored with the embedding: it adds
@@ -99,7 +106,7 @@ class Architecture:
         return sum(layer.width for layer in self.layers) / len(self.layers)
 
     def shape_key(self) -> tuple[Layer, ...]:
-        """Equal for architectures whose layers are permutations of each other."""
+        """Return a key that is equal for architectures whose layers are permutations of each other."""
         return tuple(sorted(self.layers))
 
 
@@ -109,7 +116,8 @@ class Shapes:
 
     With n layers of at most m matrices, ``rows``, ``cols``, ``parts`` (int64) and ``attention``,
     ``ffn``, ``scaled`` (bool) are (n, m), absent matrices having 0 rows and columns and 1 part;
-    ``width``, ``query_width``, ``kv_width``, ``vectors`` and ``body_vectors`` are (n,) int64.
+    ``width``, ``query_width``, ``kv_width``, ``vectors``, ``body_vectors``, ``window`` and ``idle`` are (n,)
+    int64.
     """
 
     rows: Ints
@@ -123,6 +131,8 @@ class Shapes:
     kv_width: Ints
     vectors: Ints
     body_vectors: Ints
+    window: Ints
+    idle: Ints
 
     @classmethod
     def of(cls, layers: Sequence[Layer]) -> Shapes:
@@ -138,7 +148,7 @@ class Shapes:
                 scaled[i, j] = matrix.scaled
         columns = [
             np.array([getattr(layer, name) for layer in layers], np.int64)
-            for name in ("width", "query_width", "kv_width", "vectors", "body_vectors")
+            for name in ("width", "query_width", "kv_width", "vectors", "body_vectors", "window", "idle")
         ]
         return cls(rows, cols, parts, attention, ffn, scaled, *columns)
 
@@ -147,10 +157,10 @@ class Shapes:
 
     @property
     def present(self) -> Bools:
-        """(n, m): which matrices exist."""
+        """Return which matrices exist, (n, m)."""
         return self.rows > 0
 
     @property
     def weights(self) -> Ints:
-        """(n, m): weights of each matrix."""
+        """Return the weights of each matrix, (n, m)."""
         return self.rows * self.cols

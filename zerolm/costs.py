@@ -30,18 +30,21 @@ class CostModel:
     group_size: int = 128
 
     def layers(self, shapes: Shapes) -> Ints:
-        """What each layer adds: (n, 5) int64, columns in the order of ``COSTS``.
+        """Return the costs that each layer adds, (n, 5) int64, columns in the order of ``COSTS``.
 
         ``params`` stored numbers; ``macs`` multiply-accumulates of one token that attends to
-        ``context`` tokens; ``kv_bytes`` bytes of keys and values; ``weight_bytes`` bytes on disk.
+        ``context`` tokens, or to as many as a layer's window holds; ``kv_bytes`` bytes of their keys and
+        values; ``weight_bytes`` bytes on disk.
         """
         weights = shapes.weights.sum(axis=1)
-        kv_bits = 2 * shapes.kv_width * (self.context * self.batch * self.kv_bits)
+        windows = np.where(shapes.window > 0, shapes.window, self.context)
+        tokens = np.minimum(windows, self.context)
+        kv_bits = 2 * shapes.kv_width * tokens * (self.batch * self.kv_bits)
         return np.stack(
             [
                 weights + shapes.vectors,
                 weights + shapes.body_vectors,
-                weights + 2 * self.context * shapes.query_width,
+                weights - shapes.idle + 2 * tokens * shapes.query_width,
                 -(-kv_bits // 8),
                 self._matrix_bytes(shapes.weights).sum(axis=1) + shapes.vectors * self._rest_bytes,
             ],
@@ -49,7 +52,7 @@ class CostModel:
         )
 
     def ends(self, ends: Ends) -> Ints:
-        """What everything outside the layers adds: (5,) int64 in the order of ``COSTS``."""
+        """Return the costs of all that is outside the layers, (5,) int64 in the order of ``COSTS``."""
         head = np.array([matrix.weights for matrix in ends.head_matrices], np.int64)
         stored = ends.embedding + ends.vectors
         return np.array(
@@ -64,7 +67,7 @@ class CostModel:
         )
 
     def of(self, architecture: Architecture) -> dict[str, int]:
-        """All costs of one architecture by name."""
+        """Return all costs of one architecture by name."""
         counts = Counter(architecture.layers)
         rows = self.layers(Shapes.of(list(counts))).tolist()
         total = self.ends(architecture.ends).tolist()
@@ -74,7 +77,7 @@ class CostModel:
 
     @property
     def _rest_bytes(self) -> int:
-        """Bytes of a number that is never quantised: embeddings, norms, biases."""
+        """Return bytes of a number that is never quantised: embeddings, norms, biases."""
         return 4 if self.bits == 32 else 2
 
     def _matrix_bytes(self, weights: Ints) -> Ints:

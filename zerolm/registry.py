@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Generic, TypeVar
 
-from zerolm.settings import Setting
+from zerolm.settings import Setting, shown
+from zerolm.settings import nearest as nearest
 
 Value = TypeVar("Value")
 
@@ -52,7 +52,7 @@ class Registry(Generic[Value]):
         if name not in self._entries:
             self.load_plugins()
         if name not in self._entries:
-            raise ValueError(f"{self.kind} {name!r} is not known{nearest(name, self._entries)}")
+            raise ValueError(f"{self.kind} {shown(name)} is not known{nearest(name, self._entries)}")
         return self._entries[name]
 
     def __getitem__(self, name: str) -> Value:
@@ -71,6 +71,12 @@ class Registry(Generic[Value]):
         self.load_plugins()
         return list(self._entries)
 
+    def entries(self, plugins: bool = True) -> list[Entry[Value]]:
+        """Return all entries; without ``plugins`` those that are there already."""
+        if plugins:
+            self.load_plugins()
+        return list(self._entries.values())
+
     def load_plugins(self) -> None:
         """Load the entry points of the group, once."""
         if self._is_loaded or self.group is None:
@@ -80,7 +86,7 @@ class Registry(Generic[Value]):
             before = dict(self._entries)
             try:
                 point.load()
-            except Exception as error:  # a plug-in raises what it will
+            except (Exception, SystemExit) as error:  # a plug-in raises what it will
                 self._entries = before
                 reason = " ".join(str(error).split()) or type(error).__name__
                 warnings.warn(
@@ -88,14 +94,6 @@ class Registry(Generic[Value]):
                     PluginWarning,
                     stacklevel=2,
                 )
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest one, and all there are."""
-    names = list(known)
-    close = get_close_matches(name, names, 1)
-    meant = f"; did you mean {close[0]!r}?" if close else ";"
-    return f"{meant} there are {', '.join(names) or 'none'}"
 
 
 def load_group(group: str) -> None:

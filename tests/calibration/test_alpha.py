@@ -13,7 +13,7 @@ from scipy.stats import kendalltau
 
 from zerolm.calibration.alpha import GRID, USEFUL, Alpha, algorithm1, algorithm2, parts
 from zerolm.groundtruth.reader import View, quality, read, views
-from zerolm.scores import Batch, make_score
+from zerolm.scores import ScoreBatch, make_score
 from zerolm.spaces import make_space
 from zerolm.statistics import agreement
 
@@ -22,15 +22,15 @@ def tau(a: np.ndarray, b: np.ndarray) -> float:
     return float(kendalltau(a, b).statistic)
 
 
-def batch_of(name: str, seed: int, count: int) -> Batch:
+def batch_of(name: str, seed: int, count: int) -> ScoreBatch:
     listed = catalogue(name).architectures
-    return Batch.of([listed[i] for i in np.random.default_rng(seed).integers(len(listed), size=count)])
+    return ScoreBatch.of([listed[i] for i in np.random.default_rng(seed).integers(len(listed), size=count)])
 
 
-def gpt2(*sizes: tuple[int, int, int]) -> Batch:
+def gpt2(*sizes: tuple[int, int, int]) -> ScoreBatch:
     """Depth, width and FFN width of each."""
     names, rest = ("n_layer", "d_model", "d_inner"), {"n_head": 2, "d_embed": 128, "div_val": 1}
-    return Batch.of(
+    return ScoreBatch.of(
         [make_space("gpt2").read({**dict(zip(names, size, strict=True)), **rest}) for size in sizes]
     )
 
@@ -39,7 +39,7 @@ BATCHES = st.builds(batch_of, st.sampled_from(list(SETTINGS)), st.integers(0, 10
 
 
 @given(BATCHES, st.integers(0, 10**6))
-def test_algorithm1_is_the_published_loop(batch: Batch, seed: int) -> None:
+def test_algorithm1_is_the_published_loop(batch: ScoreBatch, seed: int) -> None:
     """As written: tau of every alpha, the mean of the two best; unless they are no neighbours."""
     result = np.random.default_rng(seed).normal(size=len(batch.depths))
     attention, ffn = parts(batch)
@@ -102,7 +102,7 @@ def test_undefined_without_differences() -> None:
 
 
 @given(BATCHES)
-def test_algorithm2_is_the_published_formula(batch: Batch) -> None:
+def test_algorithm2_is_the_published_formula(batch: ScoreBatch) -> None:
     attention, ffn = (np.round(part, 9) for part in parts(batch))
     count = make_score("params").of_many(batch)
     ap, fp, af = tau(attention, count), tau(ffn, count), tau(attention, ffn)
@@ -139,7 +139,7 @@ PUBLISHED = {
 def test_the_heuristic_on_published_benchmarks(name: str, view: str | None, data_folder: Path) -> None:
     alpha, tau_, rho = PUBLISHED[name, view]
     read_as, result = benchmark(data_folder, name, view)
-    batch = Batch.of(read_as.architectures)
+    batch = ScoreBatch.of(read_as.architectures)
     found = algorithm2(batch)
     assert found.literal == pytest.approx(alpha, abs=0.006)
     literal = agreement(make_score("zerolm", alpha=alpha).of_many(batch), result)
@@ -154,7 +154,7 @@ def test_the_heuristic_on_published_benchmarks(name: str, view: str | None, data
 def test_body_parameters_would_collapse_on_gpt2(data_folder: Path) -> None:
     """Why P is the total: with the body's parameters the sign flips and the ranking is lost."""
     read_as, result = benchmark(data_folder, "gpt2_wt103")
-    batch = Batch.of(read_as.architectures)
+    batch = ScoreBatch.of(read_as.architectures)
     attention, ffn = parts(batch)
     count = make_score("body_params").of_many(batch)
     ap, fp, af = tau(attention, count), tau(ffn, count), tau(attention, ffn)

@@ -27,7 +27,7 @@ from zerolm.calibration.dictionary import (
     fit_dictionary,
     spectral_sums,
 )
-from zerolm.scores import Batch, ClosedForm
+from zerolm.scores import ClosedForm, ScoreBatch
 from zerolm.solvers import search
 from zerolm.solvers.problem import at_least
 
@@ -115,7 +115,7 @@ def literal(architecture: Architecture) -> list[float]:
 @settings(max_examples=20)
 @given(st.lists(architectures(max_depth=3), min_size=1, max_size=3))
 def test_entries_are_their_definition(drawn: list[Architecture]) -> None:
-    values = entry_values(Batch.of(drawn))
+    values = entry_values(ScoreBatch.of(drawn))
     assert values.shape == (len(ENTRIES), len(drawn)) == (61, len(drawn))
     assert np.allclose(values.T, [literal(one) for one in drawn], rtol=1e-9, atol=1e-9)
 
@@ -124,7 +124,7 @@ def test_entries_are_their_definition(drawn: list[Architecture]) -> None:
 def test_the_order_of_layers_is_irrelevant(data: st.DataObject) -> None:
     drawn = data.draw(architectures())
     other = replace(drawn, layers=tuple(data.draw(st.permutations(drawn.layers))))
-    values = entry_values(Batch.of([drawn, other]))
+    values = entry_values(ScoreBatch.of([drawn, other]))
     assert (values[:, 0] == values[:, 1]).all()
 
 
@@ -139,7 +139,7 @@ WEIGHTED = st.lists(
 @given(st.lists(architectures(), min_size=1, max_size=4), WEIGHTED)
 def test_the_additive_score_is_the_weighted_sum(drawn: list[Architecture], chosen: list) -> None:
     entries, weights = zip(*chosen, strict=True)
-    dictionary, batch = Dictionary(entries, weights, 0.0, 1.0), Batch.of(drawn)
+    dictionary, batch = Dictionary(entries, weights, 0.0, 1.0), ScoreBatch.of(drawn)
     score = dictionary.score()
     assert isinstance(score, ClosedForm)
     assert score.of_many(batch) == pytest.approx(dictionary.of(entry_values(batch)), rel=1e-9)
@@ -187,7 +187,7 @@ def test_the_solvers_find_the_best_of_all(name: str, method: str) -> None:
     result = search(listed.space, score, budgets={"max_params": limit}, method=method, compare=False)
     assert result.certificate.optimal
     assert result.best[0].score == pytest.approx(scores[within].max(), rel=1e-9)
-    assert result.ties.value == int(at_least(scores[within], scores[within].max()).sum())
+    assert result.plateau.ties.value == int(at_least(scores[within], scores[within].max()).sum())
 
 
 def test_weights_do_not_follow_the_unit() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -79,7 +81,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no benchmark": (("bench", "run", "--data", "."), ("'.' holds no benchmark", "zerolm bench download")),
     "missing benchmark file": (("bench", "run", "nowhere.json"), ("'nowhere.json'",)),
     "no folder for the comparison": (("bench", "run", "x.json", "--out", ""), ("out names no folder",)),
-    "huge alpha of a benchmark": (("bench", "run", "x.json", "--alpha", "1e308"), ("alpha", "1e+308")),
+    "huge alpha of a benchmark": (("bench", "run", "x.json", "--alpha", "1e308"), ("alpha", "1e308")),
     "huge alpha of a search": (("search", "bert", "--score", "zerolm", "--alpha", "-2e6"), ("alpha", "-2e6")),
     "missing labels": (("search", "gpt2", "--labels", "no.csv"), ("'no.csv'", "does not exist")),
     "missing data folder": (("bench", "run", "gpt2_wt103", "--data", "nowhere"), ("'nowhere'",)),
@@ -345,7 +347,7 @@ def test_an_alpha_beyond_all_sense(zerolm: Callable[..., Any], tmp_path: Path) -
     assert zerolm("score", str(file), "--alpha", "1e6").status == 0
     ran = zerolm("score", str(file), "--alpha", "1e308")
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert "alpha must lie from -1e+06 to 1e+06, not at 1e+308" in ran.err
+    assert "alpha must be a number from -1e+06 to 1e+06, not '1e308'" in ran.err
 
 
 def test_arithmetic_that_fails_is_one_line(
@@ -379,3 +381,81 @@ def test_one_architecture_trained_three_times(
     file.write_text(json.dumps(document))
     ran = zerolm("bench", command, str(file))
     assert (ran.status, "Traceback" in ran.err) == (0, False)
+
+
+def nothing_runs(*_: Any, **__: Any) -> None:
+    pytest.fail("the work began before its output was tried")
+
+
+@pytest.mark.parametrize(
+    ("command", "work"),
+    [
+        (FAST, "zerolm.cli.search.run_search"),
+        (("bench", "run", "mine.json"), "zerolm.cli.bench.run_bench"),
+        (("calibrate", "--labels", "mine.json"), "zerolm.cli.calibrate.fit"),
+    ],
+)
+@pytest.mark.parametrize("place", ["closed", "file", "proc", "long"])
+def test_an_output_that_cannot_be_written_is_noticed_at_once(
+    command: tuple[str, ...],
+    work: str,
+    place: str,
+    zerolm: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(work, nothing_runs)
+        (folder / "mine.json").write_text(json.dumps(GOOD))
+        (folder / "file").write_text("dear")
+        (folder / "closed").mkdir(mode=0o555)
+        folder.chmod(0o755)
+        out = {"closed": "closed/out", "file": "file/out", "proc": "/proc/out", "long": "x" * 250}[place]
+        user = os.geteuid()
+        if user == 0:  # nothing is closed to root
+            os.seteuid(65534)
+        try:
+            ran = zerolm(*command, "--out", out)
+        finally:
+            os.seteuid(user)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert out[:40] in ran.err or "'file'" in ran.err or "/file" in ran.err
+        assert sorted(path.name for path in folder.rglob("*")) == ["closed", "file", "mine.json"]
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 7)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BOMB, "'a1' is more than a list of plain values"),
+        (BOMB + "depth: *a6\n", "'a1' is more than a list of plain values"),
+        ("space: bert\ndepth: &d [[*d]]\n", "cannot be read"),
+        ("space: bert\ndepth: &d [2, *d]\n", "cannot be read"),
+        (f"space: bert\ndepth: [{'x, ' * 100_000}]\n", "depth must consist of integers, not 'x'"),
+        (f"space: bert\nview{'w' * 900}: 1\n", "is not known"),
+        (f"space: bert\nscore: {'w' * 100_000}\n", "is not known"),
+        (f"space: {'w' * 100_000}\n", "is not known"),
+        (f"space: bert\nmax_params: {'9' * 100_000}\n", "max_params"),
+        (f"space: bert\n? [{'w' * 100_000}]\n: 1\n", "cannot be read"),
+    ],
+)
+def test_a_configuration_that_unfolds_or_is_huge_has_a_short_message(
+    text: str, words: str, zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    ran = zerolm("search", "--config", str(file))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert words in ran.err
+    assert len(ran.err) < 1200
+
+
+def test_aliases_of_plain_lists_are_read(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("space: flexibert\nhidden: &sizes [128]\nffn: *sizes\ndepth: [2]\njson: true\n")
+    assert json.loads(zerolm("search", "--config", str(file)).out)["settings"]["ffn"] == [128]

@@ -39,6 +39,9 @@ def test_search_prints_one_json_object(zerolm: Callable[..., Any]) -> None:
     assert found["near_ties"] >= found["ties"]
     assert {baseline["name"] for baseline in found["baselines"]} >= {"params", "body_params", "depth", "macs"}
     assert isinstance(found["binding"], list)
+    assert found["bounds_tested"] is True
+    sampled = json.loads(zerolm(*SMALL, "--method", "random", "--json").out)
+    assert (sampled["bounds_tested"], sampled["binding"]) == (False, [])
 
 
 def test_search_writes_a_folder_that_reads_back(zerolm: Callable[..., Any], tmp_path: Path) -> None:
@@ -123,7 +126,7 @@ def test_units_of_sizes(text: str, amount: int, zerolm: Callable[..., Any]) -> N
     found = json.loads(zerolm("search", "bert", "--min-weight-bytes", "1", "--max-weight-bytes", "2GB",
                               "--max-kv-bytes", "9GB", "--min-kv-bytes", "0", "--json").out)  # fmt: skip
     assert found["budgets"]["max_kv_bytes"] == 9_000_000_000
-    from zerolm.cli.units import parse_amount
+    from zerolm.settings.units import parse_amount
 
     assert parse_amount("max_kv_bytes", text) == amount
 
@@ -207,6 +210,6 @@ def test_an_interruption_says_so(zerolm: Callable[..., Any], monkeypatch: pytest
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zerolm.cli.spaces.space_names", interrupt)
+    monkeypatch.setattr("zerolm.cli.spaces.make_space", interrupt)
     ran = zerolm("spaces")
     assert (ran.status, ran.err.splitlines()[-1]) == (130, "zerolm: interrupted")

@@ -21,7 +21,7 @@ from zerolm.doctor.evidence import gather
 from zerolm.doctor.examine import diagnose, ways
 from zerolm.doctor.opening import Opened, attempt, judged, opened
 from zerolm.doctor.rules import by_rules
-from zerolm.doctor.runtimes import OPENS, REFUSES, TRANSFORMERS, UNKNOWN, Verdict
+from zerolm.doctor.runtimes import OPENS, REFUSES, TRANSFORMERS, UNKNOWN, RuntimeVerdict
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examine, "attempt", opened)
 
 
-def verdicts(folder: Path) -> dict[str, Verdict]:
+def verdicts(folder: Path) -> dict[str, RuntimeVerdict]:
     return {verdict.runtime: verdict for verdict in diagnose(folder).verdicts}
 
 

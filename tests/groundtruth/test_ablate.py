@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matrix_capacity import zerolm_of_weights
 from scipy import stats
 
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
@@ -18,12 +19,11 @@ from zerolm.comparison.bench import bench
 from zerolm.comparison.variants import embedding_terms, fused, split, variants
 from zerolm.groundtruth.reader import chosen, locate, quality, read, views
 from zerolm.report.ablation import ablation_section
-from zerolm.report.ablation_conclusions import conclusions
+from zerolm.report.ablation_conclusions import conclusions, to_document
 from zerolm.report.ablation_findings import plain, sentences, signed
-from zerolm.scores import Batch, make_score
+from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.drawn import drawn_norms, drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS
-from zerolm.scores.weights import zerolm_of_weights
 from zerolm.spaces import make_space
 from zerolm.statistics import kendall
 
@@ -146,7 +146,7 @@ def test_orthogonal_matrices_have_nothing_to_draw() -> None:
 
 @pytest.mark.parametrize("init", INITIALISATIONS)
 def test_draws_have_the_closed_form_as_their_mean(init: str) -> None:
-    batch = Batch.of([gpt2(), gpt2(d_inner=[300, 100]), gpt2(n_layer=1, d_inner=[64], n_head=[2])])
+    batch = ScoreBatch.of([gpt2(), gpt2(d_inner=[300, 100]), gpt2(n_layer=1, d_inner=[64], n_head=[2])])
     draws = np.array([drawn_parts(batch, init, seed) for seed in range(400)])
     for which, alpha in enumerate((1.0, 0.0)):
         closed = make_score("zerolm", alpha=alpha, init=init).of_many(batch)
@@ -155,7 +155,7 @@ def test_draws_have_the_closed_form_as_their_mean(init: str) -> None:
 
 
 def test_a_drawn_network_scores_as_its_weights_do() -> None:
-    """S of one matrix by ``scores.weights`` has the mean that the draws have."""
+    """S of one matrix by ``matrix_capacity`` has the mean that the draws have."""
     rng, network = np.random.default_rng(1), gpt2(n_layer=1, d_inner=[64], n_head=[2])
     deviations = [0.02 / 2**0.5 if m.scaled else 0.02 for m in network.layers[0].matrices]
     found = []
@@ -165,7 +165,9 @@ def test_a_drawn_network_scores_as_its_weights_do() -> None:
             for s, m in zip(deviations, network.layers[0].matrices, strict=True)
         ]
         found.append(zerolm_of_weights(weights[:2], weights[2:], 0.3))
-    attention, ffn = np.array([drawn_parts(Batch.of([network]), "scaled", seed) for seed in range(400)]).T[0]
+    attention, ffn = np.array(
+        [drawn_parts(ScoreBatch.of([network]), "scaled", seed) for seed in range(400)]
+    ).T[0]
     assert np.mean(found) == pytest.approx(np.mean(0.3 * attention + 0.7 * ffn), rel=3e-3)
 
 
@@ -187,7 +189,7 @@ def effect(effects: tuple[Effect, ...], variant: str, column: str) -> Effect:
 
 def values(folder: Path, name: str, view: int, **options: object) -> tuple[Floats, Floats]:
     truth = read(locate(name, str(folder)))
-    batch = Batch.of(views(truth)[view].architectures)
+    batch = ScoreBatch.of(views(truth)[view].architectures)
     return make_score("zerolm", **options).of_many(batch), quality(truth, truth.metric)
 
 
@@ -246,7 +248,7 @@ def test_what_cannot_change_does_not(found: Ablation) -> None:
 
 def test_ten_seeds(found: Ablation, data_folder: Path) -> None:
     truth = read(locate("gpt2_wt103", str(data_folder)))
-    batch, result = Batch.of(views(truth)[0].architectures), quality(truth, truth.metric)
+    batch, result = ScoreBatch.of(views(truth)[0].architectures), quality(truth, truth.metric)
     draws = section(found, "gpt2_wt103").draws[0]
     assert (draws.init, draws.alpha, len(draws.taus)) == ("scaled residual", 0.5, SEEDS)
     attention, ffn = drawn_parts(batch, "scaled", 7)
@@ -288,7 +290,7 @@ def test_sentences_carry_the_numbers(found: Ablation) -> None:
 
 
 def test_json_is_plain_and_whole(found: Ablation) -> None:
-    told = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    told = json.loads(json.dumps(to_document(found), allow_nan=False))
     assert told["grid"] == list(GRID)
     assert len(told["sections"]) == 9
     assert len(told["transfer"]) == 81
@@ -333,5 +335,5 @@ def test_few_results_have_no_intervals(tmp_path: Path) -> None:
     assert {(each.low, each.high, each.direction) for each in effects} == {(None, None, 0)}
     assert [len(row) for row in small.transfers] == [1]
     assert "only one benchmark" in conclusions(small)["transfer"]
-    json.dumps(small.to_json(), allow_nan=False)
+    json.dumps(to_document(small), allow_nan=False)
     assert "<table" in ablation_section(small)

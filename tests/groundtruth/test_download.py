@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import tarfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from http.client import HTTPMessage
@@ -194,6 +195,37 @@ def test_a_silent_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> Non
         fails("silent|timed out")
 
 
+def dripping(head: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
+    """A byte now and then, for ever, after ``head``: never silent, never done."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        try:
+            handler.wfile.write(head)
+            while True:
+                handler.wfile.write(b"x")
+                handler.wfile.flush()
+                time.sleep(0.02)
+        except OSError:
+            handler.close_connection = True
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.0 200 OK\r\nX: ",
+        b"HTTP/1.0 200 OK\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 9999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+def test_a_server_that_never_ends(head: bytes, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "DEADLINE", 0.3)
+    server.answers = {FLEXIBERT: dripping(head)}
+    fails("cannot download .* longer than 0 seconds")
+
+
 @pytest.mark.parametrize(
     "mirror", ["file:///etc", "ftp://host/", "host", "http://", "http:///etc", "http://["]
 )
@@ -278,7 +310,11 @@ def archives(members: list[Member]) -> list[tuple[bytes, str]]:
         (good[:100_000], "damaged"),
         (good[:3_000] + b"x" * 100 + good[3_100:], "damaged|wrong checksum"),
         (gzip.compress(b"no archive" * 200), "damaged"),
-        (packed([]), "damaged|wrong checksum"),
+        (packed([]), "damaged"),
+        (
+            packed([named(f"{TOP[:-1]}/config_0/j0/model_config.yaml", b"x: 1")]),
+            f"no files below {SOURCES['gpt2_wt103'].path}",
+        ),
         (packed([*members[:first], *members[first + 1 :]]), "wrong checksum"),
         (packed([*members[:first], named(configuration, changed), *members[first + 1 :]]), "wrong checksum"),
         (packed([*members, named(configuration, b"")]), "twice"),

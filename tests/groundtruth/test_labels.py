@@ -63,8 +63,10 @@ def test_a_csv_file_gives_the_labels_that_it_was_written_from(name: str, tmp_pat
 def test_the_metric_and_its_direction(tmp_path: Path) -> None:
     rows = [row(f"{4 - i},{i}", depth=i) for i in (1, 2, 3)]
     file = llama(tmp_path / "labels.csv", *rows, heading="space,architecture,loss,bleu")
-    assert read_labels(file).result.tolist() == [-3, -2, -1]
+    assert read_labels(file, metric="loss").result.tolist() == [-3, -2, -1]
     assert read_labels(file, metric="bleu").result.tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match="2 results and none is named: give --metric, one of loss, bleu"):
+        read_labels(file)
     with pytest.raises(ValueError, match=r"no metric 'rouge'.*bleu, loss"):
         read_labels(file, metric="rouge")
 
@@ -93,7 +95,7 @@ def test_duplicates_need_agree_in_the_metric_alone(tmp_path: Path) -> None:
         row("2.0,3", depth=3),
         heading="space,architecture,loss,bleu",
     )
-    assert read_labels(file).result.tolist() == [-3.0, -2.0]
+    assert read_labels(file, metric="loss").result.tolist() == [-3.0, -2.0]
     with pytest.raises(ValueError, match="keep their mean"):
         read_labels(file, metric="bleu")
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from zerolm.comparison.bench import Row, bench
+from zerolm.comparison.bench import bench
+from zerolm.comparison.results import Row
 
 COLUMNS = ("body_params", "geo", "geo_saturating", "stable_rank", 0.5, "best")
 TABLE: dict[tuple[str, str | None], tuple[tuple[float, float], ...]] = {

@@ -41,7 +41,7 @@ def written(tmp_path: Path, text: str | bytes, name: str = "mine.csv") -> Path:
 
 def test_a_column_for_each_choice(tmp_path: Path) -> None:
     truth = read_csv(written(tmp_path, GOOD))
-    assert (truth.name, truth.space, truth.metric, truth.higher_is_better) == ("mine", "gpt2", "ppl", False)
+    assert (truth.name, truth.space, truth.metric) == ("mine", "gpt2", None)
     assert [entry.id for entry in truth.architectures] == ["a", "b", "c"]
     assert truth.architectures[1].architecture == {
         "n_layer": 2, "d_model": 128, "d_inner": [256, 302], "n_head": [2, 2], "d_embed": 128, "div_val": 1,

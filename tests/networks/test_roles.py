@@ -22,14 +22,14 @@ def test_every_layer_reads_and_writes_the_residual_stream(name: str) -> None:
         ins = [matrix(module) for module in layer.attention_in + layer.ffn_in]
         assert {x.shape[1] for x in ins} == {hidden}
         assert matrix(layer.attention_out).shape[0] == matrix(layer.ffn_out).shape[0] == hidden
-        width = matrix(layer.attention_in[0]).shape[0] // (3 if layer.fused else 1)
+        width = matrix(layer.attention_in[0]).shape[0] // len(layer.axes[0].split("+"))
         assert matrix(layer.attention_out).shape[1] == width
         assert {matrix(module).shape[0] for module in layer.ffn_in} == {matrix(layer.ffn_out).shape[1]}
 
 
 def test_an_unknown_family_says_which_are_known() -> None:
     network = BloomModel(BloomConfig(hidden_size=8, n_head=2, n_layer=1, vocab_size=10))
-    with pytest.raises(ValueError, match="'bloom' are not known; known are bert, gemma2, gpt2, llama"):
+    with pytest.raises(ValueError, match="'bloom' is not known; there are bert, gemma2, gpt2, llama"):
         layers_of(network)
 
 

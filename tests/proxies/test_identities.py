@@ -12,6 +12,7 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
+from matrix_capacity import capacity_svd, zerolm_of_weights
 from networks_small import batch_for, by_weights, chain, made
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -25,7 +26,6 @@ from zerolm.networks.passes.shared import singular_values
 from zerolm.proxies import find_proxy
 from zerolm.proxies.compute import compute
 from zerolm.proxies.definitions.activations import agreements, output_spectrum, spread
-from zerolm.scores.weights import capacity_svd, zerolm_of_weights
 
 NAMES = ["flexibert", "llama", "stock gpt2"]
 

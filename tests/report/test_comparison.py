@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zerolm.comparison.bench import Comparison, bench
+from zerolm.comparison.bench import bench
+from zerolm.comparison.results import Comparison
 from zerolm.report.comparison import FILES, write_comparison
 from zerolm.report.figures import forest
 from zerolm.report.rows import key_of, name_of

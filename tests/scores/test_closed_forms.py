@@ -16,7 +16,7 @@ from scipy.integrate import quad
 
 from zerolm.architecture import Architecture, Ends, Layer, Matrix
 from zerolm.costs import CostModel
-from zerolm.scores import ClosedForm, make_score, score_names, score_options
+from zerolm.scores import ClosedForm, make_score, score_names, score_settings
 from zerolm.scores.capacity import shannon_transform
 
 INITS = ("scaled", "normal", "xavier", "kaiming", "orthogonal")
@@ -25,8 +25,8 @@ INITS = ("scaled", "normal", "xavier", "kaiming", "orthogonal")
 def every_closed_form() -> list[ClosedForm]:
     made = []
     for name in score_names():
-        alpha: dict[str, Any] = {"alpha": -0.7} if "alpha" in score_options(name) else {}
-        for init in INITS if "init" in score_options(name) else (None,):
+        alpha: dict[str, Any] = {"alpha": -0.7} if "alpha" in [s.name for s in score_settings(name)] else {}
+        for init in INITS if "init" in [s.name for s in score_settings(name)] else (None,):
             score = make_score(name, **alpha | ({"init": init} if init else {}))
             assert isinstance(score, ClosedForm)
             made.append(score)

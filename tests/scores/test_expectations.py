@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from drawn import architectures
 from hypothesis import given, settings
+from matrix_capacity import zerolm_of_weights
 
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix
 from zerolm.scores import make_score
-from zerolm.scores.weights import zerolm_of_weights
 
 torch = pytest.importorskip("torch")
 

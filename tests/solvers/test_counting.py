@@ -102,6 +102,6 @@ def test_ties_of_the_whole_published_space_are_counted_exactly() -> None:
     """At depth 16 and width 1024 geo has one best layer: 3 head counts a layer, 9 embeddings."""
     found = search("gpt2", "geo", top=1, compare=False)
     assert found.certificate.method == "exact"
-    assert found.ties.exact
-    assert found.ties.value == 9 * 3**16
+    assert found.plateau.ties.exact
+    assert found.plateau.ties.value == 9 * 3**16
     assert set(found.best[0].architecture.choices["d_inner"]) == {4096}

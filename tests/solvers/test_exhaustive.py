@@ -58,8 +58,8 @@ def test_ties_of_a_deep_space_are_all_its_architectures(depth: int) -> None:
     """One width for every layer, three head counts that no score sees: 3^depth ways."""
     space = make_space("gpt2", depth=[depth], hidden=[128], ffn=[512], d_embed=[128], div_val=[1])
     found = search(space, "geo", compare=False)
-    assert found.ties.value == found.near_ties.value == space.size() == 3**depth
-    assert found.ties.exact
+    assert found.plateau.ties.value == found.plateau.near_ties.value == space.size() == 3**depth
+    assert found.plateau.ties.exact
 
 
 @pytest.mark.parametrize("name", SETTINGS)

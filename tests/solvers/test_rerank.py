@@ -52,7 +52,7 @@ def test_no_guide_knows_better(name: str, budget: str) -> None:
     for guide in score.guides:
         own = search(space, guide, budgets=limits, compare=False).best[0].architecture
         assert best >= score.of(own) - 1e-9 * abs(best), guide.name
-    for choice in (*result.best, *result.front, result.pick):
+    for choice in (*result.best, *result.front.points, result.pick):
         assert within(choice.architecture, limits)
         assert choice.costs == CostModel().of(choice.architecture)
         assert choice.score == pytest.approx(score.of(choice.architecture), rel=1e-9)
@@ -82,7 +82,9 @@ def test_a_large_space_is_re_ranked_within_its_budgets() -> None:
     result = search(space, score, budgets=limits, top=5, compare=False)
     assert result.certificate.method == "rerank"
     assert len(result.best) == 5
-    assert all(within(choice.architecture, limits) for choice in (*result.best, *result.front, result.pick))
+    assert all(
+        within(choice.architecture, limits) for choice in (*result.best, *result.front.points, result.pick)
+    )
     assert [choice.score for choice in result.best] == sorted((c.score for c in result.best), reverse=True)
     for guide in score.guides:
         own = search(space, guide, budgets=limits, top=1, compare=False).best[0].architecture

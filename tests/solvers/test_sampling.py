@@ -47,7 +47,7 @@ def quick() -> Iterator[None]:
 
 def keeps(result: SearchResult, limits_: dict[str, int]) -> None:
     budgets = Budgets.of(limits_)
-    for choice in (*result.best, result.pick, *result.front):
+    for choice in (*result.best, result.pick, *result.front.points):
         assert choice.costs == CostModel().of(choice.architecture)
         assert budgets.allow(np.array(list(choice.costs.values())))
 
@@ -121,8 +121,10 @@ def test_a_sample_never_beats_the_exact_answer(name: str, method: str) -> None:
     assert result.best[0].score <= proven.best[0].score * (1 + 1e-9)
     assert not result.certificate.optimal
     assert result.certificate.gap is None
-    assert not result.ties.exact
-    assert result.ties.value <= proven.ties.value or result.best[0].score < proven.best[0].score
+    assert not result.plateau.ties.exact
+    assert (
+        result.plateau.ties.value <= proven.plateau.ties.value or result.best[0].score < proven.best[0].score
+    )
     again = search(listed.space, "geo", budgets=budget(listed), compare=False, method=method, seed=3)
     assert [choice.to_json() for choice in again.best] == [choice.to_json() for choice in result.best]
 
@@ -133,8 +135,8 @@ def test_random_sampling_of_a_tiny_space_finds_everything() -> None:
     sampled = search(listed.space, "geo", budgets=budget(listed), compare=False, method="random")
     assert [choice.score for choice in sampled.best] == [choice.score for choice in proven.best]
     assert [choice.costs for choice in sampled.best] == [choice.costs for choice in proven.best]
-    assert sampled.ties.value == proven.ties.value
-    assert sampled.near_ties.value == proven.near_ties.value
+    assert sampled.plateau.ties.value == proven.plateau.ties.value
+    assert sampled.plateau.near_ties.value == proven.plateau.near_ties.value
 
 
 def test_nsga2_finds_the_best_of_a_small_space() -> None:
@@ -158,7 +160,11 @@ def test_a_whole_score_is_maximised_over_all_architectures(name: str, method: st
     assert result.certificate.optimal == (name in ("llama", "pit"))
     ties = (listed.scores(WHOLE)[allowed] >= best * (1 - 1e-9)).sum()
     # Where a shape leaves choices open, only those that were looked at are counted.
-    assert result.ties.value == ties if result.certificate.optimal else 1 <= result.ties.value <= ties
+    assert (
+        result.plateau.ties.value == ties
+        if result.certificate.optimal
+        else 1 <= result.plateau.ties.value <= ties
+    )
     keeps(result, budget(listed))
 
 
@@ -182,7 +188,7 @@ def test_a_whole_score_can_be_sampled(method: str) -> None:
 def test_baselines_of_a_whole_score() -> None:
     listed = catalogue("llama")
     result = search(listed.space, WHOLE, budgets=budget(listed))
-    assert result.binding == []
+    assert result.bounds.binding == []
     for baseline in result.baselines:
         assert baseline.choice.score == narrowest(baseline.choice.architecture)
         assert baseline.choice.score <= result.best[0].score

@@ -105,25 +105,27 @@ def check(result: SearchResult, truth: Truth, score: ClosedForm, limits: dict[st
     assert [choice.score for choice in result.best] == pytest.approx(shapes[: len(keys)], rel=1e-9)
     assert len(keys) == min(TOP[result.certificate.method], len(shapes))
 
-    for count, threshold in ((result.ties, truth.best), (result.near_ties, near(truth.best))):
+    for count, threshold in ((result.plateau.ties, truth.best), (result.plateau.near_ties, near(truth.best))):
         expected = truth.count(threshold)
         assert count.value == expected if count.exact else 0 < count.value <= expected
-    assert (result.certificate.counts == "exact") == (result.ties.exact and result.near_ties.exact)
+    assert (result.certificate.counts == "exact") == (
+        result.plateau.ties.exact and result.plateau.near_ties.exact
+    )
 
     assert at_least(result.pick.score, near(truth.best))
     picked = (result.pick.costs["kv_bytes"], result.pick.costs["macs"])
     assert picked == truth.cheapest(near(truth.best), KV_BYTES, MACS)
 
-    for choice in (*result.best, result.pick, *result.front):
+    for choice in (*result.best, result.pick, *result.front.points):
         assert choice.costs == CostModel().of(choice.architecture)
         assert Budgets.of(limits).allow(np.array(list(choice.costs.values())))
         assert choice.score == pytest.approx(score.of(choice.architecture), rel=1e-9)
 
-    points = [(choice.costs[result.front_cost], choice.score) for choice in result.front]
-    full = truth.front(COSTS.index(result.front_cost))
-    peaks = {(peak.depth, peak.width): peak.score for peak in result.landscape}
+    points = [(choice.costs[result.front.cost], choice.score) for choice in result.front.points]
+    full = truth.front(COSTS.index(result.front.cost))
+    peaks = {(peak.depth, peak.width): peak.score for peak in result.plateau.landscape}
     assert peaks.keys() >= truth.peaks().keys()
-    if result.front_complete:
+    if result.front.complete:
         assert [cost for cost, _ in points] == [cost for cost, _ in full]
         assert [s for _, s in points] == pytest.approx([s for _, s in full], rel=1e-9)
         assert peaks == pytest.approx(truth.peaks(), rel=1e-9)
@@ -181,10 +183,15 @@ def test_proofs_and_enumeration_agree_beyond_what_can_be_listed(
             search(space, kind, options=options, budgets=limits, method=how, compare=False, top=5)
             for how in ("exhaustive", method)
         )
-        for choices in ((listed.best, proven.best), (listed.front, proven.front))[: 1 + (method == "exact")]:
+        for choices in ((listed.best, proven.best), (listed.front.points, proven.front.points))[
+            : 1 + (method == "exact")
+        ]:
             scores = [[choice.score for choice in side] for side in choices]
             assert scores[1] == pytest.approx(scores[0], rel=1e-9)
-        for ours, theirs in ((proven.ties, listed.ties), (proven.near_ties, listed.near_ties)):
+        for ours, theirs in (
+            (proven.plateau.ties, listed.plateau.ties),
+            (proven.plateau.near_ties, listed.plateau.near_ties),
+        ):
             assert ours.value == theirs.value if ours.exact else ours.value <= theirs.value
         for cost in ("kv_bytes", "macs"):
             assert proven.pick.costs[cost] == listed.pick.costs[cost]

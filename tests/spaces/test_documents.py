@@ -179,12 +179,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"space": "pit", "architecture": {**PIT, "mlp_ratio": [6] * 3}}, "mlp_ratio must be a positive number"),
     ({"space": "pit", "architecture": {**PIT, "base_dim": 1 << 19}}, "base_dim x heads must be an integer"),
     ({"model_type": "gpt9"}, "model_type 'gpt9' is not known"),
-    ({**VALID[6], "hidden_size": None}, "lacks hidden_size"),
+    ({**VALID[6], "hidden_size": None}, "hidden_size None; 1 to"),
     ({**VALID[6], "hidden_size": 66}, "hidden_size 66 is not divisible by num_attention_heads 4"),
     ({**VALID[6], "num_key_value_heads": 3}, "4 is not divisible by num_key_value_heads 3"),
-    ({**VALID[6], "attention_bias": True}, "attention_bias is set"),
+    ({**VALID[6], "attention_bias": "no"}, "attention_bias must be true or false, not 'no'"),
     ({**VALID[7], "n_embd": 66}, "n_embd 66 is not divisible by n_head 4"),
-    ({**VALID[8], "vocab_size": 0}, "vocab_size must be an integer from 1"),
+    ({**VALID[8], "vocab_size": 0}, "vocab_size 0; 1 to 16777216 are possible"),
 ]  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def test_unknown_operations_are_refused(operation: list[Any]) -> None:
 
 @pytest.mark.parametrize("document", VALID)
 def test_scores_of_a_document_equal_those_of_its_architecture(document: dict[str, Any]) -> None:
-    rows = score(json.loads(json.dumps(document)), alphas=(0.25, 2.0))
+    rows = score(json.loads(json.dumps(document)), options={"alpha": [0.25, 2.0]})
     architecture = from_document(document)
     for row in rows:
         options = {} if row["alpha"] is None else {"alpha": row["alpha"]}

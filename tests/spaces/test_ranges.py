@@ -13,8 +13,8 @@ from zerolm.spaces import make_space, space, space_names, space_settings
 from zerolm.spaces.base import widen, widen_interval
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("gpt3", {}, "'gpt3' is not known; there are .*gpt2"),
-    ("gpt2", {"layers": [2]}, "no setting 'layers'; it has .*depth"),
+    ("gpt3", {}, "'gpt3' is not known; did you mean 'gpt2'"),
+    ("gpt2", {"layers": [2]}, "no setting 'layers'; there are .*depth"),
     ("gpt2", {"depth": []}, "range of depth is empty"),
     ("gpt2", {"depth": [0]}, "depth must be an integer from 1"),
     ("gpt2", {"depth": [1 << 20]}, "depth must be an integer from 1"),
@@ -62,7 +62,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("autoformer", {"heads": [1 << 15]}, "heads must be an integer from 1 to 16384"),
     ("autoformer", {"depth": []}, "range of depth is empty"),
     ("autoformer", {"classes": 0}, "classes must be an integer from 1"),
-    ("pit", {"depth": [2, 6, 4]}, "no setting 'depth'; it has .*depth1, depth2, depth3"),
+    ("pit", {"depth": [2, 6, 4]}, "no setting 'depth'; did you mean 'depth.'.*depth1, depth2, depth3"),
     ("pit", {"depth2": [0]}, "depth2 must be an integer from 1"),
     ("pit", {"base_dim": [1 << 18]}, "base_dim x heads must be an integer from 1"),
     ("pit", {"mlp_ratio": [0.0]}, "mlp_ratio must be a positive number"),

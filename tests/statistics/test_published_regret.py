@@ -9,7 +9,7 @@ import pytest
 
 from zerolm.architecture import Architecture, Floats
 from zerolm.groundtruth.reader import locate, quality, read, views
-from zerolm.scores import Batch, make_score
+from zerolm.scores import ScoreBatch, make_score
 from zerolm.statistics import noise_ceiling, random_regret, regret
 
 Loaded = tuple[list[Architecture], Floats, dict[str, Floats]]
@@ -19,7 +19,7 @@ SCORES = ("body_params", "geo", "geo_saturating")
 def load(name: str, view: str | None, data_folder: Path) -> Loaded:
     truth = read(locate(name, str(data_folder)))
     networks = next(v.architectures for v in views(truth) if v.name == view)
-    batch = Batch.of(networks)
+    batch = ScoreBatch.of(networks)
     return networks, quality(truth, truth.metric), {s: make_score(s).of_many(batch) for s in SCORES}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.costs import CostModel
-from zerolm.scores import Batch, make_score
+from zerolm.scores import ScoreBatch, make_score
 from zerolm.statistics import kendall
 
 GRID: Final = tuple(round(step / 10, 1) for step in range(-15, 16))
@@ -31,7 +31,7 @@ class Alpha:
     warnings: tuple[str, ...] = ()
 
 
-def parts(batch: Batch, init: str = "scaled") -> Parts:
+def parts(batch: ScoreBatch, init: str = "scaled") -> Parts:
     """S_attn and S_ffn of architectures in closed form; ``scaled`` is their space's own initialisation."""
     return (
         make_score("zerolm", alpha=1.0, init=init).of_many(batch),
@@ -49,7 +49,7 @@ def taus_of_grid(parts: Parts, result: Floats, rest: Floats | float = 0.0) -> Fl
     return kendall(np.array([mixed(parts, alpha, rest) for alpha in GRID]), result)
 
 
-def algorithm1(batch: Batch, result: Floats) -> Alpha:
+def algorithm1(batch: ScoreBatch, result: Floats) -> Alpha:
     """Algorithm 1, benchmark sampling: the mean of the two alphas that agree best with the labels.
 
     ``result`` (n,) is "higher is better", so the sign of tau is kept: |tau| could pick an alpha that
@@ -73,7 +73,7 @@ def algorithm1(batch: Batch, result: Floats) -> Alpha:
     return Alpha(GRID[first], literal, (warning,))
 
 
-def algorithm2(batch: Batch, costs: CostModel | None = None) -> Alpha:
+def algorithm2(batch: ScoreBatch, costs: CostModel | None = None) -> Alpha:
     """Algorithm 2, the heuristic without labels, from agreements of S_attn, S_ffn and the parameters P.
 
     lambda = |max(t_ap, t_fp) (1 - t_af / min(t_ap, t_fp))|, Phi = (1 - t_fp)(1 - t_ap) + t_af, and

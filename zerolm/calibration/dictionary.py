@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
-from zerolm.scores import Batch, ClosedForm
+from zerolm.scores import ClosedForm, ScoreBatch
 from zerolm.statistics import kendall
 
 NODES: Final = 256
@@ -107,7 +107,7 @@ def _layer_terms(shapes: Shapes, depth: Ints, entries: Sequence[Entry]) -> Float
     )
 
 
-def entry_values(batch: Batch) -> Floats:
+def entry_values(batch: ScoreBatch) -> Floats:
     """The value of every entry for n architectures, (61, n)."""
     terms = _layer_terms(batch.shapes, np.repeat(batch.depths, batch.depths), ENTRIES)
     ends = np.cumsum(batch.depths)[:-1]
@@ -126,6 +126,10 @@ class Dictionary:
     def of(self, values: Floats) -> Floats:
         """The weighted sum (n,) from the values of all entries, (61, n)."""
         return np.asarray(np.array(self.weights) @ values[[ENTRIES.index(entry) for entry in self.entries]])
+
+    def placed(self, values: Floats) -> Floats:
+        """Return the weighted sum in deviations from its mean over the labels, (n,)."""
+        return (self.of(values) - self.centre) / self.spread
 
     def score(self) -> ClosedForm:
         """The weighted sum as a closed form: additive over layers, higher is better."""

@@ -10,37 +10,32 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.calibration.alpha import parts
-from zerolm.scores import Batch, make_score
+from zerolm.scores import ScoreBatch, make_score
 
-LOGARITHMS: Final = (
-    "params",
-    "body_params",
-    "depth",
-    "width",
-    "geo",
-    "stable_rank",
-    "spectral_capacity",
-)
 MAX_COLUMNS: Final = 256
+SHAPES: Final = (
+    *("depth", "width", "params", "body_params", "geo", "stable_rank", "spectral_capacity"),
+    *("attention", "ffn", "capacity_attention", "capacity_ffn", "rank_ffn", "embedding"),
+)
+"""The columns of ``shape_features``."""
 
 
-def shape_features(batch: Batch) -> Floats:
-    """Logarithms of 13 sizes of n architectures, (n, 13); the first two are depth and width."""
+def shape_features(batch: ScoreBatch) -> Floats:
+    """Return logarithms of 13 sizes of n architectures, (n, 13), in the order of ``SHAPES``."""
     shapes, n = batch.shapes, len(batch.depths)
     owner = np.repeat(np.arange(n), batch.depths)
 
     def total(terms: Floats) -> Floats:
         return np.asarray(np.bincount(owner, weights=terms, minlength=n), np.float64)
 
-    sizes = {name: make_score(name).of_many(batch) for name in LOGARITHMS}
+    sizes = {name: make_score(name).of_many(batch) for name in SHAPES[:7]}
     sides = np.minimum(shapes.rows // shapes.parts, shapes.cols) * shapes.parts
     sizes["attention"] = total((shapes.weights * shapes.attention).sum(axis=1))
     sizes["ffn"] = total((shapes.weights * shapes.ffn).sum(axis=1))
     sizes["capacity_attention"], sizes["capacity_ffn"] = parts(batch)
     sizes["rank_ffn"] = total((sides * shapes.ffn).sum(axis=1))
     sizes["embedding"] = np.array([a.ends.embedding for a in batch.architectures], np.float64) + 1.0
-    order = ["depth", "width", *(name for name in sizes if name not in ("depth", "width"))]
-    return np.log(np.maximum([sizes[name] for name in order], 1e-300)).T
+    return np.log(np.maximum([sizes[name] for name in SHAPES], 1e-300)).T
 
 
 def choice_columns(choices: Mapping[str, Any]) -> dict[str, float]:

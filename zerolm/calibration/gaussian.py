@@ -22,6 +22,8 @@ LINEAR: Final = (0.0, 0.5, 1.0)
 NOISE: Final = tuple(float(value) for value in np.geomspace(1e-3, 1.0, 9))
 """Variances of the noise, relative to the kernel's."""
 KERNELS: Final = (*((length, share) for length in LENGTHS for share in LINEAR if share < 1.0), (1.0, 1.0))
+LINE: Final = ((1.0, 1.0),)
+"""A set of one feature is a score already: it is bent by no kernel, and so ranks alike beyond the labels."""
 NEGLIGIBLE: Final = 1e-3
 
 
@@ -89,13 +91,14 @@ class GaussianProcess:
             raise ValueError("all labels are equal: there is nothing to learn")
         target = (result - level) / spread
         sets = tuple(_Standardised.of(features) for features in feature_sets)
+        grids = [LINE if standard.values.shape[1] == 1 else KERNELS for standard in sets]
         kernels = [
             _kernel(place, standard.values, target, length, linear)
-            for place, standard in enumerate(sets)
-            for length, linear in KERNELS
+            for place, (standard, grid) in enumerate(zip(sets, grids, strict=True))
+            for length, linear in grid
         ]
         top = max(float(kernel.evidence.max()) for kernel in kernels)
-        weights = [np.exp(kernel.evidence - top) for kernel in kernels]
+        weights = [np.exp(kernel.evidence - top) / len(grids[kernel.features]) for kernel in kernels]
         total = float(sum(weight.sum() for weight in weights))
         kept = tuple(
             (kernel, np.where(weight > NEGLIGIBLE * total, weight, 0.0) / total)
@@ -104,7 +107,7 @@ class GaussianProcess:
         )
         share = sum(float(weight.sum()) for _, weight in kept)
         kept = tuple((kernel, weight / share) for kernel, weight in kept)
-        count = len(kernels) * len(NOISE)
+        count = len(sets) * len(NOISE)
         evidence = top + float(np.log(total / count)) - len(target) * float(np.log(spread))
         return cls(level, spread, target, sets, kept, evidence)
 

@@ -11,7 +11,7 @@ import numpy as np
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.calibration.dictionary import entry_values
 from zerolm.calibration.features import choice_columns, shape_features
-from zerolm.scores import Batch
+from zerolm.scores import ScoreBatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +28,8 @@ class Pool:
         return len(self.architectures)
 
     @cached_property
-    def batch(self) -> Batch:
-        return Batch.of(self.architectures)
+    def batch(self) -> ScoreBatch:
+        return ScoreBatch.of(self.architectures)
 
     @cached_property
     def entries(self) -> Floats:

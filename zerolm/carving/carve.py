@@ -200,6 +200,8 @@ def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Ch
     if place is not None:
         check_new(place, force)
     checkpoint = Checkpoint.open(parent)
+    if checkpoint.family.has_experts:
+        raise ValueError("mixtures of experts cannot be carved yet")
     if place is not None and place.resolve().is_relative_to(checkpoint.folder.resolve()):
         raise ValueError(f"output {str(out)!r} is the parent or in it, which is never touched; name another")
     return checkpoint, place
@@ -217,7 +219,7 @@ def _possible(job: Job, wish: Wish) -> None:
     """Refuse before the long work what could only fail after it."""
     check_format(job.form)
     layout, family = job.checkpoint.layout, job.checkpoint.family
-    if family.name != "bert" and layout.name("head") is None and not layout.tied:
+    if family.task == "next" and layout.name("head") is None and not layout.tied:
         raise ValueError(
             f"a {family.name} without a language-model head cannot be compared, so it is not carved"
         )

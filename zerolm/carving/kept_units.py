@@ -63,6 +63,15 @@ class Cut:
         ``q`` are heads x head size (query rows, output columns), ``kv`` KV heads x head size, ``ffn``
         neurons.
         """
+        if "+" in axis:
+            sizes = {"q": self.parent.heads, "kv": self.parent.kv_heads}
+            lengths = {label: count * self.parent.head_size for label, count in sizes.items()}
+            lengths["ffn"], start, parts = self.parent.ffn, 0, []
+            for label in axis.split("+"):
+                indices = self.kept(cut, label)
+                parts.append(start + (np.arange(lengths[label]) if indices is None else indices))
+                start += lengths[label]
+            return np.concatenate(parts)
         if axis == "ffn":
             return cut.ffn
         if axis == "kv":

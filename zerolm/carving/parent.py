@@ -6,18 +6,17 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from zerolm.carving.export.verify import load
 from zerolm.carving.methods import LENGTH, RANDOM, SEQUENCES
 from zerolm.checkpoints import Checkpoint
-from zerolm.networks.mapped import is_decoder as is_decoder
-from zerolm.networks.mapped import mapped_model as mapped_model
-from zerolm.networks.mapped import one_line, stock_tokenizer
+from zerolm.networks.opener import is_decoder as is_decoder
+from zerolm.networks.opener import load_model, one_line, stock_tokenizer
+from zerolm.networks.opener import mapped_model as mapped_model
 from zerolm.text.tokens import Tokens, line_tokens, random_tokens, read_text, running_tokens
 
 
 def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """The model in float32, in memory."""
-    return load(checkpoint.folder, is_decoder(checkpoint))
+    return load_model(checkpoint.folder, is_decoder(checkpoint))
 
 
 def tokens_of(
@@ -35,7 +34,7 @@ def tokens_of(
             checkpoint.layout.vocab, sequences, length, special=_special(checkpoint), seed=seed
         )
     content = read_text(Path(text))
-    tokenizer = stock_tokenizer(checkpoint)
+    tokenizer = stock_tokenizer(checkpoint.folder)
     make = running_tokens if is_decoder(checkpoint) else line_tokens
     with one_line(f"the text {text!r} with the tokenizer of {str(checkpoint.folder)!r}"):
         found = make(content, tokenizer, sequences, length)
@@ -50,6 +49,6 @@ def tokens_of(
 def _special(checkpoint: Checkpoint) -> list[int]:
     """Tokens that no text holds; none are known where there is no tokenizer."""
     try:
-        return list(stock_tokenizer(checkpoint).all_special_ids)
+        return list(stock_tokenizer(checkpoint.folder).all_special_ids)
     except ValueError:
         return []

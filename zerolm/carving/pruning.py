@@ -13,14 +13,14 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
 from zerolm.networks.roles import (
-    Layer,
+    StockLayer,
     keep_inputs,
     keep_outputs,
     layer_list,
     layer_of,
     layers_of,
     matrix,
-    names_of,
+    places_of,
 )
 
 Place = tuple[int, str]
@@ -61,33 +61,35 @@ def dimensions_of(model: PreTrainedModel) -> Dimensions:
     )
 
 
-def slice_layer(layer: Layer, cut: Cut, kept: LayerCut) -> None:
+def slice_layer(layer: StockLayer, cut: Cut, kept: LayerCut) -> None:
     """Keep these KV groups and neurons of a layer, in place."""
     q, kv, ffn = (torch.as_tensor(cut.kept(kept, axis)) for axis in ("q", "kv", "ffn"))
-    if layer.fused:
-        keys = cut.parent.heads * cut.parent.head_size  # where k starts among the fused outputs
-        values = keys + cut.parent.kv_heads * cut.parent.head_size
-        keep_outputs(layer.attention_in[0], torch.cat([q, keys + kv, values + kv]))
-        layer.attention.__dict__["split_size"] = len(q)  # GPT-2's, which has as many KV heads as heads
-    else:
-        for module, index in zip(layer.attention_in, (q, kv, kv), strict=True):
-            keep_outputs(module, index)
-    for module in layer.ffn_in:
-        keep_outputs(module, ffn)
+    index = {"q": q, "kv": kv, "ffn": ffn}
+    sizes = {"q": cut.parent.heads * cut.parent.head_size, "ffn": cut.parent.ffn}
+    sizes["kv"] = cut.parent.kv_heads * cut.parent.head_size
+    for module, axis in zip((*layer.attention_in, *layer.ffn_in), layer.axes, strict=True):
+        labels = axis.split("+")
+        starts = np.cumsum([0, *(sizes[label] for label in labels)]).tolist()
+        parts = [start + index[label] for start, label in zip(starts, labels, strict=False)]
+        keep_outputs(module, torch.cat(parts))
+    heads = len(kept.groups) * cut.parent.heads_per_group
+    layer.resize({"q": len(q), "kv": len(kv), "heads": heads, "kv_heads": len(kept.groups)})
     keep_inputs(layer.attention_out, q)
     keep_inputs(layer.ffn_out, ffn)
 
 
-def carved_layer(model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None) -> Layer:
+def carved_layer(
+    model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None
+) -> StockLayer:
     """A copy of one of the model's layers, sliced, in float32, with what is repaired of it."""
-    layer = layer_of(names_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
+    layer = layer_of(places_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
     slice_layer(layer, cut, kept)
     layer.module.float()
     put_repaired(layer, kept.layer, repaired.arrays if repaired else {})
     return layer
 
 
-def put_repaired(layer: Layer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:
+def put_repaired(layer: StockLayer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:
     """Put the repaired matrices of the parent's layer ``number`` into the sliced layer."""
     for role, module in (("o", layer.attention_out), ("down", layer.ffn_out)):
         for name, found in (("weight", role), ("bias", f"{role}_bias")):
@@ -104,7 +106,7 @@ def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None 
     child, arrays = copy.deepcopy(model), repaired.arrays if repaired else {}
     layers = layer_list(child)
     for place, kept in enumerate(cut.layers):
-        layer = layer_of(names_of(child), layers[kept.layer])
+        layer = layer_of(places_of(child), layers[kept.layer])
         slice_layer(layer, cut, kept)
         layer.attention.__dict__["layer_idx"] = place
         put_repaired(layer, kept.layer, arrays)

@@ -92,7 +92,7 @@ def _goes(width: int, wish: Wish) -> bool:
 def _group_count_goes(count: int, checkpoint: Checkpoint, wish: Wish) -> bool:
     """Whether so many KV groups are wished for, and uniform layers with them can be written."""
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
-    biased = any(checkpoint.config.get(flag) for flag in checkpoint.family.flags)
+    biased = any(checkpoint.config.get(flag) for flag in checkpoint.family.config.flags)
     divisible = parent.hidden % (count * parent.heads_per_group) == 0 or count == parent.kv_heads
     needed = cut.indivisible == "refused" or (cut.indivisible == "mistral" and biased)
     written = divisible or not needed or wish.shape == "per-layer"

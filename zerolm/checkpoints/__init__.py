@@ -2,11 +2,12 @@
 
 from zerolm.checkpoints.checkpoint import Checkpoint
 from zerolm.checkpoints.headers import TensorInfo
-from zerolm.checkpoints.layout import Layout, Slot
+from zerolm.checkpoints.layout import Layout, Part, Slot
 from zerolm.checkpoints.ledger import Ledger, Sums, Totals, ledger_of
 from zerolm.checkpoints.slicing import sliced
 from zerolm.checkpoints.writer import Outgoing, Span, write_shards
-from zerolm.families.family import Cuttable, Family, family_of
+from zerolm.families.family import Cuttable, Family
+from zerolm.families.known import family_of
 
 __all__ = [
     "Checkpoint",
@@ -15,6 +16,7 @@ __all__ = [
     "Layout",
     "Ledger",
     "Outgoing",
+    "Part",
     "Slot",
     "Span",
     "Sums",

@@ -14,12 +14,13 @@ from zerolm.checkpoints.folder import fetched, other_files, read_object
 from zerolm.checkpoints.headers import Shard, TensorInfo
 from zerolm.checkpoints.layout import Layout
 from zerolm.checkpoints.shards import read_shards
-from zerolm.families.family import Family, family_of
+from zerolm.families.family import Family
+from zerolm.families.known import family_of
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a folder holds, read and checked; no weights are in memory.
+    """A folder, read and checked; no weights are in memory.
 
     ``tensors`` are those of all ``shards`` by name; ``layout`` says what each of them is.
     """
@@ -50,19 +51,19 @@ class Checkpoint:
         return cls(folder, config, family, layout, shards, tensors)
 
     def raw(self, name: str) -> NDArray[Any]:
-        """A tensor as it is stored, mapped and read-only: uint16 for BF16 and F16, float32 for F32."""
+        """Return a tensor as it is stored, mapped and read-only: uint16 for BF16 and F16, float32 for F32."""
         tensor = self.tensors[name]
         if not tensor.count:
             return np.empty(tensor.shape, RAW_TYPES[tensor.dtype])
         return np.memmap(tensor.file, RAW_TYPES[tensor.dtype], "r", tensor.start, tensor.shape)
 
     def read(self, name: str, rows: slice | None = None) -> NDArray[np.float32]:
-        """A tensor, or some of its rows, in memory as float32 (exact for BF16, F16 and F32)."""
+        """Return a tensor, or some of its rows, in memory as float32 (exact for BF16, F16 and F32)."""
         raw = self.raw(name)
         return widened(np.asarray(raw if rows is None else raw[rows]), self.tensors[name].dtype)
 
     def other_files(self) -> list[Path]:
-        """What a child takes over as it is, relative to ``folder``: tokenizer, chat template, licence."""
+        """Return the files that a child takes over (tokenizer, licence ...), relative to ``folder``."""
         return other_files(self.folder)
 
 
@@ -78,8 +79,3 @@ def check_format(folder: Path, config: dict[str, Any]) -> None:
     classes = config.get("architectures")
     if classes is not None and not (isinstance(classes, list) and all(isinstance(x, str) for x in classes)):
         raise ValueError(f"its architectures are {str(classes)[:60]!r}, not a list of names")
-    kinds = config.get("layer_types")
-    if isinstance(kinds, list) and isinstance(config.get("num_hidden_layers"), int):
-        depth = config["num_hidden_layers"]
-        if len(kinds) != depth:
-            raise ValueError(f"it has {depth} layers and {len(kinds)} layer_types")

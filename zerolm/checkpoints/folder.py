@@ -36,7 +36,7 @@ WANTED: Final = (
     "NOTICE*",
     "USE_POLICY*",
 )
-"""What a child takes over, of these kinds: nothing that holds code or a pickle."""
+"""Files that a child takes over, by name: nothing that holds code or a pickle."""
 SUFFIXES: Final = ("", ".json", ".txt", ".model", ".jinja", ".md", ".rst", ".safetensors")
 
 
@@ -101,7 +101,7 @@ def other_files(folder: Path) -> list[Path]:
 
     Links that lead out of the folder are left out; ``ValueError`` for a file that is absurdly large.
     """
-    found = []
+    names = []
     for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
         name = path.relative_to(folder)
         if not any(fnmatchcase(str(name), pattern) for pattern in WANTED) or name.suffix not in SUFFIXES:
@@ -113,5 +113,5 @@ def other_files(folder: Path) -> list[Path]:
             continue
         if path.stat().st_size > MAX_OTHER:
             raise ValueError(f"{str(path)!r} has more than {MAX_OTHER} bytes")
-        found.append(name)
-    return found
+        names.append(name)
+    return names

@@ -103,10 +103,10 @@ def _tensors(file: Path, document: Any, data: int, size: int) -> dict[str, Tenso
     if not isinstance(document, dict):
         raise ValueError("its header is not an object")
     document.pop("__metadata__", None)
-    found = [_tensor(file, name, entry, data) for name, entry in document.items()]
-    found.sort(key=lambda tensor: (tensor.start, tensor.end))
+    placed = [_tensor(file, name, entry, data) for name, entry in document.items()]
+    placed.sort(key=lambda tensor: (tensor.start, tensor.end))
     reached = data
-    for tensor in found:
+    for tensor in placed:
         if tensor.start != reached:
             what = "overlaps another" if tensor.start < reached else "leaves a gap before it"
             raise ValueError(f"tensor {tensor.name!r} {what}")
@@ -114,7 +114,7 @@ def _tensors(file: Path, document: Any, data: int, size: int) -> dict[str, Tenso
     if reached != size:
         what = "is cut off" if reached > size else "has bytes that belong to no tensor"
         raise ValueError(f"it {what}: its tensors end at byte {reached}, the file at {size}")
-    return {tensor.name: tensor for tensor in found}
+    return {tensor.name: tensor for tensor in placed}
 
 
 def _tensor(file: Path, name: str, entry: Any, data: int) -> TensorInfo:

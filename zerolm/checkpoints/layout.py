@@ -1,139 +1,187 @@
-"""What each tensor of a concrete checkpoint is."""
+"""The place of each tensor of a concrete checkpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from zerolm.checkpoints.headers import FLOATS, TensorInfo
-from zerolm.families.family import Family
+from zerolm.families.config import ModelSizes, has, sizes_of
+from zerolm.families.family import Family, Pattern
 
-SIZES: Final = ("depth", "hidden", "heads", "kv_heads", "head_size", "ffn", "vocab")
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One logical matrix (or vector) within a tensor: its role, its axes, and where it lies.
+
+    It is ``along`` the axis number ``axis``, whole along the others. ``axes`` are as those of its slot, with
+    the label of this part alone.
+    """
+
+    role: str
+    axis: int
+    along: slice
+    axes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
     """The place of a tensor: its layer (None outside the layers), its role, its axes by label.
 
-    Roles in a layer: ``q k v o`` (``qkv`` where fused), ``gate up down``, each with ``_bias``; ``q_norm
-    k_norm``; ``attention_norm ffn_norm`` (before), ``attention_post_norm ffn_post_norm`` (after), each with
-    ``_bias``. Outside: ``embedding positions types embedding_norm final_norm head pooler classifier`` ...
+    Roles in a layer: ``q k v o``, ``gate up down``, each with ``_bias``; ``q_norm k_norm``; ``attention_norm
+    ffn_norm`` (before), ``attention_post_norm ffn_post_norm`` (after), each with ``_bias``; ``router`` and
+    others of a mixture of experts. Outside: ``embedding positions types embedding_norm final_norm head pooler
+    classifier`` ... Fused ones are joined by ``+`` (``q+k+v``), and so is the axis along which they lie.
 
-    Axes: ``q`` (heads x head size), ``kv``, ``qkv``, ``ffn``, ``hidden``, ``head`` (the size of one head),
-    ``vocab``, ``positions``, ``types``, ``labels``. ``transposed``: stored as (inputs, outputs).
+    Axes: ``q`` (heads x head size), ``kv``, ``ffn``, ``hidden``, ``head`` (the size of one head), ``vocab``,
+    ``positions``, ``types``, ``experts``, ``labels``. ``transposed``: stored as (inputs, outputs).
+    ``parts``: the logical matrices in it, one where nothing is fused. ``expert`` is the number of the expert
+    that it belongs to, None for another tensor or one that holds all experts.
     """
 
     layer: int | None
     role: str
     axes: tuple[str, ...]
     transposed: bool = False
+    parts: tuple[Part, ...] = ()
+    expert: int | None = None
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is a matrix, or one for each expert."""
+        return len(self.axes) - (self.axes[0] == "experts" and len(self.axes) == 3) == 2
+
+    @property
+    def key(self) -> str:
+        """The role, followed by the number of the expert where there is one."""
+        return self.role if self.expert is None else f"{self.role}.{self.expert}"
 
 
 @dataclass(frozen=True)
-class Layout:
+class Layout(ModelSizes):
     """The sizes of a checkpoint and the place of each of its tensors.
 
-    ``gated``: the FFN has a gate beside ``up``. ``tied``: the head is the embedding; what is stored as
-    ``head`` beside it is then not used.
+    ``gated``: the FFN has a gate beside ``up``. Where the head is ``tied`` to the embedding, what is stored
+    as ``head`` beside it is not used.
     """
 
-    depth: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    ffn: int
-    vocab: int
     gated: bool
-    tied: bool
-    sizes: dict[str, int]  # the length of each axis by its label, but of free ones (labels)
     slots: dict[str, Slot]
 
     @classmethod
     def of(cls, family: Family, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> Layout:
         """Place all tensors; ``ValueError`` names the first that is missing, misshapen or not known."""
-        given = {label: family.size(config, label) for label in SIZES}
-        if given["heads"] % given["kv_heads"]:
-            raise ValueError(f"{given['heads']} heads are not divisible by {given['kv_heads']} KV heads")
-        axes = _axes(family, config, given)
-        slots = dict(_placed(family, config, tensors, given["depth"]))
+        sizes = sizes_of(family, config)
+        slots = dict(_placed(family, config, tensors, sizes))
         for name, slot in slots.items():
-            _check(tensors[name], slot, axes)
+            _check(tensors[name], slot, sizes)
         for name in tensors:
-            if name not in slots and not any(fnmatchcase(name, pattern) for pattern in family.ignored):
+            if name not in slots and not any(
+                fnmatchcase(name, pattern) for pattern in family.tensors.ignored
+            ):
                 raise ValueError(f"tensor {name!r} is none of a {family.name} model with this configuration")
-        return cls(**given, gated=family.gated, tied=family.is_tied(config), sizes=axes, slots=slots)
+        values = {field.name: getattr(sizes, field.name) for field in fields(sizes)}
+        return cls(**values, gated=family.gated, slots=slots)
 
     def name(self, role: str, layer: int | None = None) -> str | None:
-        """The tensor in this place, None where the checkpoint has none."""
+        """Return the tensor in this place, None where the checkpoint has none.
+
+        The role is that of the whole tensor, as in ``q+k+v``; an expert's ends with its number, ``up.3``.
+        """
         return self._places.get(layer, {}).get(role)
 
     def layer(self, layer: int | None) -> dict[str, str]:
-        """The tensors of one layer by role; with None, those outside the layers."""
+        """Return the tensors of one layer by role; with None, those outside the layers."""
         return dict(self._places.get(layer, {}))
 
-    def fused(self) -> dict[str, slice]:
-        """Where ``q``, ``k`` and ``v`` lie along an axis ``qkv``."""
-        q, kv = self.sizes["q"], self.sizes["kv"]
-        return {"q": slice(0, q), "k": slice(q, q + kv), "v": slice(q + kv, q + 2 * kv)}
+    def part(self, role: str, layer: int | None = None) -> tuple[str, Part] | None:
+        """Return the tensor that holds a logical matrix and where in it, None where there is none."""
+        return self._parts.get(layer, {}).get(role)
 
     @cached_property
     def _places(self) -> dict[int | None, dict[str, str]]:
         places: dict[int | None, dict[str, str]] = {}
         for name, slot in self.slots.items():
-            places.setdefault(slot.layer, {})[slot.role] = name
+            places.setdefault(slot.layer, {})[slot.key] = name
         return places
 
-
-def _axes(family: Family, config: Mapping[str, Any], given: Mapping[str, int]) -> dict[str, int]:
-    q, kv = (given[heads] * given["head_size"] for heads in ("heads", "kv_heads"))
-    axes = {"q": q, "kv": kv, "qkv": q + 2 * kv, "head": given["head_size"]}
-    axes |= {label: given[label] for label in ("ffn", "hidden", "vocab")}
-    used = {label for pattern in family.body for label in pattern.axes}
-    return axes | {label: family.size(config, label) for label in ("positions", "types") if label in used}
+    @cached_property
+    def _parts(self) -> dict[int | None, dict[str, tuple[str, Part]]]:
+        parts: dict[int | None, dict[str, tuple[str, Part]]] = {}
+        for name, slot in self.slots.items():
+            if slot.expert is None:
+                parts.setdefault(slot.layer, {}).update({part.role: (name, part) for part in slot.parts})
+        return parts
 
 
 def _placed(
-    family: Family, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo], depth: int
+    family: Family, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo], sizes: ModelSizes
 ) -> Iterator[tuple[str, Slot]]:
-    """The tensors by name, with their slots, from the first layer to the last."""
-    first = family.body[0].name
-    prefix = next((p for p in family.prefixes if p + first in tensors), family.prefixes[0])
-    outside = [(prefix + p.name, p) for p in family.body if not p.in_layer]
-    outside += [(p.name, p) for p in family.head]
-    inside = [(prefix + p.name, p) for p in family.body if p.in_layer]
-    for layer in (None, *range(depth)):
-        for template, pattern in outside if layer is None else inside:
-            name = _present(template.replace("{layer}", str(layer)), family, tensors)
-            required = family.is_required(pattern, config)
-            if required and name not in tensors:
-                raise ValueError(f"tensor {name!r} is missing")
-            if name in tensors and (required or pattern.when in ("optional", "untied")):
-                yield name, Slot(layer, pattern.role, pattern.axes, pattern.transposed)
+    """Yield the tensors by name, with their slots, from the first layer to the last."""
+    given = config.get("architectures")
+    with_head = any(name in family.head_classes for name in (given if isinstance(given, list) else ()))
+    body, head = family.tensors.body, family.tensors.head
+    prefix = next(
+        (p for p in family.tensors.prefixes if p + body[0].name in tensors), family.tensors.prefixes[0]
+    )
+    names = [(prefix + p.name, p) for p in body] + [(p.name, p) for p in head]
+    required = {pattern: has(family, pattern, config, with_head) for _, pattern in names}
+    for layer in (None, *range(sizes.depth)):
+        for template, pattern in names:
+            if pattern.in_layer is (layer is None):
+                continue
+            slot = Slot(layer, pattern.role, pattern.axes, pattern.transposed, _parts(pattern, sizes))
+            for expert in range(sizes.sizes["experts"]) if "{expert}" in template else (None,):
+                wanted = template.replace("{layer}", str(layer)).replace("{expert}", str(expert))
+                name = _present(wanted, family, tensors)
+                if required[pattern] and name not in tensors:
+                    raise ValueError(f"tensor {name!r} is missing")
+                if name in tensors and (required[pattern] or pattern.when in ("optional", "head", "untied")):
+                    yield name, slot if expert is None else _of_expert(slot, expert)
+
+
+def _of_expert(slot: Slot, expert: int) -> Slot:
+    return Slot(slot.layer, slot.role, slot.axes, slot.transposed, slot.parts, expert)
+
+
+def _parts(pattern: Pattern, sizes: ModelSizes) -> tuple[Part, ...]:
+    """Return where the fused parts of a tensor lie, in order."""
+    axis = next((number for number, label in enumerate(pattern.axes) if "+" in label), 0)
+    if len(pattern.roles) == 1:
+        return (Part(pattern.role, axis, slice(None), pattern.axes),)
+    parts, start = [], 0
+    for role, label in zip(pattern.roles, pattern.axes[axis].split("+"), strict=True):
+        axes = (*pattern.axes[:axis], label, *pattern.axes[axis + 1 :])
+        parts.append(Part(role, axis, slice(start, start + sizes.sizes[label]), axes))
+        start += sizes.sizes[label]
+    return tuple(parts)
 
 
 def _present(name: str, family: Family, tensors: Mapping[str, TensorInfo]) -> str:
-    """The name, or an older one under which the tensor is stored."""
-    for new, old in family.aliases.items():
+    """Return the name, or an older one under which the tensor is stored."""
+    for new, old in family.tensors.aliases.items():
         if name not in tensors and name.endswith(new) and name.removesuffix(new) + old in tensors:
             return name.removesuffix(new) + old
     return name
 
 
-def _check(tensor: TensorInfo, slot: Slot, axes: Mapping[str, int]) -> None:
+def _check(tensor: TensorInfo, slot: Slot, sizes: ModelSizes) -> None:
     if tensor.dtype not in FLOATS:
         raise ValueError(
             f"tensor {tensor.name!r} is {tensor.dtype}; read are {', '.join(FLOATS)}, nothing quantised"
         )
-    wanted = [axes.get(label) for label in slot.axes]
+    wanted = [sizes.length(label) for label in slot.axes]
     fits = len(tensor.shape) == len(wanted) and all(
-        size in (None, found) for size, found in zip(wanted, tensor.shape, strict=True)
+        size in (None, stored) for size, stored in zip(wanted, tensor.shape, strict=True)
     )
     if not fits:
-        meant = " x ".join(f"{axes.get(label, 'any')} ({label})" for label in slot.axes)
+        meant = " x ".join(
+            f"{'any' if size is None else size} ({label})"
+            for size, label in zip(wanted, slot.axes, strict=True)
+        )
         raise ValueError(
             f"tensor {tensor.name!r} has shape {list(tensor.shape)}, the configuration says {meant}"
         )

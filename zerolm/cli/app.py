@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
 from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, proxies, score, search, spaces
-from zerolm.registry import load_group
+from zerolm.cli.flags import with_flags
+from zerolm.registry import PluginWarning
 
-app = typer.Typer(
-    name="zerolm",
-    help="Choose and shrink transformer language models without training them.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("search")(search.search)
-app.command("score")(score.score)
-app.command("calibrate")(calibrate.calibrate)
-app.command("carve")(carve.carve)
-app.command("eval")(evaluate.evaluate)
-app.command("ledger")(ledger.ledger)
-app.command("doctor")(doctor.doctor)
-app.command("proxies")(proxies.proxies)
-app.command("spaces")(spaces.spaces)
-app.add_typer(bench.app, name="bench")
+
+def application(plugins: bool = False) -> typer.Typer:
+    """Return the commands; with ``plugins`` the settings of theirs are flags too."""
+    app = typer.Typer(
+        name="zerolm",
+        help="Choose and shrink transformer language models without training them.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.command("search")(with_flags(search.search, search.search_flags(plugins)))
+    app.command("score")(score.command(plugins))
+    app.command("calibrate")(calibrate.calibrate)
+    app.command("carve")(carve.carve)
+    app.command("eval")(evaluate.evaluate)
+    app.command("ledger")(ledger.ledger)
+    app.command("doctor")(doctor.doctor)
+    app.command("proxies")(proxies.proxies)
+    app.command("spaces")(spaces.spaces)
+    app.add_typer(bench.application(plugins), name="bench")
+    return app
+
 
 COMMANDS = (
     "search",
@@ -47,28 +55,49 @@ COMMANDS = (
     "bench ablate",
 )
 INTERRUPTED = 130
+LONGEST = 4000
+"""Characters of a message, which clips the values that it shows; this clips what escaped that."""
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """The base of all errors in the way a command was typed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status: 2 for wrong input, with one line on stderr."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PluginWarning)
+        warnings.showwarning = _show_warning
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    if issubclass(category, PluginWarning):
+        _say(message)
+    else:
+        print(warnings.formatwarning(message, category, *where[:2]), file=sys.stderr, end="")
+
+
+def _say(message: object) -> None:
+    """Print one line on stderr, cut where it is absurdly long."""
+    text = " ".join(str(message)[:LONGEST].split())
+    print(f"zerolm: {text}" + (" ..." if len(str(message)) > LONGEST else ""), file=sys.stderr)
+
+
+def _run(arguments: list[str]) -> int:
     try:
-        load_group("zerolm.scores")
-        load_group("zerolm.spaces")
-        status = int(app(args=None if arguments is None else list(arguments), standalone_mode=False) or 0)
+        plugins = arguments[:1] in (["search"], ["score"]) or arguments[:2] == ["bench", "run"]
+        status = int(application(plugins)(args=arguments, standalone_mode=False) or 0)
         if status == INTERRUPTED:  # typer has caught it
             print("zerolm: interrupted", file=sys.stderr)
         return status
     except (ValueError, ModuleNotFoundError) as error:
-        print(f"zerolm: {' '.join(str(error).split())}", file=sys.stderr)
+        _say(error)
     except ArithmeticError as error:
-        print(f"zerolm: these numbers cannot be computed with: {error}", file=sys.stderr)
+        _say(f"these numbers cannot be computed with: {error}")
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nobody reads any more
             return 0
-        print(f"zerolm: {error}", file=sys.stderr)
+        _say(error)
     except (KeyboardInterrupt, typer.Abort):
         print("zerolm: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -78,5 +107,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(message, file=sys.stderr)
         else:
             hint = f" There are {', '.join(COMMANDS)}." if "No such command" in message else ""
-            print(f"zerolm: {' '.join(message.split())}{hint}", file=sys.stderr)
+            _say(f"{message}{hint}")
     return 2

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from zerolm.cli import bench_ablate, bench_data
-from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned
+from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned, left_out
+from zerolm.cli.flags import declared, parsed_options, with_flags
 from zerolm.cli.progress import patient
 from zerolm.cli.proxies import Chosen, Store, listed, needing_torch, tokens_of
-from zerolm.cli.units import parse_alphas
+from zerolm.cli.score import say_left_out
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.ablation import Ablation
-from zerolm.comparison.bench import Comparison, More, Section
+from zerolm.comparison.bench import More
 from zerolm.comparison.bench import bench as run_bench
+from zerolm.comparison.results import Comparison, Section
 from zerolm.groundtruth.reader import chosen
 from zerolm.io.folders import check_new, new_folder
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
-from zerolm.spaces.document import ALPHAS
+from zerolm.scores import SCORES
 from zerolm.statistics.bootstrap import FEWEST
 
 if TYPE_CHECKING:
@@ -33,24 +36,23 @@ if TYPE_CHECKING:
 Text = Annotated[str | None, typer.Option(metavar="FILE|random", help="Tokens of --proxies; else random.")]
 Jobs = Annotated[int | None, typer.Option(help="Networks that --proxies compute at the same time; else 1.")]
 
-app = typer.Typer(help="Compare scores with published results.", no_args_is_help=True)
-app.command("ls")(bench_data.ls)
-app.command("download")(bench_data.download)
-app.command("ablate")(bench_ablate.ablate)
+
+def application(plugins: bool) -> typer.Typer:
+    """Return the commands, ``run`` with the options of all scores."""
+    app = typer.Typer(help="Compare scores with published results.", no_args_is_help=True)
+    app.command("ls")(bench_data.ls)
+    app.command("download")(bench_data.download)
+    app.command("ablate")(bench_ablate.ablate)
+    taken = inspect.signature(run).parameters
+    app.command("run")(with_flags(run, declared(SCORES.entries(plugins), taken), repeated=True))
+    return app
 
 
-@app.callback()
-def bench() -> None:
-    """Compare scores with published results."""
-
-
-@app.command()
 def run(
     names: Names = None,
     every: Every = False,
     data: Data = None,
     metric: Metric = None,
-    alpha: Annotated[list[str] | None, typer.Option(help="Of zerolm; repeat for several.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Folder for report.html and tables.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the folder if it exists.")] = False,
     proxies: Chosen = None,
@@ -58,13 +60,14 @@ def run(
     jobs: Jobs = None,
     store: Store = None,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    **given: Any,
 ) -> None:
     """Every closed-form score against published results, with the baselines: is it better than counting?
 
     With --proxies, these are computed too, on networks that are built for it, and stand beside the scores.
     """
     names = chosen(names or [], data, every=every)
-    alphas = parse_alphas(alpha) if alpha else ALPHAS
+    options = parsed_options(SCORES.entries(), given)
     if out is not None and not out.strip():
         raise ValueError("out names no folder")
     folder = Path(out) if out is not None else None
@@ -73,20 +76,27 @@ def run(
     progress = patient()
     measured: list[Measured] = []
     more = beside(proxies, text, jobs, store, measured, progress)
-    found = run_bench(names, data=data, metric=metric, alphas=alphas, more=more, progress=progress)
-    found = replace(found, note=tokens_of(measured[0].source) if measured else "")
+    unusable = left_out if every else None
+    comparison = run_bench(
+        names, data=data, metric=metric, options=options, more=more, unusable=unusable, progress=progress
+    )
+    comparison = replace(comparison, note=tokens_of(measured[0].source) if measured else "")
     if folder is not None:
-        write(found, ablate(names, data=data, metric=metric, progress=progress), folder, force)
-    for section, each in zip(found.sections, measured, strict=False):
-        for name, reason in each.left_out.items():
+        silent = (lambda *_: None) if every else None  # the comparison has told it
+        ablation = ablate(names, data=data, metric=metric, unusable=silent, progress=progress)
+        write(comparison, ablation, folder, force)
+    for place, section in enumerate(comparison.sections):
+        networks = measured[place].left_out if measured else {}
+        for name, reason in {**section.left_out, **networks}.items():
             print(f"zerolm: {section.title}: {name} is left out: {reason}", file=sys.stderr)
+    say_left_out(options)
     if json_output:
-        print(json.dumps(found.to_json()))
+        print(json.dumps(comparison.to_json()))
         return
-    for section in found.sections:
+    for section in comparison.sections:
         show(section)
-    if found.note:
-        print(found.note)
+    if comparison.note:
+        print(comparison.note)
     if out is not None:
         print(f"wrote {out}: report.html, result.json, rows.csv, scores.csv", file=sys.stderr)
 
@@ -96,10 +106,10 @@ def beside(
     text: str | None,
     jobs: int | None,
     store: Path | None,
-    found: list[Measured],
+    measured: list[Measured],
     progress: Callable[[str], None],
 ) -> More:
-    """The proxies beside the scores, none unless they are named; what is measured is added to ``found``."""
+    """The proxies beside the scores, none unless they are named; results are added to ``measured``."""
     if proxies is None:
         for name, value in (("text", text), ("jobs", jobs), ("store", store)):
             if value is not None:
@@ -108,16 +118,16 @@ def beside(
     with needing_torch():
         from zerolm.proxies.measure import Request, measuring
     request = Request(listed(proxies), text or "random", jobs=1 if jobs is None else jobs, store=store)
-    return measuring(request, found, progress)
+    return measuring(request, measured, progress)
 
 
-def write(found: Comparison, ablation: Ablation, out: Path, force: bool) -> None:
+def write(comparison: Comparison, ablation: Ablation, out: Path, force: bool) -> None:
     """The page, and the numbers as JSON and CSV, in a new folder."""
     from zerolm.report.ablation import ablation_section
     from zerolm.report.comparison import write_comparison
 
     with new_folder(out, force) as folder:
-        write_comparison(found, folder, ablation_section(ablation))
+        write_comparison(comparison, folder, ablation_section(ablation))
 
 
 HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget", "regret 1/5")

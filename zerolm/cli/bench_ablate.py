@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
@@ -13,14 +14,16 @@ from zerolm.comparison.ablate import ablate as run_ablation
 from zerolm.comparison.ablation import Ablation
 from zerolm.groundtruth.reader import chosen
 from zerolm.report.ablation import NOTES, Sheet, sheets, title, transfer_sheets
-from zerolm.report.ablation_conclusions import conclusions
+from zerolm.report.ablation_conclusions import conclusions, to_document
 
 Names = Annotated[list[str] | None, typer.Argument(help="Benchmarks in the data folder, or files.")]
 Every = Annotated[bool, typer.Option("--all", help="All benchmarks of the data folder.")]
 Data = Annotated[
     str | None, typer.Option(help="Folder of benchmark files; else ZEROLM_DATA, else the cache.")
 ]
-Metric = Annotated[str | None, typer.Option(help="A result of the file; else the file's own.")]
+Metric = Annotated[
+    str | None, typer.Option(help="A result of the file; else the file's own, or its only one.")
+]
 
 
 def ablate(
@@ -32,11 +35,17 @@ def ablate(
 ) -> None:
     """What ZeroLM's score hangs on: matrices that count, initialisation, seed, and borrowed alphas."""
     names = chosen(names or [], data, every=every)
-    found = run_ablation(names, data=data, metric=metric, progress=patient())
+    unusable = left_out if every else None
+    ablation = run_ablation(names, data=data, metric=metric, unusable=unusable, progress=patient())
     if json_output:
-        print(json.dumps(found.to_json()))
+        print(json.dumps(to_document(ablation)))
     else:
-        show(found)
+        show(ablation)
+
+
+def left_out(error: ValueError) -> None:
+    """Say on stderr that a benchmark of the folder is passed over."""
+    print(f"zerolm: left out: {error}", file=sys.stderr)
 
 
 def show(ablation: Ablation) -> None:

@@ -17,10 +17,10 @@ from zerolm.carving.importance.weights import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.planning.lonas import SPACES
 from zerolm.carving.request import RELATIVE, SHAPES
 from zerolm.cli.progress import patient
-from zerolm.cli.settings import RunSettings, checked
-from zerolm.cli.units import parse_amount
+from zerolm.cli.settings import cost_model
 from zerolm.costs import COSTS
 from zerolm.report.phrases import cost_label, show_cost
+from zerolm.settings.units import parse_amount
 
 Amount = Annotated[str | None, typer.Option(metavar="AMOUNT", help="Absolute, or 0.8x of the parent's.")]
 Share = Annotated[float | None, typer.Option(metavar="SHARE")]
@@ -78,7 +78,7 @@ def carve(
     Without --out only the plan is shown. A carving that was killed goes on when it is started again.
     """
     run = {"context": context, "batch": batch, "kv_bits": kv_bits, "bits": bits, "group_size": group_size}
-    costs = checked(RunSettings, {name: value for name, value in run.items() if value is not None}).costs
+    costs = cost_model(run)
     asked = {
         "max_params": max_params,
         "max_body_params": max_body_params,

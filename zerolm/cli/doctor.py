@@ -24,24 +24,26 @@ def doctor(
     """
     from zerolm.doctor.examine import diagnose
 
-    found = diagnose(folder, progress=patient(0.0))
+    diagnosis = diagnose(folder, progress=patient(0.0))
     if json_output:
-        verdicts = [asdict(verdict) for verdict in found.verdicts]
+        verdicts = [asdict(verdict) for verdict in diagnosis.verdicts]
         print(
-            json.dumps({"folder": str(folder), "runtimes": verdicts, **found.facts, "advice": found.advice})
+            json.dumps(
+                {"folder": str(folder), "runtimes": verdicts, **diagnosis.facts, "advice": diagnosis.advice}
+            )
         )
         return
-    width = max(len(verdict.runtime) for verdict in found.verdicts)
-    for verdict in found.verdicts:
+    width = max(len(verdict.runtime) for verdict in diagnosis.verdicts)
+    for verdict in diagnosis.verdicts:
         known = "opened" if verdict.known == "opened" else "rules"
         print(f"{verdict.runtime:<{width}}  {verdict.verdict:<7}  {known:<6}  {'; '.join(verdict.reasons)}")
-    facts = found.facts
+    facts = diagnosis.facts
     if facts["tensors"]:
         kinds = ", ".join(facts["dtypes"])
         print(
             f"\n{facts['weights']:,} weights in {facts['tensors']} tensors of {kinds}: "
             f"{show_amount(facts['bytes'], size=True)}"
         )
-    for line in found.advice:
+    for line in diagnosis.advice:
         print(line)
     print("by rules: configuration, names and shapes; nothing was run, no weight was read")

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.io.files import parse_json, read_text, store
+from zerolm.io.folders import check_writable
 
 MAX_JSON_BYTES: Final = 16 << 20
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file; ``ValueError`` in one line if it cannot be read."""
+    """Return the content of a JSON file; ``ValueError`` in one line if it cannot be read."""
     try:
         return parse_json(read_text(path, MAX_JSON_BYTES))
     except (OSError, ValueError, RecursionError) as error:
@@ -24,13 +25,12 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def check_new_file(path: Path, force: bool) -> None:
-    """Refuse a file that exists (unless ``force``), or whose folder does not."""
+    """Refuse a file that exists (unless ``force``), or whose folder takes none."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ValueError(f"output {str(path)!r} exists and is not a regular file; name another")
     if path.exists() and not force:
         raise ValueError(f"output {str(path)!r} exists; name another, or replace it with --force")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"the folder {str(path.absolute().parent)!r} for the output does not exist")
+    check_writable(path)
 
 
 def write_new_file(path: Path, text: str, force: bool) -> None:

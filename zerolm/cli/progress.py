@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def patient(seconds: float = 3.0) -> Callable[[str], None]:
-    """Progress for those who wait: nothing is shown within the first seconds."""
+    """Return progress for those who wait: nothing is shown within the first seconds."""
     start = time.monotonic()
 
     def show(text: str) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from zerolm.cli.bench_ablate import Data, Metric, aligned
 from zerolm.cli.progress import patient
-from zerolm.cli.units import parse_amount
+from zerolm.settings.units import parse_amount
 
 TARGET = "A space, a benchmark (by name or file), a folder with a model; or `ls`, which lists the proxies."
 Chosen = Annotated[

@@ -10,7 +10,7 @@ import numpy as np
 from zerolm.cli.bench import facts
 from zerolm.cli.bench_ablate import aligned
 from zerolm.cli.proxies import tokens_of
-from zerolm.comparison.bench import Row, Section
+from zerolm.comparison.results import Row, Section
 from zerolm.proxies.job import Measured
 from zerolm.proxies.measure import Run
 from zerolm.proxies.verdict import Verdict

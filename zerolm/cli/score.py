@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,38 +14,41 @@ import typer
 
 from zerolm.calibration import Pool, expected_of
 from zerolm.cli.files import read_json
-from zerolm.cli.settings import RunSettings, checked
-from zerolm.cli.units import parse_alphas
+from zerolm.cli.flags import declared, parsed_options, with_flags
+from zerolm.cli.settings import CONDITIONS, cost_model
 from zerolm.groundtruth.labels import as_labelled, load
-from zerolm.report.phrases import cost_label, shape_text, show_cost, show_expected, show_score
-from zerolm.spaces.document import ALPHAS, from_document
+from zerolm.report.phrases import cost_label, show_cost, show_expected, show_score
+from zerolm.scores import SCORES, all_variants
+from zerolm.spaces import shape_text
+from zerolm.spaces.document import from_document
 from zerolm.spaces.document import score as score_rows
 
-Number = Annotated[str | None, typer.Option(metavar="N")]
+
+def command(plugins: bool) -> Callable[..., None]:
+    """Return ``score`` with flags for the options of all scores, and for how the network is run."""
+    taken = {*inspect.signature(score).parameters, "score", *(s.name for s in CONDITIONS)}
+    options = with_flags(score, declared(SCORES.entries(plugins), taken), repeated=True)
+    return with_flags(options, CONDITIONS)
 
 
 def score(
     path: Annotated[Path, typer.Argument(help="An architecture file, or a folder with config.json.")],
     name: Annotated[list[str] | None, typer.Option("--score", help="Repeat for several.")] = None,
-    alpha: Annotated[list[str] | None, typer.Option(help="Of zerolm; repeat for several.")] = None,
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What `zerolm calibrate --out` wrote.")
     ] = None,
-    context: Number = None,
-    batch: Number = None,
-    kv_bits: Number = None,
-    bits: Number = None,
-    group_size: Number = None,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    **given: Any,
 ) -> None:
     """Scores and costs of one architecture, or of a Hugging Face configuration."""
     architecture = from_document(_document(path))
     calibrated = load(calibration) if calibration else None
     labelled = as_labelled(calibrated, architecture) if calibrated else architecture
-    given = {"context": context, "batch": batch, "kv_bits": kv_bits, "bits": bits, "group_size": group_size}
-    costs = checked(RunSettings, {key: value for key, value in given.items() if value is not None}).costs
-    alphas = parse_alphas(alpha) if alpha else ALPHAS
-    rows = score_rows(architecture, name, alphas=alphas, costs=costs)
+    costs = cost_model({s.name: given.pop(s.name, None) for s in CONDITIONS})
+    options = parsed_options(SCORES.entries(), given)
+    rows = score_rows(architecture, name, options=options, costs=costs)
+    if not name:
+        say_left_out(options)
     values = costs.of(architecture)
     expected = None
     if calibrated:
@@ -50,24 +56,32 @@ def score(
         rows.append({"score": f"calibrated ({calibrated.method})", "alpha": None, "value": value})
         expected = next(iter(expected_of(calibrated, [labelled]) or []), None)
     if json_output:
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "space": architecture.space,
             "architecture": architecture.choices,
             "costs": values,
             "scores": rows,
         }
         if calibrated:
-            found["expected"] = asdict(expected) if expected else None
-        print(json.dumps(found))
+            document["expected"] = asdict(expected) if expected else None
+        print(json.dumps(document))
         return
     print(f"{architecture.space}: {shape_text(architecture)}")
     for cost, value in values.items():
         print(f"  {cost_label(cost):<18} {show_cost(cost, value):>10}  ({value:,})")
     for row in rows:
-        label = row["score"] + (f" (alpha {row['alpha']:g})" if row["alpha"] is not None else "")
+        options = {**({} if row["alpha"] is None else {"alpha": row["alpha"]}), **row.get("options", {})}
+        said = ", ".join(f"{option} {value}" for option, value in options.items())
+        label = row["score"] + (f" ({said})" if said else "")
         print(f"  {label:<22} {show_score(row['value'])}")
     if calibrated and expected:
         print(f"  expected {calibrated.labels.metric}: {show_expected(expected)}")
+
+
+def say_left_out(options: Mapping[str, Sequence[Any]]) -> None:
+    """Say on stderr which scores are not shown, and why."""
+    for name, reason in all_variants(options)[1].items():
+        print(f"zerolm: {name} is left out: {reason}", file=sys.stderr)
 
 
 def _document(path: Path) -> Any:

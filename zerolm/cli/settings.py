@@ -2,198 +2,144 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from zerolm.cli.units import MAX_ALPHA, parse_amount, parse_integers, parse_interval, parse_numbers
+from zerolm.cli.yaml_files import read_yaml
 from zerolm.costs import COSTS, CostModel
-from zerolm.groundtruth.reader import read_text
-from zerolm.scores import make_score
+from zerolm.scores import SCORES, make_score, score_settings
+from zerolm.settings import Setting, nearest, setting_of, shown
 from zerolm.solvers import METHODS
-from zerolm.spaces import SearchSpace, make_space, space_class, space_settings
+from zerolm.spaces import SPACES, SearchSpace, make_space
 
-MAX_CONFIG_BYTES: Final = 1 << 20
-INTEGER_RANGES: Final = (
-    "depth",
-    "hidden",
-    "head_size",
-    "heads_per_kv",
-    "heads",
-    "ffn",
-    "stacks",
-    "d_embed",
-    "div_val",
-    "base_dim",
-    "depth1",
-    "depth2",
-    "depth3",
+CONDITIONS: Final = (
+    Setting("context", "integer", 1024, "tokens attended to (1024)", low=1, high=1 << 24),
+    Setting("batch", "integer", 1, "sequences at once (1)", low=1, high=1 << 10),
+    Setting("kv_bits", "integer", 16, "bits of a cached number (16)", low=1, high=32),
+    Setting("bits", "integer", 16, "bits of a weight of body and head (16)", low=1, high=32),
+    Setting("group_size", "integer", 128, "weights that share a scale (128)", low=1, high=1 << 20),
 )
-INTERVALS: Final = ("hidden_per_depth", "ffn_per_hidden")
-NUMBERS: Final = ("mlp_ratio",)
-COUNTS: Final = ("vocab", "positions", "classes")
-PLAIN: Final = ("tied", "per_layer", "view", "corpus", "size")
-RANGES: Final = (*INTEGER_RANGES, *INTERVALS, *NUMBERS, *COUNTS, *PLAIN)
-SWITCHES: Final = ("tied", "per_layer", "force", "json")
-BUDGETS: Final = tuple(f"{side}_{cost}" for side in ("max", "min") for cost in COSTS)
+"""How a network is run."""
+BUDGETS: Final = tuple(
+    Setting(f"{side}_{cost}", "integer", None, f"{cost} at {word}", low=0, metavar="AMOUNT")
+    for cost in COSTS
+    for side, word in (("max", "most"), ("min", "least"))
+)
+OWN: Final = (
+    Setting("score", "text", "geo", "the score to maximise (geo)"),
+    Setting("labels", "text", None, "trained architectures of this space, CSV or JSON", metavar="FILE"),
+    Setting("calibration", "text", None, "what `zerolm calibrate --out` wrote", metavar="FILE"),
+    Setting("top", "integer", 10, "how many architectures to list (10)", low=1, high=1000),
+    Setting("method", "text", "auto", "how to search (auto)", choices=METHODS),
+    Setting("seed", "integer", 0, "seed of the sampling methods (0)", low=0, high=2**32 - 1),
+    Setting("out", "text", None, "folder to write the results to", metavar="DIR"),
+    Setting("force", "flag", False, "replace the folder if it exists"),
+    Setting("json", "flag", False, "one JSON object"),
+)
+SEARCH: Final = (*BUDGETS, *CONDITIONS, *OWN)
+"""Settings of every search, whatever its space and score."""
+SOURCES: Final = ("score", "labels", "calibration")
+"""The settings that name what to maximise."""
 
 
-class RunSettings(BaseModel):
-    """How a network is run."""
+@dataclass(frozen=True)
+class Objective:
+    """The aim of a search: a score with its options, or what labels or a calibration file say."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    context: Annotated[int, Field(ge=1, le=1 << 24)] = 1024
-    batch: Annotated[int, Field(ge=1, le=1 << 10)] = 1
-    kv_bits: Annotated[int, Field(ge=1, le=32)] = 16
-    bits: Annotated[int, Field(ge=1, le=32)] = 16
-    group_size: Annotated[int, Field(ge=1, le=1 << 20)] = 128
-
-    @property
-    def costs(self) -> CostModel:
-        return CostModel(self.context, self.batch, self.kv_bits, self.bits, self.group_size)
+    score: str
+    options: dict[str, Any]
+    labels: Path | None
+    calibration: Path | None
 
 
-class SearchSettings(RunSettings):
-    """Everything that ``zerolm search`` can be told; names are the flags' with underscores."""
+@dataclass(frozen=True)
+class Output:
+    """Where a result goes."""
 
-    space: str
-    score: str = "geo"
-    labels: str | None = None
-    calibration: str | None = None
-    alpha: Annotated[float | None, Field(ge=-MAX_ALPHA, le=MAX_ALPHA)] = None
-    init: str | None = None
-    top: Annotated[int, Field(ge=1, le=1000)] = 10
-    method: str = "auto"
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    out: str | None = None
-    force: bool = False
-    json_output: Annotated[bool, Field(alias="json")] = False
-    budgets: dict[str, int] = {}
-    ranges: dict[str, Any] = {}
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The score's options."""
-        given = {"alpha": self.alpha, "init": self.init}
-        return {name: value for name, value in given.items() if value is not None}
-
-    def make_space(self) -> SearchSpace:
-        return make_space(self.space, **self.ranges)
+    folder: Path | None
+    force: bool
+    json: bool
 
 
-Settings = TypeVar("Settings", bound=BaseModel)
+@dataclass(frozen=True)
+class SearchRequest:
+    """Everything that ``zerolm search`` is told."""
+
+    space: SearchSpace
+    objective: Objective
+    budgets: dict[str, int]
+    costs: CostModel
+    top: int
+    method: str
+    seed: int
+    output: Output
 
 
-def load_settings(config: Path | None, flags: Mapping[str, Any]) -> SearchSettings:
-    """Settings of a YAML file with the flags (None: not given) in front of it; ``ValueError`` if unsound."""
+def cost_model(given: Mapping[str, Any]) -> CostModel:
+    """Return how a network is run, from what is given of ``CONDITIONS`` (None: not given)."""
+    return CostModel(**{s.name: s.parse(given[s.name]) for s in CONDITIONS if given.get(s.name) is not None})
+
+
+def load_settings(config: Path | None, flags: Mapping[str, Any]) -> SearchRequest:
+    """Return settings of a YAML file, the flags (None: not given) before them; ``ValueError`` if unsound."""
     given = {**(read_yaml(config) if config else {}), **{k: v for k, v in flags.items() if v is not None}}
     if not given.get("space"):
         raise ValueError("no space is named; `zerolm spaces` lists them")
-    space = str(given["space"])
-    known = space_settings(space)
-    values: dict[str, Any] = {"budgets": {}, "ranges": {}}
-    for name, value in given.items():
-        if isinstance(value, bool) and name not in SWITCHES:
-            raise ValueError(f"{name} cannot be {str(value).lower()}: it is no switch")
-        if name in BUDGETS:
-            values["budgets"][name] = parse_amount(name, value)
-        elif name in RANGES:
-            if name not in known:
-                raise ValueError(f"space {space!r} has no setting {name!r}; it has {', '.join(known)}")
-            values["ranges"][name] = _range(space, name, value)
-        elif name in ("budgets", "ranges"):
-            raise ValueError(f"setting {name!r} is not known")
-        else:
-            values[name] = value
-    settings = checked(SearchSettings, values)
-    if settings.method not in METHODS:
-        raise ValueError(f"method {settings.method!r} is not known; there are {', '.join(METHODS)}")
-    sources = [name for name in ("score", "labels", "calibration") if name in given]
+    space, sources = str(given.pop("space")), [name for name in SOURCES if name in given]
     if len(sources) > 1:
         raise ValueError(f"{' and '.join(sources)} each say what to maximise; give one of them")
-    if settings.labels is None and settings.calibration is None:
-        make_score(settings.score, settings.costs, **settings.options)
-    elif settings.options:
-        name = next(iter(settings.options))
-        raise ValueError(f"{name} is an option of a score; labels and a calibration bring their own")
-    return settings
+    own = {s.name: s.parse(given.pop(s.name)) if s.name in given else s.default for s in SEARCH}
+    settings, options = _divided(space, own["score"] if sources in ([], ["score"]) else None, given)
+    if own["labels"] is None and own["calibration"] is None:
+        make_score(own["score"], **options)
+    if own["out"] is not None and not own["out"].strip():
+        raise ValueError("out names no folder")
+    return SearchRequest(
+        make_space(space, **settings),
+        Objective(own["score"], options, _path(own["labels"]), _path(own["calibration"])),
+        {s.name: own[s.name] for s in BUDGETS if own[s.name] is not None},
+        cost_model(own),
+        own["top"],
+        own["method"],
+        own["seed"],
+        Output(_path(own["out"]), own["force"], own["json"]),
+    )
 
 
-def checked(model: type[Settings], values: Mapping[str, Any]) -> Settings:
-    """The settings of these values; ``ValueError`` names the first that is not possible."""
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise ValueError(_first(error)) from None
+def _divided(
+    space: str, score: str | None, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values of what the space declares, and of what the score does (None: labels have none)."""
+    homes = {f"space {space!r}": SPACES[space].declared}
+    homes[f"score {score!r}"] = score_settings(score) if score is not None else ()
+    values: dict[str, dict[str, Any]] = {owner: {} for owner in homes}
+    for name, value in given.items():
+        owners = [owner for owner, settings in homes.items() if _declares(settings, name)]
+        if len(owners) > 1:
+            raise ValueError(f"{name} is a setting of {' and of '.join(owners)}: it cannot be given")
+        owner = owners[0] if owners else _owner(name, homes)
+        if not owners and score is None and owner != f"space {space!r}":
+            raise ValueError(f"{name} is an option of a score; labels and a calibration bring their own")
+        values[owner][name] = setting_of(owner, homes[owner], name).parse(value)
+    settings, options = values.values()
+    return settings, options
 
 
-class PlainLoader(yaml.SafeLoader):
-    """YAML without its numbers of base 60 (``4:32`` is a range, not 272) and without repeated keys."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.YAMLError(f"{key!r} is given twice")
-        return super().construct_mapping(node, deep)
-
-
-PlainLoader.yaml_implicit_resolvers = {
-    first: [
-        (tag, pattern) for tag, pattern in resolvers if not tag.endswith((":int", ":float", ":timestamp"))
-    ]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-PlainLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:int", re.compile(r"[-+]?(?:0|[1-9][0-9]*)$"), list("-+0123456789")
-)
-PlainLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"(?:[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|nan))$"),
-    list("-+.0123456789"),
-)
+def _owner(name: str, homes: Mapping[str, Sequence[Setting]]) -> str:
+    """Return whose setting a name would be, by who else has it; ``ValueError`` where nobody has."""
+    declaring = ([e.options for e in SPACES.entries()], [e.options for e in SCORES.entries()])
+    for owner, others in zip(homes, declaring, strict=True):
+        if any(_declares(settings, name) for settings in others):
+            return owner
+    known = ["space", *(s.name for s in SEARCH), *(s.name for settings in homes.values() for s in settings)]
+    raise ValueError(f"setting {shown(name)} is not known{nearest(name, known)}")
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML mapping with dashes or underscores in its names."""
-    try:
-        document = yaml.load(read_text(path, MAX_CONFIG_BYTES), PlainLoader)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"configuration {str(path)!r} cannot be read: {reason}") from None
-    if not isinstance(document, dict):
-        raise ValueError(f"configuration {str(path)!r} must be a mapping of settings to values")
-    names = [str(name).replace("-", "_") for name in document]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise ValueError(f"configuration {str(path)!r} gives {twice!r} twice")
-    return dict(zip(names, document.values(), strict=True))
+def _declares(settings: Sequence[Setting], name: str) -> bool:
+    return any(setting.name == name for setting in settings)
 
 
-def _range(space: str, name: str, value: Any) -> Any:
-    if name in INTERVALS:
-        return parse_interval(name, value)
-    if name in NUMBERS:
-        return value if isinstance(value, list) else parse_numbers(name, str(value).split(","))
-    if name in COUNTS:
-        return parse_amount(name, value)
-    if name in PLAIN:
-        return value
-    default = inspect.signature(space_class(space).__init__).parameters[name].default
-    return parse_integers(name, value, default.step if isinstance(default, range) else 1)
-
-
-def _first(error: ValidationError) -> str:
-    problem = error.errors()[0]
-    name = ".".join(map(str, problem["loc"]))
-    if problem["type"] == "extra_forbidden":
-        fields = [n for n in SearchSettings.model_fields if n not in ("budgets", "ranges", "json_output")]
-        known = [*fields, "json", *BUDGETS, *RANGES]
-        return f"setting {name!r} is not known; there are {', '.join(known)}"
-    return f"{name} {problem['input']!r} is not possible: {problem['msg'].lower()}"
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)

@@ -11,17 +11,10 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.calibration.alpha import Parts, mixed, parts, taus_of_grid
 from zerolm.comparison.ablation import Ablation, Draws, Effect, Section, best_of_grid
+from zerolm.comparison.subjects import Subject, Unusable, subjects
 from zerolm.comparison.variants import EMBEDDED, embedding_terms, variants
-from zerolm.groundtruth.reader import (
-    GroundTruth,
-    View,
-    chosen,
-    locate,
-    ranked,
-    read,
-    views,
-)
-from zerolm.scores import Batch, make_score
+from zerolm.groundtruth.reader import View
+from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.drawn import drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS
 from zerolm.statistics import Bootstrap, Resampled, agreement, enough, gain, kendall
@@ -43,35 +36,33 @@ def ablate(
     data: str | None = None,
     metric: str | None = None,
     draws: int = DRAWS,
+    unusable: Unusable | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Ablation:
     """The ablation of every benchmark named, or given as a file.
 
     ``metric`` is the file's own unless named; ``draws`` bootstrap resamples. Everything is read and checked
-    before anything is scored. Fewer than eight architectures have no intervals.
+    before anything is scored, as ``bench`` does. Fewer than eight architectures have no intervals.
     """
-    truths = [read(locate(name, data)) for name in dict.fromkeys(chosen(names, data))]
-    asked = [(truth, metric or truth.metric) for truth in truths]
-    ready = [(truth, name, ranked(truth, name), views(truth)) for truth, name in asked]
     sections = []
-    for truth, name, result, reading in ready:
-        bootstrap = Bootstrap(result, enough(len(result), draws))
-        for view in reading:
-            progress(f"ablating {truth.name}" + (f", view {view.name}" if view.name else ""))
-            sections.append(_section(truth, view, name, bootstrap))
+    for subject in subjects(names, data, metric, unusable=unusable):
+        bootstrap = Bootstrap(subject.result, enough(len(subject.result), draws))
+        for view in subject.views:
+            progress(f"ablating {subject.truth.name}" + (f", view {view.name}" if view.name else ""))
+            sections.append(_section(subject, view, bootstrap))
     return Ablation(tuple(sections))
 
 
-def _section(truth: GroundTruth, view: View, metric: str, bootstrap: Bootstrap) -> Section:
-    batch, result = Batch.of(view.architectures), bootstrap.result
+def _section(subject: Subject, view: View, bootstrap: Bootstrap) -> Section:
+    batch, result = ScoreBatch.of(view.architectures), bootstrap.result
     # Without scaled matrices the space's own initialisation is the normal one: it stands for both.
     scaled = bool(batch.shapes.scaled.any())
     inits = [init for init in INITIALISATIONS if scaled or init != "normal"]
     return Section(
-        truth.name,
+        subject.truth.name,
         view.name,
-        metric,
-        truth.is_higher_better(metric),
+        subject.metric,
+        subject.truth.is_higher_better(subject.metric),
         len(result),
         matrices=tuple(_effects(_matrix_variants(view, result), bootstrap)),
         initialisations=tuple(_effects(_initialised(batch, inits, scaled, result), bootstrap)),
@@ -96,12 +87,12 @@ def curve(parts: Parts, result: Floats, rest: Floats | float = 0.0) -> tuple[flo
 def _matrix_variants(view: View, result: Floats) -> Iterator[tuple[str, list[Values]]]:
     """Each variant with the scores that it gives."""
     for name, architectures in variants(view.architectures):
-        yield name, _scores(Batch.of(architectures), result, {})
+        yield name, _scores(ScoreBatch.of(architectures), result, {})
     terms = embedding_terms(view.architectures)
-    yield EMBEDDED, _scores(Batch.of(view.architectures), result, terms)
+    yield EMBEDDED, _scores(ScoreBatch.of(view.architectures), result, terms)
 
 
-def _scores(batch: Batch, result: Floats, terms: dict[str, Floats]) -> list[Values]:
+def _scores(batch: ScoreBatch, result: Floats, terms: dict[str, Floats]) -> list[Values]:
     own, rest = parts(batch), terms.get("zerolm", 0.0)
     best = best_of_grid(curve(own, result, rest))
     found: list[Values] = [("zerolm", EVEN, False, mixed(own, EVEN, rest))]
@@ -112,7 +103,7 @@ def _scores(batch: Batch, result: Floats, terms: dict[str, Floats]) -> list[Valu
 
 
 def _initialised(
-    batch: Batch, inits: Iterable[str], scaled: bool, result: Floats
+    batch: ScoreBatch, inits: Iterable[str], scaled: bool, result: Floats
 ) -> Iterator[tuple[str, list[Values]]]:
     for init in inits:
         own = parts(batch, init)
@@ -135,7 +126,7 @@ def _effects(found: Iterable[tuple[str, list[Values]]], bootstrap: Bootstrap) ->
             yield Effect(variant, score, alpha, saw, *map(_known, numbers))
 
 
-def _drawn(batch: Batch, init: str, shown: str, alpha: float | None, result: Floats) -> Draws:
+def _drawn(batch: ScoreBatch, init: str, shown: str, alpha: float | None, result: Floats) -> Draws:
     """Ten networks of each architecture; no ``alpha`` asks for the best one of the closed form."""
     own = parts(batch, init)
     used = best_of_grid(curve(own, result)) if alpha is None else alpha

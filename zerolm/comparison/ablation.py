@@ -1,4 +1,4 @@
-"""What an ablation found, as numbers: every effect with its interval, draws, and borrowed alphas."""
+"""The numbers of an ablation: every effect with its interval, draws, and borrowed alphas."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """Sections, one for each benchmark and view, and the sentences on them (by section's title)."""
+    """Sections, one for each benchmark and view."""
 
     sections: tuple[Section, ...]
 
@@ -132,10 +132,7 @@ class Ablation:
         return tuple(tuple(_transfer(a, b) for b in self.sections) for a in self.sections)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, as ``zerolm bench ablate --json`` prints it."""
-        from zerolm.report.ablation_conclusions import conclusions
-        from zerolm.report.ablation_findings import sentences
-
+        """Return the numbers as plain JSON; ``report`` adds the sentences about them."""
         return {
             "grid": list(GRID),
             "sections": [
@@ -143,12 +140,10 @@ class Ablation:
                     **asdict(section),
                     "draws": [draws.to_json() for draws in section.draws],
                     "best_alpha": section.best_alpha,
-                    "sentences": sentences(self, section),
                 }
                 for section in self.sections
             ],
-            "transfer": [asdict(each) for row in self.transfers for each in row],
-            "conclusions": conclusions(self),
+            "transfer": [asdict(transfer) for row in self.transfers for transfer in row],
         }
 
 

@@ -1,4 +1,4 @@
-"""What a folder holds that is meant to be a checkpoint, sound or not."""
+"""The evidence in a folder that is meant to be a checkpoint, sound or not."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from zerolm.checkpoints import Family, Layout, TensorInfo, family_of
+from zerolm.checkpoints import Layout, TensorInfo, family_of
 from zerolm.checkpoints.folder import inside, read_object
 from zerolm.checkpoints.shards import INDEX, SINGLE, read_shards
+from zerolm.families.family import Family
 
 PICKLES: Final = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Flaws:
+    """The flaws of a configuration, of the weights, and of names and shapes: one line each, or ``""``."""
+
+    config: str
+    weights: str
+    layout: str
+
+
+@dataclass(frozen=True)
 class Evidence:
-    """A folder as it was found; each ``flaw`` is one line, or ``""`` where there is none.
+    """A folder as it lies there, with its ``flaws``.
 
     ``config`` and ``tensors`` are empty where they cannot be read. ``pickles``, ``ggufs`` and ``stray``
     (safetensors under names that no stock loader looks for) are names of files, none of them opened.
@@ -27,12 +37,10 @@ class Evidence:
 
     folder: Path
     config: dict[str, Any]
-    config_flaw: str
     tensors: dict[str, TensorInfo]
-    weights_flaw: str
     family: Family | None
     layout: Layout | None
-    layout_flaw: str
+    flaws: Flaws
     pickles: tuple[str, ...]
     ggufs: tuple[str, ...]
     stray: tuple[str, ...]
@@ -88,12 +96,10 @@ def gather(folder: Path) -> Evidence:
     return Evidence(
         folder,
         config or {},
-        config_flaw,
         tensors,
-        weights_flaw,
         family,
         layout,
-        layout_flaw,
+        Flaws(config_flaw, weights_flaw, layout_flaw),
         pickles=_names(folder, *PICKLES),
         ggufs=_names(folder, "*.gguf"),
         stray=() if named else _names(folder, "*.safetensors"),
@@ -105,7 +111,7 @@ def _names(folder: Path, *patterns: str) -> tuple[str, ...]:
 
 
 def _tried(read: Callable[[], T]) -> tuple[T | None, str]:
-    """What is read, and ``""``; else None, and why."""
+    """Return what is read, and ``""``; else None, and why."""
     try:
         return read(), ""
     except ValueError as error:

@@ -14,7 +14,8 @@ from zerolm.checkpoints.folder import inside, read_object
 from zerolm.doctor.evidence import Evidence, gather
 from zerolm.doctor.opening import attempt, is_installed
 from zerolm.doctor.rules import by_rules
-from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, SERVERS, TRANSFORMERS, UNKNOWN, Verdict
+from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, SERVERS, TRANSFORMERS, UNKNOWN, RuntimeVerdict
+from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 
 Progress = Callable[[str], None]
@@ -22,6 +23,8 @@ ROOM: Final = 1.5
 """Memory that opening takes, in sizes of the weights."""
 MODULES: Final = ("Transformer", "Pooling", "Normalize", "Dense", "Dropout")
 MAX_GGUFS: Final = 8
+DROPS_ATTENTION: Final = "deci"
+"""The architecture of GGUF whose readers take a layer without FFN for one without attention."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Diagnosis:
     """A verdict for each runtime, what the folder holds, and lines of advice."""
 
     folder: Path
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[RuntimeVerdict, ...]
     facts: dict[str, Any]
     advice: tuple[str, ...]
 
@@ -46,79 +49,80 @@ def diagnose(folder: Path, progress: Progress = lambda text: None) -> Diagnosis:
     verdicts += [_gguf(evidence, name, progress) for name in evidence.ggufs[:MAX_GGUFS]] or [
         by_rules(LLAMA_CPP, evidence)
     ]
-    if evidence.kind == "bert" or (folder / "modules.json").exists():
+    masked = evidence.family is not None and evidence.family.task == "masked"
+    if masked or (folder / "modules.json").exists():
         verdicts.append(_sentences(evidence, stock))
     return Diagnosis(folder, tuple(verdicts), facts_of(evidence), tuple(_advice(evidence)))
 
 
-def _transformers(evidence: Evidence, progress: Progress) -> Verdict:
+def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:
     """By opening it, unless it is unsound, does not fit into memory, or nothing is installed."""
     ruled = by_rules(TRANSFORMERS, evidence)
-    if evidence.config_flaw or not evidence.tensors or not is_installed("transformers"):
+    if evidence.flaws.config or not evidence.tensors or not is_installed("transformers"):
         return ruled
     if evidence.bottomless:
         untried = "not opened: its configuration asks for more layers than there are tensors"
-        return Verdict("transformers", REFUSES, "rules", (*ruled.reasons, untried))
+        return RuntimeVerdict("transformers", REFUSES, "rules", (*ruled.reasons, untried))
     progress("opening it with transformers")
     if evidence.size * ROOM > free_memory():
         read = attempt("configuration", evidence.folder)
         if read.verdict != OPENS:
-            return Verdict("transformers", read.verdict, "opened", read.reasons)
+            return RuntimeVerdict("transformers", read.verdict, "opened", read.reasons)
         large = f"too large to be opened here ({evidence.size:,} bytes)"
-        return Verdict("transformers", ruled.verdict, "rules", (*ruled.reasons, *read.reasons, large))
-    found = attempt("transformers", evidence.folder)
-    clearer = ruled.reasons if found.verdict == ruled.verdict == REFUSES else ()
-    return Verdict("transformers", found.verdict, "opened", (*clearer, *found.reasons))
+        return RuntimeVerdict("transformers", ruled.verdict, "rules", (*ruled.reasons, *read.reasons, large))
+    tried = attempt("transformers", evidence.folder)
+    clearer = ruled.reasons if tried.verdict == ruled.verdict == REFUSES else ()
+    return RuntimeVerdict("transformers", tried.verdict, "opened", (*clearer, *tried.reasons))
 
 
-def _gguf(evidence: Evidence, name: str, progress: Progress) -> Verdict:
+def _gguf(evidence: Evidence, name: str, progress: Progress) -> RuntimeVerdict:
     """A GGUF file: its header checked by hand, then opened by llama.cpp where that is installed."""
     runtime, file = f"llama.cpp: {name}", evidence.folder / name
     try:
         inside(evidence.folder, name)
         header = read_gguf_header(file)
     except ValueError as error:
-        return Verdict(runtime, REFUSES, "rules", (str(error),))
+        return RuntimeVerdict(runtime, REFUSES, "rules", (str(error),))
     wrong = tuple(_silent_errors(header))
     if not is_installed("llama.cpp") or file.stat().st_size * ROOM > free_memory():
         untried = f"its header is sound ({header.architecture}), and it was not opened here"
-        return Verdict(runtime, UNKNOWN, "rules", (untried, *wrong))
+        return RuntimeVerdict(runtime, UNKNOWN, "rules", (untried, *wrong))
     progress(f"opening {name} with llama.cpp")
-    found = attempt("llama.cpp", file)
-    return Verdict(runtime, found.verdict, "opened", (*found.reasons, *wrong))
+    tried = attempt("llama.cpp", file)
+    return RuntimeVerdict(runtime, tried.verdict, "opened", (*tried.reasons, *wrong))
 
 
 def _silent_errors(header: GgufHeader) -> Iterator[str]:
-    """What llama.cpp opens, and computes wrongly."""
+    """Yield what llama.cpp opens, and computes wrongly."""
     heads, ffn = header.of_layers("attention.head_count"), header.of_layers("feed_forward_length")
-    if header.architecture == "deci" and heads and ffn:
+    if header.architecture == DROPS_ATTENTION and heads and ffn:
         bare = [layer for layer, (h, f) in enumerate(zip(heads, ffn, strict=True)) if h and not f]
         if bare:
             yield f"wrong results: llama.cpp drops the attention of layers without FFN, such as {bare[0]}"
 
 
-def _sentences(evidence: Evidence, stock: Verdict) -> Verdict:
+def _sentences(evidence: Evidence, stock: RuntimeVerdict) -> RuntimeVerdict:
     """sentence-transformers, by what ``modules.json`` names."""
     name = "sentence-transformers"
     if stock.verdict != OPENS:
-        return Verdict(name, stock.verdict, "rules", ("it opens what transformers opens", *stock.reasons))
+        return RuntimeVerdict(
+            name, stock.verdict, "rules", ("it opens what transformers opens", *stock.reasons)
+        )
     if not evidence.has("modules.json"):
-        return Verdict(name, OPENS, "rules", ("there is no modules.json: it then pools by the mean",))
+        return RuntimeVerdict(name, OPENS, "rules", ("there is no modules.json: it then pools by the mean",))
     try:
         flaws = list(_module_flaws(evidence))
     except ValueError as error:
-        return Verdict(name, REFUSES, "rules", (str(error),))
+        return RuntimeVerdict(name, REFUSES, "rules", (str(error),))
     if flaws:
-        return Verdict(name, UNKNOWN, "rules", tuple(flaws))
-    return Verdict(
+        return RuntimeVerdict(name, UNKNOWN, "rules", tuple(flaws))
+    return RuntimeVerdict(
         name, OPENS, "rules", ("transformers opens it, and the modules of modules.json are there",)
     )
 
 
 def _module_flaws(evidence: Evidence) -> Iterator[str]:
-    """What is odd about the modules; ``ValueError`` for what cannot be read."""
-    from zerolm.io.files import parse_json, read_text
-
+    """Yield what is odd about the modules; ``ValueError`` for what cannot be read."""
     modules = parse_json(read_text(evidence.folder / "modules.json", 1 << 20))
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise ValueError("modules.json is not a list of modules")
@@ -136,7 +140,7 @@ def _module_flaws(evidence: Evidence) -> Iterator[str]:
 
 
 def facts_of(evidence: Evidence) -> dict[str, Any]:
-    """What the folder holds, as far as it could be read."""
+    """Return the facts about a folder, as far as it could be read."""
     layout, tensors = evidence.layout, evidence.tensors.values()
     weights = Counter[str]()
     for tensor in tensors:

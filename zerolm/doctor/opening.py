@@ -24,7 +24,7 @@ BYTES_A_SECOND: Final = 20 << 20
 """How long opening may take: this, and the time to read the weights at that speed."""
 MEMORY: Final = 4 << 30
 """Bytes that opening may take beside three times the weights."""
-NEEDED: Final = {"transformers": ("torch", "transformers"), "configuration": ("transformers",)}
+NEEDED: Final = {"transformers": ("torch", "transformers"), "configuration": ("torch", "transformers")}
 NEEDED_BY_GGUF: Final = ("llama_cpp",)
 QUIET: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
@@ -64,8 +64,8 @@ def attempt(how: str, path: Path, seconds: float = SECONDS) -> Opened:
     if ran.returncode < 0 and -ran.returncode != signal.SIGKILL:
         return Opened("refuses", (f"{how} crashed with {signal.Signals(-ran.returncode).name}",))
     try:
-        found = json.loads(ran.stdout.splitlines()[-1])
-        return Opened(found["verdict"], tuple(found["reasons"]))
+        answer = json.loads(ran.stdout.splitlines()[-1])
+        return Opened(answer["verdict"], tuple(answer["reasons"]))
     except (IndexError, ValueError, KeyError, TypeError):
         return Opened("unknown", (f"{how} ended without a word (status {ran.returncode})",))
 
@@ -74,31 +74,25 @@ def with_transformers(folder: Path) -> Opened:
     """The stock class, from safetensors, running no code of the folder."""
     import transformers
 
+    from zerolm.networks.opener import stored_model
+
     config = _configuration(folder)
     name = next(iter(config.architectures or ()), "AutoModel")
     kind = getattr(transformers, name, None) if name.isidentifier() else None
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         kind, name = transformers.AutoModel, "AutoModel"
-    loaded: Any = kind.from_pretrained(
-        folder,
-        config=config,
-        local_files_only=True,
-        use_safetensors=True,
-        trust_remote_code=False,
-        dtype="auto",
-        output_loading_info=True,
-    )
-    return judged(f"{name} of transformers {transformers.__version__}", loaded[1])
+    _, report = stored_model(folder, kind, config=config, dtype="auto")
+    return judged(f"{name} of transformers {transformers.__version__}", report)
 
 
-def judged(what: str, found: Mapping[str, Any]) -> Opened:
+def judged(what: str, report: Mapping[str, Any]) -> Opened:
     """A verdict on what a loader says was missing, misshapen or left over."""
-    misshapen, unexpected = sorted(map(str, found["mismatched_keys"])), sorted(found["unexpected_keys"])
-    missing = sorted(name for name in found["missing_keys"] if "pooler" not in name)
+    misshapen, unexpected = sorted(map(str, report["mismatched_keys"])), sorted(report["unexpected_keys"])
+    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
     notes = []
     if unexpected:
         notes.append(f"{len(unexpected)} tensors are left over, such as {unexpected[0]}")
-    if len(missing) < len(found["missing_keys"]):
+    if len(missing) < len(report["missing_keys"]):
         notes.append("the pooler is missing and gets random weights; mean and max pooling do without it")
     if missing or misshapen:
         odd = [*missing, *misshapen]
@@ -115,11 +109,10 @@ def with_configuration(folder: Path) -> Opened:
 
 
 def _configuration(folder: Path) -> Any:
-    import transformers
+    from zerolm.networks.opener import quiet, stock_config
 
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    return transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    quiet()
+    return stock_config(folder)
 
 
 def with_llama_cpp(file: Path) -> Opened:

@@ -1,4 +1,4 @@
-"""What a runtime makes of a folder with safetensors, by rules; nothing is run here."""
+"""Verdicts of a runtime on a folder with safetensors, by rules; nothing is run here."""
 
 from __future__ import annotations
 
@@ -6,55 +6,60 @@ from collections.abc import Iterator
 from typing import Final
 
 from zerolm.doctor.evidence import Evidence
-from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, UNKNOWN, Runtime, Verdict
+from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, UNKNOWN, Runtime, RuntimeVerdict
+from zerolm.families.family import Family, Support
+from zerolm.families.known import families
 
+UNSUPPORTED: Final = Support(())
 TOKENIZERS: Final = ("tokenizer.model", "tokenizer.json", "vocab.txt", "vocab.json")
 
 
-def by_rules(runtime: Runtime, evidence: Evidence) -> Verdict:
-    """A verdict from the configuration, and the names and shapes of the tensors."""
+def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
+    """Return a verdict from the configuration, and the names and shapes of the tensors."""
     flaws, doubts = list(_flaws(runtime, evidence)), list(_doubts(runtime, evidence))
     if flaws:
-        return Verdict(runtime.name, REFUSES, "rules", tuple(dict.fromkeys(flaws)))
+        return RuntimeVerdict(runtime.name, REFUSES, "rules", tuple(dict.fromkeys(flaws)))
     if doubts:
-        return Verdict(runtime.name, UNKNOWN, "rules", tuple(dict.fromkeys(doubts)))
+        return RuntimeVerdict(runtime.name, UNKNOWN, "rules", tuple(dict.fromkeys(doubts)))
     fits = "configuration, names and shapes are those of its class"
-    return Verdict(runtime.name, OPENS, "rules", (fits,))
+    return RuntimeVerdict(runtime.name, OPENS, "rules", (fits,))
 
 
 def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
     """Why it refuses."""
     layout, family = evidence.layout, evidence.family
-    if evidence.config_flaw and not (runtime.gguf and evidence.ggufs):
-        yield evidence.config_flaw
-    if evidence.config_flaw:
+    support = _support(runtime, evidence)
+    if evidence.flaws.config and not (runtime.gguf and evidence.ggufs):
+        yield evidence.flaws.config
+    if evidence.flaws.config:
         return
-    if evidence.weights_flaw and (runtime.only_safetensors or not _unread(evidence)):
-        yield evidence.weights_flaw
+    if evidence.flaws.weights and (runtime.only_safetensors or not _unread(evidence)):
+        yield evidence.flaws.weights
     if evidence.needs_code:
         yield "auto_map names code of its own, which stock software runs only where it is told to trust it"
-    if runtime.classes and not evidence.classes:
+    if not (runtime.any_class or runtime.by_model_type or evidence.classes):
         yield "the configuration names no class in architectures"
     if runtime.others_refused and not _is_listed(runtime, evidence):
         yield _other(runtime, evidence)
     if evidence.config.get("per_layer_config"):
         yield "per_layer_config: sizes that differ between layers have no stock class"
-    if family and evidence.layout_flaw and evidence.tensors:
-        yield evidence.layout_flaw + _missing_head_size(evidence)
+    if family and evidence.flaws.layout and evidence.tensors:
+        yield evidence.flaws.layout + _missing_head_size(evidence)
     if layout and family:
         indivisible = layout.hidden % layout.heads
         if runtime.checks_heads and indivisible and family.cut.indivisible != "kept":
+            other = f"; a {family.cut.indivisible} may" if family.cut.written_as else ""
             yield (
                 f"{layout.heads} heads do not divide the hidden size {layout.hidden}, which transformers "
-                f"asks of a {family.name}{'; a mistral may' if family.name == 'llama' else ''}"
+                f"asks of a {family.name}{other}"
             )
-        if family.name in runtime.derives and not _is_derived(evidence):
+        if support.head_size == "derived" and not _is_derived(evidence):
             yield _head_size(evidence, "it takes")
-        if family.name in runtime.fourfold and layout.ffn != 4 * layout.hidden:
+        if support.ffn == "4*hidden" and layout.ffn != 4 * layout.hidden:
             yield f"it takes the FFN width of a {family.name} as 4 x {layout.hidden}, not {layout.ffn}"
     if runtime is LLAMA_CPP and not evidence.has(*TOKENIZERS):
         yield "its converter needs a tokenizer, and the folder has none"
-    if evidence.kind in runtime.kinds and layout and not _is_language_model(evidence):
+    if runtime.by_model_type and support.known and layout and not _is_language_model(evidence):
         yield "its class has a language-model head, and these tensors are of another one"
 
 
@@ -69,16 +74,27 @@ def _doubts(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
         yield f"names and shapes of a {evidence.kind or 'model without model_type'} are not known here"
     if evidence.config.get("quantization_config"):
         yield "quantization_config: its packed weights are not examined"
-    if family and family.name in runtime.may_derive and evidence.layout and not _is_derived(evidence):
+    if _support(runtime, evidence).head_size == "either" and evidence.layout and not _is_derived(evidence):
         yield _head_size(evidence, "some of its versions take")
     if runtime is LLAMA_CPP and not evidence.has("tokenizer.model", "vocab.txt"):
         yield "its converter knows byte-level tokenizers one by one, and which this is was not computed"
 
 
 def _is_listed(runtime: Runtime, evidence: Evidence) -> bool:
-    if runtime.classes is None:
-        return evidence.kind in runtime.kinds
-    return runtime.classes == () or any(name in runtime.classes for name in evidence.classes)
+    if runtime.any_class:
+        return True
+    names = (evidence.kind,) if runtime.by_model_type else evidence.classes
+    known = {name for family in families().values() for name in _of(family, runtime).known}
+    return any(name in known for name in names)
+
+
+def _of(family: Family, runtime: Runtime) -> Support:
+    return family.runtimes.get(runtime.name, UNSUPPORTED)
+
+
+def _support(runtime: Runtime, evidence: Evidence) -> Support:
+    """Return what the runtime knows of the family in the folder."""
+    return _of(evidence.family, runtime) if evidence.family else UNSUPPORTED
 
 
 def _is_language_model(evidence: Evidence) -> bool:
@@ -88,7 +104,7 @@ def _is_language_model(evidence: Evidence) -> bool:
 
 
 def _other(runtime: Runtime, evidence: Evidence) -> str:
-    given = evidence.kind if runtime.classes is None else ", ".join(evidence.classes)
+    given = evidence.kind if runtime.by_model_type else ", ".join(evidence.classes)
     return f"{given[:80] or 'a model without a name'} {runtime.others}"
 
 
@@ -114,7 +130,7 @@ def _head_size(evidence: Evidence, who: str) -> str:
 def _missing_head_size(evidence: Evidence) -> str:
     """A hint where the tensors would fit if the configuration spelt out the size of a head."""
     family = evidence.family
-    field = family.fields.get("head_size") if family else None
-    attention = any(f"{part}_proj" in evidence.layout_flaw for part in "qkvo")
+    field = family.config.sizes["head_size"].field if family else None
+    attention = any(f"{part}_proj" in evidence.flaws.layout for part in "qkvo")
     absent = field is not None and evidence.config.get(field) is None
     return f"; it may lack an explicit {field}" if attention and absent else ""

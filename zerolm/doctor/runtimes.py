@@ -1,4 +1,4 @@
-"""What each runtime asks of a checkpoint, as data.
+"""The runtimes, as data.
 
 Read in the sources of vLLM, SGLang, TensorRT-LLM (PyTorch backend), mlx-lm and llama.cpp up to 2026, and in
 part tried: transformers 5.23 refuses a llama or gemma2 whose heads do not divide the hidden size; llama.cpp
@@ -15,7 +15,7 @@ OPENS, REFUSES, UNKNOWN = "opens", "refuses", "unknown"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RuntimeVerdict:
     """``opens``: whole; ``refuses``: it stops, or would leave weights out; ``unknown``.
 
     ``known`` by having it ``opened`` just now, or by ``rules``.
@@ -29,75 +29,41 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Runtime:
-    """What a runtime asks of a folder.
+    """How a runtime goes about a folder; which classes it implements stands with each family.
 
-    ``classes``: of ``architectures``, those with names and shapes as transformers has them that it implements
-    (None: it goes by ``model_type``, ``kinds``). ``others``: what becomes of another class. ``checks_heads``:
-    configurations pass through transformers, which checks them. ``derives`` names families whose head size
-    it takes as hidden size / heads, ``may_derive`` those where its versions differ; ``fourfold`` those whose
-    FFN width it takes as 4 x hidden size. ``only_safetensors``: it reads no pickles and no files under other
-    names; ``gguf``: some of these, too.
+    It goes by the names in ``architectures``, or ``by_model_type``, or takes ``any_class``. ``others``: what
+    becomes of another class. ``checks_heads``: configurations pass through transformers, which checks them.
+    ``only_safetensors``: it reads no pickles and no files under other names; ``gguf``: some of these, too.
     """
 
     name: str
-    classes: tuple[str, ...] | None
-    kinds: tuple[str, ...] = ()
+    any_class: bool = False
+    by_model_type: bool = False
     others: str = "is not in its list"
     others_refused: bool = True
     checks_heads: bool = True
-    derives: tuple[str, ...] = ()
-    may_derive: tuple[str, ...] = ()
-    fourfold: tuple[str, ...] = ()
     only_safetensors: bool = False
     gguf: bool = False
 
 
-GATED: Final = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-SERVED: Final = (
-    *GATED,
-    "Gemma2ForCausalLM",
-    "GPT2LMHeadModel",
-    "BertModel",
-    "BertForSequenceClassification",
-)
 FALLBACK: Final = "is not in its list, and whether it falls back on transformers' class is not examined"
-TRANSFORMERS: Final = Runtime("transformers", (), others_refused=False)
+TRANSFORMERS: Final = Runtime("transformers", any_class=True, others_refused=False)
 LLAMA_CPP: Final = Runtime(
     "llama.cpp",
-    (*GATED, "Gemma2ForCausalLM", "GPT2LMHeadModel", "BertModel", "LlamaModel", "Qwen2Model", "Qwen3Model"),
     others="is not known to be in the list of its converter",
     others_refused=False,
     checks_heads=False,
-    derives=("qwen2",),
-    fourfold=("gpt2",),
 )
 SERVERS: Final = (
-    Runtime(
-        "vLLM",
-        (*SERVED, "LlamaModel", "MistralModel", "Qwen2Model", "Gemma2Model"),
-        others=FALLBACK,
-        others_refused=False,
-        may_derive=("qwen2",),
-        gguf=True,
-    ),
-    Runtime(
-        "SGLang",
-        SERVED,
-        others=FALLBACK,
-        others_refused=False,
-        may_derive=("qwen2",),
-        gguf=True,
-    ),
-    Runtime("TensorRT-LLM", (*GATED, "BertForSequenceClassification")),
+    Runtime("vLLM", others=FALLBACK, others_refused=False, gguf=True),
+    Runtime("SGLang", others=FALLBACK, others_refused=False, gguf=True),
+    Runtime("TensorRT-LLM"),
     Runtime(
         "MLX",
-        None,
-        kinds=("llama", "mistral", "qwen2", "qwen3", "gemma2"),
+        by_model_type=True,
         others="is not among those of mlx-lm that zerolm knows",
         others_refused=False,
         checks_heads=False,
-        derives=("qwen2",),
-        fourfold=("gpt2",),
         only_safetensors=True,
     ),
 )

@@ -1,25 +1,130 @@
-"""Model families, each described by a data file: what its configuration and its tensors are called."""
+"""A model family as data: what its configuration, its tensors and its modules are called."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
 
-from zerolm.spaces.base import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH
+Task = Literal["next", "masked", "image"]
+"""The training task of a network: predict the next token, masked tokens, or the class of an image."""
+Norm = Literal["pre", "post", "sandwich"]
+"""Norms before the sublayers, after the residual sum, or before and after the sublayers."""
+HeadSize = Literal["read", "derived", "either"]
+BIAS = "_bias"
 
-LIMITS: Final = {"depth": MAX_DEPTH, "vocab": MAX_VOCAB, "positions": MAX_VOCAB, "types": MAX_VOCAB}
+
+@dataclass(frozen=True)
+class Field:
+    """A field of the configuration, and what is meant where it is absent or null.
+
+    ``default`` and ``null`` are values or, for sizes, rules on other sizes: ``heads``, ``4*hidden``,
+    ``hidden/heads``. Null without a rule is refused. ``also`` is another name that the stock class takes. A
+    size without a ``field`` always is its default.
+    """
+
+    field: str | None = None
+    default: Any = None
+    null: Any = None
+    also: str | None = None
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which layers attend to the last ``size`` tokens only, where the flag ``switch`` is set (None: always).
+
+    ``types`` is the field that lists ``sliding_attention`` or ``full_attention`` for each layer. Where it is
+    absent, layers ``first``, ``first + every``, ... have the window.
+    """
+
+    size: Field
+    switch: str | None = None
+    types: str | None = None
+    first: Field | None = None
+    every: int = 1
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The fields of a ``config.json`` that a model's shape follows from.
+
+    ``sizes`` by label: ``depth hidden heads kv_heads head_size ffn vocab positions``, and what other axes the
+    tensors have; ``experts`` and ``active`` (those that a token meets) for a mixture of experts. ``flags``
+    are booleans with their defaults. ``per_layer`` names the fields that list one value a layer; ``only``
+    gives fields of which no other value is described.
+    """
+
+    sizes: dict[str, Field]
+    tied: Field
+    flags: dict[str, bool] = field(default_factory=dict)
+    per_layer: tuple[str, ...] = ()
+    window: Window | None = None
+    only: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A tensor of the family: its name with ``{layer}`` (and ``{expert}``), its role, its axes by label.
+
+    What is fused is joined by ``+`` in the order in which it lies: role ``q+k+v`` with the axis ``q+kv+kv``.
+    A leading axis ``experts`` holds all experts in one tensor. ``transposed``: stored as (inputs, outputs).
+    ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is its name in a GGUF file. ``when``
+    it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
+    embedding); ``optional``; or where a flag of the configuration is set.
+    """
+
+    name: str
+    role: str
+    axes: tuple[str, ...]
+    when: str = "always"
+    transposed: bool = False
+    scaled: bool = False
+    gguf: str | None = None
+
+    @property
+    def in_layer(self) -> bool:
+        return "{layer}" in self.name
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of what is fused in it, one where nothing is."""
+        return tuple(self.role.split("+"))
+
+    @property
+    def of_experts(self) -> bool:
+        """Whether each expert has its own: one tensor each, or all in one."""
+        fused = self.axes[0] == "experts" and len(self.axes) == (2 if self.role.endswith(BIAS) else 3)
+        return "{expert}" in self.name or fused
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """The names of the tensors: in ``body`` after one of the ``prefixes``, in ``head`` after none.
+
+    ``aliases`` maps ends of names to older ones; ``ignored`` are patterns of names without weights.
+    """
+
+    prefixes: tuple[str, ...] = ("",)
+    body: tuple[Pattern, ...] = ()
+    head: tuple[Pattern, ...] = ()
+    aliases: dict[str, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """The same network in another family: its names of classes, and what changes in the configuration."""
+
+    classes: dict[str, str]
+    config: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Cuttable:
-    """What the stock class can express after a cut, the widths being the same in all layers.
+    """The cuts that the stock class can express, the widths being the same in all layers.
 
     ``heads`` includes KV groups. ``indivisible`` says what becomes of heads that do not divide the hidden
-    size: ``kept`` (nothing is special), ``refused``, or the family that the child is written as.
+    size: ``kept`` (nothing is special), ``refused``, or the family that the child is ``written_as``.
     """
 
     layers: bool
@@ -27,121 +132,108 @@ class Cuttable:
     ffn: bool
     indivisible: str
     note: str
+    written_as: Rewriting | None = None
 
 
 @dataclass(frozen=True)
-class Pattern:
-    """A tensor of the family: its name with ``{layer}``, its role, and its axes by label.
+class Gguf:
+    """How a GGUF file has the family: its architecture there, and the activations that this one computes."""
 
-    ``transposed``: stored as (inputs, outputs). ``when`` it must be there: ``always``, ``untied`` (in a
-    language model whose head is not the embedding), ``optional``, or a flag of the configuration.
+    architecture: str
+    activations: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Support:
+    """The knowledge of a runtime of the family: classes (or the model type, where it goes by that) as ``known``.
+
+    ``head_size`` it takes as given (``read``), as hidden size / heads (``derived``), or one or the other by
+    its version (``either``). ``ffn`` it takes as given (None) or by a rule, ``4*hidden``.
     """
 
-    name: str
-    role: str
-    axes: tuple[str, ...]
-    transposed: bool = False
-    when: str = "always"
+    known: tuple[str, ...]
+    head_size: HeadSize = "read"
+    ffn: str | None = None
 
-    @property
-    def in_layer(self) -> bool:
-        return "{layer}" in self.name
+
+@dataclass(frozen=True)
+class Modules:
+    """The places of modules: ``layers`` and ``final`` below the base model, others below a layer.
+
+    ``attention`` returns the probabilities; ``projections`` by role, ``o`` and ``down`` among them, in the
+    order of use; ``outputs`` the axis of their outputs by role. ``between`` is the norm of a layer that has
+    the stream after attention; ``final`` the norm that the head reads, None where it reads the last layer.
+    ``resized`` are attributes of the attention module (``config.NAME``: of its configuration) that hold the
+    length of an axis or a number of heads.
+    """
+
+    layers: str
+    attention: str
+    projections: dict[str, str]
+    between: str
+    final: str | None
+    outputs: dict[str, str] = field(default_factory=dict)
+    resized: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ModuleNames:
+    """Where modules are called otherwise than the tensors say; see ``Modules``."""
+
+    layers: str | None = None
+    attention: str | None = None
+    projections: dict[str, str] = field(default_factory=dict)
+    between: str | None = None
+    final: str | None = None
+    resized: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Family:
-    """One family of models, called ``name`` in ``model_type``.
+    """One family of models, called ``name`` in ``model_type``; a file of JSON with these names describes it.
 
-    ``fields`` gives the configuration's name of each size (``depth hidden heads kv_heads head_size ffn vocab
-    positions types``) and of ``activation``, ``norm_eps`` and ``tied``: ``config[family.fields["ffn"]]``. A
-    family without KV heads or whose head size follows from the others lacks these. ``per_layer`` names the
-    fields that list one value a layer. ``norm`` is where norms stand: before the sublayers (``pre``), after
-    the residual sum (``post``), or before and after the sublayers (``sandwich``). Names in ``body`` follow
-    one of the ``prefixes``, those in ``head`` none; ``head_classes`` have a language-model head.
+    ``head_classes`` are the stock classes with a head for the task, first the usual one. A family without
+    tensors is known as a network only. ``runtimes`` by name of the runtime.
     """
 
     name: str
-    fields: dict[str, str]
-    defaults: dict[str, Any]
-    flags: dict[str, bool]
-    per_layer: tuple[str, ...]
-    gated: bool
-    norm: Literal["pre", "post", "sandwich"]
-    prefixes: tuple[str, ...]
-    body: tuple[Pattern, ...]
-    head: tuple[Pattern, ...]
+    task: Task
+    norm: Norm
     head_classes: tuple[str, ...]
-    aliases: dict[str, str]
-    ignored: tuple[str, ...]
+    config: Configuration
     cut: Cuttable
+    tensors: Tensors = field(default_factory=Tensors)
+    module_names: ModuleNames = field(default_factory=ModuleNames)
+    gguf: Gguf | None = None
+    runtimes: dict[str, Support] = field(default_factory=dict)
 
-    def size(self, config: Mapping[str, Any], label: str) -> int:
-        """A size by its label (depth, hidden, heads, ...), as the stock class would have it.
+    @cached_property
+    def gated(self) -> bool:
+        """Whether the FFN has a gate beside ``up``."""
+        return any("gate" in pattern.roles for pattern in self.tensors.body)
 
-        Raises ``ValueError`` where it is missing, or no integer within reason.
-        """
-        field = self.fields.get(label)
-        value = config.get(field) if field else None
-        if value is None:
-            field, value = f"the default of {field or label}", self._default(config, label)
-        most = LIMITS.get(label, MAX_WIDTH)
-        if type(value) is not int or not 1 <= value <= most:
-            raise ValueError(f"the configuration has {field} {value!r}; 1 to {most} are possible")
-        return value
+    @cached_property
+    def has_experts(self) -> bool:
+        return any(pattern.of_experts for pattern in self.tensors.body)
 
-    def _default(self, config: Mapping[str, Any], label: str) -> Any:
-        null_means_heads = label == "kv_heads" and self.fields.get(label) in config
-        match "heads" if null_means_heads else self.defaults.get(label):
-            case "heads":
-                return self.size(config, "heads")
-            case "4*hidden":
-                return 4 * self.size(config, "hidden")
-            case "hidden/heads":
-                hidden, heads = self.size(config, "hidden"), self.size(config, "heads")
-                if hidden % heads:
-                    raise ValueError(f"the hidden size {hidden} is not divisible by {heads} heads")
-                return hidden // heads
-            case default:
-                return default
-
-    def is_tied(self, config: Mapping[str, Any]) -> bool:
-        """Whether the head is the embedding."""
-        return bool(config.get(self.fields["tied"], self.defaults["tied"]))
-
-    def is_required(self, pattern: Pattern, config: Mapping[str, Any]) -> bool:
-        """Whether a checkpoint with this configuration must have the tensor."""
-        if pattern.when == "untied":
-            given = config.get("architectures")
-            classes = given if isinstance(given, list) else ()
-            return not self.is_tied(config) and any(name in self.head_classes for name in classes)
-        if pattern.when in self.flags:
-            return bool(config.get(pattern.when, self.flags[pattern.when]))
-        return pattern.when == "always"
-
-
-@cache
-def families() -> dict[str, Family]:
-    """All families by name."""
-    folder = files("zerolm.families")
-    texts = [file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".json")]
-    found = [_family(json.loads(text)) for text in texts]
-    return {family.name: family for family in sorted(found, key=lambda family: family.name)}
-
-
-def family_of(config: Mapping[str, Any]) -> Family:
-    """The family of a configuration by its ``model_type``; ``ValueError`` says which there are."""
-    kind = config.get("model_type")
-    if not isinstance(kind, str) or kind not in families():
-        given = f"model_type {kind!r} is not known" if kind else "the configuration has no model_type"
-        raise ValueError(f"{given}; there are {', '.join(families())}")
-    return families()[kind]
-
-
-def _family(document: dict[str, Any]) -> Family:
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
-    }
-    given["cut"] = Cuttable(**given["cut"])
-    for part in ("body", "head"):
-        given[part] = tuple(Pattern(**entry | {"axes": tuple(entry["axes"])}) for entry in given[part])
-    return Family(name=given.pop("model_type"), **given)
+    @cached_property
+    def modules(self) -> Modules:
+        """The places of its modules, by the names of its tensors where nothing else is said."""
+        given = self.module_names
+        weights = [p for p in self.tensors.body if not p.role.endswith(BIAS) and p.name.endswith(".weight")]
+        names = {p.role: p.name.removesuffix(".weight") for p in weights}
+        inside = {role: name.partition(".{layer}.")[2] for role, name in names.items() if "{layer}" in name}
+        linear = [p for p in weights if p.in_layer and not p.of_experts and len(p.axes) == 2]
+        order = ("q", "k", "v", "o", "gate", "up", "down")
+        linear = [p for role in order for p in linear if p.roles[0] == role]
+        projections = given.projections or {p.role: inside[p.role] for p in linear}
+        first = next(iter(projections.values()), "")
+        return Modules(
+            layers=given.layers or names.get("o", "").partition(".{layer}.")[0],
+            attention=given.attention or first.rpartition(".")[0],
+            projections=projections,
+            between=given.between or inside["attention_post_norm" if self.norm == "post" else "ffn_norm"],
+            final=given.final or names.get("final_norm"),
+            outputs={p.role: p.axes[1 if p.transposed else 0] for p in linear},
+            resized=given.resized,
+        )

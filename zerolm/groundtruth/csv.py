@@ -8,11 +8,11 @@ column                  meaning
 ``architecture.NAME``   the choice ``NAME`` as JSON: ``128``, ``"[2, 2]"``
 ``id``                  optional: a name, else ``line N``
 ``settings``            optional: settings of the space as a JSON object, the same in every row
-every other             a result: a finite number in every row; the first one is the metric
+every other             a result: a finite number in every row
 ======================  =================================================================================
 
-Whether higher is better is said in the heading, ``bits:lower`` or ``bleu:higher``. Where it is not said,
-lower is better for results whose names contain ``ppl``, ``perplexity``, ``loss`` or ``error``, else higher.
+Whether higher is better is said in the heading, ``bits:lower`` or ``quality:higher``; it need not be said of
+metrics whose names say it (``directions``). A file with several results has no metric of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from zerolm.spaces import space_names
 MAX_BYTES: Final = 64 << 20
 MAX_COLUMNS: Final = 1000
 CHOICE: Final = "architecture."
-LOWER_IS_BETTER: Final = ("ppl", "perplexity", "loss", "error")
 
 Row = tuple[int, dict[str, str]]
 """A line number of the file and its cells by column."""
@@ -41,7 +40,7 @@ Row = tuple[int, dict[str, str]]
 def read_csv(path: Path) -> GroundTruth:
     """The architectures and results of a CSV file; ``ValueError`` names line and column of what is wrong."""
     try:
-        text = read_text(path, MAX_BYTES).removeprefix("\ufeff")  # spreadsheets begin with a mark
+        text = read_text(path, MAX_BYTES)
     except (OSError, ValueError) as error:
         raise ValueError(f"benchmark file {str(path)!r} cannot be read: {error}") from None
     try:
@@ -79,20 +78,19 @@ def _document(name: str, rows: Sequence[Row]) -> dict[str, Any]:
     _check_architecture_columns(columns)
     metrics = _metrics(columns)
     ids = _ids(rows)
-    metric = next(iter(metrics.values()))
-    directions = {found: _direction(column) for column, found in metrics.items()}
+    marks = {metric: column.partition(":")[2] for column, metric in metrics.items()}
     return {
         "name": name,
         "space": _space(rows),
         "settings": _settings(rows) if "settings" in columns else None,
-        "metric": metric,
-        "higher_is_better": directions[metric] == "higher",
-        "directions": directions,
+        "metric": None,
+        "higher_is_better": None,
+        "directions": {metric: direction for metric, direction in marks.items() if direction},
         "architectures": [
             {
                 "id": key,
                 "architecture": _architecture(row),
-                "results": {found: _number(row, column) for column, found in metrics.items()},
+                "results": {metric: _number(row, column) for column, metric in metrics.items()},
             }
             for key, row in zip(ids, rows, strict=True)
         ],
@@ -125,13 +123,6 @@ def _metrics(columns: Sequence[str]) -> dict[str, str]:
     if not metrics:
         raise ValueError(f"there is no column with a result; there are {', '.join(columns)}")
     return metrics
-
-
-def _direction(column: str) -> str:
-    metric, mark, direction = column.partition(":")
-    if mark:
-        return direction
-    return "lower" if any(word in metric.lower() for word in LOWER_IS_BETTER) else "higher"
 
 
 def _ids(rows: Sequence[Row]) -> list[str]:

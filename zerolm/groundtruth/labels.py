@@ -38,7 +38,7 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
         raise ValueError(
             f"the labels in {str(path)!r} are of space {truth.space!r}, but the search is of {space.name!r}"
         )
-    metric = metric or truth.metric
+    metric = truth.asked(metric)
     result = quality(truth, metric)
     if space is not None:
         same_reading(_told(truth), space, f"the labels in {str(path)!r}")
@@ -119,7 +119,8 @@ class _Document(BaseModel):
     settings: dict[str, Any]
     metric: Line
     higher_is_better: bool
-    method: Literal["dictionary", "gp", "blend", "algorithm1", "algorithm2"]
+    method: Literal["stack", "dictionary", "gp", "blend", "algorithm1", "algorithm2"]
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
     labels: Annotated[list[_Label], Field(min_length=2, max_length=MOST)]
 
 
@@ -137,6 +138,8 @@ def to_document(calibration: Calibration, judgement: Judgement | None = None) ->
         "higher_is_better": labels.higher_is_better,
         "requested": calibration.requested,
         "method": calibration.method,
+        "seed": calibration.seed,
+        "weights": calibration.weights or None,
         "alpha": alpha.alpha if alpha else None,
         "literal_alpha": alpha.literal if alpha else None,
         "dictionary": [
@@ -181,7 +184,7 @@ def from_document(document: Any, *, space: SearchSpace | None = None) -> Calibra
         Pool.of(architectures),
         sign * np.array(list(results.values())),
     )
-    return calibrate(labels, found.method)
+    return calibrate(labels, found.method, seed=found.seed)
 
 
 def _space(found: _Document) -> SearchSpace:

@@ -39,12 +39,12 @@ def listing(data: str | None = None) -> list[Listed]:
     A folder that is named by ``data`` is listed alone.
     """
     folder = data_folder(data)
-    found = list(_in_folder(folder))
+    rows = list(_in_folder(folder))
     if data:
-        return found
+        return rows
     if folder != cache_folder():
-        found += [row for row in _in_folder(cache_folder()) if row.name not in {row.name for row in found}]
-    return found + [
+        rows += [row for row in _in_folder(cache_folder()) if row.name not in {row.name for row in rows}]
+    return rows + [
         Listed(
             source.name,
             None,
@@ -54,7 +54,7 @@ def listing(data: str | None = None) -> list[Listed]:
             source.upstream.licence,
         )
         for source in SOURCES.values()
-        if source.name not in {row.name for row in found}
+        if source.name not in {row.name for row in rows}
     ]
 
 
@@ -79,5 +79,5 @@ def _in_folder(folder: Path) -> Iterator[Listed]:
         )
 
 
-def _first(metric: str, metrics: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+def _first(metric: str | None, metrics: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(metrics, key=lambda name: name != metric))

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from zerolm.architecture import Architecture, Floats
+from zerolm.calibration.calibrate import LARGEST
 from zerolm.groundtruth.cache import cache_folder
 from zerolm.groundtruth.csv import read_csv
 from zerolm.groundtruth.sources import SOURCES
@@ -148,6 +149,11 @@ def quality(truth: GroundTruth, metric: str) -> Floats:
             raise ValueError(f"benchmark {truth.name}: {entry.id} has no metric {metric!r}; it has {known}")
         if not math.isfinite(entry.results[metric]):
             raise ValueError(f"benchmark {truth.name}: {metric} of {entry.id} is not a finite number")
+        if abs(entry.results[metric]) > LARGEST:
+            raise ValueError(
+                f"benchmark {truth.name}: {metric} of {entry.id} is {entry.results[metric]:g}: choose a unit "
+                f"with at most {LARGEST:g}"
+            )
         values.append(entry.results[metric])
     sign = 1.0 if truth.is_higher_better(metric) else -1.0
     return sign * np.array(values)

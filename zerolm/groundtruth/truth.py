@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
+from zerolm.groundtruth.directions import known_direction
+
 MAX_BYTES: Final = 256 << 20
 _LINE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,200}")
 NO_LINE: Final = "must be one line of at most 200 characters"
@@ -41,15 +43,15 @@ class Entry(BaseModel):
 class GroundTruth(BaseModel):
     """A benchmark file: architectures of one space with their results.
 
-    ``higher_is_better`` holds for ``metric``, and for every other result that ``directions`` does not name.
-    ``settings`` are those of the space, if the file fixes them.
+    ``metric`` is its own, None where it has none; ``higher_is_better`` is that metric's, ``directions`` those
+    of any result. ``settings`` are those of the space, if the file fixes them.
     """
 
     model_config = ConfigDict(extra="ignore", strict=True)
     name: Line
     space: Line
-    metric: Line
-    higher_is_better: bool
+    metric: Line | None
+    higher_is_better: bool | None
     directions: dict[str, Literal["higher", "lower"]] = {}
     settings: dict[str, Any] | None = None
     task: str = ""
@@ -57,10 +59,30 @@ class GroundTruth(BaseModel):
     count: int | None = None
     architectures: Annotated[list[Entry], Field(min_length=2)]
 
+    def asked(self, metric: str | None) -> str:
+        """Return the metric that is meant: the one named, else the file's own, else its only one."""
+        metrics = list(dict.fromkeys(name for entry in self.architectures for name in entry.results))
+        metric = metric or self.metric or (metrics[0] if len(metrics) == 1 else None)
+        if metric is None:
+            raise ValueError(
+                f"benchmark {self.name} has {len(metrics)} results and none is named: give --metric, one of "
+                f"{', '.join(metrics)}"
+            )
+        return metric
+
     def is_higher_better(self, metric: str) -> bool:
-        """The direction of one metric."""
-        named = self.directions.get(metric)
-        return self.higher_is_better if named is None else named == "higher"
+        """Return the direction of a metric; ``ValueError`` where neither the file nor its name says it."""
+        if metric in self.directions:
+            return self.directions[metric] == "higher"
+        known = known_direction(metric)
+        if metric == self.metric and self.higher_is_better is not None:
+            known = self.higher_is_better
+        if known is None:
+            raise ValueError(
+                f"benchmark {self.name}: nobody knows whether higher or lower {metric!r} is better: head the "
+                f"column {metric}:higher or {metric}:lower, or in JSON give higher_is_better or directions"
+            )
+        return known
 
 
 def check(document: Any) -> GroundTruth:

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.settings import shown
+
 MAX_DIGITS: Final = 1000
 
 
 def cache_folder(kind: str) -> Path:
-    """A folder of the user's cache: below ``ZEROLM_CACHE``, else ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    """Return a folder of the cache: below ``ZEROLM_CACHE``, else ``XDG_CACHE_HOME``, else ``~/.cache``."""
     own = os.environ.get("ZEROLM_CACHE")
     if own:
         return Path(own).absolute() / kind
@@ -46,7 +48,7 @@ def store(contents: Mapping[Path, str | bytes]) -> None:
 
 
 def read_text(path: Path, most: int) -> str:
-    """The text of a regular file of at most ``most`` bytes; ``ValueError`` for another."""
+    """Return the text of a regular file of at most ``most`` bytes; ``ValueError`` for another."""
     if not path.exists():
         raise ValueError("it does not exist")
     if not path.is_file():
@@ -55,18 +57,18 @@ def read_text(path: Path, most: int) -> str:
         content = file.read(most + 1)
     if len(content) > most:
         raise ValueError(f"it is larger than {most} bytes")
-    return content.decode("utf-8")
+    return content.decode("utf-8-sig")  # some editors begin a file with a mark
 
 
 def parse_json(text: str) -> Any:
-    """JSON whose objects name each field once and whose integers are short; ``ValueError`` else."""
+    """Return JSON whose objects name each field once and whose integers are short; else ``ValueError``."""
 
     def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        document = dict(pairs)
+        if len(document) < len(pairs):
             twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-            raise ValueError(f"field {twice!r} is given twice")
-        return found
+            raise ValueError(f"field {shown(twice)} is given twice")
+        return document
 
     return json.loads(text, object_pairs_hook=fields, parse_int=_integer)
 

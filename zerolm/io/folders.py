@@ -7,17 +7,18 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from zerolm.io.files import parse_json, read_text
 
 MAX_RECIPE: Final = 64 << 20
 WRITTEN: Final = ("result.json", "report.html", "pick", "rows.csv", "scores.csv")
-"""What a search and a benchmark run write, besides numbered architectures."""
+"""The files of a search and of a benchmark run, besides numbered architectures."""
 
 
 def check_new(path: Path, force: bool) -> None:
-    """Refuse a folder that exists, or whose parent does not.
+    """Refuse a folder that exists, or that cannot be made.
 
     With ``force`` a folder that holds nothing but an earlier result may be replaced; no other, for
     replacing deletes.
@@ -31,12 +32,24 @@ def check_new(path: Path, force: bool) -> None:
             f"output folder {str(path)!r} holds more than an earlier result, so --force does not replace it; "
             f"name another"
         )
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"the folder {str(path.absolute().parent)!r} for the output does not exist")
+    check_writable(path)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse an output whose folder does not exist or takes no new files, which only an attempt can tell."""
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        what = "is not a folder" if parent.exists() else "does not exist"
+        raise ValueError(f"the folder {str(parent)!r} for the output {what}")
+    try:
+        with TemporaryDirectory(prefix=f".{path.name}.zerolm-", dir=parent):
+            pass
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None
 
 
 def _is_result(folder: Path) -> bool:
-    """Whether a folder is empty, or a result that this program wrote, and not where the user stands."""
+    """Return whether a folder is empty, or a result of this program, and not where the user stands."""
     names = {entry.name for entry in folder.iterdir()}
     here = Path.cwd().resolve()
     stands_in = folder.resolve() in (here, *here.parents)
@@ -49,7 +62,7 @@ def _is_report(names: set[str]) -> bool:
 
 
 def _is_child(folder: Path, names: set[str]) -> bool:
-    """Whether a folder holds a carved checkpoint and nothing that its recipe does not list."""
+    """Return whether a folder holds a carved checkpoint and nothing that its recipe does not list."""
     if "recipe.json" not in names:
         return False
     try:
@@ -65,14 +78,14 @@ def _is_child(folder: Path, names: set[str]) -> bool:
 
 @contextmanager
 def new_folder(path: Path, force: bool) -> Iterator[Path]:
-    """A folder beside ``path`` to write into, renamed to ``path`` when all went well, else removed.
+    """Yield a folder beside ``path`` to write into, renamed to ``path`` when all went well, else removed.
 
     What a killed command left there is removed by the next one for the same ``path``. ``ValueError`` while
     another is writing.
     """
     path = path.absolute()
     work, old = (path.parent / f".{path.name}.zerolm-{end}" for end in ("part", "old"))
-    linked = next((each for each in (work, old) if each.is_symlink()), None)
+    linked = next((place for place in (work, old) if place.is_symlink()), None)
     if linked is not None:
         raise ValueError(f"{str(linked)!r} is a link; remove it")
     if old.is_dir() and not path.exists():  # killed between the two renames below
@@ -99,7 +112,7 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
 
 @contextmanager
 def _alone(path: Path, work: Path) -> Iterator[None]:
-    """Within, ``work`` is a new empty folder that no other process writes into; after it, it is gone."""
+    """Yield while ``work`` is a new empty folder that no other process writes into; after it, it is gone."""
     work.mkdir(exist_ok=True)
     handle = os.open(work, os.O_RDONLY) if os.name == "posix" else None
     try:

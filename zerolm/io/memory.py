@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def free_memory() -> int:
-    """Bytes of memory that could be used now; half of all where the system does not say."""
+    """Return bytes of memory that could be used now; half of all where the system does not say."""
     with suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

@@ -1,4 +1,4 @@
-"""What a network is given, what it should answer, and the loss of what it does answer."""
+"""Batches of samples and labels, and the loss of a network on them."""
 
 from __future__ import annotations
 

@@ -12,36 +12,36 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.networks.hooks import stand_ins
-from zerolm.networks.roles import Layer, layer_list, layer_of, names_of
+from zerolm.networks.roles import StockLayer, layer_list, layer_of, places_of
 
 M = TypeVar("M", bound=nn.Module)
 
-Batch = Mapping[str, Tensor]
-"""What a model is given: ``input_ids`` (b, t) and, where sequences are padded, ``attention_mask`` (b, t)."""
+Inputs = Mapping[str, Tensor]
+"""Inputs of a model: ``input_ids`` (b, t) and, where sequences are padded, ``attention_mask`` (b, t)."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a model hands to one of its layers beside the hidden states: masks, positions, rotations."""
+    """Arguments of one of a model's layers beside the hidden states: masks, positions, rotations."""
 
     arguments: tuple[Any, ...]
     named: Mapping[str, Any]
 
 
 def outside(model: PreTrainedModel, other: nn.Parameter | None) -> list[nn.Parameter]:
-    """The parameters of a model that are in none of its layers, but for one ``other``."""
+    """Return the parameters of a model that are in none of its layers, but for one ``other``."""
     left_out = {id(parameter) for parameter in (*layer_list(model).parameters(), other)}
     return [parameter for parameter in model.parameters() if id(parameter) not in left_out]
 
 
 def embedded(embedding: nn.Module, ids: Tensor) -> Tensor:
-    """What an embedding makes of token ids, in float32: only the rows that are wanted are in memory."""
+    """Return the embeddings of token ids, in float32: only the rows that are wanted are in memory."""
     rows, places = torch.unique(ids, return_inverse=True)
     weight = embedding.get_parameter("weight")
     few = copy.deepcopy(embedding, {id(weight): nn.Parameter(weight[rows].float(), requires_grad=False)})
     few.__dict__["padding_idx"] = None  # would be another row now; it matters to gradients only
-    found: Tensor = few(places)
-    return found
+    vectors: Tensor = few(places)
+    return vectors
 
 
 class Blocks:
@@ -53,25 +53,25 @@ class Blocks:
     a time.
     """
 
-    def __init__(self, model: PreTrainedModel, batches: Sequence[Batch]) -> None:
+    def __init__(self, model: PreTrainedModel, batches: Sequence[Inputs]) -> None:
         self.model = model.train(False)
         self.device = next(model.parameters()).device
         self.batches = [{name: x.to(self.device) for name, x in batch.items()} for batch in batches]
         self._calls: dict[object, list[Call]] = {}
         self._held: tuple[object, nn.Module | None] = (None, None)
 
-    def layer(self, number: int) -> Layer:
-        """A layer in float32."""
+    def layer(self, number: int) -> StockLayer:
+        """Return a layer in float32."""
         own = layer_list(self.model)[number]
-        return layer_of(names_of(self.model), self._part(number, own, own.parameters()))
+        return layer_of(places_of(self.model), self._part(number, own, own.parameters()))
 
     def embed(self, index: int) -> Tensor:
-        """What the first layer gets for a batch, (b, t, d)."""
-        found: list[Tensor] = []
+        """Return the input of the first layer for a batch, (b, t, d)."""
+        inputs: list[Tensor] = []
         calls: list[Call] = []
 
         def note(hidden: Tensor, *arguments: Any, **named: Any) -> Tensor:
-            found.append(hidden)
+            inputs.append(hidden)
             calls.append(Call(arguments, named))
             return hidden
 
@@ -82,10 +82,10 @@ class Blocks:
         with torch.no_grad(), stand_ins(skipped, [lambda ids: vectors, *[note] * len(layers)]):
             first.base_model(**self.batches[index], use_cache=False)
         self._calls.setdefault(self._key(index), calls)
-        return found[0]
+        return inputs[0]
 
     def call(self, index: int, layer: int, hidden: Tensor, module: nn.Module | None = None) -> Tensor:
-        """What a layer makes of the hidden states (b, t, d) of a batch; ``module`` in its place."""
+        """Return the output of a layer for hidden states (b, t, d) of a batch; ``module`` in its place."""
         if self._key(index) not in self._calls:
             self.embed(index)
         call = self._calls[self._key(index)][layer]
@@ -96,7 +96,7 @@ class Blocks:
         return out
 
     def finish(self, index: int, hidden: Tensor) -> Any:
-        """What the model returns for a batch whose last layer left these hidden states (b, t, d)."""
+        """Return the output of the model for a batch whose last layer left these hidden states (b, t, d)."""
         embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings()
         tied = head is not None and head.weight is embedding.weight
         last = self._part("last", self.model, outside(self.model, None if tied else embedding.weight))
@@ -105,15 +105,15 @@ class Blocks:
             return last(**self.batches[index], use_cache=False)
 
     def _part(self, name: object, module: M, used: Iterable[nn.Parameter]) -> M:
-        """The module with those of its parameters in float32 that are used; its layers are shared."""
+        """Return the module with those of its parameters in float32 that are used; its layers are shared."""
         narrow = [parameter for parameter in used if parameter.dtype != torch.float32]
         if not narrow:
             return module
         if self._held[0] != name:
             self._held = (None, None)  # not two at a time
             layers = layer_list(self.model)
-            memo: dict[int, Any] = {id(each): each for each in (layers, *module.parameters())}
-            wide = {id(each): nn.Parameter(each.float(), requires_grad=False) for each in narrow}
+            memo: dict[int, Any] = {id(shared): shared for shared in (layers, *module.parameters())}
+            wide = {id(weight): nn.Parameter(weight.float(), requires_grad=False) for weight in narrow}
             self._held = (name, copy.deepcopy(module, memo | wide))
         return cast(M, self._held[1])
 

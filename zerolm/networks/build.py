@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Final
 
 import torch
@@ -10,50 +11,32 @@ from torch import nn
 
 from zerolm.architecture import Architecture
 from zerolm.networks.modules.attention import Probabilities
-from zerolm.networks.modules.autoformer import autoformer
-from zerolm.networks.modules.bert import bert
 from zerolm.networks.modules.embeddings import AdaptiveTokens
-from zerolm.networks.modules.flexibert import flexibert
-from zerolm.networks.modules.gpt2 import gpt2, gpt2_uniform
 from zerolm.networks.modules.layer import Stack
-from zerolm.networks.modules.llama import llama
-from zerolm.networks.modules.pit import pit
-from zerolm.networks.modules.transformer_xl import transformer_xl
-from zerolm.networks.network import Linear, LinearRole, Network, Tap, Task, matrices_of
+from zerolm.networks.network import Linear, LinearRole, Network, Tap, matrices_of
+from zerolm.spaces import SPACES
 
-FAMILIES: Final[dict[str, tuple[Task, Callable[[Architecture], Stack]]]] = {
-    "flexibert": ("masked", flexibert),
-    "gpt2": ("next", gpt2),
-    "transformer_xl": ("next", transformer_xl),
-    "llama": ("next", llama),
-    "bert": ("masked", bert),
-    "gpt2-uniform": ("next", gpt2_uniform),
-    "autoformer": ("image", autoformer),
-    "pit": ("image", pit),
-}
 DEVIATION: Final = 0.02
 
 
 def build(architecture: Architecture, seed: int = 0) -> Network:
-    """The network of an architecture, float32 on the CPU, in evaluation mode.
+    """Return the network of an architecture, float32 on the CPU, in evaluation mode.
 
     Weights are normal with deviation 0.02 (matrices marked ``scaled``: over sqrt(2 L); the projections of
     adaptive embeddings: 0.01), biases 0 and gains 1. The same seed gives the same weights; torch's own random
     state is neither used nor changed. ``ValueError`` for a space whose networks cannot be built, or sizes
     that make no network.
     """
-    if architecture.space not in FAMILIES:
-        raise ValueError(f"no network is known for {architecture.space!r}; there are {', '.join(FAMILIES)}")
-    task, family = FAMILIES[architecture.space]
+    module_of = network_function(architecture.space)
     with torch.device("meta"):  # nothing is drawn twice
-        module = family(architecture).train(False)
+        module = module_of(architecture).train(False)
     module.to_empty(device="cpu")
     linears = tuple(_linears(architecture, module))
     _initialise(architecture, module, linears, seed)
     inside = list(module.layers.modules())
     return Network(
         module=module,
-        task=task,
+        task=SPACES[architecture.space].task,
         layers=tuple(module.layers),
         linears=linears,
         attentions=tuple(Tap(part.softmax) for part in inside if isinstance(part, Probabilities)),
@@ -64,12 +47,25 @@ def build(architecture: Architecture, seed: int = 0) -> Network:
     )
 
 
+def network_function(name: str) -> Callable[[Architecture], Stack]:
+    """Return the function that the space of this name refers to; ``ValueError`` where there is none."""
+    reference = SPACES[name].network if name in SPACES else ""
+    if not reference:
+        known = ", ".join(other for other in SPACES if SPACES[other].network)
+        raise ValueError(f"no network is known for {name!r}; there are {known}")
+    module, _, function = reference.partition(":")
+    try:
+        return getattr(import_module(module), function)  # type: ignore[no-any-return]
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"the network {reference!r} of space {name!r} cannot be imported: {error}") from None
+
+
 def _steps(layer: nn.Module) -> tuple[nn.Module, nn.Module]:
     return layer.get_submodule("attention"), layer.get_submodule("ffn")
 
 
 def _linears(architecture: Architecture, module: Stack) -> Iterator[Linear]:
-    """The matrices of the modules that bear their names, in order; one of several ``parts`` is as many."""
+    """Yield the matrices of the modules that bear their names, in order; one of several ``parts`` is as many."""
     for index, (shapes, layer) in enumerate(zip(architecture.layers, module.layers, strict=True)):
         attention, ffn = (getattr(step, "inner", step) for step in _steps(layer))
         middles = iter(getattr(ffn, "middle", ()))

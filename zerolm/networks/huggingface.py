@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import transformers
@@ -14,48 +13,20 @@ from transformers import (
     PreTrainedModel,
 )
 
-from zerolm.families.family import families
-from zerolm.networks.network import Linear, Network, Tap, Task, matrices_of
-from zerolm.networks.roles import Layer, Names, layer_of, matrix
+from zerolm.families.family import Task
+from zerolm.families.known import family_named
+from zerolm.networks.network import Linear, Network, Tap, matrices_of
+from zerolm.networks.roles import StockLayer, layer_of, matrix, places_of
 
-TASKS: Final[dict[str, Task]] = {"bert": "masked", "vit": "image"}
-"""What is not here predicts the next token."""
-HEADS: Final[dict[Task, tuple[Any, tuple[str, ...]]]] = {
-    "next": (AutoModelForCausalLM, ("ForCausalLM", "LMHeadModel")),
-    "masked": (AutoModelForMaskedLM, ("ForMaskedLM",)),
-    "image": (AutoModelForImageClassification, ("ForImageClassification",)),
+HEADS: Final[dict[Task, Any]] = {
+    "next": AutoModelForCausalLM,
+    "masked": AutoModelForMaskedLM,
+    "image": AutoModelForImageClassification,
 }
-"""What makes a model with a head for the task, and how the names of such classes end."""
+"""The automatic class that makes a model with a head for the task."""
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where a family keeps what a network shows.
-
-    ``between`` is the norm of a layer that has the stream after attention on this ``side``; ``final`` is the
-    norm below the base model that the head reads, None where it reads the last layer.
-    """
-
-    names: Names
-    between: str
-    side: Literal["input", "output"]
-    final: str | None
-
-
-VIT: Final = Places(
-    names=Names(
-        layers="layers",
-        attention="attention",
-        attention_in=("attention.q_proj", "attention.k_proj", "attention.v_proj"),
-        attention_out="attention.o_proj",
-        ffn_in=("mlp.fc1",),
-        ffn_out="mlp.fc2",
-        norm="pre",
-    ),
-    between="layernorm_after",
-    side="input",
-    final="layernorm",
-)
+Side = Literal["input", "output"]
 
 
 class Stock(nn.Module):
@@ -80,42 +51,41 @@ class Stock(nn.Module):
 
 
 def stock_network(model: PreTrainedModel) -> Network:
-    """A model as a network; it is the network's from then on: in evaluation mode, its attention eager.
+    """Return a model as a network; it is the network's from then on: in evaluation mode, its attention eager.
 
     Decoders predict the next token, ``BertForMaskedLM`` masked ones, ``ViTForImageClassification`` classes.
     Attention is the stock eager one, matrix products and a softmax, so it can be derived twice; its
     probabilities show as the output of an identity below each attention module. Raises ``ValueError`` for
     another family and for a class without such a head.
     """
-    kind = str(model.config.model_type)
-    places, task = places_of(kind), TASKS.get(kind, "next")
-    ends = HEADS[task][1]
+    places, kind = places_of(model), str(model.config.model_type)
+    task, head = family_named(kind).task, family_named(kind).head_classes[0]
     classes = int(getattr(model.config, "num_labels" if task == "image" else "vocab_size"))
-    if not type(model).__name__.endswith(ends) or classes < 1:
-        raise ValueError(
-            f"{type(model).__name__} predicts no classes; a class named ...{' or ...'.join(ends)} does"
-        )
+    if type(model).__name__ != head or classes < 1:
+        raise ValueError(f"{type(model).__name__} predicts no classes; a {head} does")
     model.train(False).set_attn_implementation("eager")
-    base = model.base_model
+    base, names = model.base_model, places.modules
+    side: Side = "output" if places.norm == "post" else "input"
     try:
-        layers = [
-            layer_of(places.names, module) for module in base.get_submodule(places.names.layers).children()
-        ]
-        between = [layer.module.get_submodule(places.between) for layer in layers]
-        final = base.get_submodule(places.final) if places.final else layers[-1].module
+        layers = [layer_of(places, module) for module in base.get_submodule(names.layers).children()]
+        between = [layer.module.get_submodule(names.between) for layer in layers]
+        final = base.get_submodule(names.final) if names.final else layers[-1].module
     except AttributeError as error:
         version = transformers.__version__
         raise ValueError(f"transformers {version} builds {kind} of other modules: {error}") from None
     stream = [
         tap
         for layer, norm in zip(layers, between, strict=True)
-        for tap in (Tap(norm, places.side), Tap(layer.module))
+        for tap in (Tap(norm, side), Tap(layer.module))
     ]
+    roles = list(names.projections)
     return Network(
         module=Stock(model, task),
         task=task,
         layers=tuple(layer.module for layer in layers),
-        linears=tuple(linear for index, layer in enumerate(layers) for linear in _linears(index, layer)),
+        linears=tuple(
+            linear for number, layer in enumerate(layers) for linear in _linears(number, layer, roles)
+        ),
         attentions=tuple(Tap(_probabilities(layer.attention)) for layer in layers),
         stream=tuple(stream),
         final=Tap(final),
@@ -124,48 +94,29 @@ def stock_network(model: PreTrainedModel) -> Network:
     )
 
 
-def places_of(kind: str) -> Places:
-    """``ValueError`` says which families there are."""
-    if kind == "vit":
-        return VIT
-    if kind not in families():
-        raise ValueError(
-            f"the modules of model_type {kind!r} are not known; known are {', '.join(families())}, vit"
-        )
-    family = families()[kind]
-    modules = {p.role: p.name.rpartition("{layer}.")[2].removesuffix(".weight") for p in family.body}
-    post = family.norm == "post"
-    return Places(
-        names=Names.of(family),
-        between=modules["attention_post_norm" if post else "ffn_norm"],
-        side="output" if post else "input",
-        final=modules.get("final_norm"),
-    )
-
-
-def _linears(index: int, layer: Layer) -> list[Linear]:
-    """The matrices of a layer; those of a fused module are as high as what reads their outputs is wide."""
-    heads, neurons = (matrix(module).shape[1] for module in (layer.attention_out, layer.ffn_out))
-    attention, ffn = ("q", "k", "v"), ("gate", "up")
+def _linears(number: int, layer: StockLayer, roles: list[str]) -> list[Linear]:
+    """Return the matrices of a layer in the order of use, as ``roles`` are; a fused module has several."""
+    modules = (*layer.attention_in, layer.attention_out, *layer.ffn_in, layer.ffn_out)
     linears: list[Linear] = []
-    if layer.fused:
-        (module,) = layer.attention_in
-        rest = (len(matrix(module)) - heads) // 2
-        linears += matrices_of(module, index, "attention", {"q": heads, "k": rest, "v": rest})
-    else:
-        linears += [
-            Linear(m, index, "attention", name) for name, m in zip(attention, layer.attention_in, strict=True)
-        ]
-    linears.append(Linear(layer.attention_out, index, "attention", "o"))
-    if len(layer.ffn_in) == 1 and len(matrix(layer.ffn_in[0])) == 2 * neurons:
-        linears += matrices_of(layer.ffn_in[0], index, "ffn", dict.fromkeys(ffn, neurons), ("gate",))
-    else:
-        names = ffn if len(layer.ffn_in) == 2 else ffn[1:]
-        linears += [
-            Linear(m, index, "ffn", name, activated=m is layer.ffn_in[0])
-            for name, m in zip(names, layer.ffn_in, strict=True)
-        ]
-    return [*linears, Linear(layer.ffn_out, index, "ffn", "down")]
+    for place, (role, module) in enumerate(zip(roles, modules, strict=True)):
+        activated = role.split("+")[:1] if module is layer.ffn_in[0] else []
+        linears += matrices_of(
+            module,
+            number,
+            "attention" if place <= len(layer.attention_in) else "ffn",
+            _outputs(role, module, layer),
+            activated,
+        )
+    return linears
+
+
+def _outputs(role: str, module: nn.Module, layer: StockLayer) -> dict[str, int]:
+    """Return the matrices in a module by name, with their numbers of outputs."""
+    names = role.split("+")
+    rows, q = matrix(module).shape[0], matrix(layer.attention_out).shape[1]
+    if names[0] != "q" or len(names) == 1:
+        return dict.fromkeys(names, rows // len(names))
+    return dict(zip(names, [q, *[(rows - q) // 2] * 2], strict=True))
 
 
 def _probabilities(attention: nn.Module) -> nn.Module:

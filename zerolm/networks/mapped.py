@@ -1,4 +1,4 @@
-"""A model whose weights stay in their files: mapped into memory, in the type that they are stored in."""
+"""Weights that stay in their files: mapped into memory, in the type that they are stored in."""
 
 from __future__ import annotations
 
@@ -9,15 +9,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint, TensorInfo
 
@@ -29,52 +21,8 @@ STORED: Final = {
 """How numpy maps what is stored, and what it then is."""
 
 
-def is_decoder(checkpoint: Checkpoint) -> bool:
-    """Whether the model predicts the next token."""
-    return checkpoint.family.name != "bert"
-
-
-@contextmanager
-def one_line(what: str) -> Iterator[None]:
-    """Within, what goes wrong in a library that reads the folder becomes a ``ValueError`` in one line."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # libraries raise what they will, and panics are not even Exceptions
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ValueError(f"{what} cannot be read: {reason}") from None
-
-
-def stock_config(checkpoint: Checkpoint) -> PreTrainedConfig:
-    """The configuration as transformers completes it."""
-    with one_line(f"the configuration of {str(checkpoint.folder)!r}"):
-        found: PreTrainedConfig = AutoConfig.from_pretrained(
-            checkpoint.folder, local_files_only=True, trust_remote_code=False
-        )
-        return found
-
-
-def stock_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase:
-    """The tokenizer as transformers reads it; no code of the folder runs."""
-    with one_line(f"the tokenizer of {str(checkpoint.folder)!r}"):
-        return AutoTokenizer.from_pretrained(
-            checkpoint.folder, local_files_only=True, trust_remote_code=False
-        )
-
-
-def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
-    """The stock model over the mapped files of a checkpoint; its weights take no memory of their own.
-
-    It is for passes layer by layer (``Blocks``), which tell the same as of a model in memory; as a whole it
-    does not run. A decoder has its head, an encoder no pooler. Raises ``ValueError`` where a weight is
-    missing.
-    """
-    decoder = is_decoder(checkpoint)
-    config = stock_config(checkpoint)
-    kind, more = (AutoModelForCausalLM, {}) if decoder else (AutoModel, {"add_pooling_layer": False})
-    with one_line(f"the model in {str(checkpoint.folder)!r}"), shapes_only():
-        model = kind.from_config(config, trust_remote_code=False, dtype=torch.float32, **more)  # type: ignore[no-untyped-call]
+def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
+    """Give a model without memory the mapped tensors; ``ValueError`` where a weight is missing."""
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     prefix = f"{model.base_model_prefix}." if model.base_model is not model else ""
     for stored, name in parameters(checkpoint, prefix).items():
@@ -84,14 +32,13 @@ def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
     missing = [name for name, parameter in model.named_parameters() if parameter.is_meta]
     if missing:
         raise ValueError(f"{str(checkpoint.folder)!r} lacks {missing[0]!r}, or has it in another shape")
-    return model.eval()  # type: ignore[no-any-return]
 
 
 def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, str]:
-    """What the stock model calls each tensor: ``prefix`` stands before the names of the body."""
+    """Return the stock model's name of each tensor: ``prefix`` stands before the names of the body."""
     family, layout = checkpoint.family, checkpoint.layout
-    body = {(p.in_layer, p.role): prefix + p.name for p in family.body}
-    names = {(False, p.role): p.name for p in family.head} | body
+    body = {(p.in_layer, p.role): prefix + p.name for p in family.tensors.body}
+    names = {(False, p.role): p.name for p in family.tensors.head} | body
     return {
         stored: names[slot.layer is not None, slot.role].replace("{layer}", str(slot.layer))
         for stored, slot in layout.slots.items()
@@ -100,7 +47,7 @@ def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, str]:
 
 
 def mapped_tensor(info: TensorInfo) -> Tensor:
-    """A stored tensor over the mapped file; what is written into it stays in memory."""
+    """Return a stored tensor over the mapped file; what is written into it stays in memory."""
     stored, dtype = STORED[info.dtype]
     raw: Any = np.memmap(info.file, np.uint8, "c", info.start, (info.end - info.start,))
     return torch.from_numpy(np.require(raw.view(stored), requirements="A")).view(dtype).reshape(info.shape)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-Task = Literal["next", "masked", "image"]
-"""What a network is trained to do: predict the next token, masked tokens, or the class of an image."""
+from zerolm.families.family import Task as Task
+
 LinearRole = Literal["attention", "ffn"]
 
 

@@ -1,99 +1,192 @@
-"""The network in a folder: stock classes, with the weights of the folder or at random initialisation."""
+"""Stock models of a folder: in memory, over their mapped files, or at random initialisation.
+
+No code of a folder runs and no pickle is opened.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 import transformers
-from transformers import AutoConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.checkpoint import check_format
 from zerolm.checkpoints.folder import read_object
-from zerolm.checkpoints.layout import SIZES
 from zerolm.checkpoints.shards import read_shards
-from zerolm.families.family import families
+from zerolm.families.config import size_of, sizes_of
+from zerolm.families.family import Family
+from zerolm.families.known import family_named
 from zerolm.io.memory import free_memory
-from zerolm.networks.huggingface import HEADS, TASKS, places_of, stock_network
-from zerolm.networks.mapped import one_line
+from zerolm.networks.huggingface import HEADS, stock_network
+from zerolm.networks.mapped import map_parameters, shapes_only
 from zerolm.networks.network import Network
-from zerolm.spaces.base import MAX_DEPTH, integer
+from zerolm.networks.roles import places_in
 
 STORED: Final = ("*.safetensors*", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.gguf")
 """Files by which a folder holds weights; where only others than safetensors are there, it is refused."""
 ROOM: Final = 4
 """The weights, their gradients and what a pass keeps: memory needed, in units of the weights."""
+COMMON: Final = {"local_files_only": True, "trust_remote_code": False}
+
+
+@contextmanager
+def one_line(what: str) -> Iterator[None]:
+    """Within, what goes wrong in a library that reads the folder becomes a ``ValueError`` in one line."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # libraries raise what they will, and panics are not even Exceptions
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ValueError(f"{what} cannot be read: {reason}") from None
+
+
+def is_decoder(checkpoint: Checkpoint) -> bool:
+    """Return whether the model predicts the next token."""
+    return checkpoint.family.task == "next"
+
+
+def stock_config(folder: Path) -> PreTrainedConfig:
+    """Return the configuration as transformers completes it."""
+    with one_line(f"the configuration of {str(folder)!r}"):
+        config: PreTrainedConfig = AutoConfig.from_pretrained(folder, **COMMON)
+        return config
+
+
+def stock_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Return the tokenizer as transformers reads it."""
+    with one_line(f"the tokenizer of {str(folder)!r}"):
+        return AutoTokenizer.from_pretrained(folder, **COMMON)
+
+
+def stored_model(folder: Path, maker: Any, **options: Any) -> tuple[PreTrainedModel, Mapping[str, Any]]:
+    """Return the model in a folder, from safetensors, and what its loader reports: ``missing_keys`` ...
+
+    ``maker`` is a stock class or one of transformers' automatic ones. What the loader raises is raised.
+    """
+    quiet()
+    model, report = maker.from_pretrained(
+        folder,
+        **COMMON,
+        use_safetensors=True,
+        output_loading_info=True,
+        **{"dtype": torch.float32, **options},
+    )
+    return model, report
+
+
+def load_model(folder: Path, decoder: bool) -> PreTrainedModel:
+    """Return a model in memory, in float32: a decoder with its head, an encoder without.
+
+    Raises ``ValueError`` where weights are missing or of another shape.
+    """
+    with one_line(f"the model in {str(folder)!r}"):
+        model, report = stored_model(folder, AutoModelForCausalLM if decoder else AutoModel)
+    odd = [
+        name
+        for key in ("missing_keys", "mismatched_keys")
+        for name in report[key]
+        if "pooler" not in str(name)
+    ]
+    if odd:
+        raise ValueError(f"{str(folder)!r} lacks {odd[0]!r}, or has it in another shape")
+    model.train(False)
+    return model
+
+
+def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
+    """Return the stock model over the mapped files of a checkpoint; its weights take no memory of their own.
+
+    It is for passes layer by layer (``Blocks``), which tell the same as of a model in memory; as a whole it
+    does not run. A decoder has its head, an encoder no pooler. Raises ``ValueError`` where a weight is
+    missing.
+    """
+    decoder = is_decoder(checkpoint)
+    places_in(checkpoint.family.name)
+    config = stock_config(checkpoint.folder)
+    kind, more = (AutoModelForCausalLM, {}) if decoder else (AutoModel, {"add_pooling_layer": False})
+    with one_line(f"the model in {str(checkpoint.folder)!r}"), shapes_only():
+        model = kind.from_config(config, trust_remote_code=False, dtype=torch.float32, **more)  # type: ignore[no-untyped-call]
+    map_parameters(model, checkpoint)
+    return model.eval()  # type: ignore[no-any-return]
 
 
 def load_network(folder: Path | str, seed: int = 0) -> tuple[Network, bool]:
-    """The network in a local folder in float32, and whether its weights are those of the folder.
+    """Return the network in a local folder in float32, and whether its weights are those of the folder.
 
     A folder with a ``config.json`` and no weights gives the network at random initialisation under ``seed``.
-    No code of the folder runs and no pickle is opened. Raises ``ValueError``, in one line, for a folder that
-    is not sound, a family that is not known, weights that are missing, and too little memory.
+    Raises ``ValueError``, in one line, for a folder that is not sound, a family that is not known, weights
+    that are missing, and too little memory.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"there is no folder {str(folder)!r}")
     config = read_object(folder, "config.json")
-    kind = str(config.get("model_type"))
     stored = any(any(folder.glob(pattern)) for pattern in STORED)
     try:
-        places_of(kind)
+        family = family_named(config.get("model_type"))
+        places_in(family.name)
         check_format(folder, config)
-        _check_sizes(kind, config)
-        if stored and kind == "vit":
+        _check_sizes(family, config)
+        if stored and not family.tensors.body:
             read_shards(folder)
     except ValueError as error:
         raise ValueError(f"{str(folder)!r}: {error}") from None
-    if stored and kind != "vit":
+    if stored and family.tensors.body:
         Checkpoint.open(folder)
-    maker, _ = HEADS[TASKS.get(kind, "next")]
-    return stock_network(_loaded(folder, maker, stored, seed)), stored
+    return stock_network(_network_model(folder, HEADS[family.task], stored, seed)), stored
 
 
-def _loaded(folder: Path, maker: Any, stored: bool, seed: int) -> PreTrainedModel:
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    common = {"trust_remote_code": False, "attn_implementation": "eager", "dtype": torch.float32}
-    with one_line(f"the model in {str(folder)!r}"):
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        with torch.device("meta"):
-            params = sum(parameter.numel() for parameter in maker.from_config(config, **common).parameters())
-    if 4 * params * ROOM > free_memory():
-        needed, free = (f"{size / 1e9:.3g} GB" for size in (4 * params * ROOM, free_memory()))
+def _network_model(folder: Path, maker: Any, stored: bool, seed: int) -> PreTrainedModel:
+    quiet()
+    options: dict[str, Any] = {"attn_implementation": "eager", "dtype": torch.float32}
+    config = stock_config(folder)
+    with one_line(f"the model in {str(folder)!r}"), torch.device("meta"):
+        blank = maker.from_config(config, trust_remote_code=False, **options)
+    needed = 4 * ROOM * sum(parameter.numel() for parameter in blank.parameters())
+    if needed > free_memory():
+        sizes = [f"{size / 1e9:.3g} GB" for size in (needed, free_memory())]
         raise ValueError(
-            f"{str(folder)!r} needs {needed} of memory ({ROOM} times its weights), {free} are free"
+            f"{str(folder)!r} needs {sizes[0]} of memory ({ROOM} times its weights), {sizes[1]} are free"
         )
     with one_line(f"the model in {str(folder)!r}"):
         if not stored:
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seed)
-                return maker.from_config(config, **common)  # type: ignore[no-any-return]
-        model, found = maker.from_pretrained(
-            folder,
-            config=config,
-            local_files_only=True,
-            use_safetensors=True,
-            output_loading_info=True,
-            **common,
-        )
-    if found["missing_keys"]:
-        lacking = min(map(str, found["missing_keys"]))
+                return maker.from_config(config, trust_remote_code=False, **options)  # type: ignore[no-any-return]
+        model, report = stored_model(folder, maker, config=config, **options)
+    if report["missing_keys"]:
+        lacking = min(map(str, report["missing_keys"]))
         raise ValueError(
             f"{str(folder)!r} lacks {lacking!r}, which {type(model).__name__} needs: save it with its head, "
             f"or leave config.json alone there for random weights"
         )
-    return model  # type: ignore[no-any-return]
+    return model
 
 
-def _check_sizes(kind: str, config: Mapping[str, Any]) -> None:
+def quiet() -> None:
+    """Keep transformers from writing to the terminal."""
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _check_sizes(family: Family, config: Mapping[str, Any]) -> None:
     """Sizes beyond reason would keep the stock class busy before it has any weights."""
-    if kind == "vit":
-        integer("num_hidden_layers", config.get("num_hidden_layers", 12), 1, MAX_DEPTH)
+    if family.tensors.body:
+        sizes_of(family, config)
         return
-    for label in SIZES:
-        families()[kind].size(config, label)
+    for label in family.config.sizes:
+        size_of(family, config, label)

@@ -1,60 +1,30 @@
-"""What the modules of a Hugging Face model do: attention in and out, FFN in and out, in every layer."""
+"""The roles of the modules of a stock model: attention in and out, FFN in and out, in every layer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from functools import cache
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from zerolm.families.family import Family, families
-
-Norm = Literal["pre", "post", "sandwich"]
-
-
-@dataclass(frozen=True)
-class Names:
-    """Where a family keeps its modules: the layers below the base model, the others below a layer."""
-
-    layers: str
-    attention: str
-    attention_in: tuple[str, ...]
-    attention_out: str
-    ffn_in: tuple[str, ...]
-    ffn_out: str
-    norm: Norm
-
-    @classmethod
-    def of(cls, family: Family) -> Names:
-        """By the names of the family's tensors."""
-        modules = {p.role: p.name.removesuffix(".weight") for p in family.body if p.in_layer}
-        layers = modules["o"].partition(".{layer}.")[0]
-        inside = {role: name.removeprefix(layers + ".{layer}.") for role, name in modules.items()}
-        projections = tuple(inside[role] for role in ("q", "k", "v", "qkv") if role in inside)
-        return cls(
-            layers=layers,
-            attention=projections[0].rpartition(".")[0],
-            attention_in=projections,
-            attention_out=inside["o"],
-            ffn_in=tuple(inside[role] for role in ("gate", "up") if role in inside),
-            ffn_out=inside["down"],
-            norm=family.norm,
-        )
+from zerolm.families.family import Modules, Norm
+from zerolm.families.known import family_named
 
 
 @dataclass(frozen=True)
-class Layer:
+class StockLayer:
     """One layer and its modules by what they do.
 
-    ``attention_in`` are q, k and v, or one fused module whose outputs lie in this order. ``ffn_in`` are gate
-    and up, or the one module. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'.
-    ``norm`` is where the norms stand: before each sub-block (``pre``), after its sum with what it was given
-    (``post``), or before it and on its output (``sandwich``).
+    ``attention_in`` are q, k and v, or fewer modules with fused outputs; ``ffn_in`` are gate and up, or the
+    one module. ``axes`` has the axis of the outputs of each of these, first of attention, then of the FFN:
+    ``q``, ``kv``, ``ffn``, joined by ``+`` in their order where they are fused; none where the family says
+    none. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'. ``norm`` is where the norms
+    stand: before each sub-block (``pre``), after its sum with what it was given (``post``), or before it and
+    on its output (``sandwich``).
     """
 
     module: nn.Module
@@ -63,63 +33,87 @@ class Layer:
     attention_out: nn.Module
     ffn_in: tuple[nn.Module, ...]
     ffn_out: nn.Module
+    axes: tuple[str, ...]
+    norm: Norm
+    resized: Mapping[str, str]
+
+    def resize(self, lengths: Mapping[str, int]) -> None:
+        """Tell the attention module its sizes after a cut: ``q``, ``kv``, ``heads``, ``kv_heads``.
+
+        A configuration is the layer's own then.
+        """
+        for name, label in self.resized.items():
+            holder: object = self.attention
+            if name.startswith("config."):
+                holder = copy(self.attention.config)
+                self.attention.__dict__["config"] = holder
+            holder.__dict__[name.removeprefix("config.")] = lengths[label]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the modules of a family are, and where its norms stand."""
+
+    modules: Modules
     norm: Norm
 
-    @property
-    def fused(self) -> bool:
-        return len(self.attention_in) == 1
+
+def places_of(model: PreTrainedModel) -> Places:
+    """Return the places in a model; ``ValueError`` for a family whose layers are not known."""
+    return places_in(str(model.config.model_type))
 
 
-def names_of(model: PreTrainedModel) -> Names:
-    """The names of a model's family; ``ValueError`` says which families there are."""
-    return _names(str(model.config.model_type))
-
-
-@cache
-def _names(kind: str) -> Names:
-    known = families()
-    if kind not in known:
-        raise ValueError(f"the modules of model_type '{kind}' are not known; known are {', '.join(known)}")
-    return Names.of(known[kind])
+def places_in(kind: str) -> Places:
+    """Return the places in models of this type."""
+    family = family_named(kind)
+    if family.has_experts:
+        raise ValueError(f"{kind} is a mixture of experts, whose layers cannot be run one by one yet")
+    return Places(family.modules, family.norm)
 
 
 def layer_list(model: PreTrainedModel) -> nn.ModuleList:
-    """The list that holds a model's layers."""
-    found = model.base_model.get_submodule(names_of(model).layers)
-    assert isinstance(found, nn.ModuleList)
-    return found
+    """Return the list that holds a model's layers."""
+    layers = model.base_model.get_submodule(places_of(model).modules.layers)
+    assert isinstance(layers, nn.ModuleList)
+    return layers
 
 
-def layers_of(model: PreTrainedModel) -> list[Layer]:
-    """The layers of a model, in order."""
-    names = names_of(model)
-    return [layer_of(names, module) for module in layer_list(model)]
+def layers_of(model: PreTrainedModel) -> list[StockLayer]:
+    """Return the layers of a model, in order."""
+    places = places_of(model)
+    return [layer_of(places, module) for module in layer_list(model)]
 
 
-def layer_of(names: Names, module: nn.Module) -> Layer:
-    """One layer, also one that stands outside its model."""
-    get = module.get_submodule
-    return Layer(
+def layer_of(places: Places, module: nn.Module) -> StockLayer:
+    """Return one layer, also one that stands outside its model."""
+    names, get = places.modules, module.get_submodule
+    roles = names.projections
+    inputs = [role for role in roles if role not in ("o", "down")]
+    ffn = [role for role in inputs if role.split("+")[0] in ("gate", "up")]
+    attention = [role for role in inputs if role not in ffn]
+    return StockLayer(
         module=module,
         attention=get(names.attention),
-        attention_in=tuple(get(name) for name in names.attention_in),
-        attention_out=get(names.attention_out),
-        ffn_in=tuple(get(name) for name in names.ffn_in),
-        ffn_out=get(names.ffn_out),
-        norm=names.norm,
+        attention_in=tuple(get(roles[role]) for role in attention),
+        attention_out=get(roles["o"]),
+        ffn_in=tuple(get(roles[role]) for role in ffn),
+        ffn_out=get(roles["down"]),
+        axes=tuple(names.outputs[role] for role in (*attention, *ffn) if role in names.outputs),
+        norm=places.norm,
+        resized=names.resized,
     )
 
 
 def matrix(module: nn.Module) -> Tensor:
-    """The weights (outputs, inputs) of a linear module; GPT-2's Conv1D stores them transposed."""
+    """Return the weights (outputs, inputs) of a linear module; GPT-2's Conv1D stores them transposed."""
     weight = module.get_parameter("weight").detach()  # (outputs, inputs), Conv1D (inputs, outputs)
     return weight.T if isinstance(module, Conv1D) else weight
 
 
 def bias(module: nn.Module) -> Tensor | None:
-    """The bias (outputs,), or None."""
-    found = getattr(module, "bias", None)
-    return found.detach() if isinstance(found, Tensor) else None
+    """Return the bias (outputs,), or None."""
+    offset = getattr(module, "bias", None)
+    return offset.detach() if isinstance(offset, Tensor) else None
 
 
 def set_matrix(module: nn.Module, weight: Tensor, offset: Tensor | None) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
-from zerolm.networks.roles import Layer, layer_of, names_of
+from zerolm.networks.roles import StockLayer, layer_of, places_of
 
 
 class Stream:
@@ -25,7 +25,7 @@ class Stream:
         self.layer = 0
 
     def before(self, layer: int) -> list[Tensor]:
-        """What this layer gets."""
+        """Return the inputs of this layer."""
         if not self.hidden:
             self.hidden = [self.blocks.embed(index) for index in range(len(self.blocks.batches))]
         while self.layer < layer:
@@ -34,14 +34,14 @@ class Stream:
         return self.hidden
 
     def through(
-        self, layer: int, watched: Callable[[Layer], Mapping[str, nn.Module]] | None = None
+        self, layer: int, watched: Callable[[StockLayer], Mapping[str, nn.Module]] | None = None
     ) -> Iterator[tuple[int, Tensor, Seen]]:
         """Send batch after batch through this layer: its index, what the layer got, what was seen within.
 
         ``watched`` names the modules of the layer that are looked at.
         """
         hidden, module = self.before(layer), self.module(layer)
-        modules = watched(layer_of(names_of(self.blocks.model), module)) if watched else {}
+        modules = watched(layer_of(places_of(self.blocks.model), module)) if watched else {}
         for index, states in enumerate(hidden):
             with watching(modules) as seen:
                 hidden[index] = self.blocks.call(index, layer, states, module)

@@ -13,10 +13,11 @@ from transformers import AutoTokenizer
 
 from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
-from zerolm.comparison.bench import More, Section, bench
+from zerolm.comparison.bench import More, bench
+from zerolm.comparison.results import Section
 from zerolm.groundtruth.reader import GroundTruth, View, data_folder, known_names, locate, read, views
 from zerolm.groundtruth.sources import SOURCES
-from zerolm.networks.mapped import one_line
+from zerolm.networks.opener import one_line
 from zerolm.proxies.candidates import Candidate, drawn
 from zerolm.proxies.job import Measured, Settings, evaluate
 from zerolm.proxies.request import USUAL, VOCABULARY, Request

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from zerolm.comparison.bench import Comparison, Section
+from zerolm.comparison.results import Comparison, Section
 from zerolm.report.curves import alpha_curve, alpha_keys, regret_figure, regret_keys
 from zerolm.report.figures import MARKS, forest, scatter
 from zerolm.report.page import Cell, page, table

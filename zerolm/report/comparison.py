@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.comparison.bench import Comparison, Row
+from zerolm.comparison.results import Comparison, Row
 from zerolm.report.benchmark import comparison_page
 from zerolm.report.rows import in_own_unit, key_of, name_of
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from zerolm.calibration.alpha import GRID
-from zerolm.comparison.bench import Section
+from zerolm.comparison.results import Section
 from zerolm.report.figures import key, line_key
 from zerolm.report.page import BLUE, GREEN, GREY, ORANGE
 from zerolm.report.rows import row_of, short

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from zerolm.comparison.bench import Row, Section
+from zerolm.comparison.results import Row, Section
 from zerolm.report.page import BLUE, GREEN, GREY, INK, ORANGE
 from zerolm.report.rows import by_tau, in_own_unit, label_free, row_of, short, unit
 from zerolm.report.svg import Axis, axis, diamond, dot, drawing, frame, rule, text, x_ticks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerolm.architecture import Floats
-from zerolm.comparison.bench import Comparison, Row, Section
+from zerolm.comparison.results import Comparison, Row, Section
 
 Key = tuple[str, float | str | None]
 

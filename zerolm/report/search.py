@@ -12,7 +12,6 @@ from zerolm.report.phrases import (
     certificate_sentence,
     cost_label,
     expectation_lines,
-    shape_text,
     show_cost,
     show_count,
     show_expected,
@@ -20,6 +19,7 @@ from zerolm.report.phrases import (
 )
 from zerolm.solvers import SearchResult
 from zerolm.solvers.result import Choice
+from zerolm.spaces.words import shape_text
 
 
 def report(result: SearchResult) -> str:
@@ -30,7 +30,7 @@ def report(result: SearchResult) -> str:
         f'<p class="lead">{escape(_question(result))}</p>',
         _pick_card(result),
         f"<p>{escape(certificate_sentence(result))}</p>",
-        f"<h2>Score against {escape(cost_label(result.front_cost))}</h2>",
+        f"<h2>Score against {escape(cost_label(result.front.cost))}</h2>",
         _plot(_front_figure(result), first=True),
         f'<p class="note">{escape(_front_note(result))}</p>',
         "<h2>How flat the optimum is</h2>",
@@ -47,13 +47,14 @@ def report(result: SearchResult) -> str:
 
 
 def _question(result: SearchResult) -> str:
-    limits = ", ".join(f"{name} {show_cost(name[4:], value)}" for name, value in result.budgets.items())
-    options = "".join(f", {name} {value}" for name, value in result.options.items())
+    asked = result.question
+    limits = ", ".join(f"{name} {show_cost(name[4:], value)}" for name, value in asked.budgets.items())
+    options = "".join(f", {name} {value}" for name, value in asked.options.items())
     conditions = (
-        f"costs at a context of {result.conditions['context']}, batch {result.conditions['batch']}, "
-        f"{result.conditions['bits']}-bit weights, {result.conditions['kv_bits']}-bit cache"
+        f"costs at a context of {asked.conditions['context']}, batch {asked.conditions['batch']}, "
+        f"{asked.conditions['bits']}-bit weights, {asked.conditions['kv_bits']}-bit cache"
     )
-    return f"Score {result.score}{options}; {limits or 'no budget'}; {conditions}."
+    return f"Score {asked.score}{options}; {limits or 'no budget'}; {conditions}."
 
 
 def _pick_card(result: SearchResult) -> str:
@@ -97,7 +98,7 @@ def _points(choices: Sequence[Choice], cost: str, names: Sequence[str] = (), **l
 def _front_figure(result: SearchResult) -> Any:
     import plotly.graph_objects as go
 
-    cost, figure = result.front_cost, go.Figure()
+    cost, figure = result.front.cost, go.Figure()
     figure.add_hrect(
         y0=result.best[0].score - 0.01 * abs(result.best[0].score),
         y1=result.best[0].score,
@@ -106,9 +107,11 @@ def _front_figure(result: SearchResult) -> Any:
         line_width=0,
     )
     line = {"color": BLUE, "width": 2, "shape": "hv"}
-    mode = "lines" if len(result.front) > 200 else "lines+markers"
-    figure.add_trace(_points(result.front, cost, mode=mode, line=line, marker={"size": 5}, name="front"))
-    limit = result.budgets.get(f"max_{cost}")
+    mode = "lines" if len(result.front.points) > 200 else "lines+markers"
+    figure.add_trace(
+        _points(result.front.points, cost, mode=mode, line=line, marker={"size": 5}, name="front")
+    )
+    limit = result.question.budgets.get(f"max_{cost}")
     if limit is not None:
         figure.add_vline(
             x=limit,
@@ -144,31 +147,33 @@ def _front_figure(result: SearchResult) -> Any:
             marker={"symbol": "star", "size": 17, "color": ORANGE, "line": {"width": 1, "color": "white"}},
         )
     )
-    return _styled(figure, cost_label(cost), f"score ({result.score})")
+    return _styled(figure, cost_label(cost), f"score ({result.question.score})")
 
 
 def _flatness_figure(result: SearchResult) -> Any:
     import plotly.graph_objects as go
 
     best, figure = result.best[0].score, go.Figure()
-    share = [100.0 * (1.0 + (p.score - best) / abs(best)) if best else 100.0 for p in result.landscape]
+    share = [
+        100.0 * (1.0 + (p.score - best) / abs(best)) if best else 100.0 for p in result.plateau.landscape
+    ]
     figure.add_hrect(y0=99, y1=100, fillcolor=ORANGE, opacity=0.13, line_width=0)
     colour = {
-        "color": [peak.width for peak in result.landscape],
+        "color": [peak.width for peak in result.plateau.landscape],
         "colorscale": "Viridis",
         "size": 9,
         "colorbar": {"title": "width"},
-        "showscale": len({p.width for p in result.landscape}) > 1,
+        "showscale": len({p.width for p in result.plateau.landscape}) > 1,
     }
     figure.add_trace(
         go.Scatter(
-            x=[peak.depth for peak in result.landscape],
+            x=[peak.depth for peak in result.plateau.landscape],
             y=share,
             mode="markers",
             marker=colour,
             hovertext=[
                 f"{p.depth} layers of width {p.width:.6g}: {s:.2f} % of the best"
-                for p, s in zip(result.landscape, share, strict=True)
+                for p, s in zip(result.plateau.landscape, share, strict=True)
             ],
             hoverinfo="text",
             showlegend=False,
@@ -209,20 +214,20 @@ def _plot(figure: Any, first: bool = False) -> str:
 
 
 def _front_note(result: SearchResult) -> str:
-    kind = "Every" if result.front_complete else "Each drawn"
+    kind = "Every" if result.front.complete else "Each drawn"
     found = "can buy" if result.certificate.optimal else "bought among the architectures looked at"
     return (
-        f"{kind} point of the line is the best score that its {cost_label(result.front_cost)} {found} "
-        f"({len(result.front)} points). The band holds all within 1 % of the best. Crosses: what "
+        f"{kind} point of the line is the best score that its {cost_label(result.front.cost)} {found} "
+        f"({len(result.front.points)} points). The band holds all within 1 % of the best. Crosses: what "
         "the baseline scores choose within the same budgets."
     )
 
 
 def _flatness_note(result: SearchResult) -> str:
-    kind = "the best" if result.front_complete else "an upper bound of the best"
+    kind = "the best" if result.front.complete else "an upper bound of the best"
     kind = kind if result.certificate.optimal else "the best that was seen"
     more = "" if result.certificate.counts == "exact" else "at least "
-    near, ties = show_count(result.near_ties.value), show_count(result.ties.value)
+    near, ties = show_count(result.plateau.near_ties.value), show_count(result.plateau.ties.value)
     return (
         f"Each point is {kind} at one depth and width; those below 70 % are not drawn. Architectures within "
         f"1 % of the best score: {more}{near}; with that very score: {more}{ties} (orders of layers and "
@@ -257,13 +262,15 @@ def _baseline_table(result: SearchResult) -> str:
         ]
         for b in result.baselines
     ]
-    return table(["baseline", Cell("its choice", "shape"), result.score, *map(cost_label, COSTS)], rows)
+    return table(
+        ["baseline", Cell("its choice", "shape"), result.question.score, *map(cost_label, COSTS)], rows
+    )
 
 
 def _binding_table(result: SearchResult) -> str:
-    if not (result.bounds_tested):
+    if not result.bounds.tested:
         return "<p>Not tested: that takes a score that adds up over layers, and a proven optimum.</p>"
-    if not result.binding:
+    if not result.bounds.binding:
         return "<p>None that was tested: no budget and no bound on shapes holds the best score down.</p>"
     rows = [
         [
@@ -272,7 +279,7 @@ def _binding_table(result: SearchResult) -> str:
             show_cost(b.bound[4:], int(b.relaxed_to)) if b.kind == "budget" else f"{b.relaxed_to:g}",
             f"{100 * b.gain:+.2f} %",
         ]
-        for b in result.binding
+        for b in result.bounds.binding
     ]
     note = (
         '<p class="note">Each bound alone made 10 % wider (at least one step), everything else as it is.</p>'
@@ -284,7 +291,7 @@ def _blind(result: SearchResult) -> str:
     spots = result.space.blind_spots()
     alpha = (
         " A fixed alpha suits no two spaces: on published results the useful one runs from 0 to 1.1."
-        if "alpha" in result.options
+        if "alpha" in result.question.options
         else ""
     )
     about = result.calibration

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from zerolm.comparison.bench import Comparison, Row
+from zerolm.comparison.results import Comparison, Row
 from zerolm.report.rows import label_free, name_of, place, standings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zerolm.comparison.bench import Comparison, Row, Section
+from zerolm.comparison.results import Comparison, Row, Section
 from zerolm.report.page import Cell, table
 from zerolm.report.rows import by_tau, name_of, standings
 

@@ -2,27 +2,33 @@
 
 from zerolm.scores import baselines, capacity
 from zerolm.scores.base import (
-    Batch,
+    SCORES,
     ClosedForm,
     Score,
+    ScoreBatch,
     WholeScore,
+    all_variants,
     closed_form,
     make_score,
     score_names,
-    score_options,
+    score_settings,
+    variants,
     whole_score,
 )
 
 __all__ = [
-    "Batch",
+    "SCORES",
     "ClosedForm",
     "Score",
+    "ScoreBatch",
     "WholeScore",
+    "all_variants",
     "baselines",
     "capacity",
     "closed_form",
     "make_score",
     "score_names",
-    "score_options",
+    "score_settings",
+    "variants",
     "whole_score",
 ]

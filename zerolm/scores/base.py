@@ -1,23 +1,26 @@
-"""What a score is: a sum over layers, weighed by depth and width, or a function of the whole network."""
+"""Scores: sums over layers, weighed by depth and width, or functions of the whole network; by name."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from itertools import product
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 
 from zerolm.architecture import Architecture, Ends, Floats, Ints, Shapes
 from zerolm.costs import CostModel
+from zerolm.registry import Entry, Registry
+from zerolm.settings import REQUIRED, Setting, check_settings
 
 Factor = Callable[[Ints, Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class ScoreBatch:
     """Architectures ready to be scored: the shapes of all their layers in one table."""
 
     architectures: Sequence[Architecture]
@@ -26,7 +29,7 @@ class Batch:
     widths: Floats
 
     @classmethod
-    def of(cls, architectures: Sequence[Architecture]) -> Batch:
+    def of(cls, architectures: Sequence[Architecture]) -> ScoreBatch:
         return cls(
             architectures,
             Shapes.of([layer for a in architectures for layer in a.layers]),
@@ -61,12 +64,12 @@ class ClosedForm:
     baseline: bool = False
     options: dict[str, Any] = field(default_factory=dict)
 
-    def of_many(self, architectures: Sequence[Architecture] | Batch) -> Floats:
-        """Scores (n,) of architectures, all layers in one vectorised call.
+    def of_many(self, architectures: Sequence[Architecture] | ScoreBatch) -> Floats:
+        """Return scores (n,) of architectures, all layers in one vectorised call.
 
         Layer terms are added exactly (Shewchuk), so that no order of layers changes a score.
         """
-        batch = architectures if isinstance(architectures, Batch) else Batch.of(architectures)
+        batch = architectures if isinstance(architectures, ScoreBatch) else ScoreBatch.of(architectures)
         terms = self.layer(batch.shapes, np.repeat(batch.depths, batch.depths))
         sums = [math.fsum(part) for part in np.split(terms, np.cumsum(batch.depths)[:-1])]
         constant = [self.ends(a.ends) if self.ends else 0 for a in batch.architectures]
@@ -92,8 +95,8 @@ class WholeScore:
     many: Callable[[Sequence[Architecture]], Floats] | None = None
     guides: tuple[ClosedForm, ...] = ()
 
-    def of_many(self, architectures: Sequence[Architecture] | Batch) -> Floats:
-        batch = architectures.architectures if isinstance(architectures, Batch) else architectures
+    def of_many(self, architectures: Sequence[Architecture] | ScoreBatch) -> Floats:
+        batch = architectures.architectures if isinstance(architectures, ScoreBatch) else architectures
         if self.many:
             return self.many(batch)
         return np.array([self.whole(a) for a in batch], np.float64)
@@ -107,16 +110,17 @@ ScoreKind = Literal["closed_form", "whole", "cost"]
 
 
 @dataclass(frozen=True)
-class _Entry:
+class ScoreDefinition:
+    """A score before its options are bound."""
+
     kind: ScoreKind
     function: Callable[..., Any]
-    source: str
-    factor: Factor
-    sees_depth: bool
-    baseline: bool
+    factor: Factor = unit_factor
+    sees_depth: bool = False
+    baseline: bool = False
 
 
-_REGISTRY: dict[str, _Entry] = {}
+SCORES: Final = Registry[ScoreDefinition]("score", "zerolm.scores")
 
 
 def closed_form(
@@ -126,26 +130,31 @@ def closed_form(
     factor: Factor = unit_factor,
     sees_depth: bool = False,
     baseline: bool = False,
+    settings: Sequence[Setting] = (),
 ) -> Callable[[LayerFunction], LayerFunction]:
     """Register a closed-form score from its layer function ``f(shapes, depth, **options)``.
 
-    Set ``sees_depth`` where the terms of a layer depend on the depth of its network.
+    Set ``sees_depth`` where the terms of a layer depend on the depth of its network. ``settings`` declare
+    the options, which are keyword-only parameters of the function: flags and YAML keys come from them.
     """
 
     def register(function: LayerFunction) -> LayerFunction:
-        _add(name, _Entry("closed_form", function, source, factor, sees_depth, baseline))
+        _declared(name, function, settings)
+        definition = ScoreDefinition("closed_form", function, factor, sees_depth, baseline)
+        SCORES.add(Entry(name, definition, source, options=tuple(settings)))
         return function
 
     return register
 
 
 def whole_score(
-    name: str, *, source: str
-) -> Callable[[Callable[[Architecture], float]], Callable[[Architecture], float]]:
-    """Register a score of a whole architecture, ``f(architecture) -> float``, not additive over layers."""
+    name: str, *, source: str, settings: Sequence[Setting] = ()
+) -> Callable[[Callable[..., float]], Callable[..., float]]:
+    """Register a score of a whole architecture, ``f(architecture, **options)``, not additive over layers."""
 
-    def register(function: Callable[[Architecture], float]) -> Callable[[Architecture], float]:
-        _add(name, _Entry("whole", function, source, unit_factor, False, False))
+    def register(function: Callable[..., float]) -> Callable[..., float]:
+        _declared(name, function, settings)
+        SCORES.add(Entry(name, ScoreDefinition("whole", function), source, options=tuple(settings)))
         return function
 
     return register
@@ -153,65 +162,101 @@ def whole_score(
 
 def cost_score(name: str, index: int) -> None:
     """Register the cost in column ``index`` of the cost model as a baseline score."""
-    _add(name, _Entry("cost", lambda: index, "a count, no theory", unit_factor, False, True))
+    definition = ScoreDefinition("cost", lambda: index, baseline=True)
+    SCORES.add(Entry(name, definition, "a count, no theory"))
 
 
-def _add(name: str, entry: _Entry) -> None:
-    if name in _REGISTRY:
-        raise ValueError(f"a score named {name!r} is registered already")
-    _REGISTRY[name] = entry
+def _declared(name: str, function: Callable[..., Any], settings: Sequence[Setting]) -> None:
+    """Refuse a score whose keyword-only parameters are not the settings that it declares."""
+    parameters = inspect.signature(function).parameters.values()
+    taken = {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
+    if taken != {setting.name for setting in settings}:
+        raise ValueError(
+            f"score {name!r} takes {_list(sorted(taken)) or 'no options'}, but its settings declare "
+            f"{_list(sorted(setting.name for setting in settings)) or 'none'}"
+        )
 
 
 def score_names() -> list[str]:
-    """Every registered score, baselines last."""
-    return sorted(_REGISTRY, key=lambda name: _REGISTRY[name].baseline)
+    """Return the names of all scores, baselines last."""
+    return sorted(SCORES, key=lambda name: SCORES[name].baseline)
 
 
-def score_options(name: str) -> list[str]:
-    """The options that a score takes, such as ``alpha``."""
-    entry = _REGISTRY[name]
-    if entry.kind != "closed_form":
-        return []
-    return [p.name for p in inspect.signature(entry.function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+def score_settings(name: str) -> tuple[Setting, ...]:
+    """Return the options that a score declares, such as ``alpha``."""
+    return SCORES.entry(name).options
 
 
-def make_score(name: str, costs: CostModel | None = None, **options: Any) -> Score:
-    """The score ``name`` with its options bound; cost baselines are counted by ``costs``.
+def make_score(name: str, /, costs: CostModel | None = None, **options: Any) -> Score:
+    """Return the score ``name`` with its options bound; cost baselines are counted by ``costs``.
 
-    Raises ``ValueError`` for an unknown name or an option that the score does not take or needs.
+    Raises ``ValueError`` for an unknown name, and for options that the score does not take, needs, or
+    cannot have.
     """
-    if name not in _REGISTRY:
-        raise ValueError(f"score {name!r} is not known; there are {_list(score_names())}")
-    entry = _REGISTRY[name]
-    known = score_options(name)
-    for option in options:
-        if option not in known:
-            raise ValueError(f"score {name!r} takes no {option}; it takes {_list(known) or 'no options'}")
-    if entry.kind == "whole":
-        return WholeScore(name, entry.function, entry.source)
-    if entry.kind == "cost":
-        return _cost_form(name, entry, costs or CostModel())
-    for parameter in inspect.signature(entry.function).parameters.values():
-        needed = parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
-        if needed and parameter.name not in options:
-            raise ValueError(
-                f"score {name!r} needs {parameter.name}: no one value suits every space; geo needs none"
-            )
+    entry = SCORES.entry(name)
+    definition = entry.value
+    bound = check_settings(f"score {name!r}", entry.options, options)
+    given = {option: bound[option] for option in options}
+    if definition.kind == "whole":
+        return WholeScore(
+            name,
+            lambda architecture: float(definition.function(architecture, **bound)),
+            entry.source,
+            options=given,
+        )
+    if definition.kind == "cost":
+        return _cost_form(name, definition, costs or CostModel(), entry.source)
 
     def layer(shapes: Shapes, depth: Ints) -> Floats | Ints:
-        return entry.function(shapes, depth, **options)  # type: ignore[no-any-return]
+        return definition.function(shapes, depth, **bound)  # type: ignore[no-any-return]
 
     return ClosedForm(
-        name, layer, entry.source, entry.factor, None, entry.sees_depth, entry.baseline, options
+        name,
+        layer,
+        entry.source,
+        definition.factor,
+        sees_depth=definition.sees_depth,
+        baseline=definition.baseline,
+        options=given,
     )
 
 
-def _cost_form(name: str, entry: _Entry, costs: CostModel) -> ClosedForm:
-    index: int = entry.function()
+def variants(name: str, options: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the options to show a score with: every combination of what is given for those that it takes.
+
+    An option that is needed but not given has the values that its setting shows as examples; ``ValueError``
+    where there are none.
+    """
+    axes = []
+    for setting in score_settings(name):
+        values = options.get(setting.name) or (setting.examples if setting.default is REQUIRED else None)
+        if values is None:
+            continue
+        if not values:
+            raise ValueError(f"score {name!r} needs {setting.name}: {setting.help}")
+        axes.append([(setting.name, value) for value in values])
+    return [dict(pairs) for pairs in product(*axes)]
+
+
+def all_variants(
+    options: Mapping[str, Sequence[Any]],
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, str]]:
+    """Return the variants of every score, and why the others are left out: they need what is not given."""
+    shown_with, left_out = dict[str, list[dict[str, Any]]](), dict[str, str]()
+    for name in score_names():
+        try:
+            shown_with[name] = variants(name, options)
+        except ValueError as error:
+            left_out[name] = str(error)
+    return shown_with, left_out
+
+
+def _cost_form(name: str, definition: ScoreDefinition, costs: CostModel, source: str) -> ClosedForm:
+    index: int = definition.function()
     return ClosedForm(
         name,
         layer=lambda shapes, depth: costs.layers(shapes)[:, index],
-        source=entry.source,
+        source=source,
         ends=lambda ends: int(costs.ends(ends)[index]),
         baseline=True,
     )

@@ -14,7 +14,7 @@ for _name in ("params", "body_params", "macs"):
 
 @closed_form("depth", source="the number of layers", baseline=True)
 def depth(shapes: Shapes, depth: Ints, /) -> Ints:
-    """One a layer, (n,)."""
+    """Return one a layer, (n,)."""
     return np.ones(len(shapes), np.int64)
 
 
@@ -24,17 +24,17 @@ def per_layer(depth: Ints, mean_width: Floats) -> Floats:
 
 @closed_form("width", source="the mean width of the residual stream", factor=per_layer, baseline=True)
 def width(shapes: Shapes, depth: Ints, /) -> Ints:
-    """The width of each layer, (n,); the factor makes their sum a mean."""
+    """Return the width of each layer, (n,); the factor makes their sum a mean."""
     return shapes.width
 
 
 @closed_form("depth_width", source="L d", baseline=True)
 def depth_width(shapes: Shapes, depth: Ints, /) -> Ints:
-    """The width of each layer, (n,): L d in all."""
+    """Return the width of each layer, (n,): L d in all."""
     return shapes.width
 
 
 @closed_form("depth_width2", source="L d^2", baseline=True)
 def depth_width2(shapes: Shapes, depth: Ints, /) -> Ints:
-    """The squared width of each layer, (n,): L d^2 in all."""
+    """Return the squared width of each layer, (n,): L d^2 in all."""
     return shapes.width**2

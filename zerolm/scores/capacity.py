@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.scores.base import closed_form
-from zerolm.scores.initialisation import variance
+from zerolm.scores.initialisation import INITIALISATIONS, variance
+from zerolm.settings import REQUIRED, Setting
+
+MAX_ALPHA: Final = 1e6
+"""Far beyond any alpha that ranks otherwise than its neighbours, and far from overflow."""
+ALPHAS: Final = (0.5, 1.0, 1.1)
+"""Where ``zerolm`` is shown when nobody names an alpha; none of them suits every space."""
+ALPHA: Final = Setting(
+    "alpha",
+    "number",
+    REQUIRED,
+    "weight of attention against FFN in zerolm; no one value suits every space, and geo needs none",
+    low=-MAX_ALPHA,
+    high=MAX_ALPHA,
+    examples=ALPHAS,
+)
+INIT: Final = Setting(
+    "init", "text", "scaled", "initialisation that the score assumes", choices=INITIALISATIONS
+)
 
 
-@closed_form("zerolm", source="ZeroLM, arXiv 2503.18646, equations 3-7, in expectation", sees_depth=True)
-def zerolm(shapes: Shapes, depth: Ints, /, *, alpha: float, init: str = "scaled") -> Floats:
-    """alpha S_attn + (1 - alpha) S_ffn of each layer, (n,).
+@closed_form(
+    "zerolm",
+    source="ZeroLM, arXiv 2503.18646, equations 3-7, in expectation",
+    sees_depth=True,
+    settings=(ALPHA, INIT),
+)
+def zerolm(shapes: Shapes, depth: Ints, /, *, alpha: float, init: str) -> Floats:
+    """Return alpha S_attn + (1 - alpha) S_ffn of each layer, (n,).
 
     S(W) = ||W||_F^2 / min(rows, cols), whose expectation is max(rows, cols) x variance. A fused QKV
     matrix stays fused.
     """
-    if not np.isfinite(alpha):
-        raise ValueError(f"alpha must be a finite number, not {alpha}")
     capacity = np.maximum(shapes.rows, shapes.cols) * variance(shapes, depth, init)
     weight = alpha * shapes.attention + (1.0 - alpha) * shapes.ffn
     return np.asarray((weight * capacity).sum(axis=1), np.float64)
@@ -25,14 +48,14 @@ def zerolm(shapes: Shapes, depth: Ints, /, *, alpha: float, init: str = "scaled"
 
 @closed_form("geo", source="geometric mean of attention and FFN weights")
 def geo(shapes: Shapes, depth: Ints, /) -> Floats:
-    """sqrt(P_attn P_ffn) of each layer, (n,), with P the weights of its attention and FFN matrices."""
+    """Return sqrt(P_attn P_ffn) of each layer, (n,), with P the weights of its attention and FFN matrices."""
     attention = (shapes.weights * shapes.attention).sum(axis=1)
     ffn = (shapes.weights * shapes.ffn).sum(axis=1)
     return np.asarray(np.sqrt(attention.astype(np.float64)) * np.sqrt(ffn.astype(np.float64)))
 
 
 def saturation(depth: Ints, mean_width: Floats) -> Floats:
-    """L / (L + log3 d): depth beyond about log3 of the width adds little."""
+    """Return L / (L + log3 d): depth beyond about log3 of the width adds little."""
     return np.asarray(depth / (depth + np.log(mean_width) / np.log(3.0)), np.float64)
 
 
@@ -42,12 +65,12 @@ def saturation(depth: Ints, mean_width: Floats) -> Floats:
     factor=saturation,
 )
 def geo_saturating(shapes: Shapes, depth: Ints, /) -> Floats:
-    """``geo``; its factor L / (L + log3 d) is applied to the sum over layers."""
+    """Return ``geo``; its factor L / (L + log3 d) is applied to the sum over layers."""
     return geo(shapes, depth)
 
 
 def _projections(shapes: Shapes) -> tuple[Floats, Floats, Floats]:
-    """Rows and columns of the single projections in each matrix, and how many there are, (n, m) each."""
+    """Return rows and columns of each matrix's projections, and how many there are, (n, m) each."""
     rows = np.where(shapes.present, shapes.rows // shapes.parts, 1).astype(np.float64)
     cols = np.where(shapes.present, shapes.cols, 1).astype(np.float64)
     return rows, cols, np.where(shapes.present, shapes.parts, 0).astype(np.float64)
@@ -55,14 +78,14 @@ def _projections(shapes: Shapes) -> tuple[Floats, Floats, Floats]:
 
 @closed_form("stable_rank", source="||W||_F^2 / ||W||_2^2 at the Marchenko-Pastur edge")
 def stable_rank(shapes: Shapes, depth: Ints, /) -> Floats:
-    """Sum over projections of rows cols / (sqrt rows + sqrt cols)^2, (n,); no scale enters."""
+    """Return the sum over projections of rows cols / (sqrt rows + sqrt cols)^2, (n,); no scale enters."""
     rows, cols, count = _projections(shapes)
     return np.asarray((count * rows * cols / (np.sqrt(rows) + np.sqrt(cols)) ** 2).sum(axis=1))
 
 
 @closed_form("spectral_capacity", source="NSC, arXiv 2609.23087, in the Marchenko-Pastur limit")
 def spectral_capacity(shapes: Shapes, depth: Ints, /) -> Floats:
-    """Sum over projections of E sum_i ln(1 + sigma_i^2) with Xavier variance 2 / (rows + cols), (n,).
+    """Return the sum over projections of E sum_i ln(1 + sigma_i^2), (n,), at variance 2 / (rows + cols).
 
     The Marchenko-Pastur integral k int ln(1 + g x) p(x) dx has a closed form, the Shannon transform
     (Tulino and Verdu, Random Matrix Theory and Wireless Communications, equation 1.14), with
@@ -74,9 +97,10 @@ def spectral_capacity(shapes: Shapes, depth: Ints, /) -> Floats:
 
 
 def shannon_transform(g: Floats, b: Floats) -> Floats:
-    """int ln(1 + g x) p_b(x) dx for the Marchenko-Pastur density p_b on ((1 - sqrt b)^2, (1 + sqrt b)^2).
+    """Return int ln(1 + g x) p_b(x) dx for the Marchenko-Pastur density p_b.
 
-    ``b`` = min / max in (0, 1]; x are the eigenvalues of W W^T / (variance x max).
+    It lies on ((1 - sqrt b)^2, (1 + sqrt b)^2); ``b`` = min / max in (0, 1]; x are the eigenvalues of
+    W W^T / (variance x max).
     """
     upper = np.sqrt(g * (1.0 + np.sqrt(b)) ** 2 + 1.0)
     lower = np.sqrt(g * (1.0 - np.sqrt(b)) ** 2 + 1.0)
@@ -84,8 +108,8 @@ def shannon_transform(g: Floats, b: Floats) -> Floats:
     return np.asarray(np.log(1.0 + g - f / 4) + np.log(1.0 + g * b - f / 4) / b - f / (4 * b * g), np.float64)
 
 
-@closed_form("log_complexity", source="sum of ln ||W||_F, ZeroLM figure 3", sees_depth=True)
-def log_complexity(shapes: Shapes, depth: Ints, /, *, init: str = "scaled") -> Floats:
-    """Sum over matrices of 1/2 ln(rows cols variance), (n,)."""
+@closed_form("log_complexity", source="sum of ln ||W||_F, ZeroLM figure 3", sees_depth=True, settings=(INIT,))
+def log_complexity(shapes: Shapes, depth: Ints, /, *, init: str) -> Floats:
+    """Return the sum over matrices of 1/2 ln(rows cols variance), (n,)."""
     squares = np.where(shapes.present, shapes.weights * variance(shapes, depth, init), 1.0)
     return np.asarray(0.5 * np.log(squares).sum(axis=1), np.float64)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
-from zerolm.scores.base import Batch
+from zerolm.scores.base import ScoreBatch
 from zerolm.scores.initialisation import variance
 
 
 def drawn_norms(shapes: Shapes, depth: Ints, init: str, rng: np.random.Generator) -> Floats:
-    """||W||_F^2 of every matrix, (n, m), as if its weights had been drawn.
+    """Return ||W||_F^2 of every matrix, (n, m), as if its weights had been drawn.
 
     The squares of k independent N(0, s^2) weights add up to s^2 times a chi-square variable with k degrees
     of freedom, so one number a matrix is enough. Xavier and Kaiming are the normal ones; their uniform
@@ -23,8 +23,8 @@ def drawn_norms(shapes: Shapes, depth: Ints, init: str, rng: np.random.Generator
     return np.where(shapes.present, expected * rng.chisquare(np.maximum(shapes.weights, 1)), 0.0)
 
 
-def drawn_parts(batch: Batch, init: str, seed: int) -> tuple[Floats, Floats]:
-    """S_attn and S_ffn (ZeroLM, equations 3-6) of one drawn network of each architecture, (n,) each."""
+def drawn_parts(batch: ScoreBatch, init: str, seed: int) -> tuple[Floats, Floats]:
+    """Return S_attn and S_ffn (ZeroLM, equations 3-6) of one drawn network an architecture, (n,) each."""
     shapes, rng = batch.shapes, np.random.default_rng(seed)
     norms = drawn_norms(shapes, np.repeat(batch.depths, batch.depths), init, rng)
     capacity = norms / np.maximum(np.minimum(shapes.rows, shapes.cols), 1)

@@ -13,7 +13,7 @@ INITIALISATIONS: Final = ("scaled", "normal", "xavier", "kaiming", "orthogonal")
 
 
 def variance(shapes: Shapes, depth: Ints, init: str = "scaled") -> Floats:
-    """Expected square of a weight, (n, m), for an initialisation.
+    """Return the expected square of a weight, (n, m), for an initialisation.
 
     ``scaled``: deviation 0.02, divided by sqrt(2 L) where the space says so (GPT-2's residual
     projections); ``normal``: 0.02 everywhere; ``xavier``: 2 / (rows + cols); ``kaiming``: 2 / cols;
@@ -31,4 +31,4 @@ def variance(shapes: Shapes, depth: Ints, init: str = "scaled") -> Floats:
         return 2.0 / cols
     if init == "orthogonal":
         return 1.0 / np.maximum(rows, cols)
-    raise ValueError(f"initialisation {init!r} is not known; there are {', '.join(INITIALISATIONS)}")
+    raise ValueError(f"init {init!r} is not known; there are {', '.join(INITIALISATIONS)}")

@@ -21,7 +21,7 @@ MAX_TERMS = 1 << 16
 def count_at_least(
     problems: Sequence[Problem], budgets: Budgets, columns: Sequence[int], threshold: float
 ) -> int | None:
-    """Architectures that score ``threshold`` or more within ``budgets`` on the cost ``columns``.
+    """Return how many architectures score ``threshold`` or more within ``budgets`` on the cost ``columns``.
 
     None where a problem is not one block on a lattice.
     """
@@ -50,7 +50,7 @@ def count_at_least(
 
 
 def lattice_of(table: CandidateTable, columns: Sequence[int]) -> Ints | None:
-    """Integers (c,) from 0 of which the score and these costs are affine functions, or None."""
+    """Return integers (c,) from 0 of which the score and these costs are affine functions, or None."""
     costs = table.costs - table.costs.min(axis=0)
     varying = [column for column in columns if costs[:, column].any()]
     lead = varying[0] if varying else int(np.argmax(costs.max(axis=0)))
@@ -73,7 +73,7 @@ def lattice_of(table: CandidateTable, columns: Sequence[int]) -> Ints | None:
 
 @lru_cache(maxsize=4096)
 def _power(lattice: tuple[int, ...], multiplicity: tuple[int, ...], count: int) -> list[int]:
-    """Coefficients of (sum_j m_j x^lattice_j)^count, by one power of one big integer."""
+    """Return coefficients of (sum_j m_j x^lattice_j)^count, by one power of one big integer."""
     size = ((sum(multiplicity) ** count).bit_length() + 8) // 8
     packed = 0
     for place, ways in zip(lattice, multiplicity, strict=True):

@@ -29,12 +29,12 @@ class Front:
     score: Ints
 
     def best(self, budget: int) -> int:
-        """The highest score at a cost of at most ``budget``, or ``UNREACHED``."""
+        """Return the highest score at a cost of at most ``budget``, or ``UNREACHED``."""
         i = int(np.searchsorted(self.cost, budget, side="right"))
         return int(self.score[i - 1]) if i else UNREACHED
 
     def upto(self, budget: int) -> Front:
-        """The points at a cost of at most ``budget``."""
+        """Return the points at a cost of at most ``budget``."""
         i = int(np.searchsorted(self.cost, budget, side="right"))
         return Front(self.cost[:i], self.score[:i])
 
@@ -44,19 +44,19 @@ ORIGIN = Front(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
 def prune(cost: Ints, score: Ints) -> Front:
-    """The front of points (p,) in any order."""
+    """Return the front of points (p,) in any order."""
     order = np.argsort(cost, kind="stable")
     cost, score = cost[order], score[order]
     before = np.concatenate([[UNREACHED - 1], np.maximum.accumulate(score)[:-1]])
-    kept = np.flatnonzero(score > before)
-    cost, score = cost[kept], score[kept]
+    higher = np.flatnonzero(score > before)
+    cost, score = cost[higher], score[higher]
     last = np.ones(len(cost), np.bool_)
     last[:-1] = cost[:-1] != cost[1:]
     return Front(cost[last], score[last])
 
 
 def add_choice(front: Front, cost: Ints, score: Ints) -> Front:
-    """The front after one more choice among candidates (c,): the pruned Minkowski sum."""
+    """Return the front after one more choice among candidates (c,): the pruned Minkowski sum."""
     if not len(front.cost):
         return front
     base = int(front.cost[0] + cost.min())
@@ -79,7 +79,7 @@ def add_choice(front: Front, cost: Ints, score: Ints) -> Front:
 
 
 def thinned(points: Ints, most: int | None) -> Ints:
-    """At most ``most`` of the points, evenly chosen, both ends among them."""
+    """Return at most ``most`` of the points, evenly chosen, both ends among them."""
     if most is None or len(points) <= most:
         return points
     return points[np.linspace(0, len(points) - 1, most).round().astype(np.int64)]
@@ -120,11 +120,11 @@ class Exact:
         return self._scores[id(table)]
 
     def value(self, problem: Problem, score: int | Ints) -> Floats:
-        """The score of a problem from its integer sum."""
+        """Return the score of a problem from its integer sum."""
         return np.asarray(problem.factor * (np.asarray(score) / self.scale) + problem.offset)
 
     def prefix(self, blocks: Sequence[tuple[CandidateTable, int]]) -> Front:
-        """The front of these choices, made one after the other."""
+        """Return the front of these choices, made one after the other."""
         front, made = ORIGIN, tuple[tuple[int, int], ...]()
         for table, count in blocks:
             for chosen in range(1, count + 1):
@@ -137,23 +137,23 @@ class Exact:
         return front
 
     def points(self, problem: Problem) -> Front:
-        """The front of a problem's choices, without the backbone's own cost."""
+        """Return the front of a problem's choices, without the backbone's own cost."""
         return self.prefix([problem.blocks[b] for b in self._coarse_first(problem)])
 
     def _coarse_first(self, problem: Problem) -> list[int]:
-        """Blocks by falling range of cost: few sums differ until the fine steps come."""
+        """Return blocks by falling range of cost: few sums differ until the fine steps come."""
         return sorted(
             range(len(problem.blocks)), key=lambda b: -int(np.ptp(problem.blocks[b][0].costs[:, self.column]))
         )
 
     def best_score(self, index: int) -> float | None:
-        """The best score of one problem within its limit, None where nothing fits."""
+        """Return the best score of one problem within its limit, None where nothing fits."""
         problem = self.problems[index]
-        found = self.points(problem).best(self.limits[index] - int(problem.costs[self.column]))
-        return None if found == UNREACHED else float(self.value(problem, found))
+        best = self.points(problem).best(self.limits[index] - int(problem.costs[self.column]))
+        return None if best == UNREACHED else float(self.value(problem, best))
 
     def front(self, indices: Sequence[int] | None = None, most: int | None = None) -> list[Solution]:
-        """The front over all (or these) problems within their limits, cheapest first.
+        """Return the front over all (or these) problems within their limits, cheapest first.
 
         The whole of it, or ``most`` of its points, evenly chosen.
         """
@@ -172,19 +172,19 @@ class Exact:
             return []
         running = np.maximum.accumulate(score[order])
         margin = 1e-12 * np.abs(running)
-        kept = np.concatenate([[True], score[order][1:] > (running + margin)[:-1]])
-        chosen = thinned(order[kept], most)
-        found: dict[int, Solution] = {}
+        higher = np.concatenate([[True], score[order][1:] > (running + margin)[:-1]])
+        chosen = thinned(order[higher], most)
+        solutions: dict[int, Solution] = {}
         for index in np.unique(owner[chosen]).tolist():
             problem = self.problems[index]
             points = chosen[owner[chosen] == index]
             traced = self.trace(problem, cost[points] - problem.costs[self.column], total[points])
             for point, picks in zip(points.tolist(), traced, strict=True):
-                found[point] = Solution(index, picks, problem.score(picks), problem.cost(picks))
-        return [found[point] for point in chosen.tolist()]
+                solutions[point] = Solution(index, picks, problem.score(picks), problem.cost(picks))
+        return [solutions[point] for point in chosen.tolist()]
 
     def trace(self, problem: Problem, cost: Ints, score: Ints) -> list[tuple[tuple[int, ...], ...]]:
-        """The picks behind points (p,) of the problem's front, by exact subtraction from the last choice."""
+        """Return the picks behind points (p,) of a problem's front, by subtraction, the last choice first."""
         order = self._coarse_first(problem)
         blocks = [problem.blocks[b] for b in order]
         picks: list[list[tuple[int, ...]]] = [[] for _ in blocks]
@@ -200,18 +200,18 @@ class Exact:
         return list(zip(*picks, strict=True))
 
     def _last_choice(self, table: CandidateTable, before: Front, cost: Ints, score: Ints) -> Ints:
-        """For points (p,) the first candidate whose removal leaves a point of the front before it."""
+        """Return for points (p,) the first candidate whose removal leaves a point of the front before it."""
         choice = np.full(len(cost), -1)
         for candidate, (c, s) in enumerate(
             zip(table.costs[:, self.column].tolist(), self.integers(table).tolist(), strict=True)
         ):
             place = np.minimum(np.searchsorted(before.cost, cost - c), len(before.cost) - 1)
-            found = (before.cost[place] == cost - c) & (before.score[place] == score - s)
-            choice[found & (choice < 0)] = candidate
+            fits = (before.cost[place] == cost - c) & (before.score[place] == score - s)
+            choice[fits & (choice < 0)] = candidate
         return choice
 
     def in_order(self, indices: Sequence[int] | None = None) -> Iterator[Solution]:
-        """All solutions of all (or these) problems within their limits, best first, each once.
+        """Yield all solutions of all (or these) problems within their limits, best first, each once.
 
         Best-first search whose bound is exact: the front of what remains to be chosen. Nothing is
         ever expanded that does not lead to a solution of the score it promises.

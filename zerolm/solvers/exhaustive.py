@@ -24,7 +24,7 @@ LIMIT = 4_000_000
 
 
 def count_states(problems: Sequence[Problem]) -> int:
-    """Multisets of candidates over all problems."""
+    """Return the number of multisets of candidates over all problems."""
     return sum(
         math.prod(math.comb(len(table) + count - 1, count) for table, count in problem.blocks)
         for problem in problems
@@ -75,9 +75,9 @@ class States:
 
 @lru_cache(maxsize=64)
 def multisets(candidates: int, count: int) -> Ints:
-    """All sorted choices of ``count`` among ``candidates``, (r, count)."""
-    found = itertools.chain.from_iterable(itertools.combinations_with_replacement(range(candidates), count))
-    return np.fromiter(found, np.int64).reshape(-1, count)
+    """Return all sorted choices of ``count`` among ``candidates``, (r, count)."""
+    sets = itertools.chain.from_iterable(itertools.combinations_with_replacement(range(candidates), count))
+    return np.fromiter(sets, np.int64).reshape(-1, count)
 
 
 def _enumerate(
@@ -98,7 +98,7 @@ def _enumerate(
 
 
 def _ways(table: CandidateTable, sets: Ints, dtype: np.dtype[np.generic]) -> Ways:
-    """Ordered choices behind each multiset: permutations times the ways to choose each candidate."""
+    """Return how many ordered choices are behind each multiset: permutations times ways to choose."""
     multiplicity = np.array(table.multiplicity, dtype)
     ways = multiplicity[sets].prod(axis=1) if len(sets[0]) else np.ones(len(sets), dtype)
     run = np.ones(len(sets), dtype)

@@ -12,7 +12,7 @@ from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem
 
 
 def single_limits(problems: Sequence[Problem], budgets: Budgets, column: int) -> list[int] | None:
-    """The budgets as one upper limit on ``column`` for each problem, or None where they are more than that.
+    """Return the budgets as one upper limit on ``column`` for each problem, or None where they are more.
 
     Within a backbone several costs often are one: all grow in the same proportion from candidate to
     candidate. Then the tightest limit stands for all. A problem that cannot keep a limit gets -1.
@@ -45,12 +45,12 @@ def _single_limit(problem: Problem, budgets: Budgets, column: int) -> int | None
 
 
 def is_constant(problem: Problem, column: int) -> bool:
-    """Whether a cost is the same for all candidates of each block."""
+    """Return whether a cost is the same for all candidates of each block."""
     return not any(np.ptp(table.costs[:, column]) for table, _ in problem.blocks)
 
 
 def proportion(problem: Problem, of: int, to: int) -> Fraction | None:
-    """The one positive ratio in which two costs grow from candidate to candidate, if there is one."""
+    """Return the one positive ratio in which two costs grow from candidate to candidate, if there is one."""
     grown = [table.costs - table.costs.min(axis=0) for table, _ in problem.blocks]
     x, y = (np.concatenate([g[:, c] for g in grown]) for c in (to, of))
     top = int(np.argmax(x))
@@ -62,5 +62,5 @@ def proportion(problem: Problem, of: int, to: int) -> Fraction | None:
 
 
 def bounded_columns(budgets: Budgets) -> list[int]:
-    """Cost columns with an upper budget."""
+    """Return cost columns with an upper budget."""
     return [i for i in range(len(COSTS)) if budgets.high[i] < UNBOUNDED]

@@ -40,19 +40,19 @@ def minimise(
     min_score: float | None = None,
     excluded: Sequence[Picks] = (),
 ) -> Optimum | None:
-    """The picks with the least sum of ``objective`` (one array (c,) a block), or None if there are none.
+    """Return the picks with the least sum of ``objective`` (one array (c,) a block), or None.
 
     They keep ``budgets``, score ``min_score`` or more, and differ from all ``excluded`` picks.
     """
-    cuts = list(excluded)
+    excluded_picks = list(excluded)
     while True:
-        found = _solve(problem, objective, budgets, min_score, cuts)
-        if found is None:
+        optimum = _solve(problem, objective, budgets, min_score, excluded_picks)
+        if optimum is None:
             return None
-        good = bool(budgets.allow(problem.cost(found.picks)))
-        if good and (min_score is None or at_least(problem.score(found.picks), min_score)):
-            return found
-        cuts.append(found.picks)  # within the solver's tolerance, but not exactly
+        good = bool(budgets.allow(problem.cost(optimum.picks)))
+        if good and (min_score is None or at_least(problem.score(optimum.picks), min_score)):
+            return optimum
+        excluded_picks.append(optimum.picks)  # within the solver's tolerance, but not exactly
 
 
 def _solve(
@@ -135,7 +135,7 @@ def _solve(
 
 
 def _budget_rows(problem: Problem, budgets: Budgets, owner: Ints) -> Iterator[tuple[Floats, float, float]]:
-    """One row a limit that can bind, in units of the greatest common divisor of its coefficients."""
+    """Yield one row a limit that can bind, in units of the greatest common divisor of its coefficients."""
     costs = np.concatenate([table.costs for table, _ in problem.blocks])
     least, most = problem.extreme_costs()
     for column in range(costs.shape[1]):
@@ -159,7 +159,7 @@ def in_order(
     bound: Callable[[int], float | None] | None = None,
     start: Sequence[int] | None = None,
 ) -> Iterator[tuple[Solution, float]]:
-    """All solutions, best first, each with the proven bound on any other that is still to come.
+    """Yield all solutions, best first, each with the proven bound on any other that is still to come.
 
     ``bound(i)`` is an upper bound of the score of problem i (None: nothing fits); problems whose bound
     is never reached are never solved.
@@ -171,43 +171,43 @@ def in_order(
         if limit is not None:
             heapq.heappush(heap, (-limit, next(tick), index, (), None))
     while heap:
-        _, _, index, excluded, found = heapq.heappop(heap)
+        _, _, index, excluded, optimum = heapq.heappop(heap)
         problem = problems[index]
-        if found is None:
+        if optimum is None:
             objective = [-table.score for table, _ in problem.blocks]
-            found = minimise(problem, objective, budgets, excluded=excluded)
-            if found is not None:
-                heapq.heappush(heap, (-problem.score(found.picks), next(tick), index, excluded, found))
+            optimum = minimise(problem, objective, budgets, excluded=excluded)
+            if optimum is not None:
+                heapq.heappush(heap, (-problem.score(optimum.picks), next(tick), index, excluded, optimum))
             continue
-        score = problem.score(found.picks)
-        proven = problem.factor * -found.bound + problem.offset
-        yield Solution(index, found.picks, score, problem.cost(found.picks)), max(score, proven)
-        heapq.heappush(heap, (-score, next(tick), index, (*excluded, found.picks), None))
+        score = problem.score(optimum.picks)
+        proven = problem.factor * -optimum.bound + problem.offset
+        yield Solution(index, optimum.picks, score, problem.cost(optimum.picks)), max(score, proven)
+        heapq.heappush(heap, (-score, next(tick), index, (*excluded, optimum.picks), None))
 
 
 def least_cost(
     problems: Sequence[Problem], budgets: Budgets, columns: Sequence[int], min_score: float | None = None
 ) -> Solution | None:
-    """The solution of lexicographically least costs in ``columns`` that scores ``min_score`` or more."""
+    """Return the solution of lexicographically least costs in ``columns`` that scores at least so much."""
     order = sorted(range(len(problems)), key=lambda i: tuple(problems[i].extreme_costs()[0][list(columns)]))
     best: Solution | None = None
     for index in order:
         problem = problems[index]
         if best is not None and problem.extreme_costs()[0][columns[0]] > best.costs[columns[0]]:
             break
-        limits, found = budgets, None
+        limits, optimum = budgets, None
         for column in columns:
             if best is not None:
                 cap = int(min(limits.high[column], best.costs[column])) if column == columns[0] else None
                 limits = limits if cap is None else limits.replaced("max", column, cap)
             objective = [table.costs[:, column].astype(float) for table, _ in problem.blocks]
-            found = minimise(problem, objective, limits, min_score)
-            if found is None:
+            optimum = minimise(problem, objective, limits, min_score)
+            if optimum is None:
                 break
-            limits = limits.replaced("max", column, int(problem.cost(found.picks)[column]))
-        if found is None:
+            limits = limits.replaced("max", column, int(problem.cost(optimum.picks)[column]))
+        if optimum is None:
             continue
-        solution = Solution(index, found.picks, problem.score(found.picks), problem.cost(found.picks))
+        solution = Solution(index, optimum.picks, problem.score(optimum.picks), problem.cost(optimum.picks))
         key = [int(solution.costs[column]) for column in columns]
         if best is None or key < [int(best.costs[column]) for column in columns]:
             best = solution

@@ -44,7 +44,7 @@ class Problem:
         return total
 
     def ways(self, picks: Sequence[Sequence[int]]) -> int:
-        """How many architectures these picks stand for: orders of layers times choices of a shape."""
+        """Return how many architectures these picks stand for: orders of layers times choices of a shape."""
         product = 1
         for (table, _), chosen in zip(self.blocks, picks, strict=True):
             counts = Counter(chosen)
@@ -54,7 +54,7 @@ class Problem:
         return product
 
     def extreme_costs(self) -> tuple[Ints, Ints]:
-        """The least and the largest value of each cost alone, (k,) each."""
+        """Return the least and the largest value of each cost alone, (k,) each."""
         low, high = self.costs.copy(), self.costs.copy()
         for table, count in self.blocks:
             low += count * table.costs.min(axis=0)
@@ -71,7 +71,7 @@ class Budgets:
 
     @classmethod
     def of(cls, limits: dict[str, int]) -> Budgets:
-        """From names such as ``max_params`` and ``min_macs``; ``ValueError`` if they contradict."""
+        """Return them by names such as ``max_params`` and ``min_macs``; ``ValueError`` if they contradict."""
         budgets = cls()
         for name, value in limits.items():
             side, _, cost = name.partition("_")
@@ -92,11 +92,11 @@ class Budgets:
         return budgets
 
     def allow(self, costs: Ints) -> Bools:
-        """Which rows (n, k) of costs keep within the limits, (n,)."""
+        """Return which rows (n, k) of costs keep within the limits, (n,)."""
         return np.asarray(((costs >= self.low) & (costs <= self.high)).all(axis=-1), np.bool_)
 
     def active(self, problems: Iterable[Problem]) -> list[tuple[str, int]]:
-        """The limits that some architecture breaks, as (side, cost column); the rest change nothing."""
+        """Return the limits that some architecture breaks, as (side, cost column); others change nothing."""
         lows, highs = zip(*(problem.extreme_costs() for problem in problems), strict=True)
         low, high = np.min(lows, axis=0), np.max(highs, axis=0)
         return [("max", int(i)) for i in np.flatnonzero(self.high < high)] + [
@@ -120,7 +120,7 @@ class Solution:
 
 
 def compile_problems(backbones: Sequence[Backbone], score: ClosedForm, costs: CostModel) -> list[Problem]:
-    """The problems of backbones. Those with the same candidates share their tables."""
+    """Return the problems of backbones. Those with the same candidates share their tables."""
     cost_columns: dict[int, Ints] = {}
     score_columns: dict[tuple[int, int], Floats] = {}
     tables: dict[tuple[int, int, int], CandidateTable] = {}
@@ -166,10 +166,10 @@ def _score_column(candidates: Candidates, score: ClosedForm, depth: int) -> Floa
 
 
 def at_least(score: float | Floats, threshold: float) -> Bools:
-    """score >= threshold, up to the tolerance of ties."""
+    """Return whether score >= threshold, up to the tolerance of ties."""
     return np.asarray(np.asarray(score) >= threshold - TOLERANCE * abs(threshold), np.bool_)
 
 
 def near(best: float) -> float:
-    """The least score within 1 % of the best."""
+    """Return the least score within 1 % of the best."""
     return best - 0.01 * abs(best)

@@ -11,9 +11,9 @@ import numpy as np
 from zerolm.costs import COSTS
 from zerolm.solvers import milp
 from zerolm.solvers.counting import count_at_least
+from zerolm.solvers.engine import FRONT_POINTS, PREFERENCE, Count
 from zerolm.solvers.exact import Exact
 from zerolm.solvers.limits import is_constant, proportion, single_limits
-from zerolm.solvers.method import FRONT_POINTS, PREFERENCE, Count
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least
 
 COUNTED = 2000
@@ -51,35 +51,35 @@ class Proven:
 
     def front(self) -> list[Solution]:
         if not self.programmes:
-            points = self.exact[self.column].front(self.leading, FRONT_POINTS)
-            self.complete_front = len(points) < FRONT_POINTS
-            return points
+            front = self.exact[self.column].front(self.leading, FRONT_POINTS)
+            self.complete_front = len(front) < FRONT_POINTS
+            return front
         least = self.extreme("max", self.column, self.budgets)
         top = next(self.in_order(), None)
         if least is None or top is None:
             return []
-        found: list[Solution] = []
+        points: list[Solution] = []
         for level in np.geomspace(max(least, 1), max(int(top[0].costs[self.column]), 1), LEVELS):
-            if found and level < found[-1].costs[self.column]:
+            if points and level < points[-1].costs[self.column]:
                 continue
             limit = min(max(least, round(level)), int(self.budgets.high[self.column]))
             budgets = self.budgets.replaced("max", self.column, limit)
             engine = Proven(self.problems, budgets, self.column, True)
             best = next(engine.in_order(), None)
-            if best and not (found and at_least(found[-1].score, best[0].score)):
-                found.append(engine.cheapest_for(best[0].score))
-        return found
+            if best and not (points and at_least(points[-1].score, best[0].score)):
+                points.append(engine.cheapest_for(best[0].score))
+        return points
 
     def cheapest_for(self, score: float) -> Solution:
-        """The solution that scores ``score`` or more at the least cost in the engine's column."""
+        """Return the solution that scores ``score`` or more at the least cost in the engine's column."""
         close = [i for i in range(len(self.problems)) if self._reaches(i, score)]
         problems = [self.problems[i] for i in close]
-        found = milp.least_cost(problems, self.budgets, (self.column,), score)
-        assert found is not None  # a solution with this score was just found
-        return Solution(close[found.problem], found.picks, found.score, found.costs)
+        cheapest = milp.least_cost(problems, self.budgets, (self.column,), score)
+        assert cheapest is not None  # a solution with this score was just found
+        return Solution(close[cheapest.problem], cheapest.picks, cheapest.score, cheapest.costs)
 
     def count(self, threshold: float) -> Count:
-        """Counted in closed form, or among the solutions in order: exact if one below the threshold came."""
+        """Return a count in closed form, or among the solutions in order: exact if one below it came."""
         columns = [column for _, column in self.active]
         close = [p for i, p in enumerate(self.problems) if self._reaches(i, threshold)]
         counted = count_at_least(close, self.budgets, columns, threshold)
@@ -92,18 +92,18 @@ class Proven:
         good = [s for s in solutions if at_least(s.score, threshold)]
         every = not self.programmes or len(self.leading) == len(self.problems)
         ended = not self.programmes and len(solutions) < COUNTED
-        found = sum(self.problems[s.problem].ways(s.picks) for s in good)
-        return Count(found, every and (ended or len(good) < len(solutions)))
+        ways = sum(self.problems[s.problem].ways(s.picks) for s in good)
+        return Count(ways, every and (ended or len(good) < len(solutions)))
 
     def cheapest(self, threshold: float) -> Solution:
         close = [i for i in self.leading if self._reaches(i, threshold)]
         on_front = [] if self.programmes else [i for i in close if self._ordered_alike(i)]
-        found = [self._first_on_front(i, threshold) for i in on_front]
+        cheapest = [self._first_on_front(i, threshold) for i in on_front]
         rest = sorted(set(close) - set(on_front))
         other = milp.least_cost([self.problems[i] for i in rest], self.budgets, PREFERENCE, threshold)
         if other is not None:
-            found.append(Solution(rest[other.problem], other.picks, other.score, other.costs))
-        return min(found, key=lambda s: (*s.costs[list(PREFERENCE)], -s.score))
+            cheapest.append(Solution(rest[other.problem], other.picks, other.score, other.costs))
+        return min(cheapest, key=lambda s: (*s.costs[list(PREFERENCE)], -s.score))
 
     def peaks(self) -> dict[int, float]:
         bounds = {index: self._bound(index) for index in self.leading}
@@ -114,8 +114,8 @@ class Proven:
             lows, highs = zip(*(p.extreme_costs() for p in self.problems), strict=True)
             return int(min(c[column] for c in lows) if side == "max" else max(c[column] for c in highs))
         if side == "max":
-            found = milp.least_cost(self.problems, budgets, (column,))
-            return None if found is None else int(found.costs[column])
+            least = milp.least_cost(self.problems, budgets, (column,))
+            return None if least is None else int(least.costs[column])
         best: int | None = None
         for problem in sorted(self.problems, key=lambda p: -int(p.extreme_costs()[1][column])):
             if best is not None and int(problem.extreme_costs()[1][column]) <= best:
@@ -134,7 +134,7 @@ class Proven:
         return ((s, s.score) for s in exact.in_order(indices))
 
     def _bound(self, index: int) -> float | None:
-        """An upper bound of a problem's score: the best under each upper budget alone."""
+        """Return an upper bound of a problem's score: the best under each upper budget alone."""
         least, most = self.problems[index].extreme_costs()
         if np.any(least > self.budgets.high) or np.any(most < self.budgets.low):
             return None
@@ -147,7 +147,7 @@ class Proven:
         return bound
 
     def _ordered_alike(self, index: int) -> bool:
-        """Whether within a problem the cheapest solution is also the preferred one."""
+        """Return whether within a problem the cheapest solution is also the preferred one."""
         problem = self.problems[index]
         return all(
             is_constant(problem, cost) or proportion(problem, cost, self.column) is not None
@@ -168,7 +168,7 @@ class Proven:
 
 
 def _representatives(problems: Sequence[Problem], lower_bounds: bool) -> list[int]:
-    """Problems without those that differ from another only by costing more, such as a larger embedding.
+    """Return problems without those that only cost more than another, such as by a larger embedding.
 
     With lower bounds on costs a dearer one may be the only one that fits, so all stay.
     """
@@ -178,9 +178,9 @@ def _representatives(problems: Sequence[Problem], lower_bounds: bool) -> list[in
     for index, problem in enumerate(problems):
         blocks = tuple((id(table), count) for table, count in problem.blocks)
         groups.setdefault((blocks, problem.factor, problem.offset), []).append(index)
-    kept: list[int] = []
+    representatives: list[int] = []
     for group in groups.values():
         costs = np.array([problems[i].costs for i in group])
         least = np.flatnonzero((costs == costs.min(axis=0)).all(axis=1))
-        kept += [group[least[0]]] if len(least) else group
-    return sorted(kept)
+        representatives += [group[least[0]]] if len(least) else group
+    return sorted(representatives)

@@ -1,4 +1,4 @@
-"""The one result type of every search method."""
+"""The one type of result of all search methods."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerolm.architecture import Architecture
-from zerolm.solvers.method import Count
+from zerolm.solvers.engine import Count
 from zerolm.spaces import SearchSpace
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a calibration expects of an architecture when it is trained, in the unit of its metric.
+    """The result that a calibration expects of an architecture when it is trained, in its metric's unit.
 
     ``low`` to ``high`` holds nine of ten results of architectures drawn as the labels were;
     ``extrapolated`` where the depth, width, size or a choice lies beyond all labels.
@@ -34,13 +34,13 @@ class Choice:
     expected: Expected | None = None
 
     def to_json(self) -> dict[str, Any]:
-        found = {"architecture": self.architecture.choices, "score": self.score, "costs": self.costs}
-        return {**found, "expected": asdict(self.expected)} if self.expected else found
+        document = {"architecture": self.architecture.choices, "score": self.score, "costs": self.costs}
+        return {**document, "expected": asdict(self.expected)} if self.expected else document
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is proven of ``best[0]``: no architecture within the budgets scores more than (1 + gap) x it.
+    """The proof that no architecture within the budgets scores more than (1 + gap) x ``best[0]``.
 
     ``gap`` is relative and None where nothing is proven; ``counts`` says whether ``ties`` and
     ``near_ties`` are ``exact`` or ``at least`` so many.
@@ -64,7 +64,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What another score chooses within the same budgets: ``value`` is its own score of that choice."""
+    """The choice of another score within the same budgets; ``value`` is that score of it."""
 
     name: str
     value: float
@@ -99,56 +99,91 @@ class Peak:
 
 
 @dataclass(frozen=True)
-class SearchResult:
-    """The best architectures of a space within budgets, and how far that is proven.
-
-    ``best`` holds shapes that are distinct and no permutations of each other, best first; ``ties`` and
-    ``near_ties`` count the architectures of the space that score as much as ``best[0]`` or within 1 % of
-    it; ``pick`` is the near-tie with the smallest KV cache, then the fewest MACs. ``front`` is the Pareto
-    front of score against ``front_cost``, or some points of it where ``front_complete`` is false;
-    ``landscape`` holds the best score at each depth and width (then: an upper bound of it).
-    ``calibration`` says, in plain JSON, which labels the score was fitted to, if any;
-    ``bounds_tested`` whether ``binding`` is what was found, or nothing was asked.
-    """
+class Question:
+    """The space, score with its options, budgets, and conditions of running that a search was asked for."""
 
     space: SearchSpace
     score: str
     options: dict[str, Any]
     budgets: dict[str, int]
     conditions: dict[str, int]
-    certificate: Certificate
-    pick: Choice
-    best: list[Choice]
-    front: list[Choice]
-    front_cost: str
-    front_complete: bool
+
+
+@dataclass(frozen=True)
+class ParetoFront:
+    """The best score at each ``cost``, cheapest first: all ``points``, or where not ``complete`` some."""
+
+    cost: str
+    points: list[Choice]
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """How flat the optimum is.
+
+    ``ties`` and ``near_ties`` count the architectures of the space that score as much as the best or within
+    1 % of it; ``landscape`` holds the best score at each depth and width, or an upper bound of it where the
+    front is not complete.
+    """
+
     ties: Count
     near_ties: Count
     landscape: list[Peak] = field(default_factory=list)
-    baselines: list[Baseline] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class BoundsTest:
+    """The bounds that cost score; where not ``tested``, nothing is known of them."""
+
+    tested: bool = False
     binding: list[Binding] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The best architectures of a space within budgets, and how far that is proven.
+
+    ``best`` holds shapes that are distinct and no permutations of each other, best first; ``pick`` is the
+    architecture within 1 % of the best score with the smallest KV cache, then the fewest MACs.
+    ``calibration`` says, in plain JSON, which labels the score was fitted to, if any.
+    """
+
+    question: Question
+    certificate: Certificate
+    pick: Choice
+    best: list[Choice]
+    front: ParetoFront
+    plateau: Plateau
+    baselines: list[Baseline] = field(default_factory=list)
+    bounds: BoundsTest = field(default_factory=BoundsTest)
     calibration: dict[str, Any] | None = None
-    bounds_tested: bool = False
+
+    @property
+    def space(self) -> SearchSpace:
+        return self.question.space
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, as ``zerolm search --json`` prints it."""
+        """Return plain JSON, as ``zerolm search --json`` prints it."""
+        question, plateau = self.question, self.plateau
         return {
-            "space": self.space.name,
-            "settings": self.space.settings,
-            "score": self.score,
-            "options": self.options,
-            "budgets": self.budgets,
-            "conditions": self.conditions,
+            "space": question.space.name,
+            "settings": question.space.settings,
+            "score": question.score,
+            "options": question.options,
+            "budgets": question.budgets,
+            "conditions": question.conditions,
             "certificate": self.certificate.to_json(),
             "pick": self.pick.to_json(),
             "best": [choice.to_json() for choice in self.best],
-            "front_cost": self.front_cost,
-            "front_complete": self.front_complete,
-            "front": [choice.to_json() for choice in self.front],
-            "ties": self.ties.value,
-            "near_ties": self.near_ties.value,
-            "landscape": [[peak.depth, peak.width, peak.score] for peak in self.landscape],
+            "front_cost": self.front.cost,
+            "front_complete": self.front.complete,
+            "front": [choice.to_json() for choice in self.front.points],
+            "ties": plateau.ties.value,
+            "near_ties": plateau.near_ties.value,
+            "landscape": [[peak.depth, peak.width, peak.score] for peak in plateau.landscape],
             "baselines": [baseline.to_json() for baseline in self.baselines],
-            "binding": [binding.to_json() for binding in self.binding],
+            "bounds_tested": self.bounds.tested,
+            "binding": [binding.to_json() for binding in self.bounds.binding],
             "calibration": self.calibration,
         }

@@ -1,4 +1,4 @@
-"""What is not exact: random sampling and NSGA-II, for comparison and for scores that do not add up."""
+"""Random sampling and NSGA-II: not exact, for comparison and for scores that do not add up."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Sample:
 
 
 def additive(problems: Sequence[Problem]) -> Evaluate:
-    """Scores from the tables."""
+    """Return scores from the tables."""
     return lambda pairs: np.array([problems[index].score(picks) for index, picks in pairs])
 
 
 def random_sample(problems: Sequence[Problem], evaluate: Evaluate, draws: int, seed: int) -> Sample:
-    """``draws`` architectures, every one of the space equally likely, without repetition of shapes."""
+    """Return ``draws`` architectures, every one of the space equally likely, without repetition of shapes."""
     generator = random.Random(seed)
     sizes = []
     for problem in problems:
@@ -88,7 +88,7 @@ def nsga2(
     generations: int = 200,
     seed: int = 0,
 ) -> Sample:
-    """NSGA-II (pymoo) on score against the cost ``column`` under all budgets; everything it evaluated.
+    """Return what NSGA-II (pymoo) evaluated on score against the cost ``column`` under all budgets.
 
     A genome is one real number for the backbone and one for each layer, cut into equal intervals.
     """
@@ -112,7 +112,7 @@ def nsga2(
             start += count
         return index, tuple(picks)
 
-    class Candidates(PymooProblem):  # type: ignore[misc]
+    class GenomeProblem(PymooProblem):  # type: ignore[misc]
         def __init__(self) -> None:
             limits = 2 * len(budgets.high)
             super().__init__(n_var=1 + slots, n_obj=2, n_ieq_constr=limits, xl=0.0, xu=1.0)
@@ -131,7 +131,7 @@ def nsga2(
             out["G"] = np.concatenate([over, under], axis=1)
 
     minimize(
-        Candidates(),
+        GenomeProblem(),
         NSGA2(pop_size=population, crossover=SBX(prob=0.9, eta=10), mutation=PM(eta=3)),
         ("n_gen", generations),
         seed=seed,

@@ -12,13 +12,25 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.costs import COSTS, CostModel
-from zerolm.scores import ClosedForm, Score, WholeScore, make_score, score_names, score_options
+from zerolm.scores import SCORES, ClosedForm, Score, WholeScore, make_score
+from zerolm.settings import REQUIRED
+from zerolm.solvers.engine import PARAMS, PREFERENCE, Engine, StateList
 from zerolm.solvers.exhaustive import LIMIT, States, count_states
 from zerolm.solvers.limits import bounded_columns, single_limits
-from zerolm.solvers.method import PARAMS, PREFERENCE, Engine, Pool
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least, compile_problems, near
 from zerolm.solvers.proven import Proven
-from zerolm.solvers.result import Baseline, Binding, Certificate, Choice, Peak, SearchResult
+from zerolm.solvers.result import (
+    Baseline,
+    Binding,
+    BoundsTest,
+    Certificate,
+    Choice,
+    ParetoFront,
+    Peak,
+    Plateau,
+    Question,
+    SearchResult,
+)
 from zerolm.solvers.sampling import (
     Evaluate,
     Picks,
@@ -72,22 +84,22 @@ class _Run:
         return Choice(architecture, solution.score, costs)
 
     def best(self, top: int) -> tuple[list[Choice], float]:
-        """The best distinct shapes in order, and the proven upper bound of the first.
+        """Return the best distinct shapes in order, and the proven upper bound of the first.
 
         Of equals come first those with the smaller KV cache, then fewer MACs, then fewer parameters;
         where there are very many, of those that were looked at.
         """
-        found: dict[object, list[Choice]] = {}
+        same_shape: dict[object, list[Choice]] = {}
         bound, last = -np.inf, np.inf
-        patience = 0 if isinstance(self.engine, Pool) else TIED  # a pool streams equals in their order
+        patience = 0 if isinstance(self.engine, StateList) else TIED  # a pool streams equals in their order
         for streamed, (solution, limit) in enumerate(self.engine.in_order()):
             bound = limit if not streamed else bound
-            if len(found) >= top and (streamed >= top + patience or not at_least(solution.score, last)):
+            if len(same_shape) >= top and (streamed >= top + patience or not at_least(solution.score, last)):
                 break
             choice = self.choice(solution)
-            found.setdefault(choice.architecture.shape_key(), []).append(choice)
-            last = solution.score if len(found) <= top else last
-        choices = [_preferred(same) for same in found.values()]
+            same_shape.setdefault(choice.architecture.shape_key(), []).append(choice)
+            last = solution.score if len(same_shape) <= top else last
+        choices = [_preferred(same) for same in same_shape.values()]
         ranks = tie_ranks(np.array([choice.score for choice in choices]))
         order = sorted(range(len(choices)), key=lambda i: (-int(ranks[i]), _preference(choices[i])))
         return [choices[i] for i in order[:top]], bound
@@ -106,7 +118,7 @@ def search(
     compare: bool = True,
     progress: Callable[[str], None] = lambda _: None,
 ) -> SearchResult:
-    """The best architectures of ``space`` by ``score`` within ``budgets``.
+    """Return the best architectures of ``space`` by ``score`` within ``budgets``.
 
     ``budgets`` maps ``max_`` or ``min_`` of a cost to an integer, such as ``{"max_params": 40_000_000}``;
     ``costs`` says how the network is run; ``options`` are the score's, such as ``{"alpha": 1.1}``.
@@ -138,7 +150,7 @@ def search(
     near_ties = run.engine.count(near(top_score))
     pick = run.choice(run.engine.cheapest(near(top_score)))
     progress("drawing the front")
-    front = [run.choice(point) for point in run.engine.front()]
+    points = [run.choice(point) for point in run.engine.front()]
     gap = max(0.0, bound - top_score) / max(abs(top_score), 1e-300)
     certificate = Certificate(
         run.method,
@@ -158,23 +170,14 @@ def search(
             progress("relaxing each bound")
             binding = _binding(run, limits, proven, best[0])
     return SearchResult(
-        space,
-        score.name,
-        score.options,
-        dict(budgets or {}),
-        asdict(costs),
+        Question(space, score.name, score.options, dict(budgets or {}), asdict(costs)),
         certificate,
         pick,
         best,
-        front,
-        COSTS[run.column],
-        run.engine.complete_front,
-        ties,
-        near_ties,
-        _landscape(run),
+        ParetoFront(COSTS[run.column], points, run.engine.complete_front),
+        Plateau(ties, near_ties, _landscape(run)),
         baselines,
-        binding,
-        bounds_tested=tested,
+        BoundsTest(tested, binding),
     )
 
 
@@ -210,7 +213,7 @@ def _compile(
     if isinstance(score, WholeScore):
         # What shares a shape need not share a score: only what was looked at counts.
         states = replace(states, ways=np.ones(len(states.score), np.int64))
-    return _Run(space, backbones, problems, Pool(states, budgets, column, proven), method, column)
+    return _Run(space, backbones, problems, StateList(states, budgets, column, proven), method, column)
 
 
 def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Budgets, column: int) -> str:
@@ -238,7 +241,7 @@ def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Bud
 
 
 def _nothing(score: Score) -> ClosedForm:
-    """Tables of zeros, for scores that need the whole network."""
+    """Return tables of zeros, for scores that need the whole network."""
 
     def layer(shapes: Shapes, depth: Ints) -> Floats:
         return np.zeros(len(shapes))
@@ -259,8 +262,8 @@ def _guided(
     score: WholeScore,
     evaluate: Evaluate,
 ) -> Sample:
-    """The best architectures within the budgets, and the fronts, of the score's guides, scored."""
-    found: dict[tuple[int, Picks], None] = {}
+    """Return the best architectures within the budgets, and the fronts, of the score's guides, scored."""
+    guided: dict[tuple[int, Picks], None] = {}
     for guide in score.guides:
         run = _compile(space, backbones, budgets, replace(setup, method="auto"), guide)
         best = [solution for solution, _ in islice(run.engine.in_order(), GUIDED)]
@@ -268,8 +271,8 @@ def _guided(
             raise Infeasible(_explain(run, budgets, setup))
         front = list(run.engine.front())
         chosen = [front[i] for i in np.unique(np.linspace(0, len(front) - 1, GUIDED).astype(int))]
-        found |= dict.fromkeys((solution.problem, solution.picks) for solution in (*best, *chosen))
-    pairs = list(found)
+        guided |= dict.fromkeys((solution.problem, solution.picks) for solution in (*best, *chosen))
+    pairs = list(guided)
     scores = evaluate(pairs)
     return Sample.of(
         problems,
@@ -281,28 +284,28 @@ def _guided(
 
 
 def _rescored(states: States, budgets: Budgets, evaluate: Evaluate) -> States:
-    """The states with a score of whole networks; those beyond the budgets are not built, and have 0."""
+    """Return the states with a score of whole networks; those beyond the budgets are not built: 0."""
     if len(states.score) > WHOLE_LIMIT:
         raise ValueError(
             f"method 'exhaustive' would build {len(states.score)} architectures, more than {WHOLE_LIMIT}; "
             f"use nsga2 or random"
         )
-    kept = np.flatnonzero(budgets.allow(states.costs))
-    solutions = [states.solution(int(i)) for i in kept]
+    allowed = np.flatnonzero(budgets.allow(states.costs))
+    solutions = [states.solution(int(i)) for i in allowed]
     scores = np.zeros(len(states.score))
-    if len(kept):
-        scores[kept] = evaluate([(solution.problem, solution.picks) for solution in solutions])
+    if len(allowed):
+        scores[allowed] = evaluate([(solution.problem, solution.picks) for solution in solutions])
     return replace(states, score=scores)
 
 
 def _led_by(first: Choice, choices: Sequence[Choice]) -> list[Choice]:
-    """``first``, then the choices of other shapes."""
+    """Return ``first``, then the choices of other shapes."""
     key = first.architecture.shape_key()
     return [first, *(choice for choice in choices if choice.architecture.shape_key() != key)]
 
 
 def _preferred(same: Sequence[Choice]) -> Choice:
-    """Of one shape's choices (best first) the cheapest among those that tie with the first."""
+    """Return the cheapest of one shape's choices (best first) that tie with the first."""
     return min((c for c in same if at_least(c.score, same[0].score)), key=_preference)
 
 
@@ -319,24 +322,26 @@ def _preference(choice: Choice) -> list[int]:
 
 
 def _baselines(main: _Run, budgets: Budgets, setup: _Setup) -> list[Baseline]:
-    found = []
-    for name in score_names():
-        baseline = make_score(name, setup.costs) if not score_options(name) else None
-        if baseline is None or not baseline.baseline or name == setup.score.name:
+    baselines = []
+    for name in SCORES:
+        entry = SCORES.entry(name)
+        needs = any(setting.default is REQUIRED for setting in entry.options)
+        if not entry.value.baseline or needs or name == setup.score.name:
             continue
+        baseline = make_score(name, setup.costs)
         run = _compile(main.space, main.backbones, budgets, setup, baseline)
         solution = next(run.engine.in_order(), None)
         if solution is None:
             continue
         choice = run.choice(solution[0])
         scored = Choice(choice.architecture, setup.score.of(choice.architecture), choice.costs)
-        found.append(Baseline(name, choice.score, scored))
-    return found
+        baselines.append(Baseline(name, choice.score, scored))
+    return baselines
 
 
 def _binding(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> list[Binding]:
-    """Every bound that, widened alone by 10 %, allows a better score."""
-    found = []
+    """Return every bound that, widened alone by 10 %, allows a better score."""
+    binding = []
 
     def ask(bound: str, kind: str, at: float, to: float, wider: SearchSpace, limits: Budgets) -> None:
         backbones = main.backbones if wider is main.space else list(wider.backbones())
@@ -346,7 +351,7 @@ def _binding(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> list[
         score = solution[0].score
         gain = (score - best.score) / abs(best.score) if best.score else np.inf
         if gain > TOLERANCE:
-            found.append(Binding(bound, kind, at, to, score, gain))
+            binding.append(Binding(bound, kind, at, to, score, gain))
 
     for side, column in budgets.active(main.problems):
         value = int((budgets.high if side == "max" else budgets.low)[column])
@@ -355,11 +360,11 @@ def _binding(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> list[
         ask(f"{side}_{COSTS[column]}", "budget", value, relaxed, main.space, limits)
     for bound in main.space.bounds(best.architecture):
         ask(bound.name, "shape", bound.at, bound.wider_to, bound.wider, budgets)
-    return sorted(found, key=lambda binding: -binding.gain)
+    return sorted(binding, key=lambda bound: -bound.gain)
 
 
 def _explain(run: _Run, budgets: Budgets, setup: _Setup) -> str:
-    """Which budgets cannot be kept, and the nearest values that can."""
+    """Return which budgets cannot be kept, and the nearest values that can."""
     if not run.engine.optimal:
         method, count = run.method, make_score("params", setup.costs)
         run = _compile(run.space, run.backbones, budgets, replace(setup, method="auto"), count)

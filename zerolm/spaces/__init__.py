@@ -2,20 +2,19 @@
 
 from zerolm.spaces import autoformer, bert, flexibert, gpt2, gpt2_uniform, llama, pit
 from zerolm.spaces.base import (
-    Backbone,
+    SPACES,
     Bound,
-    Candidates,
-    CandidateTable,
-    ChoiceBlock,
     SearchSpace,
     make_space,
     space,
-    space_class,
     space_names,
     space_settings,
 )
+from zerolm.spaces.candidates import Backbone, Candidates, CandidateTable, ChoiceBlock
+from zerolm.spaces.words import shape_text
 
 __all__ = [
+    "SPACES",
     "Backbone",
     "Bound",
     "CandidateTable",
@@ -30,8 +29,8 @@ __all__ = [
     "llama",
     "make_space",
     "pit",
+    "shape_text",
     "space",
-    "space_class",
     "space_names",
     "space_settings",
 ]

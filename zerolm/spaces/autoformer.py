@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
-from zerolm.spaces.base import (
-    MAX_DEPTH,
-    MAX_VOCAB,
-    MAX_WIDTH,
-    Backbone,
-    Bound,
-    Candidates,
-    ChoiceBlock,
-    SearchSpace,
-    each_layer,
-    field,
-    integer,
-    integers,
-    no_others,
-    number,
-    numbers,
-    space,
-)
+from zerolm.architecture import MAX_DEPTH, MAX_WIDTH, Architecture, Ends, Layer, Matrix
+from zerolm.settings import Setting, with_defaults
+from zerolm.spaces.base import Bound, SearchSpace, space
+from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
+from zerolm.spaces.choices import each_layer, field, integer, no_others, number
+from zerolm.spaces.ranges import CLASSES, DEPTH, HEADS, HIDDEN, MLP_RATIO
 from zerolm.spaces.vision import PATCH, ffn_width, vision_layer
+from zerolm.spaces.words import runs
 
 HEAD_SIZE: Final = 64
 TOKENS: Final = 14 * 14 + 1
@@ -58,35 +47,36 @@ class AutoFormer(SearchSpace):
 
     name = "autoformer"
     summary = "vision transformers with heads and FFN of their own in every layer (AutoFormer)"
-    listed: ClassVar = ("mlp_ratio",)
+    task = "image"
+    network = "zerolm.networks.modules.autoformer:autoformer"
+    declared = (
+        Setting("size", "text", "tiny", "supernet whose ranges are the defaults", choices=tuple(SIZES)),
+        *with_defaults(
+            (DEPTH, HIDDEN, replace(HEADS, high=MAX_WIDTH // HEAD_SIZE), MLP_RATIO),
+            **dict.fromkeys(Ranges._fields),
+        ),
+        CLASSES,
+    )
+    depth: tuple[int, ...]
+    hidden: tuple[int, ...]
+    heads: tuple[int, ...]
+    mlp_ratio: tuple[float, ...]
+    classes: int
 
-    def __init__(
-        self,
-        size: str = "tiny",
-        depth: Sequence[int] | None = None,
-        hidden: Sequence[int] | None = None,
-        heads: Sequence[int] | None = None,
-        mlp_ratio: Sequence[float] | None = None,
-        classes: int = 100,
-    ) -> None:
-        if size not in list(SIZES):
-            raise ValueError(f"size {size!r} is not known; there are {', '.join(SIZES)}")
-        usual = SIZES[size]
-        self.depth = integers("depth", usual.depth if depth is None else depth, 1, MAX_DEPTH)
-        self.hidden = integers("hidden", usual.hidden if hidden is None else hidden)
-        self.heads = integers("heads", usual.heads if heads is None else heads, 1, MAX_WIDTH // HEAD_SIZE)
-        self.mlp_ratio = numbers("mlp_ratio", usual.mlp_ratio if mlp_ratio is None else mlp_ratio)
-        self.classes = integer("classes", classes, 1, MAX_VOCAB)
+    def completed(self, values: dict[str, Any]) -> dict[str, Any]:
+        usual = SIZES[values["size"]]._asdict()
+        return {name: usual[name] if value is None else value for name, value in values.items()}
+
+    def check(self) -> None:
         for end in (0, -1):
             ffn_width(self.mlp_ratio[end], self.hidden[end])
-        self.settings = {
-            "size": size,
-            "depth": list(self.depth),
-            "hidden": list(self.hidden),
-            "heads": list(self.heads),
-            "mlp_ratio": list(self.mlp_ratio),
-            "classes": self.classes,
-        }
+
+    @classmethod
+    def words(cls, choices: Mapping[str, Any]) -> str:
+        return (
+            f"{choices['depth']} x {choices['hidden_dim']}, heads {runs(choices['num_heads'])}, "
+            f"ffn ratio {runs(choices['mlp_ratio'])}"
+        )
 
     def backbones(self) -> Iterator[Backbone]:
         for hidden in self.hidden:

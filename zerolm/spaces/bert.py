@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from zerolm.architecture import Ends, Layer, Matrix
+from zerolm.settings import with_defaults
 from zerolm.spaces.base import space
 from zerolm.spaces.uniform import UniformSpace
 
@@ -17,18 +18,16 @@ class Bert(UniformSpace):
     name = "bert"
     summary = "uniform BERT encoders with a masked-word head"
 
-    def __init__(
-        self,
-        depth: Sequence[int] = range(2, 33),
-        hidden: Sequence[int] = range(128, 1537, 64),
-        head_size: Sequence[int] = (64,),
-        ffn: Sequence[int] = range(320, 6913, 64),
-        hidden_per_depth: Sequence[float] = (24.0, 128.0),
-        ffn_per_hidden: Sequence[float] = (2.5, 4.5),
-        vocab: int = 30522,
-        positions: int = 512,
-    ) -> None:
-        super().__init__(depth, hidden, head_size, ffn, hidden_per_depth, ffn_per_hidden, vocab, positions)
+    task = "masked"
+    network = "zerolm.networks.modules.bert:bert"
+    declared = with_defaults(
+        UniformSpace.declared,
+        depth=range(2, 33),
+        hidden=range(128, 1537, 64),
+        ffn=range(320, 6913, 64),
+        vocab=30522,
+        positions=512,
+    )
 
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
         return bert_layer(hidden, ffn)
@@ -59,7 +58,7 @@ class Bert(UniformSpace):
 
 
 def bert_layer(d: int, f: int) -> Layer:
-    """q, k, v, o and two FFN matrices; biases everywhere, two layer norms."""
+    """Return q, k, v, o and two FFN matrices; biases everywhere, two layer norms."""
     matrices = (
         *(Matrix("attention", d, d, name=name) for name in ("q", "k", "v", "o")),
         Matrix("ffn", f, d, name="up"),
@@ -70,7 +69,7 @@ def bert_layer(d: int, f: int) -> Layer:
 
 
 def bert_ends(d: int, vocab: int, positions: int, types: int = 2, tied: bool = True) -> Ends:
-    """Three embeddings and their norm; the head: a dense transform, its norm, the words, a bias."""
+    """Return three embeddings with a norm; the head: a dense transform, its norm, the words, a bias."""
     words = () if tied else (Matrix("head", vocab, d, name="head"),)
     return Ends(
         embedding=(vocab + positions + types) * d,

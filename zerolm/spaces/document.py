@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
 from zerolm.families.config import from_config
-from zerolm.scores import make_score, score_names, score_options
-from zerolm.spaces.base import SearchSpace, make_space, no_others
-
-ALPHAS: Final = (0.5, 1.0, 1.1)
-"""Where ``zerolm`` is shown when nobody names an alpha; none of them suits every space."""
+from zerolm.scores import all_variants, make_score, variants
+from zerolm.spaces.base import SearchSpace, make_space
+from zerolm.spaces.choices import no_others
 
 
 def to_document(space: SearchSpace, architecture: Architecture) -> dict[str, Any]:
-    """A JSON document that ``from_document`` reads back: the space, its settings, the choices."""
+    """Return a JSON document that ``from_document`` reads back: the space, its settings, the choices."""
     return {"space": space.name, "settings": space.settings, "architecture": architecture.choices}
 
 
 def from_document(document: Any) -> Architecture:
-    """The architecture of a document, or of a Hugging Face configuration. ``ValueError`` if neither."""
+    """Return the architecture of a document, or of a Hugging Face configuration; else ``ValueError``."""
     if not isinstance(document, Mapping):
         raise ValueError(f"an architecture must be a JSON object, not {type(document).__name__}")
     if "model_type" in document:
@@ -36,30 +34,31 @@ def from_document(document: Any) -> Architecture:
     settings = {} if settings is None else settings
     if not isinstance(settings, Mapping) or not isinstance(choices, Mapping):
         raise ValueError("'settings' and 'architecture' must be JSON objects")
-    try:
-        space = make_space(str(document["space"]), **{str(key): settings[key] for key in settings})
-    except TypeError as error:
-        raise ValueError(f"the settings do not fit space {document['space']!r}: {error}") from None
-    return space.read(choices)
+    return make_space(str(document["space"]), **{str(key): settings[key] for key in settings}).read(choices)
 
 
 def score(
     architecture: Architecture | Mapping[str, Any],
     names: Sequence[str] | None = None,
     *,
-    alphas: Sequence[float] = ALPHAS,
+    options: Mapping[str, Sequence[Any]] | None = None,
     costs: CostModel | None = None,
 ) -> list[dict[str, Any]]:
-    """Scores of an architecture: rows with ``score``, ``alpha`` (None where there is none), ``value``.
+    """Return scores of an architecture: rows with ``score``, ``alpha`` (None where there is none), ``value``.
 
-    All registered scores unless ``names`` says which; ``zerolm`` once for each of ``alphas``.
+    The scores that are named, or all but those that need an option which is not given. ``options`` lists
+    the values of options by name, such as ``{"alpha": [0.5, 1.1]}``: one row for each combination of those
+    that a score takes, its other options as ``options`` of the row.
     """
     if not isinstance(architecture, Architecture):
         architecture = from_document(architecture)
+    given = options or {}
+    chosen = {name: variants(name, given) for name in names} if names else all_variants(given)[0]
     rows = []
-    for name in names or score_names():
-        takes_alpha = name in score_names() and "alpha" in score_options(name)
-        for alpha in alphas if takes_alpha else (None,):
-            made = make_score(name, costs, **({} if alpha is None else {"alpha": alpha}))
-            rows.append({"score": name, "alpha": alpha, "value": made.of(architecture)})
+    for name, choices in chosen.items():
+        for choice in choices:
+            value = make_score(name, costs, **choice).of(architecture)
+            others = {option: choice[option] for option in choice if option != "alpha"}
+            row = {"score": name, "alpha": choice.get("alpha"), "value": value}
+            rows.append({**row, "options": others} if others else row)
     return rows

@@ -6,20 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
-from zerolm.spaces.base import (
-    MAX_DEPTH,
-    Backbone,
-    Bound,
-    Candidates,
-    ChoiceBlock,
-    SearchSpace,
-    field,
-    integer,
-    integers,
-    no_others,
-    space,
-)
+from zerolm.architecture import MAX_DEPTH, Architecture, Ends, Layer, Matrix
+from zerolm.settings import Setting, shown, with_defaults
+from zerolm.spaces.base import Bound, SearchSpace, space
+from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
+from zerolm.spaces.choices import field, integer, no_others
+from zerolm.spaces.ranges import DEPTH, FFN, HEADS, HIDDEN
+from zerolm.spaces.words import counted
 
 VIEWS: Final = ("declared", "published", "trained")
 OPERATIONS: Final[tuple[tuple[str, str | int], ...]] = (
@@ -49,35 +42,37 @@ class FlexiBert(SearchSpace):
     name = "flexibert"
     summary = "encoders mixing attention, linear transforms and dynamic convolution (Table VIII)"
 
-    def __init__(
-        self,
-        view: str = "declared",
-        depth: Sequence[int] = (2, 4),
-        hidden: Sequence[int] = (128, 256),
-        heads: Sequence[int] = (2, 4),
-        ffn: Sequence[int] = (512, 1024),
-        stacks: Sequence[int] = (1, 3),
-    ) -> None:
-        if view not in VIEWS:
-            raise ValueError(f"view {view!r} is not known; there are {', '.join(VIEWS)}")
-        self.view = view
-        self.depth = integers("depth", depth, 1, MAX_DEPTH)
-        self.hidden = integers("hidden", hidden)
-        self.heads = integers("heads", heads)
-        self.ffn = integers("ffn", ffn)
-        self.stacks = integers("stacks", stacks, 1, 64)
+    task = "masked"
+    network = "zerolm.networks.modules.flexibert:flexibert"
+    declared = (
+        Setting("view", "text", "declared", "network that a configuration stands for", choices=VIEWS),
+        *with_defaults(
+            (DEPTH, HIDDEN, HEADS, FFN), depth=(2, 4), hidden=(128, 256), heads=(2, 4), ffn=(512, 1024)
+        ),
+        Setting("stacks", "integers", (1, 3), "numbers of FFN matrices before the last", low=1, high=64),
+    )
+    view: str
+    depth: tuple[int, ...]
+    hidden: tuple[int, ...]
+    heads: tuple[int, ...]
+    ffn: tuple[int, ...]
+    stacks: tuple[int, ...]
+
+    def check(self) -> None:
         for width in self.hidden:
             for count in self.heads:
                 if width % count:
                     raise ValueError(f"hidden {width} is not divisible by {count} heads")
-        self.settings = {
-            "view": view,
-            "depth": list(self.depth),
-            "hidden": list(self.hidden),
-            "heads": list(self.heads),
-            "ffn": list(self.ffn),
-            "stacks": list(self.stacks),
-        }
+
+    @classmethod
+    def words(cls, choices: Mapping[str, Any]) -> str:
+        layers = []
+        for layer in choices["encoder_layers"]:
+            operation = f"{layer['operation_type']}-{layer['operation_parameter']}"
+            stacks = f"x{layer['num_feed_forward']}" if layer["num_feed_forward"] > 1 else ""
+            heads, ffn = layer["num_operation_heads"], layer["feed_forward_dimension"]
+            layers.append(f"{operation}/{heads} ffn {ffn}{stacks}")
+        return f"hidden {choices['hidden_size']}: {counted(layers)}"
 
     def backbones(self) -> Iterator[Backbone]:
         for hidden in self.hidden:
@@ -139,7 +134,7 @@ class FlexiBert(SearchSpace):
 
     def _layer(self, hidden: int, choice: Any) -> Layer:
         if not isinstance(choice, dict):
-            raise ValueError(f"a layer must be an object, not {choice!r}")
+            raise ValueError(f"a layer must be an object, not {shown(choice)}")
         names = (
             "operation_type",
             "operation_parameter",
@@ -156,7 +151,9 @@ class FlexiBert(SearchSpace):
             integer("operation_parameter", parameter, 1, 1024)
         elif (operation, parameter) not in OPERATIONS:
             known = ", ".join(f"{a} {b}" for a, b in OPERATIONS)
-            raise ValueError(f"operation {operation!r} {parameter!r} is not known; there are {known}")
+            raise ValueError(
+                f"operation {shown(operation)} {shown(parameter)} is not known; there are {known}"
+            )
         h = self._width(hidden)
         if h % heads:
             raise ValueError(f"hidden {h} is not divisible by {heads} heads")
@@ -176,14 +173,14 @@ class FlexiBert(SearchSpace):
 
 
 def self_attention(h: int, weighted: bool) -> tuple[tuple[Matrix, ...], int, int]:
-    """Matrices, biases and norms, and attending width: q, k, v, o, and one more if multiplicative."""
+    """Return matrices, biases and norms, and attending width: q, k, v, o, and one more if multiplicative."""
     names = ("q", "k", "v", "o", "weight") if weighted else ("q", "k", "v", "o")
     matrices = tuple(Matrix("attention", h, h, name=name) for name in names)
     return matrices, len(names) * h + 2 * h, h
 
 
 def dynamic_convolution(h: int, heads: int, kernel: int) -> tuple[tuple[Matrix, ...], int, int]:
-    """The same of a span-based dynamic convolution, half of whose heads attend."""
+    """Return the same of a span-based dynamic convolution, half of whose heads attend."""
     n = max(1, heads // 2)
     a = n * (h // heads)
     shapes = {
@@ -202,7 +199,7 @@ def dynamic_convolution(h: int, heads: int, kernel: int) -> tuple[tuple[Matrix, 
 
 
 def stack(h: int, widths: Sequence[int]) -> tuple[Matrix, ...]:
-    """FFN matrices from h through the widths and back to h."""
+    """Return FFN matrices from h through the widths and back to h."""
     names = ("up", *["middle"] * (len(widths) - 1), "down")
     shapes = zip(names, pairwise([h, *widths, h]), strict=True)
     return tuple(Matrix("ffn", rows, cols, name=name) for name, (cols, rows) in shapes)

@@ -6,23 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Final
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
-from zerolm.spaces.base import (
-    MAX_DEPTH,
-    MAX_VOCAB,
-    Backbone,
-    Bound,
-    Candidates,
-    ChoiceBlock,
-    SearchSpace,
-    each_layer,
-    field,
-    integer,
-    integers,
-    interval,
-    no_others,
-    space,
-)
+from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix
+from zerolm.settings import Setting, with_defaults
+from zerolm.spaces.base import Bound, SearchSpace, space
+from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
+from zerolm.spaces.choices import each_layer, field, integer, no_others
+from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HEADS, HIDDEN
+from zerolm.spaces.words import runs
 
 CUTOFFS: Final = {"wt103": (19997, 39997, 199997), "lm1b": (59997, 99997, 639997)}
 POSITIONS: Final = 192
@@ -34,27 +24,29 @@ class PerLayerDecoder(SearchSpace):
 
     vocabulary: ClassVar[dict[str, int]]
 
-    def __init__(
-        self,
-        corpus: str = "wt103",
-        depth: Sequence[int] = range(2, 17),
-        hidden: Sequence[int] = range(128, 1025, 64),
-        ffn: Sequence[int] = range(256, 4097, 64),
-        ffn_per_hidden: Sequence[float] = (2.0, 32.0),
-        heads: Sequence[int] = (2, 4, 8),
-        d_embed: Sequence[int] = (128, 256, 512),
-        div_val: Sequence[int] = (1, 2, 4),
-    ) -> None:
-        if corpus not in CUTOFFS:
-            raise ValueError(f"corpus {corpus!r} is not known; there are {', '.join(CUTOFFS)}")
-        self.corpus = corpus
-        self.depth = integers("depth", depth, 1, MAX_DEPTH)
-        self.hidden = integers("hidden", hidden)
-        self.ffn = integers("ffn", ffn)
-        self.ffn_per_hidden = interval("ffn_per_hidden", ffn_per_hidden)
-        self.heads = integers("heads", heads)
-        self.d_embed = integers("d_embed", d_embed)
-        self.div_val = integers("div_val", div_val, 1, 64)
+    declared = (
+        Setting("corpus", "text", "wt103", "corpus of the benchmark", choices=tuple(CUTOFFS)),
+        *with_defaults(
+            (DEPTH, HIDDEN, FFN, FFN_PER_HIDDEN, HEADS),
+            depth=range(2, 17),
+            hidden=range(128, 1025, 64),
+            ffn=range(256, 4097, 64),
+            ffn_per_hidden=(2.0, 32.0),
+            heads=(2, 4, 8),
+        ),
+        Setting("d_embed", "integers", (128, 256, 512), "widths of the embedding", low=1, high=MAX_WIDTH),
+        Setting("div_val", "integers", (1, 2, 4), "how much narrower rarer words are", low=1, high=64),
+    )
+    corpus: str
+    depth: tuple[int, ...]
+    hidden: tuple[int, ...]
+    ffn: tuple[int, ...]
+    ffn_per_hidden: tuple[float, float]
+    heads: tuple[int, ...]
+    d_embed: tuple[int, ...]
+    div_val: tuple[int, ...]
+
+    def check(self) -> None:
         for width in self.hidden:
             for count in self.heads:
                 if width % count:
@@ -63,16 +55,13 @@ class PerLayerDecoder(SearchSpace):
             raise ValueError(
                 f"no FFN width of {self.ffn[0]} to {self.ffn[-1]} lies within {self.ffn_per_hidden} x hidden"
             )
-        self.settings = {
-            "corpus": corpus,
-            "depth": list(self.depth),
-            "hidden": list(self.hidden),
-            "ffn": list(self.ffn),
-            "ffn_per_hidden": list(self.ffn_per_hidden),
-            "heads": list(self.heads),
-            "d_embed": list(self.d_embed),
-            "div_val": list(self.div_val),
-        }
+
+    @classmethod
+    def words(cls, choices: Mapping[str, Any]) -> str:
+        return (
+            f"{choices['n_layer']} x {choices['d_model']}, heads {runs(choices['n_head'])}, "
+            f"ffn {runs(choices['d_inner'])}, d_embed {choices['d_embed']}, div_val {choices['div_val']}"
+        )
 
     def backbones(self) -> Iterator[Backbone]:
         for hidden in self.hidden:
@@ -148,7 +137,7 @@ class PerLayerDecoder(SearchSpace):
         raise NotImplementedError
 
     def _adaptive(self, d: int, d_embed: int, div_val: int, cutoffs: Sequence[int]) -> tuple[Matrix, ...]:
-        """The matrices of an adaptive input embedding; the softmax is tied to it."""
+        """Return the matrices of an adaptive input embedding; the softmax is tied to it."""
         tokens = self.vocabulary[self.corpus]
         integer("vocabulary", tokens, 1, MAX_VOCAB)
         if div_val == 1:
@@ -166,6 +155,7 @@ class Gpt2(PerLayerDecoder):
 
     name = "gpt2"
     summary = "GPT-2 with an FFN width and head count of its own in every layer (Table VII)"
+    network = "zerolm.networks.modules.gpt2:gpt2"
     vocabulary: ClassVar = {"wt103": 50264, "lm1b": 50264}
 
     def _layer(self, d: int, f: int) -> Layer:
@@ -193,6 +183,7 @@ class TransformerXL(PerLayerDecoder):
 
     name = "transformer_xl"
     summary = "Transformer-XL with an FFN width and head count of its own in every layer"
+    network = "zerolm.networks.modules.transformer_xl:transformer_xl"
     vocabulary: ClassVar = {"wt103": 267736, "lm1b": 793470}
 
     def _layer(self, d: int, f: int) -> Layer:
@@ -211,6 +202,6 @@ class TransformerXL(PerLayerDecoder):
 
 
 def _tied(tokens: tuple[Matrix, ...], others: tuple[Matrix, ...] = (), vectors: int = 0) -> Ends:
-    """Ends whose softmax is tied to the embedding of ``tokens``."""
+    """Return ends whose softmax is tied to the embedding of ``tokens``."""
     head, more = (sum(matrix.weights for matrix in matrices) for matrices in (tokens, others))
     return Ends(head + more, tied_head=head, vectors=vectors, embedding_matrices=tokens + others)

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from zerolm.architecture import Ends, Layer, Matrix
+from zerolm.settings import with_defaults
 from zerolm.spaces.base import space
 from zerolm.spaces.uniform import UniformSpace
 
 
 @space
 class Gpt2Uniform(UniformSpace):
-    """Every head has its own keys and values, so ``heads_per_kv`` is 1."""
+    """Every head has its own keys and values."""
 
     name = "gpt2-uniform"
     summary = "the GPT-2 that transformers builds: the same layer throughout, tied embeddings"
 
-    def __init__(
-        self,
-        depth: Sequence[int] = range(2, 49),
-        hidden: Sequence[int] = range(128, 2049, 64),
-        head_size: Sequence[int] = (64,),
-        ffn: Sequence[int] = range(320, 9217, 64),
-        hidden_per_depth: Sequence[float] = (24.0, 128.0),
-        ffn_per_hidden: Sequence[float] = (2.5, 4.5),
-        vocab: int = 50257,
-        positions: int = 1024,
-    ) -> None:
-        super().__init__(depth, hidden, head_size, ffn, hidden_per_depth, ffn_per_hidden, vocab, positions)
+    network = "zerolm.networks.modules.gpt2:gpt2_uniform"
+    declared = with_defaults(
+        UniformSpace.declared,
+        depth=range(2, 49),
+        hidden=range(128, 2049, 64),
+        ffn=range(320, 9217, 64),
+        vocab=50257,
+        positions=1024,
+    )
 
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
         return gpt2_layer(hidden, ffn)
@@ -59,7 +57,7 @@ class Gpt2Uniform(UniformSpace):
 
 
 def gpt2_layer(d: int, f: int) -> Layer:
-    """Fused QKV, output projection, two FFN matrices; biases everywhere, two layer norms."""
+    """Return fused QKV, output projection, two FFN matrices; biases everywhere, two layer norms."""
     matrices = (
         Matrix("attention", 3 * d, d, parts=3, name="qkv"),
         Matrix("attention", d, d, scaled=True, name="o"),

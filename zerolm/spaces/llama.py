@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.settings import Setting, with_defaults
 from zerolm.spaces.base import space
 from zerolm.spaces.uniform import UniformSpace
 
@@ -16,37 +17,26 @@ class Llama(UniformSpace):
 
     name = "llama"
     summary = "Llama-shaped decoders with grouped queries and a gated FFN"
-    grouped = True
+    network = "zerolm.networks.modules.llama:llama"
+    declared = (
+        *with_defaults(
+            UniformSpace.declared,
+            depth=range(4, 33),
+            hidden=range(256, 2561, 64),
+            head_size=(64, 128),
+            ffn=range(640, 11521, 64),
+            vocab=32000,
+            positions=2048,
+        ),
+        Setting("heads_per_kv", "integers", (3, 4, 8), "heads that share keys and values", low=1, high=4096),
+        Setting("tied", "flag", True, "share the matrix of embedding and head", off="untied"),
+        Setting("per_layer", "flag", False, "choose FFN width and KV heads anew in each layer"),
+    )
 
-    def __init__(
-        self,
-        depth: Sequence[int] = range(4, 33),
-        hidden: Sequence[int] = range(256, 2561, 64),
-        head_size: Sequence[int] = (64, 128),
-        heads_per_kv: Sequence[int] = (3, 4, 8),
-        ffn: Sequence[int] = range(640, 11521, 64),
-        hidden_per_depth: Sequence[float] = (24.0, 128.0),
-        ffn_per_hidden: Sequence[float] = (2.5, 4.5),
-        vocab: int = 32000,
-        positions: int = 2048,
-        tied: bool = True,
-        per_layer: bool = False,
-    ) -> None:
-        for size in head_size:
+    def check(self) -> None:
+        for size in self.head_size:
             self.even(size)
-        super().__init__(
-            depth,
-            hidden,
-            head_size,
-            ffn,
-            hidden_per_depth,
-            ffn_per_hidden,
-            vocab,
-            positions,
-            heads_per_kv,
-            tied,
-            per_layer,
-        )
+        super().check()
 
     def read(self, choices: Mapping[str, Any]) -> Architecture:
         architecture = super().read(choices)
@@ -54,9 +44,9 @@ class Llama(UniformSpace):
         return architecture
 
     @staticmethod
-    def even(head_size: Any) -> None:
-        """Rotary positions turn pairs of numbers."""
-        if isinstance(head_size, int) and head_size % 2:
+    def even(head_size: int) -> None:
+        """Refuse odd heads: rotary positions turn pairs of numbers."""
+        if head_size % 2:
             raise ValueError(f"head_size {head_size} is odd; rotary positions need {head_size + 1}, say")
 
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
@@ -95,7 +85,7 @@ class Llama(UniformSpace):
 def gated_layer(
     d: int, heads: int, kv_heads: int, s: int, f: int, qkv_bias: bool = False, qk_norm: bool = False
 ) -> Layer:
-    """q, k, v, o and gate, up, down, with two RMS norms."""
+    """Return q, k, v, o and gate, up, down, with two RMS norms."""
     q, kv = heads * s, kv_heads * s
     matrices = (
         Matrix("attention", q, d, name="q"),
@@ -111,6 +101,6 @@ def gated_layer(
 
 
 def decoder_ends(d: int, vocab: int, tied: bool) -> Ends:
-    """Embedding, final norm, and the head where it is stored by itself."""
+    """Return embedding, final norm, and the head where it is stored by itself."""
     head = () if tied else (Matrix("head", vocab, d, name="head"),)
     return Ends(vocab * d, tied_head=vocab * d if tied else 0, head_matrices=head, vectors=d, body_vectors=d)

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise, product
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
-from zerolm.spaces.base import (
-    MAX_DEPTH,
-    MAX_VOCAB,
-    Backbone,
-    Bound,
-    Candidates,
-    ChoiceBlock,
-    SearchSpace,
-    field,
-    integer,
-    integers,
-    no_others,
-    number,
-    numbers,
-    space,
-)
+from zerolm.architecture import MAX_DEPTH, MAX_WIDTH, Architecture, Ends, Layer, Matrix
+from zerolm.settings import Setting, shown
+from zerolm.spaces.base import Bound, SearchSpace, space
+from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
+from zerolm.spaces.choices import field, integer, no_others, number
+from zerolm.spaces.ranges import CLASSES, HEADS, MLP_RATIO
 from zerolm.spaces.vision import PATCH, ffn_width, vision_layer
 
-STAGES: Final = 3
+DEPTHS: Final = {"depth1": (1, 2, 3), "depth2": (4, 6, 8), "depth3": (2, 4, 6)}
+STAGES: Final = len(DEPTHS)
 TOKENS: Final = 27 * 27
 """Patches of 16 pixels every 8 pixels of an image of 224 x 224."""
 FIELDS: Final = ("base_dim", "mlp_ratio", "depth", "num_heads")
@@ -43,33 +34,39 @@ class Pit(SearchSpace):
 
     name = "pit"
     summary = "vision transformers in three stages, tokens pooled between them (PiT, Auto-Prox)"
-    listed: ClassVar = ("mlp_ratio",)
+    task = "image"
+    network = "zerolm.networks.modules.pit:pit"
+    declared = (
+        Setting("base_dim", "integers", (16, 24, 32, 40), "widths of a head", low=1, high=MAX_WIDTH),
+        replace(MLP_RATIO, default=(2, 4, 6, 8)),
+        *(
+            Setting(name, "integers", depths, f"layers of stage {name[-1]}", low=1, high=MAX_DEPTH)
+            for name, depths in DEPTHS.items()
+        ),
+        replace(HEADS, default=(2, 4, 8)),
+        CLASSES,
+    )
+    base_dim: tuple[int, ...]
+    mlp_ratio: tuple[float, ...]
+    heads: tuple[int, ...]
+    classes: int
 
-    def __init__(
-        self,
-        base_dim: Sequence[int] = (16, 24, 32, 40),
-        mlp_ratio: Sequence[float] = (2, 4, 6, 8),
-        depth1: Sequence[int] = (1, 2, 3),
-        depth2: Sequence[int] = (4, 6, 8),
-        depth3: Sequence[int] = (2, 4, 6),
-        heads: Sequence[int] = (2, 4, 8),
-        classes: int = 100,
-    ) -> None:
-        self.base_dim = integers("base_dim", base_dim)
-        self.mlp_ratio = numbers("mlp_ratio", mlp_ratio)
-        depths = {"depth1": depth1, "depth2": depth2, "depth3": depth3}
-        self.depths = {name: integers(name, values, 1, MAX_DEPTH) for name, values in depths.items()}
-        self.heads = integers("heads", heads)
-        self.classes = integer("classes", classes, 1, MAX_VOCAB)
+    @property
+    def depths(self) -> dict[str, tuple[int, ...]]:
+        """Return the numbers of layers of each stage, by the name of their setting."""
+        return {name: getattr(self, name) for name in DEPTHS}
+
+    def check(self) -> None:
         for end in (0, -1):
             ffn_width(self.mlp_ratio[end], stage_width(self.base_dim[end], self.heads[end]))
-        self.settings = {
-            "base_dim": list(self.base_dim),
-            "mlp_ratio": list(self.mlp_ratio),
-            **{name: list(values) for name, values in self.depths.items()},
-            "heads": list(self.heads),
-            "classes": self.classes,
-        }
+
+    @classmethod
+    def words(cls, choices: Mapping[str, Any]) -> str:
+        """Return stages of unlike widths: 2 x 64 + 6 x 128 + 4 x 256, heads 2/4/8, ffn ratio 4."""
+        stages = zip(choices["depth"], choices["num_heads"], strict=True)
+        widths = " + ".join(f"{depth} x {heads * choices['base_dim']}" for depth, heads in stages)
+        heads = "/".join(map(str, choices["num_heads"]))
+        return f"{widths}, heads {heads}, ffn ratio {choices['mlp_ratio']}"
 
     def backbones(self) -> Iterator[Backbone]:
         @cache
@@ -152,5 +149,5 @@ def _poolable(heads: Sequence[int]) -> bool:
 
 def _each_stage(name: str, value: Any, high: int = 1 << 20) -> list[int]:
     if not isinstance(value, list | tuple) or len(value) != STAGES:
-        raise ValueError(f"{name} must list {STAGES} stages, not {str(value)[:80]}")
+        raise ValueError(f"{name} must list {STAGES} stages, not {shown(value)}")
     return [integer(name, item, 1, high) for item in value]

@@ -1,29 +1,19 @@
-"""What llama, gpt2-uniform and bert share: the same layer throughout, within shapes that people train."""
+"""Spaces of the same layer throughout, within shapes that people train: llama, gpt2-uniform, bert."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from zerolm.architecture import Architecture, Ends, Layer
-from zerolm.spaces.base import (
-    MAX_DEPTH,
-    MAX_VOCAB,
-    Backbone,
-    Bound,
-    Candidates,
-    ChoiceBlock,
-    SearchSpace,
-    alike,
-    each_layer,
-    field,
-    integer,
-    integers,
-    interval,
-    no_others,
-    truth,
-)
+from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, Architecture, Ends, Layer
+from zerolm.settings import REQUIRED, Setting
+from zerolm.spaces.base import Bound, SearchSpace
+from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
+from zerolm.spaces.choices import alike, each_layer, field, integer, no_others
+from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HIDDEN
+from zerolm.spaces.words import uniform_words
 
 FIELDS = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
 
@@ -31,66 +21,43 @@ FIELDS = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
 class UniformSpace(SearchSpace):
     """Depth, hidden size, head size, KV heads and FFN width, the same in all layers unless ``per_layer``.
 
-    ``hidden_per_depth`` and ``ffn_per_hidden`` keep the shapes within what is trained in practice.
+    ``hidden_per_depth`` and ``ffn_per_hidden`` keep the shapes within what is trained in practice. Heads may
+    share keys and values where a subclass declares ``heads_per_kv``.
     """
 
-    grouped: ClassVar[bool] = False
-    """Whether heads may share keys and values; else tying and equal layers are no settings either."""
-
-    def __init__(
-        self,
-        depth: Sequence[int],
-        hidden: Sequence[int],
-        head_size: Sequence[int],
-        ffn: Sequence[int],
-        hidden_per_depth: Sequence[float],
-        ffn_per_hidden: Sequence[float],
-        vocab: int,
-        positions: int,
-        heads_per_kv: Sequence[int] = (1,),
-        tied: bool = True,
-        per_layer: bool = False,
-    ) -> None:
-        self.depth = integers("depth", depth, 1, MAX_DEPTH)
-        self.hidden = integers("hidden", hidden)
-        self.head_size = integers("head_size", head_size, 1, 4096)
-        self.heads_per_kv = integers("heads_per_kv", heads_per_kv, 1, 4096)
-        self.ffn = integers("ffn", ffn)
-        self.hidden_per_depth = interval("hidden_per_depth", hidden_per_depth)
-        self.ffn_per_hidden = interval("ffn_per_hidden", ffn_per_hidden)
-        self.vocab = integer("vocab", vocab, 1, MAX_VOCAB)
-        self.positions = integer("positions", positions, 1, MAX_VOCAB)
-        self.tied = truth("tied", tied)
-        self.per_layer = truth("per_layer", per_layer)
-        self.settings = {
-            "depth": list(self.depth),
-            "hidden": list(self.hidden),
-            "head_size": list(self.head_size),
-            "heads_per_kv": list(self.heads_per_kv),
-            "ffn": list(self.ffn),
-            "hidden_per_depth": list(self.hidden_per_depth),
-            "ffn_per_hidden": list(self.ffn_per_hidden),
-            "vocab": self.vocab,
-            "positions": self.positions,
-            "tied": self.tied,
-            "per_layer": self.per_layer,
-        }
-        if not self.grouped:
-            for fixed in ("heads_per_kv", "tied", "per_layer"):
-                del self.settings[fixed]
-        self._check()
+    declared: ClassVar[tuple[Setting, ...]] = (
+        DEPTH,
+        HIDDEN,
+        Setting("head_size", "integers", (64,), "sizes of a head", low=1, high=4096),
+        FFN,
+        Setting("hidden_per_depth", "interval", (24.0, 128.0), "hidden size over layers", low=0),
+        replace(FFN_PER_HIDDEN, default=(2.5, 4.5)),
+        Setting("vocab", "integer", REQUIRED, "size of the vocabulary", low=1, high=MAX_VOCAB),
+        Setting("positions", "integer", REQUIRED, "longest sequence of the config", low=1, high=MAX_VOCAB),
+    )
+    depth: tuple[int, ...]
+    hidden: tuple[int, ...]
+    head_size: tuple[int, ...]
+    ffn: tuple[int, ...]
+    hidden_per_depth: tuple[float, float]
+    ffn_per_hidden: tuple[float, float]
+    vocab: int
+    positions: int
+    heads_per_kv: tuple[int, ...] = (1,)
+    tied: bool = True
+    per_layer: bool = False
 
     @abstractmethod
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
-        """The layer of these sizes."""
+        """Return the layer of these sizes."""
 
     @abstractmethod
     def stock_config(self, choices: Mapping[str, Any]) -> dict[str, Any]:
-        """The Hugging Face configuration of choices that are the same in all layers."""
+        """Return the Hugging Face configuration of choices that are the same in all layers."""
 
     @abstractmethod
     def ends(self, hidden: int) -> Ends:
-        """Embedding, head and final norm."""
+        """Return embedding, head and final norm."""
 
     def backbones(self) -> Iterator[Backbone]:
         for hidden in self.hidden:
@@ -129,7 +96,7 @@ class UniformSpace(SearchSpace):
         for count in kv_heads:
             if heads % count:
                 raise ValueError(f"{heads} heads are not divisible by {count} KV heads")
-            if count != heads and not self.grouped:
+            if count != heads and "heads_per_kv" not in self.settings:
                 raise ValueError(f"in {self.name} every head is a KV head: {heads} KV heads, not {count}")
         widths = each_layer("ffn", field(choices, "ffn"), depth, integer)
         made = {
@@ -139,6 +106,10 @@ class UniformSpace(SearchSpace):
         layers = tuple(made[pair] for pair in zip(kv_heads, widths, strict=True))
         read = {**choices, "kv_heads": alike(kv_heads), "ffn": alike(widths)}
         return Architecture(self.name, read, layers, self.ends(hidden))
+
+    @classmethod
+    def words(cls, choices: Mapping[str, Any]) -> str:
+        return uniform_words({"kv_heads": choices["heads"], **choices})
 
     def config(self, architecture: Architecture) -> dict[str, Any] | None:
         if any(isinstance(architecture.choices[name], list) for name in ("kv_heads", "ffn")):
@@ -184,8 +155,8 @@ class UniformSpace(SearchSpace):
         low, high = self.ffn_per_hidden
         return [ffn for ffn in self.ffn if low * hidden <= ffn <= high * hidden]
 
-    def _check(self) -> None:
-        """Name the first range that leaves nothing to choose."""
+    def check(self) -> None:
+        """Return name the first range that leaves nothing to choose."""
         heads = [(h, s) for h in self.hidden for s in self.head_size if h % s == 0]
         if not heads:
             sizes, widths = list(self.head_size), _span(self.hidden)

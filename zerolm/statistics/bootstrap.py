@@ -60,7 +60,7 @@ class Bootstrap:
         self._weighted = self.counts * centred
 
     def resample(self, score: Floats) -> Resampled:
-        """tau-b, tau with random ties and rho of ``score`` (n,) in each resample."""
+        """Return tau-b, tau with random ties and rho of ``score`` (n,) in each resample."""
         observed = agreement(score, self.result)
         ranks = tie_ranks(score)
         signs = _signs(ranks, self.counts.dtype) * self._signs
@@ -74,7 +74,7 @@ class Bootstrap:
         )
 
     def _ranked(self, ranks: Ints) -> tuple[Floats, Floats, Floats]:
-        """Of each resample: pairs not tied (draws,), centred average ranks (n, draws), their squares' sum."""
+        """Return pairs not tied (draws,), centred average ranks (n, draws) and their squares' sum."""
         n = len(ranks)
         starts = np.flatnonzero(np.diff(np.sort(ranks), prepend=-1))
         sizes = np.add.reduceat(self.counts[np.argsort(ranks, kind="stable")], starts, axis=0)
@@ -85,12 +85,12 @@ class Bootstrap:
 
 
 def enough(n: int, draws: int) -> int:
-    """How often to resample n architectures for intervals: never, where they are too few for any."""
+    """Return how often to resample n architectures for intervals: never, where they are too few for any."""
     return draws if n >= FEWEST else 0
 
 
 def interval(values: Floats, level: float = 0.95) -> Interval:
-    """The percentile interval that holds ``level`` of the values (draws,), nan left out."""
+    """Return the percentile interval that holds ``level`` of the values (draws,), nan left out."""
     defined = values[~np.isnan(values)]
     if not len(defined):
         return Interval(float("nan"), float("nan"))
@@ -99,7 +99,7 @@ def interval(values: Floats, level: float = 0.95) -> Interval:
 
 
 def gain(a: Resampled, b: Resampled, level: float = 0.95) -> tuple[float, float, float]:
-    """By how much the tau-b of ``a`` exceeds that of ``b``, and the paired interval of it: (gain, low, high).
+    """Return the tau-b of ``a`` minus that of ``b``, with its paired interval: (gain, low, high).
 
     Both must come from one ``Bootstrap``.
     """
@@ -107,6 +107,6 @@ def gain(a: Resampled, b: Resampled, level: float = 0.95) -> tuple[float, float,
 
 
 def _signs(ranks: Ints, dtype: Any) -> NDArray[Any]:
-    """sign(r_i - r_j), (n, n)."""
+    """Return sign(r_i - r_j), (n, n)."""
     narrow = ranks.astype(np.int32)
     return np.asarray(np.sign(narrow[:, None] - narrow), dtype)

@@ -1,4 +1,4 @@
-"""What a user loses by trusting a score: regret under parameter budgets, and overlap of the best."""
+"""Regret of trusting a score under parameter budgets, and overlap of the best."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from zerolm.statistics.ranks import finite_pair, quantiles, tie_ranks
 
 
 def budget_ladder(cost: Floats | Ints) -> Floats:
-    """Nineteen budgets (19,): the 10 %, 15 % ... 100 % quantiles of ``cost`` (n,), in its unit."""
+    """Return nineteen budgets (19,): the 10 %, 15 % ... 100 % quantiles of ``cost`` (n,), in its unit."""
     return quantiles(cost, range(2, 21), 20)
 
 
 def regret_curve(score: Floats, result: Floats, cost: Floats | Ints, k: int) -> Floats:
-    """What the best of the ``k`` highest-scored lacks to the best in each budget of the ladder, (19,).
+    """Return the loss of the best of the ``k`` highest-scored in each budget of the ladder, (19,).
 
     In the unit of ``result`` (n,); the expectation over all ways to break the ties of ``score`` (n,).
     A budget of fewer than ``k`` architectures takes all of them.
     """
     finite_pair(score, result, cost)
     ranks, affordable = tie_ranks(score), [cost <= budget for budget in budget_ladder(cost)]
-    return np.array([_expected_loss(ranks[kept], result[kept], k) for kept in affordable])
+    return np.array([_expected_loss(ranks[chosen], result[chosen], k) for chosen in affordable])
 
 
 def regret(score: Floats, result: Floats, cost: Floats | Ints, k: int) -> float:
-    """The mean of ``regret_curve``."""
+    """Return the mean of ``regret_curve``."""
     return float(np.mean(regret_curve(score, result, cost, k)))
 
 
 def random_regret(result: Floats, cost: Floats | Ints, k: int) -> float:
-    """The regret of ``k`` architectures chosen at random: that of a score which ties all of them."""
+    """Return the regret of ``k`` architectures chosen at random: that of a score which ties all of them."""
     return regret(np.zeros(len(result)), result, cost, k)
 
 
 def top_overlap(score: Floats, result: Floats, k: int) -> float:
-    """The expected share of the ``k`` highest-scored that are among the ``k`` best, in [0, 1].
+    """Return the expected share of the ``k`` highest-scored that are among the ``k`` best, in [0, 1].
 
     Ties on either side are broken at random; ``k`` beyond n means all.
     """
@@ -45,7 +45,7 @@ def top_overlap(score: Floats, result: Floats, k: int) -> float:
 
 
 def _cut(ranks: Ints, k: int) -> tuple[int, int]:
-    """The rank at which the ``k`` highest end, and how many of that rank are among them."""
+    """Return the rank at which the ``k`` highest end, and how many of that rank are among them."""
     if k < 1:
         raise ValueError(f"the best {k} are asked for; at least 1 is needed")
     k = min(k, len(ranks))
@@ -54,14 +54,14 @@ def _cut(ranks: Ints, k: int) -> tuple[int, int]:
 
 
 def _chances(ranks: Ints, k: int) -> Floats:
-    """The chance (n,) of each to be among the ``k`` highest."""
+    """Return the chance (n,) of each to be among the ``k`` highest."""
     cut, places = _cut(ranks, k)
     tied = ranks == cut
     return np.where(tied, places / np.count_nonzero(tied), ranks > cut)
 
 
 def _expected_loss(ranks: Ints, result: Floats, k: int) -> float:
-    """The best result minus the expected best among the ``k`` highest ranks.
+    """Return the best result minus the expected best among the ``k`` highest ranks.
 
     Of m tied results the i-th best (from 0) is the best of a random draw of p with the chance
     C(m - 1 - i, p - 1) / C(m, p): p / m at first, then each time (m - p - i) / (m - 1 - i) of the last.

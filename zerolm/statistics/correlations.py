@@ -29,7 +29,7 @@ class Agreement:
 
 
 def agreement(score: Floats, result: Floats) -> Agreement:
-    """Agreement of ``score`` (n,) with ``result`` (n,); undefined values (a constant side) are nan.
+    """Return agreement of ``score`` (n,) with ``result`` (n,); undefined values (a constant side) are nan.
 
     tau-b = (C - D) / sqrt((n0 - n_x)(n0 - n_y)); tau_random_ties = (C - D) / sqrt(n0 (n0 - n_y)),
     with n0 all pairs, n_x and n_y the pairs tied in the score and in the result.
@@ -47,18 +47,18 @@ def agreement(score: Floats, result: Floats) -> Agreement:
 
 
 def kendall(scores: Floats, result: Floats) -> Floats:
-    """tau-b (m,) of ``scores`` (m, n) with one ``result`` (n,), nan where undefined."""
+    """Return tau-b (m,) of ``scores`` (m, n) with one ``result`` (n,), nan where undefined."""
     x, y = _many(scores, result)
     return correlation(_concordance(x, y[0]), _untied(x), _untied(y))
 
 
 def spearman(scores: Floats, result: Floats) -> Floats:
-    """Spearman's rho (m,) of ``scores`` (m, n) with one ``result`` (n,), nan where undefined."""
+    """Return Spearman's rho (m,) of ``scores`` (m, n) with one ``result`` (n,), nan where undefined."""
     return _rho(*_many(scores, result))
 
 
 def within_budget(score: Floats, result: Floats, cost: Floats | Ints, bins: int = 10) -> float:
-    """tau-b between architectures of similar cost, nan where undefined; all vectors are (n,).
+    """Return tau-b between architectures of similar cost, nan where undefined; all vectors are (n,).
 
     ``bins`` quantile bins of the cost: the sum of C - D within bins over
     sqrt(sum of pairs untied in the score x sum of pairs untied in the result).
@@ -74,7 +74,7 @@ def within_budget(score: Floats, result: Floats, cost: Floats | Ints, bins: int 
 
 
 def _many(scores: Floats, result: Floats) -> tuple[Ints, Ints]:
-    """Ranks (m, n) of the scores and (1, n) of the result."""
+    """Return ranks (m, n) of the scores and (1, n) of the result."""
     if scores.ndim != 2:
         raise ValueError(f"scores of shape {scores.shape} and a result of {result.shape} do not pair")
     for score in scores:
@@ -87,39 +87,39 @@ def _pairs(n: int) -> int:
 
 
 def _untied(ranks: Ints) -> Ints:
-    """The pairs (m,) that ranks (m, n) do not tie."""
+    """Return the pairs (m,) that ranks (m, n) do not tie."""
     sizes = tie_sizes(ranks)
     return np.asarray(_pairs(ranks.shape[1]) - np.sum(sizes * (sizes - 1) // 2, axis=1))
 
 
 def _concordance(x: Ints, y: Ints) -> Ints:
-    """Concordant minus discordant pairs (m,) of ranks x (m, n) and y (n,)."""
+    """Return concordant minus discordant pairs (m,) of ranks x (m, n) and y (n,)."""
     n = len(y)
     narrow = x.astype(np.int16 if n < 1 << 15 else np.int32)
-    found = np.zeros(len(x), np.int64)
+    excess = np.zeros(len(x), np.int64)
     step = max(1, CELLS // max(n, 1))
     for start in range(0, n, step):
         rows = slice(start, start + step)
         above = y[rows, None] > y
         for i, ranks in enumerate(narrow):
             own = ranks[rows, None]
-            found[i] += np.count_nonzero((own > ranks) & above) - np.count_nonzero((own < ranks) & above)
-    return found
+            excess[i] += np.count_nonzero((own > ranks) & above) - np.count_nonzero((own < ranks) & above)
+    return excess
 
 
 def _rho(x: Ints, y: Ints) -> Floats:
-    """Pearson's correlation (m,) of the average ranks of x (m, n) with those of y (1, n)."""
+    """Return Pearson's correlation (m,) of the average ranks of x (m, n) with those of y (1, n)."""
     a, b = _centred(x), _centred(y)
     return correlation(np.sum(a * b, axis=1), np.sum(a * a, axis=1), np.sum(b * b, axis=1))
 
 
 def _centred(ranks: Ints) -> Floats:
-    """Average ranks (m, n) minus their mean: half-integers, so all sums of their products are exact."""
+    """Return average ranks (m, n) minus their mean: half-integers, so sums of products are exact."""
     sizes = tie_sizes(ranks)
     average = np.cumsum(sizes, axis=1) - (sizes - 1) / 2.0
     return np.asarray(np.take_along_axis(average, ranks, 1) - (ranks.shape[1] + 1) / 2.0)
 
 
 def _dense(ranks: Ints) -> Ints:
-    """Ranks (1, n) without gaps: those of a part keep the ties of the whole."""
+    """Return ranks (1, n) without gaps: those of a part keep the ties of the whole."""
     return np.asarray(np.unique(ranks, return_inverse=True)[1], np.int64).reshape(ranks.shape)

@@ -31,7 +31,7 @@ class Ceiling:
 
 
 def noise_ceiling(result: Floats, repeats: Ints, draws: int = 200, seed: int = 0) -> Ceiling | None:
-    """Mean tau-b and rho of the noise-free quality with noisy results; None without repeats.
+    """Return mean tau-b and rho of the noise-free quality with noisy results; None without repeats.
 
     ``result`` (n,) is one run each; runs of identical networks share a label in ``repeats`` (n,). The
     quality of a network is the mean of its runs, shrunk so that quality plus noise has the variance of
@@ -64,7 +64,7 @@ def noise_ceiling(result: Floats, repeats: Ints, draws: int = 200, seed: int = 0
 
 
 def _nearest(means: Floats, centres: Floats, values: Floats) -> Floats:
-    """The values (n, k) that belong to the centres about the place of each mean (n,) in their order."""
+    """Return the values (n, k) of the centres about the place of each mean (n,) in their order."""
     order = np.argsort(centres, kind="stable")
     k = min(NEIGHBOURS, len(centres))
     place = np.searchsorted(centres[order], means)
@@ -73,7 +73,7 @@ def _nearest(means: Floats, centres: Floats, values: Floats) -> Floats:
 
 
 def _shrunk(values: Floats, variance: float) -> Floats:
-    """Values (n,) drawn towards their mean until they have at most this variance."""
+    """Return values (n,) drawn towards their mean until they have at most this variance."""
     centre, spread = float(np.mean(values)), float(np.var(values))
     variance = max(variance, 0.0)
     factor = np.sqrt(variance / spread) if spread > variance else 1.0
@@ -81,5 +81,5 @@ def _shrunk(values: Floats, variance: float) -> Floats:
 
 
 def _mean(values: Floats) -> float:
-    """The mean over draws; nothing to predict is an agreement of 0."""
+    """Return the mean over draws; nothing to predict is an agreement of 0."""
     return float(np.mean(np.nan_to_num(values)))

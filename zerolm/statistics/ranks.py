@@ -1,4 +1,4 @@
-"""What all of these statistics share: ranks that respect ties, quantiles, checks."""
+"""Ranks that respect ties, quantiles, and checks, for all of these statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOLERANCE = 1e-9
 
 
 def tie_ranks(values: Floats, tolerance: float = TOLERANCE) -> Ints:
-    """Dense ranks (..., n) from 0, lowest first, of values (..., n).
+    """Return dense ranks (..., n) from 0, lowest first, of values (..., n).
 
     Neighbours within ``tolerance`` share one; it is relative to the larger of the two magnitudes.
     """
@@ -28,13 +28,13 @@ def tie_ranks(values: Floats, tolerance: float = TOLERANCE) -> Ints:
 
 
 def tie_sizes(ranks: Ints) -> Ints:
-    """How many share each rank: (m, n) of dense ranks (m, n), 0 beyond the highest."""
+    """Return how many share each rank, (m, n) of dense ranks (m, n), 0 beyond the highest."""
     m, n = ranks.shape
     return np.bincount((ranks + n * np.arange(m)[:, None]).ravel(), minlength=m * n).reshape(m, n)
 
 
 def finite_pair(score: Floats, result: Floats, *others: Floats | Ints) -> None:
-    """``ValueError`` unless all are finite and of one shape (n,)."""
+    """Raise ``ValueError`` unless all are finite and of one shape (n,)."""
     shapes = [np.shape(values) for values in (score, result, *others)]
     if len(shapes[0]) != 1 or len(set(shapes)) > 1:
         listed = ", ".join(map(str, shapes))
@@ -44,15 +44,15 @@ def finite_pair(score: Floats, result: Floats, *others: Floats | Ints) -> None:
 
 
 def correlation(product: Floats | Ints, a: Floats | Ints, b: Floats | Ints) -> Floats:
-    """product / sqrt(a b), all (m,); nan where a or b is 0: a side that is constant."""
+    """Return product / sqrt(a b), all (m,); nan where a or b is 0: a side that is constant."""
     norm = np.sqrt(np.asarray(a, np.float64) * b)
-    found = np.full(norm.shape, np.nan)
-    np.divide(product, norm, out=found, where=norm > 0)
-    return found
+    ratio = np.full(norm.shape, np.nan)
+    np.divide(product, norm, out=ratio, where=norm > 0)
+    return ratio
 
 
 def quantiles(values: Floats | Ints, numerators: Sequence[int], denominator: int) -> Floats:
-    """The quantiles numerator / denominator of values (n,), interpolated linearly.
+    """Return the quantiles numerator / denominator of values (n,), interpolated linearly.
 
     Positions are integers, so that a quantile which falls on a value is that value: a budget of
     exactly what an architecture costs must not miss it by a rounding error.

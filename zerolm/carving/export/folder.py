@@ -102,8 +102,8 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
         "head_size": parent.head_size,
         "ffn": ffn,
     }
-    config |= {family.fields[label]: size for label, size in sizes.items() if label in family.fields}
-    for field in family.per_layer:
+    config |= {name: size for label, size in sizes.items() if (name := family.config.sizes[label].field)}
+    for field in family.config.per_layer:
         if isinstance(config.get(field), list):
             config[field] = [config[field][layer.layer] for layer in cut.layers]
     if divides(cut) or family.cut.indivisible != "mistral":

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import torch
-import transformers
 from torch import Tensor
-from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.pruning import Repaired, carved_layer
@@ -17,7 +15,7 @@ from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.io.memory import free_memory
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.mapped import mapped_model, one_line
+from zerolm.networks.opener import mapped_model
 
 TOLERANCE: Final = 1e-4
 """Largest difference of outputs, relative to their largest magnitude, that rounding may explain."""
@@ -37,29 +35,6 @@ class Verified:
     difference: float
     relative: float
     by: str = "outputs"
-
-
-def load(folder: Path, decoder: bool) -> PreTrainedModel:
-    """A model of a local folder in float32, from safetensors, running no code of the folder.
-
-    Raises ``ValueError`` where weights are missing or of another shape.
-    """
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    kind = AutoModelForCausalLM if decoder else AutoModel
-    with one_line(f"the model in {str(folder)!r}"):
-        model, found = kind.from_pretrained(  # type: ignore[misc]
-            folder,
-            local_files_only=True,
-            use_safetensors=True,
-            trust_remote_code=False,
-            dtype=torch.float32,
-            output_loading_info=True,
-        )
-    odd = [name for name in (*found["missing_keys"], *found["mismatched_keys"]) if "pooler" not in str(name)]
-    if odd:
-        raise ValueError(f"{str(folder)!r} lacks {odd[0]!r}, or has it in another shape")
-    return model.eval()  # type: ignore[no-any-return]
 
 
 @torch.no_grad()

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from zerolm.carving.export.folder import configuration, tensors
-from zerolm.carving.export.verify import Verified, as_stored, compare, compare_blocks, fits, load
+from zerolm.carving.export.verify import Verified, as_stored, compare, compare_blocks, fits
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.parent import is_decoder
 from zerolm.carving.pruning import Repaired
 from zerolm.carving.session import Running
 from zerolm.checkpoints import Checkpoint, write_shards
-from zerolm.networks.mapped import stock_config
+from zerolm.networks.opener import load_model, stock_config
 
 
 def write(
@@ -48,9 +48,9 @@ def write(
 def attention_kinds(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[str]]:
     """How each kept layer attends, where the stock class would tell by its number and layers have gone."""
     field = "layer_types"
-    if field not in checkpoint.family.per_layer or len(cut.layers) == cut.parent.depth:
+    if field not in checkpoint.family.config.per_layer or len(cut.layers) == cut.parent.depth:
         return {}
-    kinds = stock_config(checkpoint).layer_types
+    kinds = stock_config(checkpoint.folder).layer_types
     return {field: [str(kinds[layer.layer]) for layer in cut.layers]}
 
 
@@ -72,7 +72,7 @@ def verified(running: Running, cut: Cut, repaired: Repaired, form: str, folder: 
     if not fits(checkpoint):
         return replace(found, by="blocks")
     reference = running.carved(cut, as_stored(child, cut, repaired))
-    return compare(load(folder, is_decoder(checkpoint)), reference)
+    return compare(load_model(folder, is_decoder(checkpoint)), reference)
 
 
 def card(recipe: Mapping[str, Any], kind: str) -> str:

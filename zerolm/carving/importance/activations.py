@@ -14,7 +14,7 @@ from zerolm.carving.kept_units import Dimensions
 from zerolm.carving.pruning import dimensions_of
 from zerolm.io.cache import Arrays, Kept
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.roles import Layer, bias, matrix
+from zerolm.networks.roles import StockLayer, bias, matrix
 from zerolm.networks.stream import Stream
 from zerolm.text.tokens import Tokens
 
@@ -22,7 +22,7 @@ from zerolm.text.tokens import Tokens
 class Criterion(Protocol):
     """Sums over the tokens of one layer, then the importance of its parts."""
 
-    def __init__(self, sizes: Dimensions, layer: Layer) -> None: ...
+    def __init__(self, sizes: Dimensions, layer: StockLayer) -> None: ...
 
     def add(self, heads: Tensor, neurons: Tensor) -> None:
         """Add tokens: the inputs of o_proj (n, heads x head size) and of down_proj (n, f)."""
@@ -39,7 +39,7 @@ class Amp:
     worth the mean of its heads (the paper knows no groups).
     """
 
-    def __init__(self, sizes: Dimensions, layer: Layer) -> None:
+    def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
         self.sizes, self.count = sizes, 0
         self.columns = per_head(matrix(layer.attention_out), sizes)  # (d, h, e)
         self.heads = self.columns.new_zeros(sizes.heads, dtype=torch.float64)
@@ -66,7 +66,7 @@ class OutputEnergy:
     the output matrix has a bias, which can take up a mean, moments are about the mean.
     """
 
-    def __init__(self, sizes: Dimensions, layer: Layer) -> None:
+    def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
         self.sizes, self.layer, self.count = sizes, layer, 0
         zeros = matrix(layer.attention_out).new_zeros
         h, e, f = sizes.heads, sizes.head_size, sizes.ffn
@@ -138,7 +138,7 @@ def _measured(stream: Stream, number: int, criterion: type[Criterion], sizes: Di
     return {"groups": groups, "ffn": ffn}
 
 
-def outputs(layer: Layer) -> dict[str, nn.Module]:
+def outputs(layer: StockLayer) -> dict[str, nn.Module]:
     return {"o": layer.attention_out, "down": layer.ffn_out}
 
 

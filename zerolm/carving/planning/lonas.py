@@ -123,7 +123,7 @@ def accounts_in(name: str, checkpoint: Checkpoint, choices: Choices, costs: Cost
 def _outside(checkpoint: Checkpoint, usual: Accounts, weights: Accounts, space: Space) -> Ints:
     """What stands beside the layers: of it only a language model's head is linear on every token."""
     found = usual.outside.copy()
-    head = 0 if checkpoint.family.name == "bert" else weights.outside[MACS]
+    head = 0 if checkpoint.family.task == "masked" else weights.outside[MACS]
     found[PARAMS], found[MACS] = head, space.length * head
     return found
 

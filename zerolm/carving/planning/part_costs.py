@@ -60,11 +60,12 @@ def accounts(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Acco
             axes = layout.slots[name].axes
             sizes = {
                 **layout.sizes, "q": groups * part["q"], "kv": groups * part["kv"], "ffn": ffn,
-                "qkv": groups * (part["q"] + 2 * part["kv"]),
             }  # fmt: skip
-            shape = [sizes[axis] for axis in axes]
+            shape = [sum(sizes[label] for label in axis.split("+")) for axis in axes]
             if len(shape) == 2:
-                matrices.append(Matrix("ffn" if "ffn" in axes else "attention", shape[0], shape[1]))
+                matrices.append(
+                    Matrix("ffn" if any("ffn" in axis for axis in axes) else "attention", shape[0], shape[1])
+                )
             else:
                 vectors += int(np.prod(shape))
         one = Layer(tuple(matrices), layout.hidden, groups * part["q"], groups * part["kv"], vectors, vectors)

@@ -27,7 +27,7 @@ from zerolm.carving.repair.ridge import GRID, Fit
 from zerolm.io.cache import Arrays, Kept
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
-from zerolm.networks.roles import Layer, bias, matrix, set_matrix
+from zerolm.networks.roles import StockLayer, bias, matrix, set_matrix
 from zerolm.networks.stream import Stream
 from zerolm.text.tokens import Tokens
 
@@ -101,7 +101,7 @@ class Walk:
         self.parent = Stream(self.blocks)
         self.child = Stream(self.blocks, partial(child_module, model, cut, self.kept, self.repaired))
 
-    def carved(self, layer: int) -> Layer:
+    def carved(self, layer: int) -> StockLayer:
         """A kept layer of the child, with what is repaired so far."""
         return carved_layer(self.model, self.cut, self.kept[layer], self.repaired)
 
@@ -201,11 +201,11 @@ def empty_fit(module: nn.Module) -> Fit:
     return Fit.empty(inputs, outputs, bias=bias(module) is not None, device=matrix(module).device)
 
 
-def parts(layer: Layer) -> dict[str, nn.Module]:
+def parts(layer: StockLayer) -> dict[str, nn.Module]:
     return {"o": layer.attention_out, "ffn": layer.ffn_in[0], "down": layer.ffn_out}
 
 
-def before_ffn(layer: Layer, hidden: Tensor, seen: Seen) -> Tensor:
+def before_ffn(layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
     """The residual that the FFN's output is added to, (b, t, d); zeros where the target leaves it out."""
     if layer.norm == "sandwich":
         return torch.zeros_like(hidden)

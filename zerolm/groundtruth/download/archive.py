@@ -38,20 +38,26 @@ class _Header(tarfile.TarInfo):
 
 
 def read_folders(packed: Metered, folders: Collection[str]) -> dict[str, Files]:
-    """The files used of each folder, by path within it, from a tar.gz with one folder at its top."""
-    found: dict[str, Files] = {folder: {} for folder in folders}
+    """Return the files used of each folder, by path within it, from a tar.gz with one folder at its top.
+
+    ``ValueError`` where a folder is not there, or the archive is not what it should be.
+    """
+    contents: dict[str, Files] = {folder: {} for folder in folders}
     total = 0
     try:
         for folder, path, content in _used(packed, folders):
-            if path in found[folder]:
+            if path in contents[folder]:
                 raise ValueError(f"{packed.what} has {folder}/{path} twice")
-            found[folder][path] = content
+            contents[folder][path] = content
             total += len(content)
             if total > MAX_FILES:
                 raise ValueError(f"{packed.what} has more than {MAX_FILES} bytes below {', '.join(folders)}")
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise ValueError(f"{packed.what} is damaged: {error}") from None
-    return found
+    missing = [folder for folder, files in contents.items() if not files]
+    if missing:
+        raise ValueError(f"{packed.what} has no files below {' and '.join(missing)}")
+    return contents
 
 
 def _used(packed: Metered, folders: Collection[str]) -> Iterator[tuple[str, str, bytes]]:

@@ -6,20 +6,32 @@ sends must have the same checksums.
 
 from __future__ import annotations
 
+import math
 import os
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.client import HTTPException, HTTPMessage, responses
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection, responses
 from typing import IO, Final, Protocol
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import (
+    BaseHandler,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    Request,
+    build_opener,
+)
 
 Progress = Callable[[str], None]
 
 TIMEOUT: Final = 30.0
 """Seconds of silence after which a server is given up."""
+DEADLINE: Final = 1800.0
+"""Seconds after which a download is given up, however busy the server is."""
 CHUNK: Final = 1 << 16
 
 
@@ -28,7 +40,10 @@ class Readable(Protocol):
 
 
 class Metered:
-    """A stream that counts its bytes and refuses to be longer than ``most``, or shorter than ``whole``."""
+    """A stream that counts its bytes and refuses to be longer than ``most``, or shorter than ``whole``.
+
+    Past ``deadline``, a moment of ``time.monotonic``, nothing more is read.
+    """
 
     def __init__(
         self,
@@ -37,16 +52,19 @@ class Metered:
         most: int,
         whole: int | None = None,
         progress: Progress = lambda _: None,
+        deadline: float = math.inf,
     ) -> None:
         if whole is not None and whole > most:
             raise ValueError(f"{what} is of {whole} bytes; at most {most} are read")
         self.what = what
         self._stream, self._most, self._whole, self._progress = stream, most, whole, progress
-        self._seen, self._shown = 0, time.monotonic()
+        self._seen, self._shown, self._deadline = 0, time.monotonic(), deadline
 
     def read(self, size: int = CHUNK, /) -> bytes:
         """At most ``size`` bytes; none at the end."""
         content = self._stream.read(size)
+        if time.monotonic() > self._deadline:
+            raise TimeoutError
         self._seen += len(content)
         if self._seen > self._most:
             raise ValueError(f"{self.what} is longer than {self._most} bytes, the most that is read")
@@ -91,15 +109,56 @@ def mirrored(url: str) -> str:
 
 
 @contextmanager
+def _shut_at(deadline: float) -> Iterator[list[BaseHandler]]:
+    """Give handlers whose connections are shut at a moment: whoever waits for a byte then waits no more."""
+    sockets: list[socket.socket] = []
+
+    class Plain(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            sockets.append(self.sock)
+
+    class Secure(HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            sockets.append(self.sock)
+
+    class Http(HTTPHandler):
+        def http_open(self, req: Request) -> HTTPResponse:
+            return self.do_open(Plain, req)
+
+    class Https(HTTPSHandler):
+        def https_open(self, req: Request) -> HTTPResponse:
+            return self.do_open(Secure, req)
+
+    def shut() -> None:
+        for opened in sockets:
+            with suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(max(0.0, deadline - time.monotonic()), shut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield [Http(), Https()]
+    finally:
+        timer.cancel()
+
+
+@contextmanager
 def opened(url: str, most: int, progress: Progress) -> Iterator[Metered]:
     """The content behind an address, of at most ``most`` bytes; ``ValueError`` says why there is none."""
     address = mirrored(url)
     request = Request(address, headers={"User-Agent": "zerolm"})
-    careful = Careful()
+    careful, deadline = Careful(), time.monotonic() + DEADLINE
     try:
-        with build_opener(careful).open(request, timeout=TIMEOUT) as response:
+        with (
+            _shut_at(deadline) as handlers,
+            build_opener(careful, *handlers).open(request, timeout=TIMEOUT) as response,
+        ):
             length = response.headers["Content-Length"] or ""
-            yield Metered(response, address, most, int(length) if length.isdecimal() else None, progress)
+            whole = int(length) if length.isdecimal() else None
+            yield Metered(response, address, most, whole, progress, deadline)
     except HTTPError as error:
         reason = f"the server answers {error.code} {responses.get(error.code, '')}".rstrip()
         if 300 <= error.code < 400:  # to where no request is made at all
@@ -112,5 +171,7 @@ def opened(url: str, most: int, progress: Progress) -> Iterator[Metered]:
         reason = f"the connection broke: {error}"
     else:
         return
+    if time.monotonic() > deadline:
+        reason = f"it takes longer than {DEADLINE:.0f} seconds"
     led = f"it redirects to {careful.target[:200]!r}: " if careful.target else ""
     raise ValueError(f"cannot download {address}: {led}{reason}")

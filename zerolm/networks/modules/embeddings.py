@@ -1,4 +1,4 @@
-"""What turns token ids into vectors, and the heads that share its matrices."""
+"""Modules that turn token ids into vectors, and the heads that share their matrices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def places(ids: Tensor, positions: nn.Embedding) -> Tensor:
     t = ids.shape[1]
     if t > positions.num_embeddings:
         raise ValueError(f"{t} tokens are given; this network has positions for {positions.num_embeddings}")
-    found: Tensor = positions(torch.arange(t, device=ids.device))
-    return found
+    vectors: Tensor = positions(torch.arange(t, device=ids.device))
+    return vectors
 
 
 class PositionedTokens(nn.Module):

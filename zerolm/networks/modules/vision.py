@@ -1,4 +1,4 @@
-"""What vision transformers share: patches of images of 224 x 224, and their layer."""
+"""The parts that vision transformers share: patches of images of 224 x 224, and their layer."""
 
 from __future__ import annotations
 

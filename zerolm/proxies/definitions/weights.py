@@ -12,7 +12,7 @@ from zerolm.networks.passes import Passes
 from zerolm.networks.passes.shared import singular_values
 from zerolm.proxies.definitions.matrix_terms import attention, ffn, total
 from zerolm.proxies.registry import Pool, proxy
-from zerolm.spaces.document import ALPHAS
+from zerolm.scores.capacity import ALPHAS
 
 
 @proxy("params", source="a count: all parameters, tied ones once")

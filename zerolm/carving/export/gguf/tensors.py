@@ -20,18 +20,6 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.headers import ITEM_BYTES
 
-OUTSIDE: Final = {"embedding": "token_embd", "final_norm": "output_norm", "head": "output"}
-INSIDE: Final = {
-    "attention_norm": "attn_norm",
-    "q": "attn_q",
-    "k": "attn_k",
-    "v": "attn_v",
-    "o": "attn_output",
-    "ffn_norm": "ffn_norm",
-    "gate": "ffn_gate",
-    "up": "ffn_up",
-    "down": "ffn_down",
-}
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
 Arrays = Mapping[str, NDArray[np.float32]]
 
@@ -56,16 +44,14 @@ def entries(checkpoint: Checkpoint, cut: Cut, repaired: Arrays) -> Iterator[Entr
     ``repaired`` holds new values by the parent's name of a tensor, in the shape that the cut leaves. Matrices
     keep their types, norms and biases become float32.
     """
-    layout = checkpoint.layout
-    for role, name in OUTSIDE.items():
-        source = layout.name(role)
-        if source is not None and not (role == "head" and layout.tied):
-            yield _entry(checkpoint, cut, f"{name}.weight", source, None, repaired)
+    layout, tensors = checkpoint.layout, checkpoint.family.tensors
+    names = {pattern.role: pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.gguf}
+    for role, source in layout.layer(None).items():
+        if role in names and not (role == "head" and layout.tied):
+            yield _entry(checkpoint, cut, names[role], source, None, repaired)
     for place, layer in enumerate(cut.layers):
         for role, source in layout.layer(layer.layer).items():
-            kind = "bias" if role.endswith("_bias") else "weight"
-            name = f"blk.{place}.{INSIDE[role.removesuffix('_bias')]}.{kind}"
-            yield _entry(checkpoint, cut, name, source, layer, repaired)
+            yield _entry(checkpoint, cut, names[role].replace("{layer}", str(place)), source, layer, repaired)
 
 
 def _entry(

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from zerolm.carving.export.gguf.vocabulary import Pieces, byte_level, check_model, sentence_piece
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import inside
-from zerolm.networks.mapped import stock_tokenizer
+from zerolm.networks.opener import stock_tokenizer
 
 FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A checkpoint with none of these has no tokenizer."""
@@ -48,7 +48,7 @@ def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
     if not found:
         return None
     try:
-        return stock_tokenizer(checkpoint)
+        return stock_tokenizer(checkpoint.folder)
     except ValueError:
         if found != ["tokenizer.model"] or _reads_models():
             raise

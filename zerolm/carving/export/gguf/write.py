@@ -26,16 +26,16 @@ from zerolm.carving.export.gguf.tensors import Entry, entries
 from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
-from zerolm.networks.mapped import stock_config
+from zerolm.families.known import families
+from zerolm.networks.opener import stock_config
 
-FAMILIES: Final = ("llama", "mistral")
 MOST: Final = (1 << 31) - 1
 FILE_TYPES: Final = {
     "BF16": LlamaFileType.MOSTLY_BF16,
     "F16": LlamaFileType.MOSTLY_F16,
     "F32": LlamaFileType.ALL_F32,
 }
-"""What a file is called by the coarsest type in it, from the coarsest."""
+"""Types of files by the coarsest type in it, from the coarsest."""
 
 
 def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
@@ -102,8 +102,9 @@ def _write(
 
 def _check(checkpoint: Checkpoint, cut: Cut) -> None:
     family, kinds = checkpoint.family, checkpoint.config.get("architectures") or []
-    if family.name not in FAMILIES:
-        raise ValueError(f"gguf is written of {' and '.join(FAMILIES)}, not of {family.name}; --format hf is")
+    if family.gguf is None:
+        known = " and ".join(name for name, family in families().items() if family.gguf)
+        raise ValueError(f"gguf is written of {known}, not of {family.name}; --format hf is")
     if not any(name in family.head_classes for name in kinds):
         raise ValueError(
             f"gguf is written of {family.head_classes[0]}, with a language-model head, not of "
@@ -115,32 +116,32 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
 
 def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
     """The configuration with the defaults of its stock class."""
-    config = stock_config(checkpoint)
-    if not (0 < config.rms_norm_eps < 1 and 1 <= _context(config) <= MOST):
-        raise ValueError(
-            f"the configuration has rms_norm_eps {config.rms_norm_eps} and a context of {_context(config)}; "
-            f"0 to 1 and 1 to {MOST} are possible"
-        )
-    if config.hidden_act not in ("silu", "swish"):
-        raise ValueError(f"gguf has the activation silu for these families, not {config.hidden_act}")
+    config = stock_config(checkpoint.folder)
+    gguf = checkpoint.family.gguf
+    if not 0 < config.rms_norm_eps < 1:
+        raise ValueError(f"the configuration has rms_norm_eps {config.rms_norm_eps}; 0 to 1 are possible")
+    if gguf is not None and config.hidden_act not in gguf.activations:
+        known = " or ".join(gguf.activations)
+        raise ValueError(f"gguf has the activation {known} for this family, not {config.hidden_act}")
     return config
 
 
-def _context(config: PreTrainedConfig) -> int:
-    """How many tokens all attend to all before them."""
-    window = config.sliding_window if config.model_type == "mistral" else None
-    return int(min(config.max_position_embeddings, window or config.max_position_embeddings))
+def _context(checkpoint: Checkpoint) -> int:
+    """Return how many tokens all attend to all before them."""
+    layout = checkpoint.layout
+    return min(layout.sizes["positions"], *(window for window in layout.windows if window), MOST)
 
 
 def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     """A writer that knows the sizes and the tokenizer."""
-    config, parent = _stock(checkpoint), cut.parent
+    config, parent, gguf = _stock(checkpoint), cut.parent, checkpoint.family.gguf
+    assert gguf is not None
     factors_of(config)
     groups = [len(layer.groups) for layer in cut.layers]
-    writer = GGUFWriter(None, "deci")
+    writer = GGUFWriter(None, gguf.architecture)
     writer.add_name(name)
     writer.add_vocab_size(checkpoint.layout.vocab)
-    writer.add_context_length(_context(config))
+    writer.add_context_length(_context(checkpoint))
     writer.add_embedding_length(parent.hidden)
     writer.add_block_count(len(cut.layers))
     writer.add_feed_forward_length([len(layer.ffn) for layer in cut.layers])

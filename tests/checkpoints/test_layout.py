@@ -11,7 +11,7 @@ import torch
 from tiny import MODELS, model, saved
 
 from zerolm.checkpoints import Checkpoint, family_of
-from zerolm.families.family import families
+from zerolm.families.known import families
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -30,13 +30,13 @@ def test_every_tensor_has_its_place(name: str, tmp_path: Path) -> None:
         roles = layout.layer(layer)
         assert {"o", "up", "down"} <= roles.keys()
         assert ("gate" in roles) is layout.gated
-        assert {"q", "k", "v"} <= roles.keys() or "qkv" in roles
+        assert {"q", "k", "v"} <= roles.keys() or "q+k+v" in roles
         assert all(f".{layer}." in tensor for tensor in roles.values())
 
 
 def test_the_four_kinds_of_axes(tmp_path: Path) -> None:
     layout = Checkpoint.open(saved(tmp_path, "qwen3")).layout
-    sizes = {"q": 96, "kv": 32, "qkv": 160, "head": 16, "ffn": 40, "hidden": 48, "vocab": 64}
+    sizes = {"q": 96, "kv": 32, "head": 16, "ffn": 40, "hidden": 48, "vocab": 64, "positions": 32768}
     assert layout.sizes == sizes
     axes = {role: layout.slots[name].axes for role, name in layout.layer(2).items()}
     assert axes["q"] == ("q", "hidden")
@@ -51,11 +51,19 @@ def test_the_four_kinds_of_axes(tmp_path: Path) -> None:
 def test_fused_and_transposed_projections(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path, "gpt2"))
     layout = checkpoint.layout
-    name = layout.name("qkv", 1)
+    name = layout.name("q+k+v", 1)
     assert name
     assert layout.slots[name].transposed
-    assert layout.slots[name].axes == ("hidden", "qkv")
-    assert layout.fused() == {"q": slice(0, 48), "k": slice(48, 96), "v": slice(96, 144)}
+    assert layout.slots[name].axes == ("hidden", "q+kv+kv")
+    parts = {part.role: (part.axis, part.along, part.axes) for part in layout.slots[name].parts}
+    assert parts["q"] == (1, slice(0, 48), ("hidden", "q"))
+    assert parts["k"] == (1, slice(48, 96), ("hidden", "kv"))
+    assert parts["v"] == (1, slice(96, 144), ("hidden", "kv"))
+    assert layout.part("k", 1) == (name, layout.slots[name].parts[1])
+    assert layout.part("k_bias", 1) == (
+        "transformer.h.1.attn.c_attn.bias",
+        layout.slots[name[:-6] + "bias"].parts[1],
+    )
     assert layout.ffn == 192
     assert layout.slots["transformer.wte.weight"].transposed is False
 
@@ -88,13 +96,14 @@ def test_names_of_old_berts(tmp_path: Path) -> None:
 
 
 def test_all_families_say_what_can_be_cut() -> None:
-    assert list(families()) == ["bert", "gemma2", "gpt2", "llama", "mistral", "qwen2", "qwen3"]
+    assert list(families()) == ["bert", "gemma2", "gpt2", "llama", "mistral", "qwen2", "qwen3", "vit"]
     cuts = {name: (family.cut.heads, family.cut.indivisible) for name, family in families().items()}
     assert cuts["llama"] == (True, "mistral")
     assert cuts["gemma2"] == (True, "refused")
     assert not cuts["bert"][0]
     assert not cuts["gpt2"][0]
-    assert all(family.cut.ffn and family.cut.layers for family in families().values())
+    described = [family for family in families().values() if family.tensors.body]
+    assert all(family.cut.ffn and family.cut.layers for family in described)
 
 
 def test_a_family_that_is_not_known() -> None:
@@ -110,13 +119,13 @@ def test_a_family_that_is_not_known() -> None:
         ({"num_hidden_layers": 4}, "tensor 'model.layers.3.input_layernorm.weight' is missing"),
         ({"num_hidden_layers": 2}, "'model.layers.2.* is none of a llama model"),
         ({"intermediate_size": 41}, r"shape \[40, 48\], the configuration says 41 \(ffn\) x 48 \(hidden\)"),
-        ({"num_key_value_heads": 4}, "6 heads are not divisible by 4 KV heads"),
+        ({"num_key_value_heads": 4}, "num_attention_heads 6 is not divisible by num_key_value_heads 4"),
         ({"num_key_value_heads": None}, r"says 48 \(kv\) x 48 \(hidden\)"),
         ({"hidden_size": 0}, "hidden_size 0; 1 to"),
         ({"hidden_size": True}, "hidden_size True; 1 to"),
         ({"num_hidden_layers": 10**12}, "num_hidden_layers 1000000000000; 1 to"),
         ({"attention_bias": True}, "q_proj.bias' is missing"),
-        ({"vocab_size": None}, "the default of vocab_size None"),
+        ({"vocab_size": None}, "vocab_size None; 1 to"),
     ],
 )
 def test_configurations_that_do_not_fit(change: dict[str, object], message: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a search asks of its method, and the answers from a list of states."""
+"""The questions that a search asks of its method, and answers from a list of states."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ class Engine(Protocol):
     complete_front: bool
 
     def in_order(self) -> Iterator[tuple[Solution, float]]:
-        """Solutions best first, each with a proven upper bound on it and all that follow."""
+        """Return solutions best first, each with a proven upper bound on it and all that follow."""
 
     def front(self) -> list[Solution]:
-        """The Pareto front of score against the engine's cost column, cheapest first."""
+        """Return the Pareto front of score against the engine's cost column, cheapest first."""
 
     def count(self, threshold: float) -> Count:
-        """Architectures that score ``threshold`` or more."""
+        """Return how many architectures score ``threshold`` or more."""
 
     def cheapest(self, threshold: float) -> Solution:
-        """Of those that score ``threshold`` or more (there are some): the least KV cache, then the fewest
-        MACs, then the fewest parameters."""
+        """Return, of those that score ``threshold`` or more (there are some), that with the least KV cache,
+        then the fewest MACs, then the fewest parameters."""
 
     def peaks(self) -> dict[int, float]:
-        """The best score of each problem that has one; an upper bound where the front is not complete."""
+        """Return the best score of each problem that has one; an upper bound if the front is not complete."""
 
     def extreme(self, side: str, column: int, budgets: Budgets) -> int | None:
-        """The least (side "max") or largest ("min") cost in ``column`` within ``budgets``."""
+        """Return the least (side "max") or largest ("min") cost in ``column`` within ``budgets``."""
 
 
-class Pool:
+class StateList:
     """Answers from a list of states: of all of them (proven), or of a sample."""
 
     def __init__(self, states: States | Sample, budgets: Budgets, column: int, optimal: bool) -> None:
         self.states, self.column, self.optimal = states, column, optimal
         self.budgets, self.complete_front = budgets, True
-        self.kept = np.flatnonzero(budgets.allow(states.costs))
-        self.score: Floats = states.score[self.kept]
-        self.costs: Ints = states.costs[self.kept]
-        self.ways: Ways = states.ways[self.kept]
+        self.allowed = np.flatnonzero(budgets.allow(states.costs))
+        self.score: Floats = states.score[self.allowed]
+        self.costs: Ints = states.costs[self.allowed]
+        self.ways: Ways = states.ways[self.allowed]
 
     def in_order(self) -> Iterator[tuple[Solution, float]]:
         ranks = tie_ranks(self.score)
@@ -99,7 +99,7 @@ class Pool:
 
     def peaks(self) -> dict[int, float]:
         peaks: dict[int, float] = {}
-        for index, score in zip(self.states.problem[self.kept].tolist(), self.score.tolist(), strict=True):
+        for index, score in zip(self.states.problem[self.allowed].tolist(), self.score.tolist(), strict=True):
             peaks[index] = max(score, peaks.get(index, score))
         return peaks
 
@@ -110,4 +110,4 @@ class Pool:
         return int(values.min() if side == "max" else values.max())
 
     def _solution(self, i: int) -> Solution:
-        return self.states.solution(int(self.kept[i]))
+        return self.states.solution(int(self.allowed[i]))

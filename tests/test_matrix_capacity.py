@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from zerolm.scores.weights import capacity, capacity_svd, zerolm_of_weights
+from matrix_capacity import capacity, capacity_svd, zerolm_of_weights
 
 
 @given(

@@ -1,0 +1,160 @@
+"""An installed package with scores, a space, its network and a proxy, through the commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "plugin_package"
+ROOT = Path(__file__).parents[2]
+WARNING = "zerolm: plug-in 'broken' of zerolm.scores is left out: this plug-in is broken"
+Zerolm = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Zerolm:
+    """Run zerolm where the package is installed."""
+    folder = tmp_path_factory.mktemp("plugin")
+    shutil.copytree(SOURCE, folder / "source")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
+    site = folder / "site"
+    subprocess.run([*pip, "--target", str(site), str(folder / "source")], check=True, capture_output=True)
+    paths = os.pathsep.join([str(ROOT), str(site)])
+    environment = {**os.environ, "PYTHONPATH": paths, "ZEROLM_CACHE": str(folder / "cache")}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "zerolm", *arguments]
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        )
+
+    run.folder = folder  # type: ignore[attr-defined]
+    return run
+
+
+def folder_of(installed: Zerolm) -> Path:
+    return installed.folder  # type: ignore[attr-defined, no-any-return]
+
+
+def test_its_space_and_score_are_searched_with_their_settings(installed: Zerolm) -> None:
+    flags = ("--rings", "2:3", "--ring-width", "16", "--metal", "iron", "--doubled", "--score", "mine")
+    ran = installed("search", "rings", *flags, "--my-option", "3", "--top", "2", "--json")
+    assert (ran.returncode, ran.stderr.strip()) == (0, WARNING)
+    result = json.loads(ran.stdout)
+    assert result["settings"] == {
+        "rings": [2, 3], "ring_width": [16], "thickness": [0.5, 1, 2], "metal": "iron", "doubled": True
+    }  # fmt: skip
+    assert result["options"] == {"my_option": 3}
+    assert result["best"][0]["architecture"] == {"rings": 3, "width": 16, "ffn": [32, 32, 32]}
+    assert result["best"][0]["score"] == 3 * (2 * 16 * 32) ** 3
+    file = folder_of(installed) / "run.yaml"
+    file.write_text(
+        "space: rings\nrings: 2:3\nring-width: 16\nmetal: iron\ndoubled: true\n"
+        "score: mine\nmy_option: 3\ntop: 2\njson: true\n"
+    )
+    again = json.loads(installed("search", "--config", str(file)).stdout)
+    for one in (result, again):
+        del one["certificate"]["seconds"]
+    assert again == result
+
+
+def test_for_people_and_in_help(installed: Zerolm) -> None:
+    ran = installed("search", "rings", "--score", "narrow", "--limit-width", "20")
+    assert ran.returncode == 0
+    assert "pick: 1 rings of 32" in ran.stdout
+    helped = installed("search", "--help").stdout
+    for words in ("--ring-width RANGE", "--metal gold|iron", "--my-option", "--depth RANGE", "--alpha"):
+        assert words in helped
+    assert "rings of attention, an example" in installed("spaces").stdout
+    listed = installed("spaces", "rings")
+    assert listed.returncode == 0
+    assert listed.stderr == ""  # scores are not loaded for it
+    for words in ("--thickness", "0.5,1,2", "1:3", "FFN widths over that of the ring"):
+        assert words in listed.stdout
+    rows = json.loads(installed("spaces", "rings", "--json").stdout)["settings"]
+    assert [row["name"] for row in rows] == ["rings", "ring_width", "thickness", "metal", "doubled"]
+    assert rows[3] | {"help": ""} == {
+        "name": "metal", "kind": "text", "default": "gold", "help": "", "choices": ["gold", "iron"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("rings", "--metal", "gld"), "metal 'gld' is not known; did you mean 'gold'? there are gold, iron"),
+        (("rings", "--ring-width", "4"), "ring_width must be an integer from 8 to 1024, not 4"),
+        (
+            ("rings", "--score", "mine", "--my-option", "9"),
+            "my_option must be an integer from 1 to 4, not '9'",
+        ),
+        (
+            ("rings", "--score", "narrow"),
+            "score 'narrow' needs limit_width: width beyond which nothing counts",
+        ),
+        (("rings", "--my-option", "2"), "score 'geo' has no setting 'my_option'"),
+        (("llama", "--ring-width", "16"), "space 'llama' has no setting 'ring_width'"),
+        (("rings", "--ring-widht", "16"), "--ring-width"),
+        (("ringz",), "space 'ringz' is not known; did you mean 'rings'?"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: tuple[str, ...], words: str, installed: Zerolm) -> None:
+    ran = installed("search", *arguments)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    first, message = ran.stderr.strip().split("\n")
+    assert (first, words in message) == (WARNING, True), message
+
+
+def test_score_and_bench_go_on_without_the_score_that_needs_an_option(installed: Zerolm) -> None:
+    choices = [{"rings": 2, "width": 16, "ffn": [8 * i, 16]} for i in range(1, 10)]
+    file = folder_of(installed) / "one.json"
+    file.write_text(json.dumps({"space": "rings", "architecture": choices[0]}))
+    left_out = (
+        "zerolm: narrow is left out: score 'narrow' needs limit_width: width beyond which nothing counts"
+    )
+    ran = installed("score", str(file), "--my-option", "2", "--json")
+    assert (ran.returncode, ran.stderr.strip().split("\n")) == (0, [WARNING, left_out])
+    rows = {row["score"]: row for row in json.loads(ran.stdout)["scores"]}
+    assert rows["mine"]["value"] == (2 * 16 * 8) ** 2 + (2 * 16 * 16) ** 2
+    assert rows["mine"]["options"] == {"my_option": 2}
+    assert "narrow" not in rows
+    given = installed("score", str(file), "--limit-width", "9", "--limit-width", "12", "--json")
+    values = [row["value"] for row in json.loads(given.stdout)["scores"] if row["score"] == "narrow"]
+    assert (given.stderr.strip(), values) == (WARNING, [9, 12])
+    named = installed("score", str(file), "--score", "narrow")
+    assert (named.returncode, "needs limit_width" in named.stderr) == (2, True)
+    labels = folder_of(installed) / "labels.csv"
+    quoted = [json.dumps(choice).replace('"', '""') for choice in choices]
+    labels.write_text(
+        "space,architecture,ppl\n" + "".join(f'rings,"{q}",{9 - i}\n' for i, q in enumerate(quoted))
+    )
+    ran = installed("bench", "run", str(labels), "--json")
+    assert (ran.returncode, ran.stderr.strip().split("\n")) == (0, [WARNING, left_out])
+    scores = {row["score"] for row in json.loads(ran.stdout)["rows"]}
+    assert {"mine", "geo"} <= scores
+    assert not any("narrow" in score for score in scores)
+    ran = installed("bench", "run", str(labels), "--my-option", "2", "--limit-width", "9", "--json")
+    scores = {row["score"] for row in json.loads(ran.stdout)["rows"]}
+    assert {"mine my_option 2", "narrow limit_width 9.0"} <= scores
+
+
+def test_its_proxy_runs_on_its_network(installed: Zerolm) -> None:
+    flags = ("--count", "3", "--batch", "4", "--length", "8", "--micro-batches", "2", "--json")
+    ran = installed("proxies", "rings", "--proxies", "slim_gradient,grad_norm", *flags)
+    assert ran.returncode == 0, ran.stderr
+    assert "slim_gradient" in ran.stdout

@@ -1,0 +1,208 @@
+"""Every size that a configuration leaves out is what transformers makes of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+
+from zerolm.cli import main
+from zerolm.costs import CostModel
+from zerolm.families.config import from_config
+from zerolm.families.known import families
+
+DECODER: dict[str, Any] = {
+    "vocab_size": 64, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 32,
+    "num_key_value_heads": 2, "intermediate_size": 40, "head_dim": 16, "max_position_embeddings": 32,
+    "tie_word_embeddings": False, "sliding_window": 8, "use_sliding_window": True, "max_window_layers": 1,
+    "attention_bias": True, "mlp_bias": True,
+}  # fmt: skip
+GPT2 = {
+    "vocab_size": 64, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_inner": 40, "n_positions": 32,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+BERT = {
+    "vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6,
+    "intermediate_size": 40, "max_position_embeddings": 32, "type_vocab_size": 3,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+FAMILIES = [name for name, family in families().items() if family.tensors.body]
+CONFIGS = {name: DECODER for name in FAMILIES} | {"gpt2": GPT2, "bert": BERT}
+CONFIGS["llama"] = DECODER | {"head_dim": 2}
+CONFIGS["llama"].pop("sliding_window")
+CASES = [(name, field, change) for name in FAMILIES for field in CONFIGS[name] for change in ("drop", "null")]
+
+
+def built(kind: str, config: dict[str, Any]) -> Any:
+    """Return the network that transformers builds, without memory; None where it refuses."""
+    maker = AutoModelForMaskedLM if kind == "bert" else AutoModelForCausalLM
+    try:
+        with torch.device("meta"):
+            return maker.from_config(AutoConfig.for_model(kind, **config))
+    except Exception:  # of its strict configurations, and of the arithmetic with what is missing
+        return None
+
+
+def parameters(network: Any) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def windows(config: Any) -> list[int]:
+    """Return the window of each layer as the stock masks and caches have it."""
+    window = getattr(config, "sliding_window", None) or 0
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
+    return [window if kind == "sliding_attention" else 0 for kind in kinds]
+
+
+@pytest.mark.parametrize(("kind", "field", "change"), CASES)
+def test_a_field_left_out_counts_as_transformers_builds(kind: str, field: str, change: str) -> None:
+    config = {name: value for name, value in CONFIGS[kind].items() if name != field}
+    config |= {field: None} if change == "null" else {}
+    network = built(kind, config)
+    if network is None:
+        if change == "null":
+            with pytest.raises(ValueError, match=r"possible|true or false"):
+                from_config({"model_type": kind, **config})
+        return
+    architecture = from_config({"model_type": kind, **config})
+    assert CostModel().of(architecture)["params"] == parameters(network)
+    assert [layer.window for layer in architecture.layers] == windows(network.config)
+    assert from_config(json.loads(network.config.to_json_string())).layers == architecture.layers
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_every_default_is_that_of_transformers(kind: str) -> None:
+    family, stock = families()[kind].config, AutoConfig.for_model(kind)
+    nothing = from_config({"model_type": kind})
+    for size in (*family.sizes.values(), family.tied):
+        if size.field and not isinstance(size.default, str):
+            assert size.default == getattr(stock, size.field), size.field
+        if size.also:
+            assert stock.attribute_map[size.also] == size.field
+    for flag, default in family.flags.items():
+        assert getattr(stock, flag) is default
+    for name, value in family.only.items():
+        assert getattr(stock, name) == value
+    if family.window:
+        given = {family.window.switch: True} if family.window.switch else {}
+        opened = AutoConfig.for_model(kind, **given)
+        assert opened.sliding_window == family.window.size.default
+        first = family.window.first
+        assert first is None or getattr(stock, str(first.field)) == first.default
+    network = built(kind, {})
+    assert CostModel().of(nothing)["params"] == parameters(network)
+    assert [layer.window for layer in nothing.layers] == windows(network.config)
+
+
+QWEN3 = {"model_type": "qwen3", "hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8,
+         "num_key_value_heads": 2, "intermediate_size": 1536, "vocab_size": 32000}  # fmt: skip
+
+
+def score(tmp_path: Path, capsys: pytest.CaptureFixture[str], config: dict[str, Any], *options: str) -> Any:
+    """Return the costs of ``zerolm score``, or its status and error."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    status = main(["score", str(path), "--json", *options])
+    out, error = capsys.readouterr()
+    return json.loads(out)["costs"] if status == 0 else (status, error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [("qwen3", "head_dim"), ("qwen2", "num_key_value_heads"), ("mistral", "num_key_value_heads")],
+)
+def test_score_knows_the_defaults(
+    kind: str, field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A qwen3 without ``head_dim`` has heads of 128, a mistral without KV heads has 8, a qwen2 32."""
+    config = {**QWEN3, "model_type": kind, "num_attention_heads": 32, "head_dim": 16}
+    del config[field]
+    sizes = {name: value for name, value in config.items() if name != "model_type"}
+    assert score(tmp_path, capsys, config)["params"] == parameters(built(kind, sizes))
+
+
+@pytest.mark.parametrize("context", [1024, 4096, 32768])
+def test_a_window_bounds_what_is_cached(
+    context: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The KV bytes of mistral at 32k tokens are those of its window of 4,096, an eighth."""
+    sizes = {"num_hidden_layers": 4, "sliding_window": 4096}
+    costs = score(tmp_path, capsys, {"model_type": "mistral", **sizes}, "--context", str(context))
+    kept = min(context, 4096)
+    assert costs["kv_bytes"] == 4 * 2 * 8 * 128 * 2 * kept
+    free = score(
+        tmp_path,
+        capsys,
+        {"model_type": "mistral", **sizes, "sliding_window": None},
+        "--context",
+        str(context),
+    )
+    assert free["kv_bytes"] == 4 * 2 * 8 * 128 * 2 * context
+    assert free["macs"] - costs["macs"] == 4 * 2 * 32 * 128 * (context - kept)
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3", "gemma2"])
+def test_layers_with_and_without_a_window(kind: str) -> None:
+    """Both ways to say so: a list of kinds, and a rule."""
+    config = {"model_type": kind, "num_hidden_layers": 4, "sliding_window": 64, "max_window_layers": 3}
+    listed = ["full_attention", "sliding_attention", "full_attention", "full_attention"]
+    bound = {"use_sliding_window": True} if kind != "gemma2" else {}
+    assert [layer.window for layer in from_config(config | bound | {"layer_types": listed}).layers] == [
+        0,
+        64,
+        0,
+        0,
+    ]
+    ruled = [64, 0, 64, 0] if kind == "gemma2" else [0, 0, 0, 64]
+    assert [layer.window for layer in from_config(config | bound).layers] == ruled
+    if bound:
+        assert not any(layer.window for layer in from_config(config | {"layer_types": listed}).layers)
+
+
+def test_gemma2_and_biases_are_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind, more in (
+        ("gemma2", {"attention_bias": True}),
+        ("llama", {"attention_bias": True, "mlp_bias": True}),
+    ):
+        config = CONFIGS[kind] | more
+        assert score(tmp_path, capsys, {"model_type": kind, **config})["params"] == parameters(
+            built(kind, config)
+        )
+
+
+REFUSED = [
+    ("llama", {"tie_word_embeddings": "no"}, "tie_word_embeddings must be true or false, not 'no'"),
+    ("llama", {"tie_word_embeddings": 0}, "tie_word_embeddings must be true or false, not 0"),
+    ("llama", {"attention_bias": "yes"}, "attention_bias must be true or false"),
+    ("qwen2", {"use_sliding_window": 1}, "use_sliding_window must be true or false"),
+    ("mistral", {"sliding_window": 0}, "sliding_window 0; 1 to"),
+    ("mistral", {"sliding_window": "8"}, "sliding_window '8'; 1 to"),
+    ("gemma2", {"layer_types": ["sliding_attention"]}, "3 layers and 1 layer_types"),
+    ("gemma2", {"layer_types": ["sliding_attention", "linear", 3]}, "not a list of full_attention and"),
+    ("gpt2", {"add_cross_attention": True}, "add_cross_attention is True; only gpt2 with False"),
+    ("gpt2", {"hidden_size": 64}, "n_embd 48 and hidden_size"),
+    ("bert", {"type_vocab_size": 2.0}, "type_vocab_size 2.0; 1 to"),
+    *(
+        (kind, {field: value}, f"{field} .*; 1 to")
+        for kind, field in (
+            ("llama", "max_position_embeddings"), ("gpt2", "n_positions"), ("bert", "hidden_size")
+        )
+        for value in (-1, 0, 10**15, True, 1.5, "many", [], {})
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "change", "message"), REFUSED)
+def test_what_is_no_size_is_one_line(
+    kind: str, change: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, error = score(tmp_path, capsys, {"model_type": kind, **CONFIGS[kind], **change})
+    assert status == 2
+    assert re.search(message, error)
+    assert error.count("\n") == 1
+    assert len(error) < 300

@@ -1,0 +1,309 @@
+"""Families of a user's own: fused matrices, mixtures of experts, plug-ins, and broken files."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from zerolm.checkpoints import Checkpoint
+from zerolm.cli import main
+from zerolm.costs import CostModel
+from zerolm.families import known
+from zerolm.families.config import from_config
+from zerolm.families.known import families
+from zerolm.networks.huggingface import stock_network
+from zerolm.registry import PluginWarning
+
+OWN = Path(__file__).parent / "own"
+SIZES: dict[str, Any] = {
+    "vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6,
+    "num_key_value_heads": 2, "intermediate_size": 40, "max_position_embeddings": 32, "pad_token_id": None,
+    "bos_token_id": None, "eos_token_id": None,
+}  # fmt: skip
+KINDS: dict[str, dict[str, Any]] = {
+    "mixtral": SIZES | {"num_local_experts": 4, "head_dim": 16},
+    "granitemoe": SIZES | {"num_local_experts": 4, "attention_bias": True},
+    "qwen2_moe": SIZES | {"num_experts": 4, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
+                          "shared_expert_intermediate_size": 20},
+    "phi3": SIZES,
+}  # fmt: skip
+EXPERTS = ("mixtral", "granitemoe", "qwen2_moe")
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv(known.FOLDER, str(OWN))
+    yield
+    known._registry.cache_clear()
+
+
+def model(kind: str) -> Any:
+    generator = torch.Generator().manual_seed(0)
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **KINDS[kind])).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    return network
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", [{}, {"tie_word_embeddings": True}, {"num_hidden_layers": 1}])
+def test_counts_are_those_of_transformers(kind: str, change: dict[str, Any]) -> None:
+    config = KINDS[kind] | change
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **config))
+    architecture = from_config({"model_type": kind, **config})
+    built = sum(parameter.numel() for parameter in network.parameters())
+    assert CostModel().of(architecture)["params"] == built
+    with torch.device("meta"):
+        usual = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, num_hidden_layers=2))
+    counted = CostModel().of(from_config({"model_type": kind, "num_hidden_layers": 2}))["params"]
+    assert counted == sum(parameter.numel() for parameter in usual.parameters())
+
+
+def test_a_token_meets_the_experts_that_are_chosen_for_it() -> None:
+    """mixtral: two of four experts of three matrices each, in three layers."""
+    config = {"model_type": "mixtral", **KINDS["mixtral"]}
+    two, four = (
+        CostModel().of(from_config(config | {"num_experts_per_tok": count}))["macs"] for count in (2, 4)
+    )
+    assert four - two == 3 * 2 * 3 * 40 * 48
+    with pytest.raises(ValueError, match="5 experts are chosen of 4"):
+        from_config(config | {"num_experts_per_tok": 5})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_tensor_has_its_place(kind: str, tmp_path: Path) -> None:
+    model(kind).save_pretrained(tmp_path)
+    checkpoint = Checkpoint.open(tmp_path)
+    layout = checkpoint.layout
+    assert layout.slots.keys() == checkpoint.tensors.keys()
+    stored = sum(tensor.count for tensor in checkpoint.tensors.values())
+    assert CostModel().of(from_config(checkpoint.config))["params"] == stored
+    if kind in ("mixtral", "qwen2_moe"):
+        assert {slot.expert for slot in layout.slots.values()} == {None, 0, 1, 2, 3}
+        assert layout.name("up.3", 2) is not None
+    if kind in ("granitemoe", "phi3"):
+        name = layout.name("gate+up", 1)
+        assert name is not None
+        gate, up = layout.slots[name].parts
+        assert (gate.along, up.along) == (slice(0, 40), slice(40, 80))
+        assert gate.axis == up.axis == (1 if kind == "granitemoe" else 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_ledger_weighs_every_matrix(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = model(kind)
+    network.save_pretrained(tmp_path)
+    assert main(["ledger", str(tmp_path), "--json"]) == 0
+    ledger = json.loads(capsys.readouterr().out)
+    layers = network.model.layers
+    for number, layer in enumerate(ledger["layers"]):
+        inside = dict(layers[number].named_parameters())
+        for part, is_attention in (("attention", True), ("ffn", False)):
+            weights = [
+                w for n, w in inside.items()
+                if w.ndim > 1 and ("self_attn" in n) is is_attention
+            ]  # fmt: skip
+            assert layer[part]["weights"] == sum(w.numel() for w in weights)
+            energy = sum(float(w.detach().double().square().sum()) for w in weights)
+            assert layer[part]["energy"] == pytest.approx(energy, rel=1e-9)
+        assert (layer["ffn"]["strongest_half"] is None) is (kind in EXPERTS)
+    assert main(["ledger", str(tmp_path)]) == 0
+    assert "all" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", EXPERTS)
+def test_experts_are_not_carved_yet(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model(kind).save_pretrained(tmp_path / "parent")
+    capsys.readouterr()
+    assert (
+        main(["carve", str(tmp_path / "parent"), "--out", str(tmp_path / "child"), "--keep-layers", ".7"])
+        == 2
+    )
+    error = capsys.readouterr().err
+    assert "mixtures of experts cannot be carved yet" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "child").exists()
+    with pytest.raises(ValueError, match="mixture of experts"):
+        stock_network(model(kind))
+
+
+def test_phi3_as_a_network(tmp_path: Path) -> None:
+    """Its fused matrices, with the logical ones in them."""
+    network = stock_network(model("phi3"))
+    linears = [linear for linear in network.linears if linear.layer == 1]
+    assert [linear.name for linear in linears] == ["qkv", "o", "gateup", "down"]
+    assert linears[0].parts == (("q", 48), ("k", 16), ("v", 16))
+    assert linears[2].parts == (("gate", 40), ("up", 40))
+    assert [linear.activated for linear in linears] == [False, False, True, False]
+
+
+def test_phi3_for_proxies_and_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model("phi3").save_pretrained(tmp_path)
+    assert main(["doctor", str(tmp_path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    verdicts = {row["runtime"]: row["verdict"] for row in report["runtimes"]}
+    assert verdicts["transformers"] == "opens"
+    assert verdicts["vLLM"] == "opens"
+    assert verdicts["TensorRT-LLM"] == "refuses"
+    sizes = ["--batch", "4", "--length", "8", "--micro-batches", "2"]
+    asked = ["--proxies", "synflow,spectral_capacity_weights", "--store", str(tmp_path / "store.sqlite")]
+    assert main(["proxies", str(tmp_path), *asked, *sizes, "--text", "random", "--json"]) == 0
+    assert "synflow" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [["--keep-ffn", ".6"], ["--keep-heads", ".5"], ["--keep-layers", ".7"]])
+@pytest.mark.parametrize("text", [[], ["--text", "random", "--sequences", "4", "--length", "8"]])
+def test_phi3_is_carved(
+    options: list[str], text: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if options[0] == "--keep-layers" and not text:
+        return  # weights do not tell which layers may go
+    model("phi3").save_pretrained(tmp_path / "parent")
+    capsys.readouterr()
+    out = tmp_path / "child"
+    status = main(["carve", str(tmp_path / "parent"), "--out", str(out), *options, *text, "--json"])
+    assert status == 0, capsys.readouterr().err
+    report = json.loads(capsys.readouterr().out)
+    child = AutoModelForCausalLM.from_pretrained(out)
+    stored = sum(parameter.numel() for parameter in child.parameters())
+    assert report["costs"]["child"]["params"] == stored
+    assert CostModel().of(from_config(json.loads((out / "config.json").read_text())))["params"] == stored
+
+
+DOCUMENT = json.loads((OWN / "phi3.json").read_text())
+BROKEN: list[tuple[Any, str]] = [
+    ([], "a family is a JSON object"),
+    ({**DOCUMENT, "model_type": 3}, "family.model_type is '3', not a text"),
+    ({**DOCUMENT, "model_type": "llama"}, "'llama' is registered already"),
+    ({**DOCUMENT, "task": "sort"}, "family.task is 'sort', not one of next, masked, image"),
+    ({**DOCUMENT, "extra": 1}, "family has an unknown entry 'extra'; known: model_type, task"),
+    ({name: value for name, value in DOCUMENT.items() if name != "cut"}, "family lacks 'cut'"),
+    ({**DOCUMENT, "cut": {"layers": 1}}, "family.cut lacks 'heads'"),
+    ({**DOCUMENT, "tensors": {}}, "describes neither tensors nor modules"),
+    ({**DOCUMENT, "tensors": []}, "family.tensors is .*, not an object"),
+]
+
+
+def changed(where: str, value: Any) -> dict[str, Any]:
+    """Return the document with another value at a path such as ``config.sizes.ffn``."""
+    copy: dict[str, Any] = json.loads(json.dumps(DOCUMENT))
+    *path, last = where.split(".")
+    part: Any = copy
+    for name in path:
+        part = part[int(name) if isinstance(part, list) else name]
+    part[int(last) if isinstance(part, list) else last] = value
+    return copy
+
+
+BROKEN += [
+    (
+        changed("config.sizes.ffn", {"default": "4*width"}),
+        "config.sizes.ffn has the default '4.width', which is no",
+    ),
+    (changed("config.sizes.ffn", {"default": 2.5}), "which is no size"),
+    (changed("config.sizes.heads", {"default": "kv_heads"}), "follow from each other"),
+    (changed("config.sizes.ffn", 3), "family.config.sizes.ffn is '3', not an object"),
+    (changed("tensors.body.2.axes", ["q+kv", "hidden"]), r"role 'q\+k\+v', which does not fit its axes"),
+    (changed("tensors.body.2.axes", ["q+kv+kv", "depths"]), "an axis 'depths', which config.sizes lacks"),
+    (changed("tensors.body.2.role", "other"), "does not fit its axes"),
+    (changed("tensors.body.3.role", "ffn_norm"), "which another tensor has"),
+    (changed("tensors.body.3.axes", []), "has 0 axes"),
+    (changed("tensors.body.3.when", "sometimes"), "which is no flag"),
+    (changed("tensors.body.6.role", "sideways"), "no tensor in the layers has the role 'down'"),
+    (changed("tensors.body.6.name", "layers.{layer}.x.{expert}"), "lacks 'experts' and 'active'"),
+    (changed("tensors.body.0.transposed", "no"), r"tensors.body\[0\].transposed is 'no', not true or false"),
+]
+
+
+@pytest.mark.parametrize(("document", "message"), BROKEN)
+def test_a_broken_file_is_named_in_one_line(
+    document: Any,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "mine.json").write_text(json.dumps(document))
+    monkeypatch.setenv(known.FOLDER, str(tmp_path))
+    (tmp_path / "config.txt").write_text(json.dumps({"model_type": "llama"}))
+    assert main(["score", str(tmp_path / "config.txt")]) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+    assert "mine.json" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1, "a": 2}'])
+def test_what_is_no_json_is_named_in_one_line(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.json").write_bytes(content)
+    monkeypatch.setenv(known.FOLDER, str(tmp_path))
+    with pytest.raises(ValueError, match=r"family '.*mine.json' cannot be read: .") as caught:
+        families()
+    assert "\n" not in str(caught.value)
+    monkeypatch.setenv(known.FOLDER, str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match=r"ZEROLM_FAMILIES names .*nowhere', which is no folder"):
+        families()
+
+
+def installed(folder: Path, **points: str) -> None:
+    """Write a package with entry points, as an installer leaves it."""
+    (folder / "myfamilies.py").write_text(
+        "import json, pathlib\n"
+        f"TEXT = pathlib.Path({str(OWN / 'phi3.json')!r})\n"
+        "DOCUMENT = json.loads(TEXT.read_text())\n"
+        "OTHER = DOCUMENT | {'model_type': 'phi3_like'}\n"
+        "BROKEN = {'model_type': 'nothing'}\n"
+        "NUMBER = 3\n"
+    )
+    info = folder / "myfamilies-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: myfamilies\nVersion: 1.0\n")
+    lines = "\n".join(f"{name} = {value}" for name, value in points.items())
+    (info / "entry_points.txt").write_text(f"[zerolm.families]\n{lines}\n")
+
+
+def test_families_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(known.FOLDER)
+    known._registry.cache_clear()
+    installed(
+        tmp_path,
+        file="myfamilies:TEXT",
+        document="myfamilies:OTHER",
+        broken="myfamilies:BROKEN",
+        number="myfamilies:NUMBER",
+        missing="myfamilies:MISSING",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        names = list(families())
+    assert {"phi3", "phi3_like", "llama"} <= set(names)
+    assert "nothing" not in names
+    messages = sorted(str(warning.message) for warning in caught if warning.category is PluginWarning)
+    assert [message.split("'")[1] for message in messages] == ["broken", "missing", "number"]
+    assert not any("\n" in message for message in messages)
+
+
+def test_a_matrix_of_every_part_is_a_view_of_what_is_stored(tmp_path: Path) -> None:
+    network = model("phi3")
+    network.save_pretrained(tmp_path)
+    checkpoint = Checkpoint.open(tmp_path)
+    name, part = checkpoint.layout.part("k", 2) or ("", None)
+    assert part is not None
+    fused = network.model.layers[2].self_attn.qkv_proj.weight.detach().numpy()
+    assert np.array_equal(checkpoint.read(name)[part.along], fused[48:64])

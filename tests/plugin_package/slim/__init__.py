@@ -1,0 +1,1 @@
+"""A package beside zerolm: scores with options, a space with its network, a proxy."""

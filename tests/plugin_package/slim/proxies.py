@@ -1,0 +1,12 @@
+"""A proxy of gradients."""
+
+from __future__ import annotations
+
+from zerolm.networks.passes import Passes
+from zerolm.proxies import proxy
+
+
+@proxy("slim_gradient", source="an example", needs=["gradients"])
+def slim_gradient(passes: Passes) -> float:
+    """Return the sum of squared gradients."""
+    return sum(float(passes.gradient(linear).square().sum()) for linear in passes.linears)

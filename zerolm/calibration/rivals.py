@@ -1,0 +1,148 @@
+"""Rival predictions of one result: uncalibrated sizes, the dictionary and a Gaussian process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Floats
+from zerolm.calibration.dictionary import Dictionary
+from zerolm.calibration.features import SHAPES, Vocabulary, columns
+from zerolm.calibration.gaussian import GaussianProcess
+from zerolm.calibration.pool import Pool
+from zerolm.scores import make_score
+
+UNCALIBRATED: Final = ("geo", "body_params")
+RIVALS: Final = (*UNCALIBRATED, "dictionary", "gp")
+"""In the order of every vector of weights: two scores that no label made, and two that labels made."""
+SETS: Final = (
+    *("dictionary", "depth and width", "shapes", "shapes and choices", "shapes and slopes"),
+    *UNCALIBRATED,
+)
+"""Sets of features of the Gaussian process; the labels decide which is believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The scale on which results are predicted: their own or, where all have one sign, the logarithmic."""
+
+    logarithmic: bool
+    sign: float
+
+    def of(self, result: Floats) -> Floats:
+        return self.sign * np.log(np.abs(result)) if self.logarithmic else result
+
+    def result(self, value: Floats) -> Floats:
+        """Return results from values of the scale."""
+        return self.sign * np.exp(np.minimum(self.sign * value, 700.0)) if self.logarithmic else value
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The least-squares line from a score to the target; a score never counts against itself: slope >= 0."""
+
+    centre: float
+    level: float
+    slope: float
+
+    @classmethod
+    def fit(cls, score: Floats, target: Floats) -> Line:
+        centred = score - score.mean()
+        square = float(centred @ centred)
+        slope = float(centred @ target) / square if square > 1e-20 * float(score @ score) else 0.0
+        return cls(float(score.mean()), float(target.mean()), max(slope, 0.0))
+
+    def __call__(self, score: Floats) -> Floats:
+        return self.level + self.slope * (score - self.centre)
+
+    def left_out(self, score: Floats, target: Floats) -> Floats:
+        """Return the prediction of each label by the line of the others, (n,), from the line's leverages."""
+        centred = score - self.centre
+        square = float(centred @ centred)
+        leverage = 1.0 / len(score) + (centred**2 / square if self.slope else 0.0)
+        return target - (target - self(score)) / np.maximum(1.0 - leverage, 1e-3)
+
+
+@dataclass(frozen=True, eq=False)
+class Rivals:
+    """What ``RIVALS`` predict on the ``scale`` of their ``target`` (k,), all fitted to the same labels.
+
+    With an ``alpha`` ZeroLM's score is one of them too, the last but one.
+    """
+
+    pool: Pool
+    scale: Scale
+    target: Floats
+    dictionary: Dictionary
+    vocabulary: Vocabulary
+    process: GaussianProcess
+    lines: tuple[Line, ...]
+    alpha: float | None
+
+    @classmethod
+    def fit(
+        cls,
+        pool: Pool,
+        result: Floats,
+        dictionary: Dictionary,
+        scale: Scale | None = None,
+        alpha: float | None = None,
+    ) -> Rivals:
+        """Fit to ``result`` (k,), "higher is better"; the scale is the likelier one unless it is given."""
+        vocabulary = Vocabulary.of(pool.choices)
+        features = _sets(pool, vocabulary, dictionary)
+        if scale is None:
+            scale, process = _likelier(features, result)
+        else:
+            process = GaussianProcess.fit(features, scale.of(result))
+        target = scale.of(result)
+        lines = tuple(Line.fit(score, target) for score in _scores(pool, dictionary, alpha))
+        return cls(pool, scale, target, dictionary, vocabulary, process, lines, alpha)
+
+    def predict(self, pool: Pool) -> tuple[Floats, Floats]:
+        """Return the rivals' predictions (4, n), (5, n) with an alpha, and the process's deviation (n,)."""
+        mean, deviation = self.process.predict(_sets(pool, self.vocabulary, self.dictionary))
+        scores = _scores(pool, self.dictionary, self.alpha)
+        lines = (line(score) for line, score in zip(self.lines, scores, strict=True))
+        return np.array([*lines, mean]), deviation
+
+    def left_out(self) -> tuple[Floats, Floats]:
+        """Return the same of each label by the others, (4, k) and (k,); the dictionary's entries stay."""
+        mean, deviation = self.process.left_out()
+        scores = _scores(self.pool, self.dictionary, self.alpha)
+        rest = (line.left_out(score, self.target) for line, score in zip(self.lines, scores, strict=True))
+        return np.array([*rest, mean]), deviation
+
+
+def _likelier(features: Sequence[Floats], result: Floats) -> tuple[Scale, GaussianProcess]:
+    process = GaussianProcess.fit(features, result)
+    if result.min() > 0.0 or result.max() < 0.0:
+        logarithmic = Scale(True, float(np.sign(result[0])))
+        target = logarithmic.of(result)
+        other = GaussianProcess.fit(features, target)
+        if other.log_evidence - float(np.log(np.abs(result)).sum()) > process.log_evidence:
+            return logarithmic, other
+    return Scale(False, 1.0), process
+
+
+def _scores(pool: Pool, dictionary: Dictionary, alpha: float | None) -> tuple[Floats, ...]:
+    """Return what lines are drawn through, (n,) each: logarithms of sizes, the dictionary's sum, ZeroLM's."""
+    sizes = (pool.shapes[:, SHAPES.index(name)] for name in UNCALIBRATED)
+    zerolm = () if alpha is None else (make_score("zerolm", alpha=alpha).of_many(pool.batch),)
+    return (*sizes, dictionary.placed(pool.entries), *zerolm)
+
+
+def _sets(pool: Pool, vocabulary: Vocabulary, dictionary: Dictionary) -> Sequence[Floats]:
+    shapes = pool.shapes
+    means, slopes = (columns(pool.choices, names) for names in (vocabulary.means, vocabulary.slopes))
+    return (
+        dictionary.placed(pool.entries)[:, None],
+        shapes[:, :2],
+        shapes,
+        np.hstack([shapes, means]),
+        np.hstack([shapes, slopes]),
+        *(shapes[:, [SHAPES.index(name)]] for name in UNCALIBRATED),
+    )

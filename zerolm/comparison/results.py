@@ -1,0 +1,149 @@
+"""The numbers of a comparison of scores with benchmarks, and how they are written as JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from zerolm.architecture import Floats
+from zerolm.comparison.published import Published
+from zerolm.groundtruth.truth import GroundTruth
+from zerolm.statistics import Ceiling
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Agreement of one score with one benchmark in one view. None stands for what is not defined.
+
+    ``alpha`` is None for scores without one, and ``best`` where it was chosen by the labels themselves:
+    then ``saw_labels`` is set and ``best_alpha`` names it. ``_low`` and ``_high`` bound 95 % bootstrap
+    intervals. ``gain`` is the tau-b beyond that of ``body_params``, its interval paired. ``verdict`` is
+    ``better`` where the whole interval lies above 0 and ``params`` is beaten too, ``not better`` where
+    one of them has at least the same tau-b, else ``unclear``. ``within_budget`` is tau-b within deciles
+    of body parameters, ``top_overlap`` the share of the best tenth among the highest-scored tenth,
+    ``regret_1`` and ``regret_5`` the loss of quality under budgets (in the unit of the metric).
+    """
+
+    benchmark: str
+    view: str | None
+    metric: str
+    score: str
+    alpha: float | str | None
+    n: int
+    tau: float | None
+    tau_low: float | None
+    tau_high: float | None
+    tau_random_ties: float | None
+    rho: float | None
+    rho_low: float | None
+    rho_high: float | None
+    gain: float | None
+    gain_low: float | None
+    gain_high: float | None
+    within_budget: float | None
+    top_overlap: float
+    regret_1: float
+    regret_5: float
+    baseline: bool
+    verdict: str | None
+    saw_labels: bool = False
+    best_alpha: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The score with its alpha."""
+        if self.alpha is None:
+            return self.score
+        return f"{self.score} {self.alpha}" + (f" ({self.best_alpha:g})" if self.saw_labels else "")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AlphaPoint:
+    """tau-b of ``zerolm`` at one alpha; ``level`` where the best alpha is not shown to be better."""
+
+    alpha: float
+    tau: float | None
+    low: float | None
+    high: float | None
+    level: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """One benchmark in one view: its rows, and what the report draws.
+
+    ``result`` (n,) is signed so that higher is better; ``scores`` and ``regrets`` (19,) go by the rows'
+    labels; ``budgets`` (19,) are body parameters; ``left_out`` says why a score has no row.
+    """
+
+    truth: GroundTruth
+    view: str | None
+    metric: str
+    rows: list[Row]
+    random_regret: tuple[float, float]
+    ceiling: Ceiling | None
+    curve: list[AlphaPoint]
+    published: Published | None
+    result: Floats
+    budgets: Floats
+    scores: dict[str, Floats]
+    regrets: dict[str, Floats]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return self.truth.name + (f", view {self.view}" if self.view else "")
+
+    @property
+    def plateau(self) -> tuple[float, float] | None:
+        """The stretch of alphas around the best one that are level with it."""
+        taus = [-math.inf if point.tau is None else point.tau for point in self.curve]
+        best = max(range(len(taus)), key=lambda i: taus[i])
+        if not self.curve[best].level:
+            return None
+        low = high = best
+        while low > 0 and self.curve[low - 1].level:
+            low -= 1
+        while high < len(taus) - 1 and self.curve[high + 1].level:
+            high += 1
+        return self.curve[low].alpha, self.curve[high].alpha
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "benchmark": self.truth.name,
+            "view": self.view,
+            "metric": self.metric,
+            "n": len(self.result),
+            "source": self.truth.source,
+            "random_regret": list(self.random_regret),
+            "ceiling": asdict(self.ceiling) if self.ceiling else None,
+            "published": asdict(self.published) if self.published else None,
+            "alpha_curve": [asdict(point) for point in self.curve],
+            "alpha_plateau": self.plateau,
+            "budgets": self.budgets.tolist(),
+            "regret_by_budget": {label: curve.tolist() for label, curve in self.regrets.items()},
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Scores compared with benchmarks: a section for each benchmark and view, and a word on the scores."""
+
+    sections: list[Section]
+    note: str = ""
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for section in self.sections for row in section.rows]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, as ``zerolm bench run --json`` prints it."""
+        return {
+            "rows": [row.to_json() for row in self.rows],
+            "sections": [section.to_json() for section in self.sections],
+            **({"note": self.note} if self.note else {}),
+        }

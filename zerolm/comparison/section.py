@@ -1,0 +1,172 @@
+"""How every score does on one benchmark in one view, beside the baselines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from zerolm.architecture import Floats
+from zerolm.calibration.alpha import GRID
+from zerolm.comparison.published import BEST
+from zerolm.comparison.results import AlphaPoint, Row, Section
+from zerolm.comparison.subjects import Subject
+from zerolm.groundtruth.reader import View
+from zerolm.scores import Score, ScoreBatch, all_variants, make_score
+from zerolm.statistics import (
+    Bootstrap,
+    Ceiling,
+    Resampled,
+    budget_ladder,
+    gain,
+    interval,
+    random_regret,
+    regret,
+    regret_curve,
+    top_overlap,
+    within_budget,
+)
+
+PARAMETERS: Final = ("params", "body_params")
+"""The baselines that a score has to beat to be worth more than counting."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """One score of a section, resampled, before it is compared with the baselines."""
+
+    score: str
+    alpha: float | str | None
+    values: Floats
+    resampled: Resampled
+    baseline: bool = False
+    best_alpha: float | None = None
+
+
+def section_of(
+    subject: Subject,
+    view: View,
+    bootstrap: Bootstrap,
+    options: Mapping[str, Sequence[Any]],
+    ceiling: Ceiling | None,
+    others: Mapping[str, Floats],
+) -> Section:
+    """Return the section of one view; ``others`` are further scores (n,) by name."""
+    batch, result, alphas = ScoreBatch.of(view.architectures), bootstrap.result, options["alpha"]
+    cost = make_score("body_params").of_many(batch)
+    init = dict(zip(["init"], options.get("init", ()), strict=False))
+    grid = {
+        alpha: make_score("zerolm", alpha=alpha, **init).of_many(batch)
+        for alpha in dict.fromkeys([*alphas, *GRID])
+    }
+    resampled = {alpha: bootstrap.resample(values) for alpha, values in grid.items()}
+    best = max(GRID, key=lambda alpha: _or(resampled[alpha].observed.tau, -math.inf))
+    asked = [
+        *(_Asked("zerolm", alpha, grid[alpha], resampled[alpha]) for alpha in alphas),
+        _Asked("zerolm", "best", grid[best], resampled[best], best_alpha=best),
+    ]
+    left_out: dict[str, str] = {}
+    for label, name, variant in _others(options):
+        try:
+            score = make_score(name, **variant)
+            values = _finite(score, batch)
+        except Exception as error:  # a stranger's score may raise anything
+            left_out[label] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            continue
+        asked.append(_Asked(label, None, values, bootstrap.resample(values), score.baseline))
+    known = {one.score for one in asked}
+    asked += [
+        _Asked(name, None, values, bootstrap.resample(values))
+        for name, values in others.items()
+        if name not in known
+    ]
+    parameters = {one.score: one.resampled for one in asked if one.score in PARAMETERS}
+    rows, scores, regrets = [], {}, {}
+    for one in asked:
+        curve = regret_curve(one.values, result, cost, 1)
+        row = Row(
+            benchmark=subject.truth.name,
+            view=view.name,
+            metric=subject.metric,
+            score=one.score,
+            alpha=one.alpha,
+            n=len(result),
+            **_agreement(one, parameters),
+            within_budget=_defined(within_budget(one.values, result, cost)),
+            top_overlap=top_overlap(one.values, result, max(1, len(result) // 10)),
+            regret_1=float(np.mean(curve)),
+            regret_5=regret(one.values, result, cost, 5),
+            baseline=one.baseline,
+            saw_labels=one.alpha == "best",
+            best_alpha=one.best_alpha,
+        )
+        rows.append(row)
+        scores[row.label], regrets[row.label] = one.values, curve
+    return Section(
+        truth=subject.truth,
+        view=view.name,
+        metric=subject.metric,
+        rows=rows,
+        random_regret=(random_regret(result, cost, 1), random_regret(result, cost, 5)),
+        ceiling=ceiling,
+        curve=[_point(alpha, resampled[alpha], resampled[best]) for alpha in GRID],
+        published=BEST.get((subject.truth.name, view.name))
+        if subject.metric == subject.truth.metric
+        else None,
+        result=result,
+        budgets=budget_ladder(cost),
+        scores=scores,
+        regrets=regrets,
+        left_out=left_out,
+    )
+
+
+def _others(options: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Return every score but ``zerolm`` in all its variants: its label, name and options."""
+    for name, variants in all_variants(options)[0].items():
+        for variant in variants if name != "zerolm" else ():
+            yield " ".join([name, *(f"{option} {value}" for option, value in variant.items())]), name, variant
+
+
+def _finite(score: Score, batch: ScoreBatch) -> Floats:
+    """Return the scores of a batch, (n,); ``ValueError`` where they are not n finite numbers."""
+    values = np.asarray(score.of_many(batch), np.float64)
+    if values.shape != batch.depths.shape or not np.isfinite(values).all():
+        raise ValueError("it does not give one finite number an architecture")
+    return values
+
+
+def _agreement(asked: _Asked, parameters: Mapping[str, Resampled]) -> dict[str, Any]:
+    """Return the fields of a row that say how it agrees, and whether it beats ``parameters``."""
+    resampled = asked.resampled
+    observed = resampled.observed
+    tau, rho = interval(resampled.tau), interval(resampled.rho)
+    gained = gain(resampled, parameters["body_params"])
+    rivals = max(_or(other.observed.tau, -math.inf) for other in parameters.values())
+    verdict = None
+    if not asked.baseline and not math.isnan(observed.tau):
+        verdict = "not better" if observed.tau <= rivals else "better" if gained[1] > 0 else "unclear"
+    numbers = {
+        "tau": observed.tau, "tau_low": tau.low, "tau_high": tau.high,
+        "tau_random_ties": observed.tau_random_ties,
+        "rho": observed.rho, "rho_low": rho.low, "rho_high": rho.high,
+        "gain": gained[0], "gain_low": gained[1], "gain_high": gained[2],
+    }  # fmt: skip
+    return {**{name: _defined(number) for name, number in numbers.items()}, "verdict": verdict}
+
+
+def _point(alpha: float, resampled: Resampled, best: Resampled) -> AlphaPoint:
+    low, high = interval(resampled.tau)
+    reach = gain(resampled, best)[2]
+    return AlphaPoint(alpha, _defined(resampled.observed.tau), _defined(low), _defined(high), reach >= 0.0)
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _or(value: float, otherwise: float) -> float:
+    return otherwise if math.isnan(value) else value

@@ -1,0 +1,79 @@
+"""The benchmarks of a comparison, read and checked before anything is scored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from zerolm.architecture import Architecture, Floats, Ints
+from zerolm.groundtruth.reader import GroundTruth, View, chosen, locate, ranked, read, thinned, views
+
+Unusable = Callable[[ValueError], None]
+"""Told why a benchmark is left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A benchmark by one ``metric``: its ``result`` (n,), higher is better, and its readings."""
+
+    truth: GroundTruth
+    metric: str
+    result: Floats
+    views: list[View]
+
+
+def subjects(
+    names: Sequence[str],
+    data: str | None,
+    metric: str | None,
+    *,
+    limit: int | None = None,
+    unusable: Unusable | None = None,
+) -> list[Subject]:
+    """Return the benchmarks named, or given as files, each once.
+
+    ``metric`` is the file's own unless named; of more than ``limit`` architectures so many are taken. A
+    benchmark that cannot be compared is a ``ValueError`` or, where ``unusable`` is given, told to it and left
+    out; then it is an error if none is left.
+    """
+    ready: list[Subject] = []
+    errors: list[ValueError] = []
+    for name in dict.fromkeys(chosen(names, data)):
+        try:
+            truth = thinned(read(locate(name, data)), limit)
+            asked = truth.asked(metric)
+            ready.append(Subject(truth, asked, ranked(truth, asked), views(truth)))
+        except ValueError as error:
+            if unusable is None:
+                raise
+            errors.append(error)
+    if not ready:
+        raise ValueError(f"none of {len(errors)} benchmarks can be used; the first: {errors[0]}")
+    for problem in errors:
+        if unusable is not None:
+            unusable(problem)
+    return ready
+
+
+def repeated_networks(reading: Sequence[View]) -> Ints:
+    """A label (n,) for each architecture; those that were trained as the same network share one.
+
+    Where a benchmark has a view of what was trained, that one says so: its layers in order and their
+    heads, whatever else the configuration names.
+    """
+    view = next((view for view in reading if view.name == "trained"), reading[0])
+    labels: dict[Hashable, int] = {}
+    return np.array(
+        [labels.setdefault(_identity(a, view.name == "trained"), len(labels)) for a in view.architectures],
+        np.int64,
+    )
+
+
+def _identity(architecture: Architecture, trained: bool) -> Hashable:
+    if not trained:
+        return json.dumps(architecture.choices, sort_keys=True)
+    heads = tuple(layer["num_operation_heads"] for layer in architecture.choices["encoder_layers"])
+    return architecture.layers, heads

@@ -1,0 +1,146 @@
+"""A family's JSON document, checked as strictly as it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+
+from zerolm.families.family import Family
+
+RULE: Final = re.compile(r"(?:(\d+)\*)?([a-z_]+)(?:/([a-z_]+))?")
+"""A size by other sizes: ``heads``, ``4*hidden``, ``hidden/heads``."""
+RENAMED: Final = {"model_type": "name", "modules": "module_names"}
+"""Names in the document that a ``Family`` has otherwise."""
+NEEDED: Final = ("depth", "hidden", "heads", "ffn")
+ALL_NEEDED: Final = (*NEEDED, "kv_heads", "head_size", "vocab", "positions")
+FREE_AXES: Final = ("labels", "head", "q", "kv")
+
+
+def read_family(document: Any) -> Family:
+    """Return the family of a document; ``ValueError`` names the first entry that is wrong, and why."""
+    if not isinstance(document, Mapping):
+        raise ValueError("a family is a JSON object")
+    if any(new in document for new in RENAMED.values()):
+        raise ValueError(f"the family has an unknown entry; known are {', '.join(_names(Family))}")
+    family: Family = _read(Family, {RENAMED.get(name, name): document[name] for name in document}, "family")
+    _check(family)
+    return family
+
+
+def _names(kind: Any) -> list[str]:
+    back = {new: old for old, new in RENAMED.items()} if kind is Family else {}
+    return [back.get(part.name, part.name) for part in fields(kind)]
+
+
+def _read(kind: Any, value: Any, where: str) -> Any:
+    """Return a value as the type that is declared for it."""
+    if is_dataclass(kind):
+        return _object(kind, value, where)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        return None if value is None else _read(next(x for x in arguments if x is not NoneType), value, where)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_read(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
+    if origin is dict and isinstance(value, Mapping):
+        return {name: _read(arguments[1], value[name], f"{where}.{name}") for name in value}
+    if origin is Literal and value in arguments:
+        return value
+    if kind is Any or (isinstance(kind, type) and type(value) is kind):
+        return value
+    wanted = {tuple: "a list", dict: "an object", bool: "true or false", int: "an integer"}.get(
+        origin or kind
+    )
+    wanted = wanted or (f"one of {', '.join(map(str, arguments))}" if origin is Literal else "a text")
+    raise ValueError(f"{where} is {str(value)[:60]!r}, not {wanted}")
+
+
+def _object(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where} is {str(value)[:60]!r}, not an object")
+    parts, hints = {part.name: part for part in fields(kind)}, get_type_hints(kind)
+    for name in value:
+        if name not in parts:
+            raise ValueError(
+                f"{where} has an unknown entry {str(name)[:60]!r}; known: {', '.join(_names(kind))}"
+            )
+    back = {new: old for old, new in RENAMED.items()} if kind is Family else {}
+    for name, part in parts.items():
+        if name not in value and part.default is MISSING and part.default_factory is MISSING:
+            raise ValueError(f"{where} lacks {back.get(name, name)!r}")
+    return kind(
+        **{name: _read(hints[name], value[name], f"{where}.{back.get(name, name)}") for name in value}
+    )
+
+
+def _check(family: Family) -> None:
+    """Refuse what no configuration and no checkpoint could be read by."""
+    sizes, tensors = family.config.sizes, family.tensors
+    for label in ALL_NEEDED if tensors.body else NEEDED:
+        if label not in sizes:
+            raise ValueError(f"config.sizes lacks {label!r}")
+    for label, size in sizes.items():
+        for rule in (size.default, size.null):
+            _check_rule(label, rule, sizes)
+    _check_acyclic(sizes)
+    if not tensors.body:
+        names = family.module_names
+        if not (names.layers and names.attention and names.projections and names.between):
+            raise ValueError("it describes neither tensors nor modules")
+        return
+    seen = set()
+    for pattern in (*tensors.body, *tensors.head):
+        where = f"tensor {pattern.name!r}"
+        if not pattern.axes or len(pattern.axes) > 2 + pattern.of_experts:
+            raise ValueError(f"{where} has {len(pattern.axes)} axes")
+        parts = {axis: axis.split("+") for axis in pattern.axes}
+        for label in (label for labels in parts.values() for label in labels):
+            if label not in sizes and label not in FREE_AXES:
+                raise ValueError(f"{where} has an axis {label!r}, which config.sizes lacks")
+        fused = [labels for labels in parts.values() if len(labels) > 1]
+        if len(fused) > 1 or len(pattern.roles) != len(fused[0] if fused else [0]):
+            raise ValueError(
+                f"{where} has the role {pattern.role!r}, which does not fit its axes {pattern.axes}"
+            )
+        if pattern.when not in ("always", "head", "untied", "optional", *family.config.flags):
+            raise ValueError(f"{where} is there when {pattern.when!r}, which is no flag of config.flags")
+        if pattern.of_experts and not (pattern.in_layer and {"experts", "active"} <= sizes.keys()):
+            raise ValueError(f"{where} is of experts, but config.sizes lacks 'experts' and 'active'")
+        if (pattern.in_layer, pattern.role) in seen:
+            raise ValueError(f"{where} has the role {pattern.role!r}, which another tensor has")
+        seen.add((pattern.in_layer, pattern.role))
+    roles = {role for pattern in tensors.body if pattern.in_layer for role in pattern.roles}
+    norm = "attention_post_norm" if family.norm == "post" else "ffn_norm"
+    for role in ("q", "k", "v", "o", "up", "down", norm):
+        if role not in roles:
+            raise ValueError(f"no tensor in the layers has the role {role!r}")
+    if not any(pattern.role == "embedding" for pattern in tensors.body):
+        raise ValueError("no tensor has the role 'embedding'")
+
+
+def _check_rule(label: str, rule: Any, sizes: Mapping[str, Any]) -> None:
+    if rule is None or (type(rule) is int and rule >= 0):
+        return
+    match = RULE.fullmatch(rule) if isinstance(rule, str) else None
+    if match is None or not {match[2], match[3] or match[2]} <= sizes.keys() - {label}:
+        raise ValueError(f"config.sizes.{label} has the default {str(rule)[:60]!r}, which is no size")
+
+
+def _check_acyclic(sizes: Mapping[str, Any]) -> None:
+    """Refuse sizes that follow from each other in a circle."""
+    needs = {
+        label: {name for rule in (size.default, size.null) if isinstance(rule, str) for name in _needed(rule)}
+        for label, size in sizes.items()
+    }
+    while free := [label for label, others in needs.items() if not others & needs.keys()]:
+        for label in free:
+            del needs[label]
+    if needs:
+        raise ValueError(f"config.sizes: {', '.join(needs)} follow from each other")
+
+
+def _needed(rule: str) -> set[str]:
+    match = RULE.fullmatch(rule)
+    return {name for name in (match[2], match[3]) if name} if match else set()

@@ -1,0 +1,15 @@
+"""Settings: declared once by what has them; text, YAML and JSON become values, errors are one line."""
+
+from zerolm.settings.messages import nearest, shown
+from zerolm.settings.setting import REQUIRED, Kind, Setting, check_settings, setting_of, with_defaults
+
+__all__ = [
+    "REQUIRED",
+    "Kind",
+    "Setting",
+    "check_settings",
+    "nearest",
+    "setting_of",
+    "shown",
+    "with_defaults",
+]

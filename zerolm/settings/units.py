@@ -1,0 +1,106 @@
+"""Numbers as people type them: 40M parameters, 64MB, ranges 4:32 and 256:2048:64."""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+from zerolm.settings.messages import shown
+
+COUNTS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
+BYTES: Final = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE]\+?[0-9]{1,2})?)\s*([A-Za-z]*)\s*")
+_NEGATIVE = re.compile(r"\s*-[0-9]{1,30}\s*")
+MAX_VALUES: Final = 100_000
+
+
+def parse_amount(name: str, value: Any) -> int:
+    """Return a count (40M) or, where the name ends in ``bytes``, a size (64MB, 64MiB), as an integer."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    sizes = name.endswith("bytes")
+    units = BYTES if sizes else COUNTS
+    possible = "kB, MB, GB, TB, KiB, MiB, GiB, TiB" if sizes else "k, M, G, T"
+    match = _NUMBER.fullmatch(str(value)) if isinstance(value, str | float) else None
+    if match is None or match[2].lower() not in units:
+        raise ValueError(f"{name} must be a number with an optional unit of {possible}, not {shown(value)}")
+    amount = Decimal(match[1]) * units[match[2].lower()]
+    if amount != int(amount):
+        raise ValueError(f"{name} must be a whole number, not {shown(value)}")
+    return int(amount)
+
+
+def parse_integer(name: str, value: Any) -> int:
+    """Return an integer: as ``parse_amount``, or a negative one."""
+    if isinstance(value, str) and _NEGATIVE.fullmatch(value):
+        return int(value)
+    return parse_amount(name, value)
+
+
+def parse_integers(name: str, value: Any, step: int = 1) -> list[int]:
+    """Return the integers of 7, 2,4,8, LOW:HIGH (every ``step``) or LOW:HIGH:STEP, both ends included."""
+    if isinstance(value, list | tuple):
+        return [_integer(name, item) for item in value]
+    if isinstance(value, int):
+        return [_integer(name, value)]
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be integers, not {shown(value)}")
+    if ":" not in value:
+        return [_integer(name, part) for part in value.split(",")]
+    parts = [_integer(name, part) for part in value.split(":")]
+    if len(parts) not in (2, 3):
+        raise ValueError(f"{name} must be LOW:HIGH or LOW:HIGH:STEP, not {shown(value)}")
+    low, high, step = parts[0], parts[1], parts[2] if len(parts) == 3 else step
+    if step < 1:
+        raise ValueError(f"the step of {name} must be at least 1, not {step}")
+    if low > high:
+        raise ValueError(f"the range {shown(value)} of {name} is empty: {low} is above {high}")
+    if (high - low) // step >= MAX_VALUES:
+        raise ValueError(
+            f"the range {shown(value)} of {name} has more than {MAX_VALUES} values; give a larger step"
+        )
+    return list(range(low, high + 1, step))
+
+
+def parse_number(name: str, value: Any) -> float:
+    """Return a finite number, an integer as it is."""
+    number = value
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            raise ValueError(f"{name} must be a number, not {shown(value)}") from None
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, not {shown(value)}")
+    return number
+
+
+def parse_numbers(name: str, value: Any, separator: str = ",") -> list[float]:
+    """Return numbers from a list, or from text with separators."""
+    parts = value if isinstance(value, list | tuple) else str(value).split(separator)
+    return [parse_number(name, part) for part in parts]
+
+
+def _integer(name: str, value: Any) -> int:
+    if not isinstance(value, str | int | float) or isinstance(value, bool) or value != value:
+        raise ValueError(f"{name} must consist of integers, not {shown(value)}")
+    try:
+        number = int(value)
+    except (OverflowError, ValueError):
+        raise ValueError(f"{name} must consist of integers, not {shown(value)}") from None
+    if isinstance(value, float) and value != number:
+        raise ValueError(f"{name} must consist of integers, not {shown(value)}")
+    return number

@@ -1,0 +1,98 @@
+"""Backbones (global choices), their choice blocks, and the candidates of one layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from zerolm.architecture import Ends, Floats, Ints, Layer, Shapes
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The candidates of one layer, grouped by shape.
+
+    ``alternatives[i]`` are all ways to choose ``layers[i]``, the preferred one first.
+    """
+
+    alternatives: tuple[tuple[dict[str, Any], ...], ...]
+    layers: tuple[Layer, ...]
+
+    @classmethod
+    def of(cls, options: Sequence[tuple[dict[str, Any], Layer]]) -> Self:
+        """Group (choice, layer) pairs by layer; the first choice of a shape is preferred."""
+        ways: dict[Layer, list[dict[str, Any]]] = {}
+        for choice, layer in options:
+            ways.setdefault(layer, []).append(choice)
+        return cls(tuple(map(tuple, ways.values())), tuple(ways))
+
+    @cached_property
+    def choices(self) -> tuple[dict[str, Any], ...]:
+        """Return the preferred way to choose each layer."""
+        return tuple(choices[0] for choices in self.alternatives)
+
+    @cached_property
+    def multiplicity(self) -> tuple[int, ...]:
+        """Return how many ways there are to choose each layer."""
+        return tuple(map(len, self.alternatives))
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        return Shapes.of(self.layers)
+
+    @property
+    def ways(self) -> int:
+        return sum(self.multiplicity)
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceBlock:
+    """``count`` layers that choose among the same candidates: each for itself, or all alike (``tied``)."""
+
+    candidates: Candidates
+    count: int
+    tied: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.candidates.ways if self.tied else self.candidates.ways**self.count
+
+
+@dataclass(frozen=True, eq=False)
+class Backbone:
+    """Global choices (plain JSON), the parts outside the layers, and the blocks of layers.
+
+    ``width`` is the mean over the layers of the residual stream's size.
+    """
+
+    choices: dict[str, Any]
+    width: float
+    ends: Ends
+    blocks: tuple[ChoiceBlock, ...]
+
+    @property
+    def depth(self) -> int:
+        return sum(block.count for block in self.blocks)
+
+    @property
+    def size(self) -> int:
+        return math.prod(block.size for block in self.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateTable:
+    """The columns of a choice block that solvers see.
+
+    ``score`` (c,) float64 and ``costs`` (c, k) int64 are what one chosen candidate adds;
+    ``multiplicity`` (c,) counts the ways to choose each.
+    """
+
+    score: Floats
+    costs: Ints
+    multiplicity: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.score)

@@ -1,0 +1,60 @@
+"""Reading the choices of an architecture, plain JSON from whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from zerolm.architecture import MAX_WIDTH
+from zerolm.settings import nearest, shown
+
+Number = TypeVar("Number", int, float)
+
+
+def integer(name: str, value: Any, low: int = 1, high: int = MAX_WIDTH) -> int:
+    """Return an integer within [low, high]; ``ValueError`` else."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ValueError(f"{name} must be an integer, not {shown(value)}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be an integer from {low} to {high}, not {shown(int(value))}")
+    return int(value)
+
+
+def number(name: str, value: Any) -> float:
+    """Return a positive number as it is: an integer stays one."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_WIDTH:
+        raise ValueError(f"{name} must be a positive number up to {MAX_WIDTH}, not {shown(value)}")
+    return value
+
+
+def field(choices: Mapping[str, Any], name: str) -> Any:
+    """Return a choice; ``ValueError`` where it is missing."""
+    if name not in choices:
+        raise ValueError(
+            f"the architecture lacks {name!r}; it has {', '.join(map(shown, choices)) or 'no fields'}"
+        )
+    return choices[name]
+
+
+def no_others(choices: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuse choices that are not ``known``."""
+    unknown = [str(name) for name in choices if name not in known]
+    if unknown:
+        raise ValueError(
+            f"the architecture has an unknown field {shown(unknown[0])}{nearest(unknown[0], known)}"
+        )
+
+
+def each_layer(name: str, value: Any, depth: int, check: Callable[[str, Any], Number]) -> tuple[Number, ...]:
+    """Return one number for all ``depth`` layers, or a list of one a layer, as a tuple."""
+    values = value if isinstance(value, list | tuple) else [value] * depth
+    if len(values) != depth:
+        raise ValueError(f"{name} lists {len(values)} layers, but the depth is {depth}")
+    return tuple(check(name, item) for item in values)
+
+
+def alike(values: Sequence[int]) -> int | list[int]:
+    """Return one number where all layers agree, else the list."""
+    return values[0] if len(set(values)) == 1 else list(values)

@@ -23,7 +23,7 @@ from corpus import docstrings, seen_files
 from timing import machine, note
 
 from zerolm.architecture import MAX_WIDTH, Architecture
-from zerolm.comparison.results import Row
+from zerolm.comparison.results import ScoreRow
 from zerolm.groundtruth.reader import locate, read, thinned, views
 from zerolm.io.files import cache_folder
 from zerolm.networks.batch import Batch
@@ -164,7 +164,7 @@ def span(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f" [{digits(low)}, {digits(high)}]"
 
 
-def line(row: Row, seconds: dict[str, float], drawn: set[str], in_shape: float | None) -> str:
+def line(row: ScoreRow, seconds: dict[str, float], drawn: set[str], in_shape: float | None) -> str:
     known = row.gain is not None and row.score != "body_params"
     gain = digits(row.gain) + span(row.gain_low, row.gain_high) if known else ""
     cells = (
@@ -275,9 +275,9 @@ def ratio(
         note(f"{len(ratios)} of {len(chosen)}: {ratios[-1]:.1f} times")
     return (
         f"{len(proxies)} proxies of {passes} on {len(ratios)} networks, built and warm, in one process of "
-        f"one thread, {len(batch)} sequences of 128 tokens: together {together:.0f} processor seconds, one after "
-        f"the other {apart:.0f}: **{apart / together:.1f} times** (by network from {min(ratios):.1f} to "
-        f"{max(ratios):.1f}, median {float(np.median(ratios)):.1f}).\n\n"
+        f"one thread, {len(batch)} sequences of 128 tokens: together {together:.0f} processor seconds, "
+        f"one after the other {apart:.0f}: **{apart / together:.1f} times** (by network from "
+        f"{min(ratios):.1f} to {max(ratios):.1f}, median {float(np.median(ratios)):.1f}).\n\n"
     )
 
 

@@ -14,7 +14,7 @@ from zerolm.carving.importance.criteria import criterion_of, needs_tokens
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.lonas import choices_in
-from zerolm.carving.planning.part_costs import StoredCosts, stored_bits
+from zerolm.carving.planning.part_costs import StoredCosts, stored_bits, window_note
 from zerolm.carving.planning.plan import Planned
 from zerolm.carving.planning.sizes import budgets_of, costs_of, heuristic_of, plan_of, rounding
 from zerolm.carving.recipe import Making, Recipe, document, read_recipe
@@ -224,7 +224,8 @@ def _cuttable(checkpoint: Checkpoint) -> list[str]:
 
 
 def _planned(job: Job, planned: Planned, losses: Mapping[str, float] | None = None) -> Carved:
-    note = rounding(job.checkpoint, job.request, planned.cut)
+    notes = (rounding(job.checkpoint, job.request, planned.cut), window_note(job.checkpoint, job.costs))
+    note = "; ".join(filter(None, notes))
     return _finished(job, planned.cut, optimal=planned.optimal, losses=losses, note=note)
 
 

@@ -27,9 +27,6 @@ def owners(cut: Cut, groups: int, ffn: int, label: str) -> list[tuple[int, str, 
     sizes = {"q": parent.heads // parent.kv_heads * parent.head_size, "kv": parent.head_size, "ffn": 1}
     for number, name in enumerate(label.split("+")):
         kind, count = ("ffn", ffn) if name == "ffn" else ("groups", groups)
-        unit = {"q": parent.heads // parent.kv_heads * parent.head_size, "kv": parent.head_size, "ffn": 1}[
-            name
-        ]
         places += [(number, kind, u, e) for u in range(count) for e in range(sizes[name])]
     return places
 

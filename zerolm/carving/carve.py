@@ -168,15 +168,22 @@ def rebuild(
 
 
 def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Checkpoint, Path | None]:
-    place = None if out is None else Path(out)
-    if place is not None:
-        check_new(place, force)
+    if out is None:
+        return Checkpoint.open(parent), None
+    place = Path(out)
+    if Path(parent).is_dir():
+        _check_outside(place, Path(parent))
+    check_new(place, force)  # before a model of the hub is downloaded
     checkpoint = Checkpoint.open(parent)
-    if checkpoint.family.has_experts:
-        raise ValueError("mixtures of experts cannot be carved yet")
-    if place is not None and place.resolve().is_relative_to(checkpoint.folder.resolve()):
-        raise ValueError(f"output {str(out)!r} is the parent or in it, which is never touched; name another")
+    _check_outside(place, checkpoint.folder)
     return checkpoint, place
+
+
+def _check_outside(place: Path, parent: Path) -> None:
+    if place.resolve().is_relative_to(parent.resolve()):
+        raise ValueError(
+            f"output {str(place)!r} is the parent or in it, which is never touched; name another"
+        )
 
 
 def _session(checkpoint: Checkpoint, methods: Methods, progress: Progress) -> Session | None:

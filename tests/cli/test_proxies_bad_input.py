@@ -62,7 +62,7 @@ BENCHMARK = ("mine.csv", *FEW, "--store", "s")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--proxies", "snpi"], "proxy 'snpi' is not known; is it snip?"),
+        (["--proxies", "snpi"], "proxy 'snpi' is not known; did you mean 'snip'?"),
         (["--proxies", "SynFlow"], "is it synflow?"),
         (["--proxies", " , "], "no proxy is named; there are"),
         (["--batch", "0"], "a batch of 0 x 8 tokens is empty"),

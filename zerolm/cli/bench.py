@@ -16,7 +16,7 @@ from zerolm.cli import bench_ablate, bench_data
 from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned, left_out
 from zerolm.cli.flags import declared, parsed_options, with_flags
 from zerolm.cli.progress import patient
-from zerolm.cli.proxies import Chosen, Store, listed, needing_torch, tokens_of
+from zerolm.cli.proxy_options import Chosen, Store, listed, needing_torch
 from zerolm.cli.score import say_left_out
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.ablation import Ablation
@@ -25,10 +25,10 @@ from zerolm.comparison.bench import bench as run_bench
 from zerolm.comparison.results import Comparison, Section
 from zerolm.groundtruth.reader import chosen
 from zerolm.io.folders import check_new, new_folder
+from zerolm.report.lines import facts, tokens_of
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.scores import SCORES
-from zerolm.statistics.bootstrap import FEWEST
 
 if TYPE_CHECKING:
     from zerolm.proxies.job import Measured
@@ -156,28 +156,6 @@ def show(section: Section) -> None:
         print(f"{line}  {note}".rstrip())
     for line in facts(section):
         print(line)
-
-
-def facts(section: Section) -> list[str]:
-    """What stands below a table."""
-    one, five = section.random_regret
-    lines = [f"a random choice has regret {one:.3g}/{five:.3g}"]
-    if len(section.result) < FEWEST:
-        lines.append(f"fewer than {FEWEST} architectures: no intervals")
-    if section.plateau:
-        low, high = section.plateau
-        lines.append(f"alphas level with the best (95 %): {low:g} to {high:g}")
-    if section.ceiling:
-        c = section.ceiling
-        lines.append(
-            f"noise ceiling: a perfect predictor reaches about {c.tau:.2f}/{c.rho:.2f} (tau/rho), from "
-            f"{c.runs} runs of {c.networks} repeated networks"
-        )
-    if section.published:
-        p = section.published
-        numbers = "/".join("-" if x is None else f"{x:.3f}" for x in (p.tau, p.rho))
-        lines.append(f"best published: {numbers} (tau/rho), {p.by}")
-    return lines
 
 
 def _show(value: float | None) -> str:

@@ -233,5 +233,5 @@ def test_grasp_is_minus_the_weights_times_the_hessian_times_the_gradient(name: s
     grads = torch.autograd.grad(value_now, weights, create_graph=True)
     along = torch.stack([(g * g.detach()).sum() for g in grads]).sum()
     products = torch.autograd.grad(along, weights)
-    expected = -sum(float((w * h).sum()) for w, h in zip(weights, products, strict=True))
+    expected = -sum(float((w.detach() * h).sum()) for w, h in zip(weights, products, strict=True))
     assert value(network, "grasp", batch) == pytest.approx(expected, rel=1e-8)

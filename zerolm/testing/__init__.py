@@ -1,4 +1,4 @@
-"""Conformance suites for authors of plug-ins; ``check_proxy`` needs torch, which is imported with it alone."""
+"""Conformance suites for authors of plug-ins; torch is imported by that of proxies alone."""
 
 from __future__ import annotations
 

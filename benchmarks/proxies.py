@@ -32,7 +32,7 @@ from zerolm.networks.passes import NEEDS, Protocol
 from zerolm.proxies import Proxy, find_proxy, proxy_names
 from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.compute import compute
-from zerolm.proxies.measure import Request, Run, measure
+from zerolm.proxies.measure import Request, Run, Selection, measure
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.statistics import within_budget
@@ -138,9 +138,7 @@ class Options:
             names=names,
             text=str(self.text),
             settings={"mode": mode},
-            limit=limit,
-            view=view,
-            data=self.data,
+            networks=Selection(limit=limit, view=view, data=self.data),
             jobs=self.jobs,
             store=self.store,
         )

@@ -110,7 +110,7 @@ def test_the_python_runs(zerolm: Callable[..., Any], tmp_path: Path, monkeypatch
             promised = json.loads(Path("demo/result.json").read_text())["pick"]["costs"]["params"]
             assert sum(p.numel() for p in names["model"].parameters()) == promised
     base._REGISTRY.pop("ffn_only")
-    registry._REGISTRY.pop("gradient_energy")
+    registry.PROXIES._entries.pop("gradient_energy")
 
 
 def test_the_benchmark_file_is_readable(zerolm: Callable[..., Any], tmp_path: Path) -> None:

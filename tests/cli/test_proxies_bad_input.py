@@ -43,7 +43,7 @@ def rows() -> list[Any]:
     if not Path("s").exists():
         return []
     with Store(Path("s")) as store:
-        return store._database.execute("SELECT * FROM evaluations").fetchall()
+        return store._database.execute("SELECT * FROM measurements").fetchall()
 
 
 def refused(zerolm: Zerolm, *arguments: str, words: str) -> None:
@@ -62,8 +62,8 @@ BENCHMARK = ("mine.csv", *FEW, "--store", "s")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--proxies", "snpi"], "proxy 'snpi' is not known; is it snip?"),
-        (["--proxies", "SynFlow"], "is it synflow?"),
+        (["--proxies", "snpi"], "proxy 'snpi' is not known; did you mean 'snip'?"),
+        (["--proxies", "SynFlow"], "did you mean 'synflow'?"),
         (["--proxies", " , "], "no proxy is named; there are"),
         (["--batch", "0"], "a batch of 0 x 8 tokens is empty"),
         (["--length", "-1"], "is empty"),
@@ -219,7 +219,7 @@ def test_without_something_else_of_the_extra() -> None:
         (["--text", "random"], "--text is of networks that are built: name --proxies too"),
         (["--jobs", "2"], "--jobs is of networks"),
         (["--store", "s"], "--store is of networks"),
-        (["--proxies", "snpi"], "is it snip?"),
+        (["--proxies", "snpi"], "did you mean 'snip'?"),
         (["--proxies", ""], "no proxy is named"),
         (["--proxies", "snip", "--jobs", "0"], "jobs 0"),
         (["--proxies", "snip", "--text", "missing.txt"], "missing.txt"),

@@ -21,8 +21,9 @@ from zerolm.networks.passes import NEEDS
 from zerolm.proxies import find_proxy
 from zerolm.proxies.candidates import Candidate, drawn
 from zerolm.proxies.compute import compute
-from zerolm.proxies.job import LIBRARIES, Settings, evaluate
+from zerolm.proxies.job import LIBRARIES, evaluate
 from zerolm.proxies.memory import bytes_needed
+from zerolm.proxies.settings import Settings
 from zerolm.proxies.store import Store
 from zerolm.proxies.verdict import judge
 from zerolm.scores import make_score

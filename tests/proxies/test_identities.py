@@ -222,3 +222,16 @@ def test_signs_of_more_rows_than_columns_never_count() -> None:
     for outputs, expected in ((41, 0.0), (40, 1.0)):
         network = chain(40, outputs)
         assert value(network, "eznas", batch_for(network, 32)) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_grasp_is_minus_the_weights_times_the_hessian_times_the_gradient(name: str) -> None:
+    """By double backward along the constant gradient, as in its paper."""
+    network = made(name, wide=True, random=0.1)
+    batch, weights = batch_for(network), network.weights
+    value_now = loss(network.module(batch.inputs, batch.classes), batch)
+    grads = torch.autograd.grad(value_now, weights, create_graph=True)
+    along = torch.stack([(g * g.detach()).sum() for g in grads]).sum()
+    products = torch.autograd.grad(along, weights)
+    expected = -sum(float((w.detach() * h).sum()) for w, h in zip(weights, products, strict=True))
+    assert value(network, "grasp", batch) == pytest.approx(expected, rel=1e-8)

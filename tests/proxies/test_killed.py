@@ -36,7 +36,7 @@ def rows(path: Path) -> list[tuple[Any, ...]]:
     """All that a store holds, bit for bit, read without it."""
     database = sqlite3.connect(path)
     try:
-        return database.execute("SELECT * FROM evaluations ORDER BY 1, 2, 3, 4").fetchall()
+        return database.execute("SELECT * FROM measurements ORDER BY 1, 2, 3, 4").fetchall()
     finally:
         database.close()
 

@@ -17,7 +17,7 @@ from networks_small import batch_for, made
 from zerolm.networks.passes import Passes, Protocol
 from zerolm.proxies import find_proxy, proxy
 from zerolm.proxies.compute import compute, numbers
-from zerolm.proxies.registry import _REGISTRY, Proxy
+from zerolm.proxies.registry import PROXIES, Proxy
 
 SCRIPT = """
 import json, os, sys
@@ -25,7 +25,8 @@ from pathlib import Path
 from zerolm.proxies import proxy
 from zerolm.text.batches import random_source
 from zerolm.proxies.candidates import Candidate
-from zerolm.proxies.job import Settings, evaluate
+from zerolm.proxies.job import evaluate
+from zerolm.proxies.settings import Settings
 from zerolm.proxies.store import Store
 from zerolm.spaces import make_space
 
@@ -47,10 +48,10 @@ if __name__ == "__main__":
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
     """What a test registers is forgotten."""
-    before = dict(_REGISTRY)
+    before = dict(PROXIES._entries)
     yield
-    _REGISTRY.clear()
-    _REGISTRY.update(before)
+    PROXIES._entries.clear()
+    PROXIES._entries.update(before)
 
 
 def ran(folder: Path, **values: object) -> Any:

@@ -16,7 +16,7 @@ from zerolm.cli import bench_ablate, bench_data
 from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned, left_out
 from zerolm.cli.flags import declared, parsed_options, with_flags
 from zerolm.cli.progress import patient
-from zerolm.cli.proxies import Chosen, Store, listed, needing_torch, tokens_of
+from zerolm.cli.proxy_options import Chosen, Store, listed, needing_torch
 from zerolm.cli.score import say_left_out
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.ablation import Ablation
@@ -25,7 +25,7 @@ from zerolm.comparison.bench import bench as run_bench
 from zerolm.comparison.results import Comparison, Section
 from zerolm.groundtruth.reader import chosen
 from zerolm.io.folders import check_new, new_folder
-from zerolm.report.facts import facts
+from zerolm.report.facts import facts, tokens_of
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.scores import SCORES

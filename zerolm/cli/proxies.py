@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from zerolm.cli.bench_ablate import Data, Metric, aligned
 from zerolm.cli.progress import patient
+from zerolm.cli.proxy_options import Chosen, Store, listed, needing_torch
 from zerolm.settings.units import parse_amount
 
 TARGET = "A space, a benchmark (by name or file), a folder with a model; or `ls`, which lists the proxies."
-Chosen = Annotated[
-    str | None, typer.Option("--proxies", metavar="A,B,C", help="Some of `zerolm proxies ls`; else all.")
-]
-Store = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="SQLite file of what is computed; else in the cache.")
-]
 
 
 def proxies(
@@ -61,11 +53,11 @@ def proxies(
     """
     with needing_torch():
         from zerolm.cli import proxies_shown
-        from zerolm.proxies.measure import Request, measure
+        from zerolm.proxies.measure import Request, Selection, measure
     if target == "ls":
         listing(json_output)
         return
-    found = measure(
+    results = measure(
         target,
         Request(
             names=None if names is None else listed(names),
@@ -79,12 +71,14 @@ def proxies(
                 "seed": seed,
                 "device": device,
             },
-            count=count,
-            max_params=None if max_params is None else parse_amount("max_params", max_params),
-            limit=limit,
-            view=view,
-            metric=metric,
-            data=data,
+            networks=Selection(
+                count=count,
+                max_params=None if max_params is None else parse_amount("max_params", max_params),
+                limit=limit,
+                view=view,
+                metric=metric,
+                data=data,
+            ),
             jobs=jobs,
             backend=backend,
             store=store,
@@ -92,41 +86,15 @@ def proxies(
         progress=patient(),
     )
     if json_output:
-        print(json.dumps(found.to_json(), allow_nan=False))
+        print(json.dumps(results.to_json(), allow_nan=False))
     else:
-        proxies_shown.show(found)
-
-
-def tokens_of(source: str) -> str:
-    """What the proxies were computed on, in words."""
-    if source.startswith("random"):
-        return "tokens are drawn at random: give --text FILE for what a proxy says on real text"
-    return f"proxies on tokens of the {source}"
-
-
-def listed(names: str) -> list[str]:
-    """What stands between commas."""
-    return [name for name in map(str.strip, names.split(",")) if name]
-
-
-@contextmanager
-def needing_torch() -> Iterator[None]:
-    """Within, what an import lacks is said by the extra that brings it."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        if missing.name is None:  # said already
-            raise
-        message = f"proxies run networks, which needs {missing.name}: pip install 'zerolm[torch]'"
-        raise ModuleNotFoundError(message) from missing
+        proxies_shown.show(results)
 
 
 def listing(json_output: bool) -> None:
     """All proxies: what they need, and where they come from."""
     from zerolm.proxies import find_proxy, proxy_names
-    from zerolm.proxies.registry import load_plugins
 
-    load_plugins()
     every = [find_proxy(name) for name in proxy_names()]
     if json_output:
         rows = [{"name": p.name, "needs": list(p.needs), "sign": p.sign, "source": p.source} for p in every]

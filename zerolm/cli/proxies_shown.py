@@ -1,4 +1,4 @@
-"""What ``zerolm proxies`` prints for people."""
+"""Tables of ``zerolm proxies`` for people."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from zerolm.cli.bench_ablate import aligned
-from zerolm.cli.proxies import tokens_of
 from zerolm.comparison.results import ScoreRow, Section
 from zerolm.proxies.job import Measured
 from zerolm.proxies.measure import Run
 from zerolm.proxies.verdict import Verdict
-from zerolm.report.facts import facts
+from zerolm.report.facts import facts, tokens_of
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.statistics import agreement
@@ -21,20 +20,20 @@ from zerolm.statistics import agreement
 HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "95 %", "over body", "in budget", "seconds")
 
 
-def show(found: Run) -> None:
+def show(results: Run) -> None:
     """One network's values, the spread of several, or how they rank a benchmark; and what is left out."""
-    print(found.title)
-    print(tokens_of(found.measured.source))
-    if found.section is not None:
-        _show_section(found.section, found.measured)
-    elif len(found.measured.candidates) == 1:
-        _show_one(found.measured)
+    print(results.title)
+    print(tokens_of(results.measured.source))
+    if results.section is not None:
+        _show_section(results.section, results.measured)
+    elif len(results.measured.candidates) == 1:
+        _show_one(results.measured)
     else:
-        _show_many(found)
-    for name, reason in found.measured.left_out.items():
+        _show_many(results)
+    for name, reason in results.measured.left_out.items():
         print(f"left out: {name}: {reason}")
-    if found.verdict is not None:
-        _show_verdict(found.verdict)
+    if results.verdict is not None:
+        _show_verdict(results.verdict)
 
 
 def _show_section(section: Section, measured: Measured) -> None:
@@ -76,14 +75,14 @@ def _show_one(measured: Measured) -> None:
         print(line)
 
 
-def _show_many(found: Run) -> None:
+def _show_many(results: Run) -> None:
     """How the values spread, and how far a proxy only counts parameters."""
-    assert found.params is not None
+    assert results.params is not None
     lines = [("proxy", "lowest", "median", "highest", "rho with params", "seconds")]
-    for name, column in found.measured.columns.items():
+    for name, column in results.measured.columns.items():
         spread = (f"{value:.5g}" for value in np.quantile(column, (0.0, 0.5, 1.0)))
-        rho = _number(agreement(column, found.params).rho)
-        lines.append((name, *spread, rho, f"{found.measured.seconds[name]:.2f}"))  # type: ignore[arg-type]
+        rho = _number(agreement(column, results.params).rho)
+        lines.append((name, *spread, rho, f"{results.measured.seconds[name]:.2f}"))  # type: ignore[arg-type]
     for line in aligned(lines):
         print(line)
 

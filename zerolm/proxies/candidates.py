@@ -1,4 +1,4 @@
-"""What proxies are computed of: architectures that are built, or a checkpoint that is opened."""
+"""The networks that proxies are computed of: architectures that are built, or a checkpoint that is opened."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def drawn(space: SearchSpace, count: int, seed: int, max_params: int | None = No
     generator = random.Random(seed)
     backbones = list(space.backbones())
     below = list(accumulate(backbone.size for backbone in backbones))
-    params, found = make_score("params"), list[Architecture]()
+    params, architectures = make_score("params"), list[Architecture]()
     smallest, since = math.inf, 0
     while since < PATIENCE:
         ticket = generator.randrange(below[-1])  # integers: the sizes are beyond floats
@@ -84,10 +84,10 @@ def drawn(space: SearchSpace, count: int, seed: int, max_params: int | None = No
         smallest = min(smallest, size)
         since += 1
         if max_params is None or size <= max_params:
-            found.append(one)
+            architectures.append(one)
             since = 0
-        if len(found) == count:
-            return found
+        if len(architectures) == count:
+            return architectures
     raise ValueError(
         f"{PATIENCE:,} architectures drawn from {space.name!r} in a row have more than {max_params:,} "
         f"parameters, the smallest of all {smallest:,.0f}: allow more"

@@ -15,7 +15,7 @@ from joblib import Parallel, parallel_config
 
 
 def in_rounds(calls: Iterator[Any]) -> Generator[Any, None, None]:
-    """What joblib's delayed calls return, drawn and returned in rounds of one call for every CPU.
+    """Yield what joblib's delayed calls return, drawn and returned in rounds of one call for every CPU.
 
     In rounds because Ray's backend of joblib returns nothing before it returns everything. The cluster is the
     one that this process is connected to, else that of ``RAY_ADDRESS``, else the one that was started on

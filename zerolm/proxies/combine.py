@@ -1,4 +1,4 @@
-"""What becomes of numbers that proxies measured: ranks merged over a pool, and L-SWAG from its layers."""
+"""Numbers of proxies put together: ranks merged over a pool, and L-SWAG from its layers."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ def compute(
     """Return the outcome of every proxy by name; each pass runs once.
 
     The seconds of a proxy are those of its own reduction and of what it needs of the passes, shared or not:
-    of a forward pass only, where that is all. They are this process's, on a GPU those that pass. ``ValueError``
-    where the loss is not finite.
+    of a forward pass only, where that is all. They are this process's, on a GPU those that pass.
+    ``ValueError`` where the loss is not finite.
     """
     passes = Passes(network, batch, protocol, {need for proxy in proxies for need in proxy.needs})
     passes.run()

@@ -114,7 +114,7 @@ def _attempt(number: int, work: Work[Item], item: Item, lacking: tuple[Key, ...]
 
 
 def _outcomes(calls: Iterator[Call], jobs: int, backend: Backend) -> Generator[Outcome, None, None]:
-    """What the calls return, each as soon as it is known, in any order."""
+    """Yield what the calls return, each as soon as it is known, in any order."""
     if backend == "ray" and jobs > 0:
         yield from cluster.in_rounds(calls)
     elif jobs > 1:

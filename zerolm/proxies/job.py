@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -15,76 +13,19 @@ import torch
 import transformers
 
 from zerolm.architecture import Floats
-from zerolm.networks.passes import Protocol
-from zerolm.networks.passes.protocol import MODES, UPSTREAMS, Mode, Upstream
 from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.compute import Outcome, compute
 from zerolm.proxies.executor import Backend, run
 from zerolm.proxies.memory import check_memory
 from zerolm.proxies.registry import LeftOut, Proxy, find_proxy
+from zerolm.proxies.settings import USUAL, Settings
 from zerolm.proxies.store import Evaluation, Key, Store
 from zerolm.text.batches import TokenSource
 
 VERSION: Final = 2
 """Counts changes of passes and networks: what an earlier version stored is not used."""
 LIBRARIES: Final = f"torch {torch.__version__}, transformers {transformers.__version__}"
-"""What computes may round otherwise in another version, or build another network."""
-DEVICES: Final = ("cpu", "cuda")
-MOST: Final = 1 << 24
-"""Tokens of a batch."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How proxies are computed: ``batch`` sequences of ``length`` tokens in ``parts`` micro-batches.
-
-    ``upstream`` None is the task's loss, but in faithful mode the ones that released code sends into an
-    encoder. ``seed`` draws weights, masks and whatever else is random.
-    """
-
-    mode: Mode = "sane"
-    upstream: Upstream | None = None
-    batch: int = 64
-    length: int = 128
-    parts: int = 8
-    seed: int = 0
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"mode {self.mode!r} is not known; there are {', '.join(MODES)}")
-        if self.upstream is not None and self.upstream not in UPSTREAMS:
-            raise ValueError(f"upstream {self.upstream!r} is not known; there are {', '.join(UPSTREAMS)}")
-        if self.device not in DEVICES:
-            raise ValueError(f"device {self.device!r} is not known; there are {', '.join(DEVICES)}")
-        if self.batch < 1 or self.length < 1:
-            raise ValueError(f"a batch of {self.batch} x {self.length} tokens is empty")
-        if self.batch * self.length > MOST:
-            raise ValueError(
-                f"a batch of {self.batch} x {self.length} tokens is too large; {MOST} are the most"
-            )
-        if not 1 <= self.parts <= self.batch or self.batch % self.parts:
-            fitting = [k for k in range(1, self.batch + 1) if self.batch % k == 0]
-            nearest = min(fitting, key=lambda k: abs(k - self.parts))
-            raise ValueError(
-                f"{self.parts} equal micro-batches of {self.batch} are not possible; {nearest} are"
-            )
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed {self.seed} is not possible; 0 to 2^63 - 1 are")
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("there is no CUDA device that PyTorch can use; take --device cpu")
-
-    def protocol(self, task: str) -> Protocol:
-        usual: Upstream = "ones" if self.mode == "faithful" and task == "masked" else "task"
-        return Protocol(self.mode, self.upstream or usual, self.parts, self.seed)
-
-    def key(self, source: TokenSource) -> str:
-        """All of it and what the batches are cut from, as canonical text."""
-        ids = b"" if source.ids is None else source.ids.numpy().tobytes()
-        tokens = hashlib.sha256(
-            ids + repr((source.size, source.mask, source.classes, source.seed)).encode()
-        ).hexdigest()
-        return json.dumps({**vars(self), "tokens": tokens}, sort_keys=True)
+"""Another version may round otherwise, or build another network."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +42,7 @@ class Work:
         proxies = [proxy for proxy in self.proxies if proxy.name in asked]
         check_memory(candidate, proxies, self.settings, self.workers)
         try:
-            found = self._found(candidate, proxies)
+            outcomes = self._outcomes(candidate, proxies)
         except (torch.OutOfMemoryError, MemoryError):
             raise ValueError(
                 f"the passes do not fit into the memory of {self.settings.device}: take a smaller network, a "
@@ -109,10 +50,10 @@ class Work:
             ) from None
         return [
             Evaluation(key, one.value, one.seconds, one.left_out or "")
-            for key, one in ((key, found[key.proxy]) for key in keys)
+            for key, one in ((key, outcomes[key.proxy]) for key in keys)
         ]
 
-    def _found(self, candidate: Candidate, proxies: Sequence[Proxy]) -> dict[str, Outcome]:
+    def _outcomes(self, candidate: Candidate, proxies: Sequence[Proxy]) -> dict[str, Outcome]:
         network = candidate.network(self.settings.seed)
         network.module.to(self.settings.device)
         settings = self.settings
@@ -124,7 +65,7 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What proxies found of n candidates on tokens of ``source``.
+    """The scores of n candidates on tokens of ``source``.
 
     ``columns`` are scores (n,), higher expected to be better; those of proxies that combine their parts
     depend on all the candidates. ``values`` are what each proxy computed of each candidate, empty where it
@@ -144,14 +85,14 @@ def evaluate(
     candidates: Sequence[Candidate],
     names: Sequence[str],
     source: TokenSource,
-    settings: Settings = Settings(),
+    settings: Settings = USUAL,
     *,
     store: Store,
     jobs: int = 1,
     backend: Backend = "loky",
     progress: Callable[[str], None] = lambda _: None,
 ) -> Measured:
-    """The proxies ``names`` of all candidates; what the store holds already is not computed again.
+    """Return the proxies ``names`` of all candidates; what the store holds already is not computed again.
 
     ``ValueError`` for an unknown proxy, a model without known roles, a loss that is not finite, or a network
     that is too large: what was computed before it is in the store.
@@ -166,7 +107,7 @@ def evaluate(
         ]
 
     workers = min(jobs if backend == "loky" else os.cpu_count() or 1, len(candidates))
-    found = run(
+    evaluations = run(
         candidates,
         Work(proxies, source, settings, workers),
         store,
@@ -176,10 +117,10 @@ def evaluate(
         backend=backend,
         progress=progress,
     )
-    table = [[found[key] for key in keys(candidate)] for candidate in candidates]
+    table = [[evaluations[key] for key in keys(candidate)] for candidate in candidates]
     measured = Measured(source.name, candidates, {}, {}, {}, {})
-    for proxy, evaluations in zip(proxies, zip(*table, strict=True), strict=True):
-        _add(measured, proxy, evaluations)
+    for proxy, column in zip(proxies, zip(*table, strict=True), strict=True):
+        _add(measured, proxy, column)
     return measured
 
 

@@ -19,8 +19,9 @@ from zerolm.groundtruth.reader import GroundTruth, View, data_folder, known_name
 from zerolm.groundtruth.sources import SOURCES
 from zerolm.networks.opener import one_line
 from zerolm.proxies.candidates import Candidate, drawn
-from zerolm.proxies.job import Measured, Settings, evaluate
-from zerolm.proxies.request import USUAL, VOCABULARY, Request
+from zerolm.proxies.job import Measured, evaluate
+from zerolm.proxies.request import USUAL, VOCABULARY, Request, Selection
+from zerolm.proxies.settings import Settings
 from zerolm.proxies.store import Store
 from zerolm.proxies.verdict import Verdict, judge
 from zerolm.scores import make_score
@@ -28,7 +29,7 @@ from zerolm.spaces import make_space, space_names
 from zerolm.text.batches import TokenSource, stock_source
 from zerolm.text.tokens import read_text
 
-__all__ = ["Request", "Run", "measure", "measuring"]
+__all__ = ["Request", "Run", "Selection", "measure", "measuring"]
 
 USUAL_VIEW: Final = "declared"
 USUAL_COUNT: Final = 20
@@ -38,7 +39,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What was found. ``params`` (n,) are those of architectures, ``section`` how a benchmark is ranked."""
+    """The results. ``params`` (n,) are those of architectures, ``section`` how a benchmark is ranked."""
 
     title: str
     settings: Settings
@@ -50,11 +51,11 @@ class Run:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, as ``zerolm proxies --json`` prints it.
 
-        ``proxies`` are scores, higher expected to be better; ``values`` are what each proxy found in each
+        ``proxies`` are scores, higher expected to be better; ``values`` are what each proxy gave for each
         network, its parts where it combines them, null where that is no finite number.
         """
         measured = self.measured
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "title": self.title,
             "text": measured.source,
             "settings": asdict(self.settings),
@@ -70,10 +71,10 @@ class Run:
             "left_out": measured.left_out,
         }
         if self.section is not None:
-            found["metric"] = self.section.metric
-            found["rows"] = [row.to_json() for row in self.section.rows]
-            found["libra"] = None if self.verdict is None else self.verdict.to_json()
-        return found
+            document["metric"] = self.section.metric
+            document["rows"] = [row.to_json() for row in self.section.rows]
+            document["libra"] = None if self.verdict is None else self.verdict.to_json()
+        return document
 
 
 def _plain(row: Sequence[float]) -> list[float | None]:
@@ -126,9 +127,11 @@ def measure(target: str, request: Request = USUAL, *, progress: Say = lambda _: 
 
 def _space(name: str, job: _Job) -> Run:
     request = job.request
-    request.check_for("space")
-    space = make_space(name, **({} if request.view is None else {"view": request.view}))
-    networks = drawn(space, request.count or USUAL_COUNT, job.settings.seed, request.max_params)
+    request.networks.check_for("space")
+    space = make_space(name, **({} if request.networks.view is None else {"view": request.networks.view}))
+    networks = drawn(
+        space, request.networks.count or USUAL_COUNT, job.settings.seed, request.networks.max_params
+    )
     candidates = [Candidate.of(network, f"network {i}") for i, network in enumerate(networks)]
     measured = job.measure(candidates, request.source())
     title = f"{name}: {len(networks)} networks, {job.settings.mode} mode"
@@ -138,7 +141,7 @@ def _space(name: str, job: _Job) -> Run:
 def _model(folder: Path, job: _Job) -> Run:
     """A model reads its own tokens where it has a tokenizer."""
     request = job.request
-    request.check_for("model")
+    request.networks.check_for("model")
     vocabulary = read_object(folder, "config.json").get("vocab_size")
     if request.text != "random" and any((folder / name).is_file() for name in TOKENIZERS):
         text = read_text(Path(request.text))
@@ -154,29 +157,29 @@ def _model(folder: Path, job: _Job) -> Run:
 def _benchmark(target: str, job: _Job) -> Run:
     request, settings = job.request, job.settings
     view = _view(target, request)
-    request.check_for("benchmark")
-    found: list[Measured] = []
+    request.networks.check_for("benchmark")
+    results: list[Measured] = []
     comparison = bench(
         [target],
-        data=request.data,
-        metric=request.metric,
-        more=_more(job, found),
-        limit=request.limit,
+        data=request.networks.data,
+        metric=request.networks.metric,
+        more=_more(job, results),
+        limit=request.networks.limit,
         view=view,
         progress=job.progress,
     )
-    (section,), (measured,) = comparison.sections, found
+    (section,), (measured,) = comparison.sections, results
     title = f"{section.title}: {section.metric}, {len(section.result)} architectures, {settings.mode} mode"
     verdict = judge(measured.columns, section.result, section.scores["body_params"], settings.seed)
     return Run(title, settings, measured, section.scores["params"], section, verdict)
 
 
-def measuring(request: Request, found: list[Measured], progress: Say = lambda _: None) -> More:
-    """For ``bench``: the proxies of a benchmark's architectures; what is measured is added to ``found``."""
-    return _more(_Job.of(request, progress), found)
+def measuring(request: Request, results: list[Measured], progress: Say = lambda _: None) -> More:
+    """For ``bench``: the proxies of a benchmark's architectures; what is measured is added to ``results``."""
+    return _more(_Job.of(request, progress), results)
 
 
-def _more(job: _Job, found: list[Measured]) -> More:
+def _more(job: _Job, results: list[Measured]) -> More:
     sources: dict[int, TokenSource] = {}
 
     def more(truth: GroundTruth, view: View) -> Mapping[str, Floats]:
@@ -187,21 +190,21 @@ def _more(job: _Job, found: list[Measured]) -> More:
             Candidate.of(architecture, f"{truth.name} {entry.id}")
             for architecture, entry in zip(view.architectures, truth.architectures, strict=True)
         ]
-        found.append(job.measure(candidates, sources[vocabulary]))
-        return found[-1].columns
+        results.append(job.measure(candidates, sources[vocabulary]))
+        return results[-1].columns
 
     return more
 
 
 def _view(target: str, request: Request) -> str | None:
     """The view that is asked for, or the usual one where there are several."""
-    possible = [view.name for view in views(read(_located(target, request.data)))]
-    if request.view is None:
+    possible = [view.name for view in views(read(_located(target, request.networks.data)))]
+    if request.networks.view is None:
         return USUAL_VIEW if USUAL_VIEW in possible else possible[0]
-    if request.view not in possible:
+    if request.networks.view not in possible:
         known = ", ".join(str(name) for name in possible if name is not None) or "none"
-        raise ValueError(f"view {request.view!r} is not one of {target}'s; there are {known}")
-    return request.view
+        raise ValueError(f"view {request.networks.view!r} is not one of {target}'s; there are {known}")
+    return request.networks.view
 
 
 def _located(target: str, data: str | None) -> Path:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from zerolm.architecture import Architecture
 from zerolm.io.memory import free_memory
+from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.registry import Proxy
+from zerolm.proxies.settings import Settings
 from zerolm.scores import make_score
-
-if TYPE_CHECKING:
-    from zerolm.proxies.candidates import Candidate
-    from zerolm.proxies.job import Settings
 
 AUTOFORMER: Final = 197
 PIT: Final = (730, 197, 50)
@@ -39,7 +37,7 @@ def bytes_needed(architecture: Architecture, passes: Collection[str], settings: 
 
 
 def _kept(architecture: Architecture, length: int) -> int:
-    """What a sample leaves behind for a backward pass: outputs of matrices, norms, attention."""
+    """Return the bytes of a sample for a backward pass: outputs of matrices, norms, attention."""
     total = 0
     for layer, (tokens, heads) in zip(architecture.layers, _attention(architecture, length), strict=True):
         outputs = sum(matrix.rows + matrix.cols for matrix in layer.matrices)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from zerolm.networks.passes import NEEDS, Passes
-from zerolm.registry import load_group
-from zerolm.scores import score_names
+from zerolm.registry import Entry, Registry
+from zerolm.scores import SCORES
 
 Value = float | Sequence[float]
 Compute = Callable[[Passes], Value]
 Pool = Sequence[Sequence[float]]
-"""What a proxy found in each of the candidates, (m, k); rows may differ in length."""
+"""Numbers of a proxy for each of the candidates, (m, k); rows may differ in length."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 
@@ -48,7 +48,7 @@ class Proxy:
 
     @property
     def revision(self) -> str:
-        """What stored values belong to: the version and, of a proxy that is not zerolm's, its source."""
+        """Return the key of stored values: the version and, of a proxy that is not zerolm's, its source."""
         if self.compute.__module__.startswith("zerolm."):
             return str(self.version)
         try:
@@ -71,7 +71,7 @@ class Proxy:
         }
 
 
-_REGISTRY: dict[str, Proxy] = {}
+PROXIES: Final = Registry[Proxy]("proxy", "zerolm.proxies")
 
 
 def proxy(
@@ -94,32 +94,24 @@ def proxy(
     def register(compute: Compute) -> Compute:
         if not _NAME.fullmatch(name):
             raise ValueError(f"a proxy's name is lower case letters, digits and _, not {name!r}")
-        if name in score_names() and not compute.__module__.startswith("zerolm."):
+        if not compute.__module__.startswith("zerolm.") and name in SCORES:
             raise ValueError(f"{name!r} is a closed form already; call the proxy otherwise")
-        if name in _REGISTRY:
-            raise ValueError(f"a proxy named {name!r} is registered already")
         for need in needs:
             if need not in NEEDS:
                 raise ValueError(f"proxy {name!r} needs {need!r}; there are {', '.join(NEEDS)}")
         sign = 1 if higher_is_better else -1
-        _REGISTRY[name] = Proxy(name, compute, source, tuple(needs), sign, version, finish)
+        entry = Proxy(name, compute, source, tuple(needs), sign, version, finish)
+        PROXIES.add(Entry(name, entry, source, entry.needs))
         return compute
 
     return register
 
 
 def proxy_names() -> list[str]:
-    """Every registered proxy, in the order of registration."""
-    return list(_REGISTRY)
+    """Return every proxy, those of plug-ins too, in the order of registration."""
+    return PROXIES.names()
 
 
 def find_proxy(name: str) -> Proxy:
-    """The proxy of this name; ``ValueError`` says which there are."""
-    if name not in _REGISTRY:
-        raise ValueError(f"proxy {name!r} is not known; there are {', '.join(_REGISTRY)}")
-    return _REGISTRY[name]
-
-
-def load_plugins() -> None:
-    """Import third-party proxies from their entry points, ``zerolm.proxies``."""
-    load_group("zerolm.proxies")
+    """Return the proxy of this name; ``ValueError`` says which there are."""
+    return PROXIES[name]

@@ -1,16 +1,15 @@
-"""What is asked of proxies by name, checked before anything is computed."""
+"""A request for proxies by name, checked before anything is computed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 from zerolm.proxies.executor import Backend
-from zerolm.proxies.job import Settings
-from zerolm.proxies.registry import load_plugins, proxy_names
+from zerolm.proxies.registry import find_proxy, proxy_names
+from zerolm.proxies.settings import Settings
 from zerolm.text.batches import TokenSource, random_source, text_source
 from zerolm.text.tokens import read_text
 
@@ -23,53 +22,24 @@ BELONGS: Final[Mapping[str, tuple[Target, ...]]] = {
     "metric": ("benchmark",),
     "data": ("benchmark",),
 }
-"""What says nothing about other targets."""
+"""The targets that each choice of networks belongs to."""
 VOCABULARY: Final = 8192
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is asked for; ``settings`` are those of ``Settings``, ``names`` None means every proxy.
+class Selection:
+    """Which networks of a target are computed.
 
-    ``text`` is a file or ``random``. ``count`` networks are drawn from a space, 20 unless said, of at most
-    ``max_params`` parameters; ``limit``,
-    ``metric`` and ``data`` say what of a benchmark counts, and ``view`` how FlexiBERT is read.
+    ``count`` networks are drawn from a space, 20 unless said, of at most ``max_params`` parameters;
+    ``limit``, ``metric`` and ``data`` say what of a benchmark counts, and ``view`` how FlexiBERT is read.
     """
 
-    names: Sequence[str] | None = None
-    text: str = "random"
-    settings: Mapping[str, Any] = field(default_factory=dict)
     count: int | None = None
     max_params: int | None = None
     limit: int | None = None
     view: str | None = None
     metric: str | None = None
     data: str | None = None
-    jobs: int = 1
-    backend: str = "loky"
-    store: Path | None = None
-
-    def checked(self) -> tuple[list[str], Settings]:
-        """The proxies and settings; ``ValueError`` says what is wrong with them."""
-        load_plugins()
-        known = proxy_names()
-        chosen = known if self.names is None else list(dict.fromkeys(self.names))
-        if not chosen:
-            raise ValueError(f"no proxy is named; there are {', '.join(known)}")
-        for name in chosen:
-            if name not in known:
-                near = get_close_matches(name, known, 1, 0.0)[0]
-                raise ValueError(f"proxy {name!r} is not known; is it {near}? There are {', '.join(known)}")
-        if self.backend not in get_args(Backend):
-            possible = ", ".join(get_args(Backend))
-            raise ValueError(f"backend {self.backend!r} is not known; there are {possible}")
-        if self.jobs < 1:
-            raise ValueError(f"jobs {self.jobs}: at least 1 is needed")
-        if self.backend == "ray" and self.jobs > 1:
-            raise ValueError(f"jobs {self.jobs} are for loky; ray works on every CPU of its cluster")
-        if self.count is not None and self.count < 1:
-            raise ValueError(f"count {self.count}: at least 1 is needed")
-        return chosen, Settings(**self.settings)
 
     def check_for(self, kind: Target) -> None:
         """``ValueError`` for what would say nothing about such a target."""
@@ -77,8 +47,42 @@ class Request:
             if getattr(self, name) is not None and kind not in kinds:
                 raise ValueError(f"{name} is of a {' or a '.join(kinds)}; this is a {kind}: leave it out")
 
+
+@dataclass(frozen=True)
+class Request:
+    """The proxies that are asked for, ``names`` None meaning every one, and how they are computed.
+
+    ``text`` is a file or ``random``; ``settings`` are those of ``Settings``.
+    """
+
+    names: Sequence[str] | None = None
+    text: str = "random"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    networks: Selection = Selection()
+    jobs: int = 1
+    backend: str = "loky"
+    store: Path | None = None
+
+    def checked(self) -> tuple[list[str], Settings]:
+        """Return the proxies and settings; ``ValueError`` says what is wrong with them."""
+        chosen = proxy_names() if self.names is None else list(dict.fromkeys(self.names))
+        if not chosen:
+            raise ValueError(f"no proxy is named; there are {', '.join(proxy_names())}")
+        for name in chosen:
+            find_proxy(name)
+        if self.backend not in get_args(Backend):
+            possible = ", ".join(get_args(Backend))
+            raise ValueError(f"backend {self.backend!r} is not known; there are {possible}")
+        if self.jobs < 1:
+            raise ValueError(f"jobs {self.jobs}: at least 1 is needed")
+        if self.backend == "ray" and self.jobs > 1:
+            raise ValueError(f"jobs {self.jobs} are for loky; ray works on every CPU of its cluster")
+        if self.networks.count is not None and self.networks.count < 1:
+            raise ValueError(f"count {self.networks.count}: at least 1 is needed")
+        return chosen, Settings(**self.settings)
+
     def source(self, vocabulary: int = VOCABULARY) -> TokenSource:
-        """What batches are cut from: at most so many ids, and at most 8192."""
+        """Return what batches are cut from: at most so many ids, and at most 8192."""
         most = min(vocabulary, VOCABULARY)
         if self.text == "random":
             return random_source(most, int(self.settings.get("seed", 0)))

@@ -19,7 +19,7 @@ FEWEST: Final = 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the labels of ``calibration`` architectures chose; tau-b and rho of that on the ``test`` others.
+    """The choice by labels of ``calibration`` architectures; its tau-b and rho on the ``test`` others.
 
     ``params`` is tau-b of the body parameters there.
     """
@@ -56,7 +56,5 @@ def judge(columns: Mapping[str, Floats], result: Floats, params: Floats, seed: i
         return None
     libra = choose({name: values[known] for name, values in varying.items()}, result[known], params[known])
     score = combined(libra, {name: values[held] for name, values in columns.items()})
-    found = agreement(score, result[held])
-    return Verdict(
-        libra, len(known), len(held), found.tau, found.rho, agreement(params[held], result[held]).tau
-    )
+    reached, by_params = agreement(score, result[held]), agreement(params[held], result[held])
+    return Verdict(libra, len(known), len(held), reached.tau, reached.rho, by_params.tau)

@@ -31,3 +31,10 @@ def facts(section: Section) -> Iterator[tuple[str, str]]:
             f"{value:.3f} {name}" for name, value in (("tau", p.tau), ("rho", p.rho)) if value is not None
         ]
         yield "best published", f"{', '.join(numbers)}: {p.by}"
+
+
+def tokens_of(source: str) -> str:
+    """Return what the proxies were computed on, in words."""
+    if source.startswith("random"):
+        return "tokens are drawn at random: give --text FILE for what a proxy says on real text"
+    return f"proxies on tokens of the {source}"

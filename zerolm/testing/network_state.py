@@ -43,7 +43,7 @@ def _hooks(parameter: Tensor) -> list[Any]:
 
 
 def _of_modules(module: nn.Module) -> dict[str, Any]:
-    """Return of every module its mode, hooks of any kind, and plain attributes, as a dropout's probability."""
+    """Return of every module its mode, hooks of any kind, and plain attributes, as dropout's probability."""
     parts: dict[str, Any] = {}
     for name, part in module.named_modules():
         place, attributes = name or "the network", vars(part)

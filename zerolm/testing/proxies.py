@@ -1,4 +1,4 @@
-"""What every proxy must satisfy, for the authors of plug-ins: call ``check_proxy``, or subclass the tests."""
+"""Rules that every proxy must satisfy, for authors of plug-ins: ``check_proxy``, or tests to subclass."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from zerolm.architecture import Architecture
 from zerolm.networks.batch import Batch
 from zerolm.networks.build import build
 from zerolm.networks.network import Network
-from zerolm.proxies.job import Settings
+from zerolm.proxies.settings import Settings
 from zerolm.spaces import make_space
 from zerolm.text.batches import random_source
 
@@ -39,11 +39,13 @@ def _encoder(operations: Sequence[str]) -> Architecture:
             "feed_forward_dimension": 24,
             "num_feed_forward": 1 + index % 2,
         }
-        for index, (kind, parameter) in enumerate(each.split() for each in operations)
+        for index, (kind, parameter) in enumerate(operation.split() for operation in operations)
     ]
-    found = make_space("flexibert").read({"hidden_size": 16, "encoder_layers": layers})
-    words, *others = found.ends.embedding_matrices
-    return replace(found, ends=replace(found.ends, embedding_matrices=(replace(words, rows=WORDS), *others)))
+    encoder = make_space("flexibert").read({"hidden_size": 16, "encoder_layers": layers})
+    words, *others = encoder.ends.embedding_matrices
+    return replace(
+        encoder, ends=replace(encoder.ends, embedding_matrices=(replace(words, rows=WORDS), *others))
+    )
 
 
 def small_batch(network: Network) -> Batch:

@@ -16,7 +16,7 @@ from zerolm.networks.network import Task
 from zerolm.text.tokens import Text
 
 MASKED: Final = 0.15
-"""What part of a sequence is masked, as BERT does."""
+"""The part of a sequence that is masked, as in BERT."""
 IMAGE: Final = (3, 224, 224)
 LEAST: Final = 257
 """The ids that a byte-level tokenizer has at least: the mask and every byte."""

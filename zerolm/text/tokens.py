@@ -57,20 +57,20 @@ class Tokens:
         return Tokens(self.ids[chosen], mask, self.text, self.seed)
 
     def batches(self, size: int = 8) -> list[dict[str, Tensor]]:
-        """What a model is given: ``input_ids`` (b, t) and, with padding, ``attention_mask`` (b, t).
+        """Return what a model is given: ``input_ids`` (b, t) and, with padding, ``attention_mask`` (b, t).
 
         Columns of padding only are left out.
         """
         starts = range(0, len(self), size)
         if self.mask is None:
             return [{"input_ids": self.ids[start : start + size]} for start in starts]
-        found = []
+        batches = []
         for start in starts:
             mask = self.mask[start : start + size]
             longest = int(mask.any(0).nonzero().max()) + 1
             ids = self.ids[start : start + size, :longest]
-            found.append({"input_ids": ids, "attention_mask": mask[:, :longest]})
-        return found
+            batches.append({"input_ids": ids, "attention_mask": mask[:, :longest]})
+        return batches
 
 
 def read_text(file: Path) -> Text:
@@ -135,7 +135,7 @@ def random_tokens(
 def _ids(
     tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool, length: int | None = None
 ) -> list[int]:
-    found = tokenizer(
+    encoded = tokenizer(
         text, add_special_tokens=special, truncation=length is not None, max_length=length, verbose=False
     )
-    return [int(token) for token in found["input_ids"]]
+    return [int(token) for token in encoded["input_ids"]]

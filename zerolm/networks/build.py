@@ -65,7 +65,7 @@ def _steps(layer: nn.Module) -> tuple[nn.Module, nn.Module]:
 
 
 def _linears(architecture: Architecture, module: Stack) -> Iterator[Linear]:
-    """Yield the matrices of the modules that bear their names, in order; one of several ``parts`` is as many."""
+    """Yield the matrices of the modules that bear their names, in order; of several ``parts`` as many."""
     for index, (shapes, layer) in enumerate(zip(architecture.layers, module.layers, strict=True)):
         attention, ffn = (getattr(step, "inner", step) for step in _steps(layer))
         middles = iter(getattr(ffn, "middle", ()))

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from zerolm.architecture import Architecture
 from zerolm.networks.modules.attention import Probabilities, dot, merge, split
 from zerolm.networks.modules.embeddings import TiedHead
-from zerolm.networks.modules.layer import Layer, PreNorm, Stack
+from zerolm.networks.modules.layer import PreNorm, ResidualLayer, Stack
 
 
 def rings(architecture: Architecture) -> Stack:
@@ -18,7 +18,7 @@ def rings(architecture: Architecture) -> Stack:
     for shapes in architecture.layers:
         (width,) = (matrix.rows for matrix in shapes.matrices if matrix.name == "up")
         layers.append(
-            Layer(*(PreNorm(inner, nn.LayerNorm(d), 0.0) for inner in (Attention(d), Ffn(d, width))))
+            ResidualLayer(*(PreNorm(inner, nn.LayerNorm(d), 0.0) for inner in (Attention(d), Ffn(d, width))))
         )
     return Stack(tokens, layers, nn.LayerNorm(d), TiedHead(tokens))
 

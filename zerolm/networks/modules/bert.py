@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from zerolm.architecture import Architecture
 from zerolm.networks.modules.attention import SelfAttention
 from zerolm.networks.modules.embeddings import NormedTokens
-from zerolm.networks.modules.layer import FeedForward, Head, Layer, PostNorm, Stack, ffn_widths
+from zerolm.networks.modules.layer import FeedForward, Head, PostNorm, ResidualLayer, Stack, ffn_widths
 
 EPS: Final = 1e-12
 SEGMENTS: Final = 2
@@ -22,7 +22,7 @@ def bert(architecture: Architecture) -> Stack:
     words = ends.tied_head // d
     embeddings = NormedTokens(words, ends.embedding // d - words - SEGMENTS, SEGMENTS, d)
     layers = [
-        Layer(
+        ResidualLayer(
             PostNorm(SelfAttention(d, int(architecture.choices["heads"])), nn.LayerNorm(d, EPS)),
             PostNorm(FeedForward(ffn_widths(layer)), nn.LayerNorm(d, EPS)),
         )

@@ -13,7 +13,7 @@ from torch.nn.functional import conv1d, pad
 from zerolm import architecture as shapes
 from zerolm.networks.modules.attention import Probabilities, SelfAttention, dot, merge, split
 from zerolm.networks.modules.embeddings import NormedTokens, TiedHead
-from zerolm.networks.modules.layer import FeedForward, Layer, PostNorm, Stack, ffn_widths
+from zerolm.networks.modules.layer import FeedForward, PostNorm, ResidualLayer, Stack, ffn_widths
 
 
 def flexibert(architecture: shapes.Architecture) -> Stack:
@@ -31,7 +31,7 @@ def flexibert(architecture: shapes.Architecture) -> Stack:
     return Stack(embeddings, layers, nn.Identity(), TiedHead(tokens.tokens, project))
 
 
-def flexibert_layer(layer: shapes.Layer, choice: Mapping[str, Any]) -> Layer:
+def flexibert_layer(layer: shapes.Layer, choice: Mapping[str, Any]) -> ResidualLayer:
     h, heads = layer.width, int(choice["num_operation_heads"])
     cols = {matrix.name: matrix.cols for matrix in layer.matrices}
     attention: nn.Module
@@ -41,7 +41,7 @@ def flexibert_layer(layer: shapes.Layer, choice: Mapping[str, Any]) -> Layer:
         attention = PostNorm(DynamicConvolution(h, heads, cols["depthwise"]), nn.LayerNorm(h, eps=1e-12))
     else:
         attention = PostNorm(SelfAttention(h, heads, "weight" in cols), nn.LayerNorm(h, eps=1e-12))
-    return Layer(attention, PostNorm(FeedForward(ffn_widths(layer)), nn.LayerNorm(h, eps=1e-12)))
+    return ResidualLayer(attention, PostNorm(FeedForward(ffn_widths(layer)), nn.LayerNorm(h, eps=1e-12)))
 
 
 class LinearTransform(nn.Module):

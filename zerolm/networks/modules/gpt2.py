@@ -10,7 +10,7 @@ from torch import nn
 from zerolm.architecture import Architecture
 from zerolm.networks.modules.attention import FusedAttention
 from zerolm.networks.modules.embeddings import AdaptiveHead, AdaptiveTokens, PositionedTokens, TiedHead
-from zerolm.networks.modules.layer import FeedForward, Layer, PreNorm, Stack, ffn_widths
+from zerolm.networks.modules.layer import FeedForward, PreNorm, ResidualLayer, Stack, ffn_widths
 from zerolm.networks.modules.transformer_xl import transformer_xl
 
 
@@ -25,14 +25,14 @@ def gpt2(architecture: Architecture) -> Stack:
     return Stack(embeddings, layers, nn.LayerNorm(d), AdaptiveHead(adaptive))
 
 
-def gpt2_layers(architecture: Architecture, heads: Sequence[int]) -> list[Layer]:
+def gpt2_layers(architecture: Architecture, heads: Sequence[int]) -> list[ResidualLayer]:
     """Norm first, causal attention, an FFN with the tanh form of GELU."""
     gelu, layers = partial(nn.GELU, approximate="tanh"), []
     for layer, count in zip(architecture.layers, heads, strict=True):
         d = layer.width
         attention = FusedAttention(d, layer.query_width, count, causal=True)
         ffn = FeedForward(ffn_widths(layer), gelu)
-        layers.append(Layer(PreNorm(attention, nn.LayerNorm(d)), PreNorm(ffn, nn.LayerNorm(d))))
+        layers.append(ResidualLayer(PreNorm(attention, nn.LayerNorm(d)), PreNorm(ffn, nn.LayerNorm(d))))
     return layers
 
 

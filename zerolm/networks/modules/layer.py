@@ -25,7 +25,7 @@ class Stack(nn.Module):
     def __init__(
         self,
         embeddings: nn.Module,
-        layers: Iterable[Layer],
+        layers: Iterable[ResidualLayer],
         final: nn.Module,
         head: Head,
         before: Mapping[int, nn.Module] | None = None,
@@ -44,7 +44,7 @@ class Stack(nn.Module):
         return logits
 
 
-class Layer(nn.Module):
+class ResidualLayer(nn.Module):
     """Attention, or what stands in its place, then an FFN; each returns the residual stream, (b, t, d)."""
 
     def __init__(self, attention: nn.Module, ffn: nn.Module) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from zerolm.architecture import Architecture
 from zerolm.networks.modules.attention import Probabilities, dot, merge, split
 from zerolm.networks.modules.embeddings import LinearHead, TiedHead
-from zerolm.networks.modules.layer import Layer, PreNorm, Stack
+from zerolm.networks.modules.layer import PreNorm, ResidualLayer, Stack
 
 EPS: Final = 1e-5
 
@@ -24,7 +24,9 @@ def llama(architecture: Architecture) -> Stack:
         attention = GroupedAttention(d, layer.query_width, layer.kv_width, size)
         (width,) = (matrix.rows for matrix in layer.matrices if matrix.name == "gate")
         ffn = GatedFeedForward(d, width)
-        layers.append(Layer(*(PreNorm(inner, nn.RMSNorm(d, EPS), dropout=0.0) for inner in (attention, ffn))))
+        layers.append(
+            ResidualLayer(*(PreNorm(inner, nn.RMSNorm(d, EPS), dropout=0.0) for inner in (attention, ffn)))
+        )
     head = LinearHead(d, ends.head_matrices[0].rows, bias=False) if ends.head_matrices else TiedHead(tokens)
     return Stack(tokens, layers, nn.RMSNorm(d, EPS), head)
 

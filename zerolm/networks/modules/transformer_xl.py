@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from zerolm.architecture import Architecture
 from zerolm.networks.modules.attention import Probabilities, merge, split
 from zerolm.networks.modules.embeddings import AdaptiveHead, AdaptiveTokens
-from zerolm.networks.modules.layer import FeedForward, Layer, PostNorm, Stack, ffn_widths
+from zerolm.networks.modules.layer import FeedForward, PostNorm, ResidualLayer, Stack, ffn_widths
 
 
 def transformer_xl(architecture: Architecture) -> Stack:
@@ -16,7 +16,7 @@ def transformer_xl(architecture: Architecture) -> Stack:
     d = architecture.layers[0].width
     adaptive = AdaptiveTokens(architecture.ends.embedding_matrices, scale=d**0.5)
     layers = [
-        Layer(
+        ResidualLayer(
             PostNorm(RelativeAttention(d, heads), nn.LayerNorm(d)),
             PostNorm(FeedForward(ffn_widths(layer), nn.ReLU), nn.LayerNorm(d)),
         )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from zerolm import architecture as shapes
-from zerolm.networks.modules.layer import FeedForward, Layer, PreNorm, ffn_widths
+from zerolm.networks.modules.layer import FeedForward, PreNorm, ResidualLayer, ffn_widths
 
 IMAGE: Final = (3, 224, 224)
 PATCH: Final = 16
@@ -34,7 +34,7 @@ class Patches(nn.Module):
         return hidden + pad(self.positions, (0, 0, hidden.shape[1] - len(self.positions), 0))
 
 
-def vision_layer(layer: shapes.Layer, attention: nn.Module, eps: float) -> Layer:
+def vision_layer(layer: shapes.Layer, attention: nn.Module, eps: float) -> ResidualLayer:
     """Norm first, GELU, no dropout."""
     ffn, d = FeedForward(ffn_widths(layer)), layer.width
-    return Layer(*(PreNorm(inner, nn.LayerNorm(d, eps), dropout=0.0) for inner in (attention, ffn)))
+    return ResidualLayer(*(PreNorm(inner, nn.LayerNorm(d, eps), dropout=0.0) for inner in (attention, ffn)))

@@ -275,9 +275,9 @@ def ratio(
         note(f"{len(ratios)} of {len(chosen)}: {ratios[-1]:.1f} times")
     return (
         f"{len(proxies)} proxies of {passes} on {len(ratios)} networks, built and warm, in one process of "
-        f"one thread, {len(batch)} sequences of 128 tokens: together {together:.0f} processor seconds, one after "
-        f"the other {apart:.0f}: **{apart / together:.1f} times** (by network from {min(ratios):.1f} to "
-        f"{max(ratios):.1f}, median {float(np.median(ratios)):.1f}).\n\n"
+        f"one thread, {len(batch)} sequences of 128 tokens: together {together:.0f} processor seconds, "
+        f"one after the other {apart:.0f}: **{apart / together:.1f} times** (by network from "
+        f"{min(ratios):.1f} to {max(ratios):.1f}, median {float(np.median(ratios)):.1f}).\n\n"
     )
 
 

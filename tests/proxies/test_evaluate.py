@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from zerolm.networks.passes import NEEDS
 from zerolm.proxies import find_proxy
 from zerolm.proxies.candidates import Candidate, drawn
 from zerolm.proxies.compute import compute
-from zerolm.proxies.job import Settings, evaluate
+from zerolm.proxies.job import LIBRARIES, Settings, evaluate
 from zerolm.proxies.memory import bytes_needed
 from zerolm.proxies.store import Store
 from zerolm.proxies.verdict import judge
@@ -147,6 +148,27 @@ def test_columns_are_what_the_proxies_compute() -> None:
             assert found.columns[name][i] == sign * value
     assert {"az_nas", "az_expressivity"} <= set(found.columns)
     assert set(found.seconds) == set(found.columns)
+
+
+def test_ranks_of_one_network_say_nothing() -> None:
+    """AZ-NAS adds up ranks: of one network it is left out, its four terms are not."""
+    with Store() as store:
+        found = evaluate([Candidate.of(llama(), "one")], ["az_nas"], random_source(64), FEW, store=store)
+    terms = {"az_expressivity", "az_progressivity", "az_trainability", "az_complexity"}
+    assert set(found.columns) == set(found.seconds) == terms
+    assert found.left_out == {"az_nas": "it adds up ranks, and one network has none: take several"}
+
+
+@pytest.mark.parametrize("library", ["torch", "transformers"])
+def test_another_version_of_a_library_computes_again(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = f"{library} 99"
+    with Store() as store:
+        for libraries in (LIBRARIES, other):
+            monkeypatch.setattr("zerolm.proxies.job.LIBRARIES", libraries)
+            evaluate([Candidate.of(llama(), "one")], ["params"], random_source(64), FEW, store=store)
+        versions = [row[0] for row in store._database.execute("SELECT version FROM measurements")]
+    assert len(versions) == 2
+    assert f"{library} {import_module(library).__version__}" in LIBRARIES
 
 
 def test_the_verdict_is_of_labels_it_has_not_seen() -> None:

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.proxies import store as module
-from zerolm.proxies.store import APPLICATION, FORMAT, HEADER, Evaluation, Key, Store
+from zerolm.proxies.store import APPLICATION, FORMAT, HEADER, Evaluation, Key, Store, StoreWarning
 
 KEY = Key('{"hidden": 64}', "snip", "{}", "1")
 ONE = Evaluation(KEY, (0.1,), 0.5)
@@ -136,12 +136,8 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "another program": (other_program, "another program"),
     "another program's number": (spoilt(f"PRAGMA application_id = {APPLICATION + 1}"), "another program"),
     "a newer format": (spoilt(f"PRAGMA user_version = {FORMAT + 1}"), f"format {FORMAT + 1}"),
-    "an older format": (spoilt("PRAGMA user_version = 0"), "format 0"),
-    "no table": (spoilt("DROP TABLE evaluations"), "no such table"),
-    "seven bytes": (spoilt("UPDATE evaluations SET value = zeroblob(7)"), "damaged"),
-    "text for bytes": (spoilt("UPDATE evaluations SET value = 'eight123'"), "damaged"),
-    "bytes for seconds": (spoilt("UPDATE evaluations SET seconds = zeroblob(8)"), "damaged"),
-    "bytes for a note": (spoilt("UPDATE evaluations SET note = zeroblob(8)"), "damaged"),
+    "no format": (spoilt("PRAGMA user_version = 0"), "format 0"),
+    "no table": (spoilt("DROP TABLE measurements"), "no such table"),
     "a folder": (lambda path: path.mkdir(), "not a regular file"),
     "a pipe": (lambda path: os.mkfifo(path), "not a regular file"),
     "a link": (lambda path: path.symlink_to("elsewhere"), "not a regular file"),
@@ -164,6 +160,58 @@ def test_another_file_is_refused_in_one_line_and_left_alone(kind: str, tmp_path:
     assert [each.name for each in tmp_path.iterdir()] == ["s.sqlite"]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "value = zeroblob(7)",
+        "value = zeroblob(8)",
+        "value = 'eight123'",
+        "seconds = zeroblob(8)",
+        "seconds = 0.25",
+        "note = zeroblob(8)",
+        "note = 'left out'",
+        "checksum = zeroblob(16)",
+        "architecture = 'other'",
+    ],
+)
+def test_a_damaged_row_is_missing_and_is_replaced(change: str, tmp_path: Path) -> None:
+    """Its neighbours stay."""
+    path, beside = tmp_path / "s", Evaluation(Key("b", "p", "{}", "1"), (2.0,), 0.0)
+    with Store(path) as store:
+        store.put([ONE, beside])
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute(f"UPDATE measurements SET {change} WHERE proxy = 'snip'")
+    database.close()
+    key = Key("other", *KEY.columns[1:]) if "architecture" in change else KEY
+    again = Evaluation(key, (0.75,), 0.5)
+    with Store(path) as store:
+        with pytest.warns(
+            StoreWarning, match=r"^1 row is damaged in the store '.*': not used, computed again$"
+        ):
+            assert store.get([key, beside.key]) == {beside.key: beside}
+        store.put([again])
+        assert store.get([key, beside.key]) == {key: again, beside.key: beside}
+
+
+def test_a_store_of_the_older_format_is_not_read_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute(
+        "CREATE TABLE evaluations (architecture TEXT, proxy TEXT, settings TEXT, version TEXT, value BLOB,"
+        " seconds REAL, note TEXT, PRIMARY KEY (architecture, proxy, settings, version)) WITHOUT ROWID"
+    )
+    database.execute(
+        "INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, 0.5, '')", (*KEY.columns, struct.pack("<d", 0.25))
+    )
+    database.execute(f"PRAGMA application_id = {APPLICATION}")
+    database.execute("PRAGMA user_version = 1")
+    database.close()
+    for _ in range(2):
+        with Store(path) as store:
+            assert store.get([KEY]) == ({KEY: ONE} if _ else {})
+            store.put([ONE])
+
+
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=r"cannot be used: .*; name another with --store"):
@@ -176,7 +224,7 @@ def test_reading_goes_on_while_another_writes_and_writing_waits(
     path = tmp_path / "s"
     other = written(path)
     other.execute("BEGIN IMMEDIATE")
-    other.execute("DELETE FROM evaluations")
+    other.execute("DELETE FROM measurements")
     two = Evaluation(Key("b", "p", "{}", "1"), (2.0,), 0.0)
     monkeypatch.setattr(module, "PATIENCE", 0.05)
     with Store(path) as store:

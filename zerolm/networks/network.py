@@ -20,8 +20,8 @@ LinearRole = Literal["attention", "ffn"]
 class Linear:
     """One weight matrix of a layer: a module that multiplies by it, or by several at once.
 
-    The module turns (b, t, inputs) into (b, t, its outputs) and has a parameter ``weight``. ``name`` says what
-    the matrix is within its layer as ``Matrix.name`` does: q, k, v, o, gate, up, middle, down, mix, ...
+    The module turns (b, t, inputs) into (b, t, its outputs) and has a parameter ``weight``. ``name`` says
+    what the matrix is within its layer as ``Matrix.name`` does: q, k, v, o, gate, up, middle, down, mix, ...
     ``activated`` where the FFN's nonlinearity acts on what comes out (of a gated FFN: the gate). ``rows`` are
     those of the module's outputs that are this matrix's (of a fused module), None for all.
     """
@@ -116,7 +116,7 @@ class Network:
         return sum(parameter.numel() for parameter in self.module.parameters())
 
     def with_attention_fused(self) -> Network:
-        """Return the network as code that goes by modules sees it: a fused module of attention is one matrix."""
+        """Return the network as code that goes by modules sees it: a fused attention module is one matrix."""
         linears: list[Linear] = []
         for _, group in groupby(self.linears, key=lambda linear: (linear.module, linear.role)):
             parts = list(group)

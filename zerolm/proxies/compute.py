@@ -26,10 +26,10 @@ class Outcome:
 def compute(
     network: Network, proxies: Sequence[Proxy], batch: Batch, protocol: Protocol
 ) -> dict[str, Outcome]:
-    """Return the outcome of every proxy by name; each pass runs once. Gradients are freed when this returns.
+    """Return the outcome of every proxy by name; each pass runs once.
 
-    The seconds of a proxy are those of its own reduction and of what it needs of the passes, shared or not: of
-    a forward pass only, where that is all. They are this process's, on a GPU those that pass. ``ValueError``
+    The seconds of a proxy are those of its own reduction and of what it needs of the passes, shared or not:
+    of a forward pass only, where that is all. They are this process's, on a GPU those that pass. ``ValueError``
     where the loss is not finite.
     """
     passes = Passes(network, batch, protocol, {need for proxy in proxies for need in proxy.needs})

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import torch
+import transformers
 
 from zerolm.architecture import Floats
 from zerolm.networks.passes import Protocol
@@ -20,12 +21,14 @@ from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.compute import Outcome, compute
 from zerolm.proxies.executor import Backend, run
 from zerolm.proxies.memory import check_memory
-from zerolm.proxies.registry import Proxy, find_proxy
+from zerolm.proxies.registry import LeftOut, Proxy, find_proxy
 from zerolm.proxies.store import Evaluation, Key, Store
 from zerolm.text.batches import TokenSource
 
 VERSION: Final = 2
 """Counts changes of passes and networks: what an earlier version stored is not used."""
+LIBRARIES: Final = f"torch {torch.__version__}, transformers {transformers.__version__}"
+"""What computes may round otherwise in another version, or build another network."""
 DEVICES: Final = ("cpu", "cuda")
 MOST: Final = 1 << 24
 """Tokens of a batch."""
@@ -157,7 +160,10 @@ def evaluate(
     text = settings.key(source)
 
     def keys(candidate: Candidate) -> list[Key]:
-        return [Key(candidate.identity, proxy.name, text, f"{VERSION}.{proxy.revision}") for proxy in proxies]
+        return [
+            Key(candidate.identity, proxy.name, text, f"{VERSION}.{proxy.revision}, {LIBRARIES}")
+            for proxy in proxies
+        ]
 
     workers = min(jobs if backend == "loky" else os.cpu_count() or 1, len(candidates))
     found = run(
@@ -178,16 +184,18 @@ def evaluate(
 
 
 def _add(measured: Measured, proxy: Proxy, evaluations: Sequence[Evaluation]) -> None:
-    """The columns of one proxy, or why it has none."""
-    measured.values[proxy.name] = [each.value for each in evaluations]
+    """Add the columns of one proxy, or why it has none."""
+    measured.values[proxy.name] = [evaluation.value for evaluation in evaluations]
     reason = _reason(evaluations)
     columns = {} if reason else proxy.scores(measured.values[proxy.name])
-    odd = [name for name, column in columns.items() if not all(map(math.isfinite, column))]
+    measured.left_out.update((name, str(c)) for name, c in columns.items() if isinstance(c, LeftOut))
+    numbers = {name: column for name, column in columns.items() if not isinstance(column, LeftOut)}
+    odd = [name for name, column in numbers.items() if not all(map(math.isfinite, column))]
     if reason or odd:
         measured.left_out[proxy.name] = reason or f"{odd[0]} is not a finite number everywhere"
         return
-    spent = math.fsum(each.seconds for each in evaluations) / len(evaluations)
-    for name, column in columns.items():
+    spent = math.fsum(evaluation.seconds for evaluation in evaluations) / len(evaluations)
+    for name, column in numbers.items():
         if name in measured.columns:
             raise ValueError(f"proxy {proxy.name!r} gives a column {name!r}, which another proxy gives too")
         measured.columns[name] = np.array(column, np.float64)
@@ -195,9 +203,9 @@ def _add(measured: Measured, proxy: Proxy, evaluations: Sequence[Evaluation]) ->
 
 
 def _reason(evaluations: Sequence[Evaluation]) -> str:
-    """Why a proxy has no scores; empty where it has."""
-    without = [each.note for each in evaluations if not each.value]
+    """Return why a proxy has no scores; empty where it has."""
+    without = [evaluation.note for evaluation in evaluations if not evaluation.value]
     if without:
         return f"{without[0]} ({len(without)} of {len(evaluations)} networks)"
-    odd = sum(not all(map(math.isfinite, each.value)) for each in evaluations)
+    odd = sum(not all(map(math.isfinite, evaluation.value)) for evaluation in evaluations)
     return f"not a finite number for {odd} of {len(evaluations)} networks" if odd else ""

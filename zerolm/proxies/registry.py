@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +17,15 @@ Value = float | Sequence[float]
 Compute = Callable[[Passes], Value]
 Pool = Sequence[Sequence[float]]
 """What a proxy found in each of the candidates, (m, k); rows may differ in length."""
-Finish = Callable[[Pool], dict[str, Sequence[float]]]
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 
 class LeftOut(ValueError):
-    """A proxy cannot be computed from this batch or of this network; the others can."""
+    """A proxy cannot be computed from this batch, of this network or of so few; the others can."""
+
+
+Finish = Callable[[Pool], Mapping[str, Sequence[float] | LeftOut]]
+"""Makes columns of scores from a pool; of one that cannot be made, the reason stands in its place."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,13 @@ class Proxy:
         """The passes that must run for it."""
         return tuple(dict.fromkeys(NEEDS[need] for need in self.needs))
 
-    def scores(self, pool: Pool) -> dict[str, list[float]]:
-        """Columns of scores (m,) of the candidates, higher expected to be better."""
+    def scores(self, pool: Pool) -> dict[str, list[float] | LeftOut]:
+        """Return columns of scores (m,), higher expected to be better; why there is none in its place."""
         columns = self.finish(pool) if self.finish else {self.name: [row[0] for row in pool]}
-        return {name: [self.sign * value for value in column] for name, column in columns.items()}
+        return {
+            name: column if isinstance(column, LeftOut) else [self.sign * value for value in column]
+            for name, column in columns.items()
+        }
 
 
 _REGISTRY: dict[str, Proxy] = {}

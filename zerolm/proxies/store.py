@@ -1,10 +1,12 @@
-"""What proxies gave, kept: one SQLite file that a killed run and a second run go on with."""
+"""Evaluations in one SQLite file, which a killed run and a second run go on with."""
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import struct
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,22 +16,29 @@ from typing import Any, Final
 from zerolm.io.files import cache_folder
 
 APPLICATION: Final = 0x7A65726F  # "zero", in the header of the file
-FORMAT: Final = 1
+FORMAT: Final = 2
+OLDER: Final = (1,)
+"""Formats whose rows had no checksum: they stay in the file and are not read."""
 PATIENCE: Final = 60.0
 """Seconds to wait while another process writes; each write takes milliseconds."""
-TABLE: Final = """CREATE TABLE IF NOT EXISTS evaluations (
+TABLE: Final = """CREATE TABLE IF NOT EXISTS measurements (
     architecture TEXT NOT NULL, proxy TEXT NOT NULL, settings TEXT NOT NULL, version TEXT NOT NULL,
-    value BLOB NOT NULL, seconds REAL NOT NULL, note TEXT NOT NULL,
+    value BLOB NOT NULL, seconds REAL NOT NULL, note TEXT NOT NULL, checksum BLOB NOT NULL,
     PRIMARY KEY (architecture, proxy, settings, version)) WITHOUT ROWID"""
-LOOK_UP: Final = """SELECT value, seconds, note FROM evaluations
-    WHERE architecture = ? AND proxy = ? AND settings = ? AND version = ?"""
+WHERE: Final = "WHERE architecture = ? AND proxy = ? AND settings = ? AND version = ?"
+LOOK_UP: Final = f"SELECT value, seconds, note, checksum FROM measurements {WHERE}"
+REMOVE: Final = f"DELETE FROM measurements {WHERE}"
 HEADER: Final = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
-ADD: Final = "INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+ADD: Final = "INSERT INTO measurements VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+
+
+class StoreWarning(UserWarning):
+    """Rows of a store are damaged, and are computed again."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """What an evaluation depends on, all of it, as canonical text: JSON with sorted keys."""
+    """All that an evaluation depends on, as canonical text: JSON with sorted keys."""
 
     architecture: str
     proxy: str
@@ -43,7 +52,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a proxy gave: its value or the several parts of it, also NaN and infinities, and its seconds.
+    """The value of a proxy or the several parts of it, also NaN and infinities, and its seconds.
 
     ``note`` says why there is no value, where there is none.
     """
@@ -53,14 +62,23 @@ class Evaluation:
     seconds: float
     note: str = ""
 
+    @property
+    def content(self) -> tuple[bytes, float, str, bytes]:
+        """The value's bits, seconds and note, and the first 16 bytes of the SHA-256 of these and the key."""
+        value = struct.pack(f"<{len(self.value)}d", *self.value)
+        whole = (*self.key.columns, value, struct.pack("<d", self.seconds), self.note)
+        return value, self.seconds, self.note, hashlib.sha256(repr(whole).encode()).digest()[:16]
+
 
 class Store:
     """Evaluations in one SQLite file, or with no path in memory; a context manager that closes it.
 
     One process writes at a time and others wait for it, for a minute at most; reading is always possible.
-    Values are kept as their bits. A key once evaluated keeps its first evaluation. ``ValueError`` in one line
-    for a file that is damaged, of another program or of another format, and where nothing can be written.
-    The file must lie on this machine: SQLite's log does not work over a network.
+    Values are kept as their bits, with a checksum: a row that is damaged costs a ``StoreWarning`` and counts
+    as missing. A key once evaluated keeps its first evaluation. ``ValueError`` in one line for a file that is
+    damaged as a whole, of another program or of a newer format, and where nothing can be written; what a
+    store of an older format holds is not used. The file must lie on this machine: SQLite's log does not work
+    over a network.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -83,25 +101,33 @@ class Store:
         self._database.close()
 
     def get(self, keys: Iterable[Key]) -> dict[Key, Evaluation]:
-        """The evaluations of those keys that have one, in the order of the keys, all as of one moment."""
-        wanted = dict.fromkeys(keys)
-        found: dict[Key, Evaluation] = {}
+        """Return the evaluations of those keys that have one, in the order of the keys, as of one moment."""
+        evaluations: dict[Key, Evaluation] = {}
+        damaged = 0
         with self._plainly(), self._database:
             self._database.execute("BEGIN")
-            for key in wanted:
+            for key in dict.fromkeys(keys):
                 row = self._database.execute(LOOK_UP, key.columns).fetchone()
-                if row is not None:
-                    found[key] = Evaluation(key, *self._read(row))
-        return found
+                evaluation = None if row is None else _read(key, row)
+                if evaluation is not None:
+                    evaluations[key] = evaluation
+                damaged += row is not None and evaluation is None
+        if damaged:
+            rows = "1 row is" if damaged == 1 else f"{damaged} rows are"
+            message = f"{rows} damaged in the store {str(self._path)!r}: not used, computed again"
+            warnings.warn(message, StoreWarning, stacklevel=2)
+        return evaluations
 
     def put(self, evaluations: Sequence[Evaluation]) -> None:
-        """Add all of them or, when killed, none; a key that is there already stays as it is."""
-        rows = (
-            (*each.key.columns, struct.pack(f"<{len(each.value)}d", *each.value), each.seconds, each.note)
-            for each in evaluations
-        )
+        """Add all of them or, when killed, none; what is there already stays, unless damaged."""
+        rows = [(*evaluation.key.columns, *evaluation.content) for evaluation in evaluations]
         with self._plainly(), self._database:
             self._database.execute("BEGIN IMMEDIATE")
+            for evaluation in evaluations:
+                columns = evaluation.key.columns
+                row = self._database.execute(LOOK_UP, columns).fetchone()
+                if row is not None and _read(evaluation.key, row) is None:
+                    self._database.execute(REMOVE, columns)
             self._database.executemany(ADD, rows)
 
     def _opened(self) -> sqlite3.Connection:
@@ -113,14 +139,15 @@ class Store:
         return self._prepared(sqlite3.connect(self._path.absolute(), timeout=PATIENCE, isolation_level=None))
 
     def _prepared(self, database: sqlite3.Connection) -> sqlite3.Connection:
-        """The database once it is known to be ours, or new and made ours."""
+        """Return the database once it is known to be ours, or new and made ours."""
         try:
             with database:
                 database.execute("BEGIN")  # the answers belong to one moment
-                application, version, tables = (database.execute(each).fetchone()[0] for each in HEADER)
-            if (application, version, tables) == (0, 0, 0):
+                application, version, tables = (database.execute(line).fetchone()[0] for line in HEADER)
+            ours = application == APPLICATION
+            if (application, version, tables) == (0, 0, 0) or (ours and version in OLDER):
                 _create(database)
-            elif application != APPLICATION:
+            elif not ours:
                 raise self._refusal("was written by another program")
             elif version != FORMAT:
                 raise self._refusal(f"has format {version} of another zerolm, where this one has {FORMAT}")
@@ -130,14 +157,6 @@ class Store:
             database.close()
             raise
         return database
-
-    def _read(self, row: tuple[Any, Any, Any]) -> tuple[tuple[float, ...], float, str]:
-        value, seconds, note = row
-        if not isinstance(value, bytes) or len(value) % 8 or not isinstance(seconds, float):
-            raise self._refusal("is damaged: a value is not made of doubles")
-        if not isinstance(note, str):
-            raise self._refusal("is damaged: a note is no text")
-        return struct.unpack(f"<{len(value) // 8}d", value), seconds, note
 
     def _refusal(self, what: str) -> ValueError:
         return ValueError(f"the store {str(self._path)!r} {what}; name another with --store, or remove it")
@@ -155,8 +174,18 @@ class Store:
             raise self._refusal(f"cannot be used: {error}") from None
 
 
+def _read(key: Key, row: tuple[Any, Any, Any, Any]) -> Evaluation | None:
+    """Return what a row holds, None where it is damaged."""
+    value, seconds, note, _ = row
+    whole = isinstance(value, bytes) and isinstance(seconds, float) and isinstance(note, str)
+    if not whole or len(value) % 8:
+        return None
+    evaluation = Evaluation(key, struct.unpack(f"<{len(value) // 8}d", value), seconds, note)
+    return evaluation if evaluation.content == row else None
+
+
 def _create(database: sqlite3.Connection) -> None:
-    """Make a new database ours; several processes may do so at once."""
+    """Make a new database, or one of an older format, ours; several processes may do so at once."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

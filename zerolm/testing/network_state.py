@@ -1,4 +1,4 @@
-"""What a proxy may not change, as it can be compared: the state of a network, and what passes hold."""
+"""The state that a proxy may not change, as it can be compared."""
 
 from __future__ import annotations
 
@@ -9,49 +9,96 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from zerolm.networks.network import Network
 
-HOOKS: Final = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+PLAIN: Final = (bool, int, float, str, type(None))
+"""Attributes of modules that can be compared."""
 
 
 def state(network: Network) -> dict[str, Any]:
-    """Copies of all that a network is, and of the state of what draws random numbers, each by a name."""
-    module, found = network.module, dict[str, Any]()
+    """Return copies of all that a network is, and of what torch, numpy and Python keep, each by a name."""
+    return {**_of_tensors(network.module), **_of_modules(network.module), **_of_the_process()}
+
+
+def _of_tensors(module: nn.Module) -> dict[str, Any]:
+    parts: dict[str, Any] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        found[f"the weight {name}"] = parameter.detach().clone()
-        found[f"the gradient of {name}"] = None if parameter.grad is None else parameter.grad.clone()
-        found[f"whether {name} has a gradient"] = parameter.requires_grad
-        found[f"the hooks of {name}"] = tuple(parameter._backward_hooks or ())
+        parts[f"the weight {name}"] = parameter.detach().clone()
+        parts[f"which parameter {name} is"] = id(parameter)
+        parts[f"the gradient of {name}"] = None if parameter.grad is None else parameter.grad.clone()
+        parts[f"whether {name} has a gradient"] = parameter.requires_grad
+        parts[f"the hooks of {name}"] = _hooks(parameter)
     for name, buffer in module.named_buffers(remove_duplicate=False):
-        found[f"the buffer {name}"] = buffer.clone()
+        parts[f"the buffer {name}"] = buffer.clone()
+        parts[f"which buffer {name} is"] = id(buffer)
+    return parts
+
+
+def _hooks(parameter: Tensor) -> list[Any]:
+    """Return the hooks of a parameter: on its gradient, and after it is accumulated."""
+    after = getattr(parameter, "_post_accumulate_grad_hooks", None)
+    return [tuple(parameter._backward_hooks or ()), tuple(after or ())]
+
+
+def _of_modules(module: nn.Module) -> dict[str, Any]:
+    """Return of every module its mode, hooks of any kind, and plain attributes, as a dropout's probability."""
+    parts: dict[str, Any] = {}
     for name, part in module.named_modules():
-        found[f"the mode of {name or 'the network'}"] = part.training
-        found[f"the hooks of {name or 'the network'}"] = [tuple(getattr(part, kind)) for kind in HOOKS]
-        found[f"what {name or 'the network'} does"] = part.__dict__.get("forward")
-    found["torch's random state"] = torch.get_rng_state()
-    found["Python's random state"] = random.getstate()
-    found["numpy's random state"] = repr(np.random.get_state())
-    found["whether torch keeps gradients"] = torch.is_grad_enabled()
-    return found
+        place, attributes = name or "the network", vars(part)
+        parts[f"the mode of {place}"] = part.training
+        parts[f"the hooks of {place}"] = {
+            kind: tuple(value)
+            for kind, value in sorted(attributes.items())
+            if "hooks" in kind and isinstance(value, Mapping)
+        }
+        parts[f"what {place} does"] = attributes.get("forward")
+        parts[f"the modules of {place}"] = [(child, id(inner)) for child, inner in part.named_children()]
+        parts[f"the attributes of {place}"] = {
+            key: value for key, value in attributes.items() if isinstance(value, PLAIN) and key != "training"
+        }
+    return parts
 
 
-def tensors(held: object) -> Iterator[Tensor]:
-    """Every tensor in dictionaries, sequences and dataclasses, however deep, modules left out."""
-    if isinstance(held, Tensor):
-        yield held
-    elif isinstance(held, Network):
+def _of_the_process() -> dict[str, Any]:
+    kept = vars(torch.nn.modules.module)
+    return {
+        "torch's random state": torch.get_rng_state(),
+        "Python's random state": random.getstate(),
+        "numpy's random state": repr(np.random.get_state()),
+        "whether torch keeps gradients": torch.is_grad_enabled(),
+        "the inference mode": torch.is_inference_mode_enabled(),
+        "the default type": torch.get_default_dtype(),
+        "the default device": torch.get_default_device(),
+        "the number of threads": torch.get_num_threads(),
+        "whether algorithms are deterministic": (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ),
+        "whether anomalies are detected": torch.is_anomaly_enabled(),
+        "the precision of products": torch.get_float32_matmul_precision(),
+        "the hooks of all modules": {
+            name: tuple(value)
+            for name, value in sorted(kept.items())
+            if name.startswith("_global_") and isinstance(value, Mapping)
+        },
+    }
+
+
+def tensors(value: object) -> Iterator[Tensor]:
+    """Yield every tensor in dictionaries, sequences and dataclasses, however deep, modules left out."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Network):
         return
-    elif isinstance(held, Mapping):
-        for each in held.values():
-            yield from tensors(each)
-    elif isinstance(held, tuple | list):
-        for each in held:
-            yield from tensors(each)
-    elif is_dataclass(held):
-        for each in fields(held):
-            yield from tensors(getattr(held, each.name))
+    elif isinstance(value, Mapping):
+        yield from tensors(list(value.values()))
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from tensors(part)
+    elif is_dataclass(value):
+        yield from tensors([getattr(value, field.name) for field in fields(value)])
 
 
 def same(one: object, other: object) -> bool:

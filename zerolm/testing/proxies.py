@@ -35,25 +35,31 @@ class Checks:
         return deepcopy(small_networks() if self.given is None else self.given)
 
     def leaves_the_network(self) -> None:
-        """Weights, buffers, gradients, flags, modes and hooks are as before, and so is all randomness."""
+        """The network and what torch keeps for all of them are as before, and so is all randomness.
+
+        That is: weights, buffers and gradients, and which tensors they are; flags, modes, attributes and
+        hooks of all kinds, of modules, of parameters and of the whole process; defaults of torch.
+        """
         for network, mode in self._everywhere():
             passes = self._passes(network, mode)
             before = state(network)
             self._value(passes)
             after = state(network)
             for part in before | after:
-                kept = part in before and part in after and same(before[part], after[part])
-                self._demand(kept, f"must leave everything as it is; it changes {part}")
+                as_before = part in before and part in after and same(before[part], after[part])
+                self._demand(as_before, f"must leave everything as it is; it changes {part}")
 
     def finite(self) -> None:
         """Finite numbers, or ``LeftOut``, but not everywhere; and finite scores of all networks together."""
-        found = [self._value(self._passes(network)) for network in self.networks]
-        pool = [value for value in found if value is not None]
+        values = [self._value(self._passes(network)) for network in self.networks]
+        pool = [value for value in values if value is not None]
         self._demand(bool(pool), "is left out of every network: nothing of it can be checked")
         for value in pool:
             odd = not value or not all(map(math.isfinite, value))
             self._demand(not odd, f"must give finite numbers or raise LeftOut, and gave {value}")
         for name, column in self.proxy.scores(pool).items():
+            if isinstance(column, LeftOut):
+                continue
             whole = len(column) == len(pool) and all(map(math.isfinite, column))
             self._demand(whole, f"must finish with one finite score for each network; {name} is {column}")
 
@@ -78,7 +84,7 @@ class Checks:
             )
 
     def only_reads(self) -> None:
-        """What the passes hold is shared with other proxies."""
+        """Tensors of the passes stay as they are: other proxies read them too."""
         for network, mode in self._everywhere():
             passes = self._passes(network, mode)
             before = [tensor.clone() for tensor in tensors(vars(passes))]
@@ -93,7 +99,7 @@ class Checks:
             wide = deepcopy(network)
             wide.module.double()
             batch = small_batch(network)
-            one, other = (self._value(self._passes(wide, batch=each)) for each in (batch, shuffled(batch)))
+            one, other = (self._value(self._passes(wide, batch=b)) for b in (batch, shuffled(batch)))
             alike = close(one, other, ROUNDING)
             self._demand(alike, f"must not depend on the order of the batch; gave {one}, then {other}")
 

@@ -107,7 +107,7 @@ class _Derivatives:
         ]
 
     def take(self, gradients: list[Tensor], count: int) -> None:
-        """Take in the gradients of micro-batch ``count``, from 1; released code lets moments accumulate them."""
+        """Take in the gradients of micro-batch ``count``, from 1; faithful moments accumulate them."""
         weights = self.network.weights
         if "curvature" in self.needs:
             with self.clock.on("curvature"):

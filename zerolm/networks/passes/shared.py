@@ -45,7 +45,8 @@ class Passes:
     """The passes through one network with one batch; ``needs`` are what will be asked of them.
 
     ``projections`` are the matrices, a fused module being several; ``linears`` are the same, but in faithful
-    mode a fused module of attention is one matrix, as released code has it. ``seconds`` are those of this process, by the names in ``COSTS``.
+    mode a fused module of attention is one matrix, as released code has it. ``seconds`` are those of this
+    process, by the names in ``COSTS``.
     """
 
     def __init__(self, network: Network, batch: Batch, protocol: Protocol, needs: Collection[str]) -> None:

@@ -83,9 +83,9 @@ def _macs(network: Network, batch: Batch) -> float:
     def stop(*_: object) -> None:
         raise Enough
 
-    with torch.no_grad(), FlopCounterMode(display=False) as counter, suppress(Enough):
-        with looking([network.final], stop):
-            network.module(batch.inputs[:1], batch.classes)
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter, suppress(Enough), looking([network.final], stop):
+        network.module(batch.inputs[:1], batch.classes)
     return counter.get_total_flops() / 2
 
 

@@ -57,7 +57,7 @@ def swap(passes: Passes) -> float:
 
 
 def patterns(passes: Passes) -> list[Ints]:
-    """Return for each unit of each activated matrix a number; equal ones are activated by the same samples."""
+    """Return numbers for the units of each activated matrix, equal where the same samples activate them."""
     words = [codes.cpu().numpy() for codes in passes.activations.codes.values()]
     lengths = np.cumsum([codes.shape[1] for codes in words])[:-1]
     together = np.concatenate(words, axis=1)
@@ -79,7 +79,7 @@ def enough_patterns(passes: Passes) -> None:
 
 
 def components(passes: Passes) -> int:
-    """Return V-PCA: over FFNs, how many principal components of the first matrix's output hold 99 % of its variance.
+    """Return V-PCA: over FFNs, the principal components that hold 99 % of the first matrix's output variance.
 
     The output's covariance W C W^T, C that of the input, has the eigenvalues of R^T W^T W R where C = R R^T,
     which is as small as the input is wide.

@@ -34,7 +34,7 @@ def zico(passes: Passes) -> float:
 
 
 def selected(pool: Pool) -> dict[str, Sequence[float]]:
-    """Return L-SWAG on the layers where the gradients of all candidates together vary most, and on all layers.
+    """Return L-SWAG on the layers where gradients of all candidates together vary most, and on all layers.
 
     The second is what is left in a space so shallow that the first looks at a single layer.
     """

@@ -15,12 +15,14 @@ from zerolm.proxies.registry import LeftOut, Pool, proxy
 TERMS = ("az_expressivity", "az_progressivity", "az_trainability", "az_complexity")
 
 
-def az_nas(pool: Pool) -> dict[str, Sequence[float]]:
+def az_nas(pool: Pool) -> dict[str, Sequence[float] | LeftOut]:
     """Return the four terms, and the sum of the logarithms of a candidate's ranks in three of them.
 
     Progressivity is not among these: the authors' code leaves it out of vision transformers.
     """
-    columns = dict(zip(TERMS, zip(*pool, strict=True), strict=True))
+    columns: dict[str, Sequence[float] | LeftOut] = dict(zip(TERMS, zip(*pool, strict=True), strict=True))
+    if len(pool) < 2:
+        return {**columns, "az_nas": LeftOut("it adds up ranks, and one network has none: take several")}
     ranked = [columns[name] for name in TERMS if name != "az_progressivity"]
     merged = rank_product(np.array(ranked, np.float64)).tolist()
     return {**columns, "az_nas": merged}

@@ -134,9 +134,7 @@ def test_a_score_that_fails_is_left_out(
 
     monkeypatch.setattr(section, "make_score", broken)
     (only,) = bench(["pit_vit"], data=str(data_folder), draws=20).sections
-    reason = (
-        "KeyError: 'no such\\nlayer'" if values is None else "ValueError: it does not give one finite number"
-    )
+    reason = "KeyError: 'no such\\nlayer'" if values is None else "ValueError: it does not give one finite"
     assert list(only.left_out) == ["depth"]
     assert only.left_out["depth"].startswith(reason)
     assert {"geo", "body_params"} <= {row.score for row in only.rows}

@@ -20,7 +20,7 @@ from zerolm.groundtruth.reader import (
     read_csv,
     views,
 )
-from zerolm.groundtruth.truth import GroundTruth, TrainedArchitecture, check
+from zerolm.groundtruth.truth import TrainedArchitecture, check
 
 GOOD = """\
 id,space,architecture.n_layer,architecture.d_model,architecture.d_inner,architecture.n_head,\

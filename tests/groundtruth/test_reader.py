@@ -18,10 +18,9 @@ from zerolm.groundtruth.reader import (
     quality,
     read,
     read_csv,
-    repeats,
     views,
 )
-from zerolm.groundtruth.truth import check
+from zerolm.groundtruth.truth import TrainedArchitecture, check
 
 GOOD = """\
 id,space,architecture.n_layer,architecture.d_model,architecture.d_inner,architecture.n_head,\
@@ -99,6 +98,14 @@ def test_settings_that_do_not_fit(settings: dict[str, Any], words: str, data_fol
     document = json.loads((data_folder / "flexibert_glue.json").read_text())
     with pytest.raises(ValueError, match=words):
         views(check(document | {"settings": settings}))
+
+
+def repeats(truth: GroundTruth) -> list[list[TrainedArchitecture]]:
+    """The architectures that were trained more than once: their entries, in the file's order."""
+    groups: dict[str, list[TrainedArchitecture]] = {}
+    for entry in truth.architectures:
+        groups.setdefault(json.dumps(entry.architecture, sort_keys=True), []).append(entry)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def test_repeats_are_found() -> None:

@@ -21,7 +21,6 @@ from zerolm.groundtruth.truth import (
     GroundTruth,
     TrainedArchitecture,
     check,
-    repeats,
     thinned,
 )
 from zerolm.io.files import parse_json, read_text
@@ -43,7 +42,6 @@ __all__ = [
     "read",
     "read_csv",
     "read_text",
-    "repeats",
     "thinned",
     "views",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Annotated, Any, Final, Literal
 
@@ -119,11 +118,3 @@ def thinned(truth: GroundTruth, count: int | None) -> GroundTruth:
         raise ValueError(f"benchmark {truth.name}: {count} of {total} architectures cannot be ranked; take 2")
     kept = [truth.architectures[place * total // count] for place in range(count)]
     return truth.model_copy(update={"architectures": kept, "count": count})
-
-
-def repeats(truth: GroundTruth) -> list[list[TrainedArchitecture]]:
-    """The architectures that were trained more than once: their entries, in the file's order."""
-    groups: dict[str, list[TrainedArchitecture]] = {}
-    for entry in truth.architectures:
-        groups.setdefault(json.dumps(entry.architecture, sort_keys=True), []).append(entry)
-    return [group for group in groups.values() if len(group) > 1]

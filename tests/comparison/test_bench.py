@@ -11,10 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from zerolm.comparison import section
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import ScoreRow
+from zerolm.scores import WholeScore
 
 COLUMNS = ("body_params", "geo", "geo_saturating", "stable_rank", 0.5, "best")
 TABLE: dict[tuple[str, str | None], tuple[tuple[float, float], ...]] = {
@@ -109,3 +112,30 @@ def test_another_metric_and_the_table_for_people(data_folder: Path, zerolm: Call
     assert "view trained: cola (higher is better), 500 architectures" in ran.out
     for words in ("baseline", "saw the labels", "geo_saturating"):
         assert words in ran.out
+
+
+@pytest.mark.parametrize("values", [None, [1.0], [float("nan")] * 100])
+def test_a_score_that_fails_is_left_out(
+    values: list[float] | None, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of a plug-in may: the others are compared all the same."""
+    make = section.make_score
+
+    def broken(name: str, **options: object) -> object:
+        if name != "depth":
+            return make(name, **options)
+
+        def many(_: object) -> np.ndarray:
+            if values is None:
+                raise KeyError("no such\nlayer")
+            return np.array(values)
+
+        return WholeScore("depth", lambda _: 0.0, "a test", many=many)
+
+    monkeypatch.setattr(section, "make_score", broken)
+    (only,) = bench(["pit_vit"], data=str(data_folder), draws=20).sections
+    reason = "KeyError: 'no such\\nlayer'" if values is None else "ValueError: it does not give one finite"
+    assert list(only.left_out) == ["depth"]
+    assert only.left_out["depth"].startswith(reason)
+    assert {"geo", "body_params"} <= {row.score for row in only.rows}
+    assert "depth" not in {row.score for row in only.rows}

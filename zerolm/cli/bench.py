@@ -25,10 +25,10 @@ from zerolm.comparison.bench import bench as run_bench
 from zerolm.comparison.results import Comparison, Section
 from zerolm.groundtruth.reader import chosen
 from zerolm.io.folders import check_new, new_folder
+from zerolm.report.facts import facts
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.scores import SCORES
-from zerolm.statistics.bootstrap import FEWEST
 
 if TYPE_CHECKING:
     from zerolm.proxies.job import Measured
@@ -154,30 +154,8 @@ def show(section: Section) -> None:
         lines.append(cells)
     for line, note in zip(aligned(lines), ("", *map(remark, rows)), strict=True):
         print(f"{line}  {note}".rstrip())
-    for line in facts(section):
-        print(line)
-
-
-def facts(section: Section) -> list[str]:
-    """What stands below a table."""
-    one, five = section.random_regret
-    lines = [f"a random choice has regret {one:.3g}/{five:.3g}"]
-    if len(section.result) < FEWEST:
-        lines.append(f"fewer than {FEWEST} architectures: no intervals")
-    if section.plateau:
-        low, high = section.plateau
-        lines.append(f"alphas level with the best (95 %): {low:g} to {high:g}")
-    if section.ceiling:
-        c = section.ceiling
-        lines.append(
-            f"noise ceiling: a perfect predictor reaches about {c.tau:.2f}/{c.rho:.2f} (tau/rho), from "
-            f"{c.runs} runs of {c.networks} repeated networks"
-        )
-    if section.published:
-        p = section.published
-        numbers = "/".join("-" if x is None else f"{x:.3f}" for x in (p.tau, p.rho))
-        lines.append(f"best published: {numbers} (tau/rho), {p.by}")
-    return lines
+    for name, text in facts(section):
+        print(f"{name}: {text}")
 
 
 def _show(value: float | None) -> str:

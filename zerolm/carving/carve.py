@@ -171,7 +171,7 @@ def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Ch
     if out is None:
         return Checkpoint.open(parent), None
     place = Path(out)
-    if Path(parent).is_dir():
+    if Path(parent).is_dir() and not place.exists():
         _check_outside(place, Path(parent))
     check_new(place, force)  # before a model of the hub is downloaded
     checkpoint = Checkpoint.open(parent)

@@ -24,7 +24,7 @@ Job = Callable[[Path, Path, Path], None]
 
 def read_cut(checkpoint: Checkpoint, file: Path) -> Cut:
     """A uniform cut from an archive with ``groups`` (layers, g) and ``ffn`` (layers, f)."""
-    from zerolm.carving.importance.weights import dimensions
+    from zerolm.carving.kept_units import dimensions
 
     kept = np.load(file)
     layers = (
@@ -89,7 +89,7 @@ def slices(parent: Path, out: Path, cut: Path) -> None:
 
 
 def sliced(tensor: Any, axis: int, indices: Any) -> Any:
-    """Kept rows or columns, copied: a run of them without looking each up."""
+    """ArrayCache rows or columns, copied: a run of them without looking each up."""
     if indices[-1] - indices[0] == len(indices) - 1:
         return tensor.narrow(axis, int(indices[0]), len(indices)).contiguous()
     return tensor.index_select(axis, indices)

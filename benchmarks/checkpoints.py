@@ -26,7 +26,8 @@ from safetensors import safe_open
 from synthetic import DEPTH, synthetic
 from timing import machine, number, table
 
-from zerolm.carving.importance.weights import criterion_of, dimensions
+from zerolm.carving.importance.criteria import criterion_of
+from zerolm.carving.kept_units import dimensions
 from zerolm.checkpoints import Checkpoint, ledger_of
 
 HERE: Final = Path(__file__).parent

@@ -79,7 +79,7 @@ class Ground:
 
 
 def interval_score(low: Floats, high: Floats, result: Floats, level: float = 0.9) -> Floats:
-    """Return width plus 2 / (1 - level) times the miss (Gneiting and Raftery, 2007, equation 43); less is better."""
+    """Return width plus 2 / (1 - level) times the miss (Gneiting and Raftery, 2007, equation 43)."""
     missed = np.maximum(low - result, 0.0) + np.maximum(result - high, 0.0)
     return high - low + 2.0 / (1.0 - level) * missed
 

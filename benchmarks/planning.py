@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 from timing import note, number, stopwatch, table
 
-from zerolm.carving.importance.weights import criterion_of, dimensions
-from zerolm.carving.planning.part_costs import Choices, accounts
+from zerolm.carving.importance.criteria import criterion_of
+from zerolm.carving.kept_units import dimensions
+from zerolm.carving.planning.part_costs import Choices, part_costs
 from zerolm.carving.planning.plan import plan_per_layer
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import COSTS, CostModel
@@ -42,7 +43,7 @@ def measure_planning(checkpoint: Checkpoint) -> None:
         tuple(range(1, parent.kv_heads + 1)), tuple(range(step, parent.ffn + 1, step)), (parent.depth,)
     )
     costs = CostModel(context=4096)
-    whole = accounts(checkpoint, choices, costs).of([(parent.kv_heads, parent.ffn)] * parent.depth)
+    whole = part_costs(checkpoint, choices, costs).of([(parent.kv_heads, parent.ffn)] * parent.depth)
 
     def plan(limits: dict[str, float]) -> bool:
         """Whether the plan that keeps these shares of the parent's costs is proven."""
@@ -50,7 +51,7 @@ def measure_planning(checkpoint: Checkpoint) -> None:
             {f"max_{name}": int(share * whole[COSTS.index(name)]) for name, share in limits.items()}
         )
         worth = criterion_of("capacity", checkpoint, ledger)
-        return plan_per_layer(parent, worth, choices, accounts(checkpoint, choices, costs), budgets).optimal
+        return plan_per_layer(parent, worth, choices, part_costs(checkpoint, choices, costs), budgets).optimal
 
     rng = np.random.default_rng(0)
     triples = [dict(zip(BUDGETS, rng.uniform(0.55, 0.95, 3).tolist(), strict=True)) for _ in range(TRIPLES)]

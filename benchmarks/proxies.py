@@ -23,7 +23,7 @@ from corpus import docstrings, seen_files
 from timing import machine, note
 
 from zerolm.architecture import MAX_WIDTH, Architecture
-from zerolm.comparison.results import Row
+from zerolm.comparison.results import ScoreRow
 from zerolm.groundtruth.reader import locate, read, thinned, views
 from zerolm.io.files import cache_folder
 from zerolm.networks.batch import Batch
@@ -162,7 +162,7 @@ def span(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f" [{digits(low)}, {digits(high)}]"
 
 
-def line(row: Row, seconds: dict[str, float], drawn: set[str], in_shape: float | None) -> str:
+def line(row: ScoreRow, seconds: dict[str, float], drawn: set[str], in_shape: float | None) -> str:
     known = row.gain is not None and row.score != "body_params"
     gain = digits(row.gain) + span(row.gain_low, row.gain_high) if known else ""
     cells = (

@@ -9,7 +9,7 @@ from zerolm.architecture import Floats
 from zerolm.calibration import Labels, Pool
 from zerolm.scores import make_score
 
-METHODS = ("auto", "dictionary", "gp", "blend", "algorithm1", "algorithm2")
+METHODS = ("auto", "stack", "dictionary", "gp", "blend", "algorithm1", "algorithm2")
 
 
 def pool_of(name: str, count: int, seed: int = 0) -> Pool:
@@ -32,4 +32,4 @@ def labelled(name: str, count: int, seed: int = 0, *, higher: bool = False, nois
     space = catalogue(name).space
     settings = {name: value for name, value in space.settings.items() if not isinstance(value, list)}
     result = 10.0 - loss if higher else -loss
-    return Labels(space.name, settings, "score" if higher else "loss", higher, pool, result)
+    return Labels(space.name, settings, "accuracy" if higher else "loss", higher, pool, result)

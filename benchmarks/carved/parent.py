@@ -15,14 +15,15 @@ from carved.judging import Judge, Quality, mean
 from carved.rivals import group_magnitude
 from zerolm.architecture import Ints
 from zerolm.carving.evaluation.divergence import pooling_of
-from zerolm.carving.importance.activations import importances
-from zerolm.carving.importance.weights import WITH_TOKENS, Additive, Criterion, criterion_of
+from zerolm.carving.importance.criteria import WITH_TOKENS, criterion_of
+from zerolm.carving.importance.criterion import Additive, Criterion
+from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.parent import is_decoder, open_model, tokens_of
+from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import Repaired, apply_in_memory, dimensions_of
-from zerolm.carving.repair.least_squares import Walk, repair
 from zerolm.carving.repair.ridge import GRID
-from zerolm.carving.request import costs_of
+from zerolm.carving.repair.walk import Walk, repair
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.text.tokens import Tokens

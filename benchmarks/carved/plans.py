@@ -11,12 +11,13 @@ from timing import note
 from carved.parent import Parent
 from carved.writing import Line, compared, heading, kl, row
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.evaluation.divergence import perplexity_and_kl
-from zerolm.carving.importance.weights import Additive, Criterion
+from zerolm.carving.evaluation.divergence import perplexities_and_kls
+from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.planning.sensitivity import SEQUENCES, Measured, measured
+from zerolm.carving.planning.sensitivity import SEQUENCES, LossTable, measured_losses
+from zerolm.carving.planning.sizes import plan_of
 from zerolm.carving.pruning import apply_in_memory
-from zerolm.carving.request import Wish, plan_of
+from zerolm.carving.request import SizeRequest
 from zerolm.costs import CostModel
 from zerolm.statistics import agreement
 
@@ -36,10 +37,10 @@ def plans(parent: Parent) -> Iterator[Line]:
     by = parent.criterion("output_energy")
     assert isinstance(by, Additive)
     tokens = parent.calibration["text"]
-    table = measured(parent.model, tokens, by, ["groups", "ffn"], progress=note)
+    table = measured_losses(parent.model, tokens, by, ["groups", "ffn"], progress=note)
     budget = {"max_body_params": int(SIZE * parent.cost("body_params"))}
-    best = plan_of(parent.checkpoint, table, Wish("per-layer", budgets=budget), CostModel()).cut
-    even = Wish("uniform", keep_layers=1.0, budgets=budget)
+    best = plan_of(parent.checkpoint, table, SizeRequest("per-layer", budgets=budget), CostModel()).cut
+    even = SizeRequest("uniform", keep_layers=1.0, budgets=budget)
     uniform = plan_of(parent.checkpoint, table, even, CostModel()).cut
     yield from heading(f"Plans of equal size: {SIZE:.0%} of the layers' weights")
     yield from ranking(parent, table, by)
@@ -55,9 +56,8 @@ def plans(parent: Parent) -> Iterator[Line]:
         yield row(name, f"{share:.1%}", kl(without), limits[0], kl(with_it), limits[1])
         note(f"{name}: {without:.4f} {with_it:.4f}")
     yield ""
-    calibrated = perplexity_and_kl(
-        apply_in_memory(parent.model, best), parent.model, tokens.spread(SEQUENCES)
-    )
+    child = apply_in_memory(parent.model, best)
+    _, calibrated = perplexities_and_kls([lambda: child], parent.model, tokens.spread(SEQUENCES))
     yield (
         f"The best plan keeps {shown(best)} (KV groups x neurons, layer by layer). The table foretells "
         f"KL {kl(table.predicted(best))} of it; on the table's own tokens it is {kl(calibrated.kl)}. "
@@ -65,7 +65,7 @@ def plans(parent: Parent) -> Iterator[Line]:
     )
 
 
-def ranking(parent: Parent, table: Measured, by: Additive) -> Iterator[Line]:
+def ranking(parent: Parent, table: LossTable, by: Additive) -> Iterator[Line]:
     """How scores rank random plans by the KL that was measured."""
     tokens = parent.unseen.spread(JUDGED)
     judge, quality, foretold = parent.judge_on(tokens), [], []
@@ -87,7 +87,7 @@ def ranking(parent: Parent, table: Measured, by: Additive) -> Iterator[Line]:
         yield row(name, f"{rho:.3f}", compared(rho, asked, more=True))
 
 
-def scores(parent: Parent, table: Measured, by: Additive, cut: Cut) -> dict[str, float]:
+def scores(parent: Parent, table: LossTable, by: Additive, cut: Cut) -> dict[str, float]:
     """What is foretold of a cut; more is better."""
     shares = [
         by.importance[kind][layer.layer][kept].sum() / by.importance[kind][layer.layer].sum()

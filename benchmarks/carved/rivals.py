@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from zerolm.carving.importance.weights import Additive
+from zerolm.carving.importance.criterion import Additive
 from zerolm.carving.pruning import dimensions_of
 from zerolm.networks.roles import layers_of
 

@@ -15,7 +15,8 @@ import zerolm
 from carved.judging import Quality
 from carved.parent import LENGTH, OWN_OUTPUT, RIVAL, Parent, Trial
 from carved.writing import Line, compared, escaped, heading, row, shown
-from zerolm.carving.importance.weights import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
+from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
+from zerolm.carving.repair.rules import REPAIRS
 from zerolm.networks.roles import bias, layers_of
 
 CRITERIA: Final = (*WEIGHTS_ONLY, *WITH_TOKENS)

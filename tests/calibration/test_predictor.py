@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,16 +12,19 @@ from labelled import losses, pool_of
 
 from zerolm.architecture import Floats
 from zerolm.calibration import Pool, Prediction
+from zerolm.calibration.calibrate import FIXED
 from zerolm.calibration.dictionary import fit_dictionary
-from zerolm.calibration.predictor import SETS, Predictor
+from zerolm.calibration.predictor import Predictor
+from zerolm.calibration.rivals import SETS, Rivals
 from zerolm.scores import make_score
 
 SPACES = st.sampled_from(("gpt2", "llama per layer", "flexibert", "autoformer", "pit"))
 SEEDS = st.integers(0, 10**6)
 
 
-def fitted(pool: Pool, result: Floats) -> Predictor:
-    return Predictor.fit(pool, result, fit_dictionary(pool.entries, result))
+def fitted(pool: Pool, result: Floats, weights: Sequence[float] = FIXED["gp"]) -> Predictor:
+    rivals = Rivals.fit(pool, result, fit_dictionary(pool.entries, result))
+    return Predictor.of(rivals, np.array(weights))
 
 
 def half(pool: Pool) -> tuple[Pool, Pool]:
@@ -37,10 +42,10 @@ def test_results_that_spread_exponentially_are_fitted_on_a_logarithmic_scale(sig
     growth = np.log(make_score("body_params").of_many(seen.batch))
     noise = np.random.default_rng(0).normal(size=len(seen))
     found = fitted(seen, sign * np.exp(3 * growth - 30 + 0.3 * noise))
-    assert found.logarithmic
+    assert found.rivals.scale.logarithmic
     predicted = found.predict(hidden)
     assert ordered(predicted)
-    for values in (predicted.mean, predicted.low, predicted.high, found.blend(hidden)):
+    for values in (predicted.mean, predicted.low, predicted.high, found.mean(hidden)):
         assert (np.sign(values) == sign).all()  # never beyond zero
 
 
@@ -50,14 +55,14 @@ def test_others_are_not(name: str) -> None:
     growth = np.log(make_score("body_params").of_many(pool.batch))
     line = (growth - growth.min()) / np.ptp(growth) * 9 + 1
     line += 0.1 * np.random.default_rng(0).normal(size=len(pool))
-    assert not fitted(pool, line if name == "positive" else line - 5).logarithmic
+    assert not fitted(pool, line if name == "positive" else line - 5).rivals.scale.logarithmic
 
 
 def test_the_scale_is_chosen_by_the_density_of_the_results() -> None:
     """So it does not depend on the unit: the logarithm's evidence is one of the results, not of logs."""
     pool = pool_of("gpt2", 30)
     for result in (losses(pool), 1 + losses(pool, 0.3)):
-        chosen = {fitted(pool, unit * result).logarithmic for unit in (1e-9, 1.0, 1e9)}
+        chosen = {fitted(pool, unit * result).rivals.scale.logarithmic for unit in (1e-9, 1.0, 1e9)}
         assert len(chosen) == 1
 
 

@@ -11,9 +11,11 @@ import pytest
 import torch
 from tiny import model
 
-from zerolm.carving.importance.activations import CRITERIA, importances
+from zerolm.carving.importance import activations
+from zerolm.carving.importance.criteria import WITH_TOKENS
+from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.pruning import dimensions_of
-from zerolm.io.cache import Kept
+from zerolm.io.cache import ArrayCache
 from zerolm.networks.hooks import watching
 from zerolm.networks.roles import bias, layers_of, matrix, set_matrix
 from zerolm.text.tokens import Tokens, random_tokens
@@ -28,7 +30,7 @@ def padded() -> Tokens:
     return Tokens(TOKENS.ids, mask)
 
 
-def activations(network: Any, layer: int, tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
+def forward_inputs(network: Any, layer: int, tokens: Tokens) -> tuple[np.ndarray, np.ndarray]:
     """The inputs of the output matrices in one forward pass of the whole model, (n, k) each, float64."""
     found = layers_of(network)[layer]
     (batch,) = tokens.batches(len(tokens))
@@ -59,7 +61,7 @@ TWINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("criterion", WITH_TOKENS)
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("tokens", [TOKENS, padded()], ids=["full", "padded"])
 def test_importance_equals_its_literal_twin(name: str, criterion: str, tokens: Tokens) -> None:
@@ -67,7 +69,7 @@ def test_importance_equals_its_literal_twin(name: str, criterion: str, tokens: T
     sizes, (twin, of_group) = dimensions_of(network), TWINS[criterion]
     found = importances(network, tokens, criterion, batch=2)
     for number, layer in enumerate(layers_of(network)):
-        o, down = activations(network, number, tokens)
+        o, down = forward_inputs(network, number, tokens)
         parts = [slice(h * sizes.head_size, (h + 1) * sizes.head_size) for h in range(sizes.heads)]
         columns = [matrix(m).double().numpy() for m in (layer.attention_out, layer.ffn_out)]
         heads, neurons = twin(o, down, [*columns, parts], bias(layer.ffn_out) is not None)
@@ -77,7 +79,7 @@ def test_importance_equals_its_literal_twin(name: str, criterion: str, tokens: T
         np.testing.assert_allclose(found["ffn"][number], neurons, rtol=1e-4, atol=1e-9)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("criterion", WITH_TOKENS)
 def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
     network = model("llama")
     layer, sizes = layers_of(network)[1], dimensions_of(network)
@@ -89,14 +91,16 @@ def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
     assert groups[1] > 0.0
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("criterion", WITH_TOKENS)
 def test_what_was_measured_before_a_stop_is_not_measured_again(
     criterion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    network, kept, added = model("gpt2"), Kept(tmp_path), []
+    network, kept, added = model("gpt2"), ArrayCache(tmp_path), []
     wanted = importances(network, TOKENS, criterion)
 
-    class Counted(CRITERIA[criterion]):  # type: ignore[misc]
+    name = "Amp" if criterion == "amp" else "OutputEnergy"
+
+    class Counted(getattr(activations, name)):  # type: ignore[misc]
         def add(self, heads: torch.Tensor, neurons: torch.Tensor) -> None:
             added.append(len(heads))
             super().add(heads, neurons)
@@ -105,12 +109,12 @@ def test_what_was_measured_before_a_stop_is_not_measured_again(
         if "layer 2" in text:
             raise KeyboardInterrupt
 
-    monkeypatch.setitem(CRITERIA, criterion, Counted)
+    monkeypatch.setattr(activations, name, Counted)
     with pytest.raises(KeyboardInterrupt):
-        importances(network, TOKENS, criterion, kept=kept, progress=stop)
+        importances(network, TOKENS, criterion, cache=kept, progress=stop)
     assert added == [55]
     for batches in (3, 3):  # the two layers that were left, then none
-        found = importances(network, TOKENS, criterion, kept=kept)
+        found = importances(network, TOKENS, criterion, cache=kept)
         assert len(added) == batches
         for kind, layers in wanted.items():
             assert all(np.array_equal(x, y) for x, y in zip(found[kind], layers, strict=True))

@@ -14,12 +14,11 @@ from tiny import saved
 
 import zerolm
 from zerolm.carving.carve import rebuild
-from zerolm.carving.export.write_child import verified
-from zerolm.carving.importance.weights import dimensions
-from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.methods import Method
+from zerolm.carving.export.formats import FORMATS
+from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.pruning import Repaired
-from zerolm.carving.session import Running
+from zerolm.carving.request import Methods
+from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 
 
@@ -59,14 +58,14 @@ def test_a_wrong_weight_on_the_disk_is_found(dtype: str, wrong: str, tmp_path: P
     whole = Cut.whole(dimensions(parent))
     cut = Cut(whole.parent, tuple(LayerCut(x.layer, x.groups, np.arange(20)) for x in whole.layers))
     zerolm.carve(parent.folder, tmp_path / "child", keep_ffn=0.5, criterion="prefix")
-    run = Running(parent, Method(None, "prefix", "none", "weights"), lambda text: None)
-    assert verified(run, cut, Repaired(), "hf", tmp_path / "child").relative <= 1e-4
+    run = Session(parent, Methods(None, "prefix", "none", "weights"), lambda text: None)
+    assert FORMATS["hf"].verified(run, cut, Repaired(), tmp_path / "child").relative <= 1e-4
     file = tmp_path / "child" / "model.safetensors"
     weights = load_file(file)
     weights[wrong][0] *= 0.98
     save_file(weights, file, {"format": "pt"})
     with pytest.raises(ValueError, match="differs"):
-        verified(run, cut, Repaired(), "hf", tmp_path / "child")
+        FORMATS["hf"].verified(run, cut, Repaired(), tmp_path / "child")
 
 
 def test_nothing_that_runs_is_inherited(tmp_path: Path) -> None:

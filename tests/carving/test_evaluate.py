@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from divergences import fidelity, perplexity_and_kl
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
 import zerolm
-from zerolm.carving.evaluation.divergence import fidelity, perplexity_and_kl
 from zerolm.carving.evaluation.evaluate import NOT_COMPARED, Evaluated, chosen, cut_of, evaluate, uniform
-from zerolm.carving.importance.weights import criterion_of, dimensions
-from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.importance.criteria import criterion_of
+from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.parent import open_model, tokens_of
+from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import apply_in_memory
-from zerolm.carving.request import costs_of
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 

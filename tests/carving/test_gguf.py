@@ -17,8 +17,7 @@ from tiny import DECODER, logits_of, saved
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from zerolm.carving.export.verify import Verified
-from zerolm.carving.importance.weights import dimensions
-from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.parent import open_model
 from zerolm.carving.pruning import Repaired, apply_in_memory
 from zerolm.checkpoints import Checkpoint
@@ -27,7 +26,7 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from zerolm.carving.export.gguf.check import check  # noqa: E402
-from zerolm.carving.export.gguf.tensors import neighbouring  # noqa: E402
+from zerolm.carving.export.gguf.file_tensors import neighbouring  # noqa: E402
 from zerolm.carving.export.gguf.tokenizer import opened  # noqa: E402
 from zerolm.carving.export.gguf.write import expressible, write  # noqa: E402
 

@@ -15,8 +15,7 @@ from tiny import DECODER, logits_of
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from zerolm.carving.importance.weights import dimensions
-from zerolm.carving.kept_units import Cut
+from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.parent import open_model
 from zerolm.checkpoints import Checkpoint
 

@@ -10,13 +10,13 @@ import torch
 from tiny import saved
 from torch import nn
 
-from zerolm.carving.importance.activations import importances
-from zerolm.carving.importance.weights import Additive
+from zerolm.carving.importance.criterion import Additive
+from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.parent import mapped_model, open_model
-from zerolm.carving.planning.sensitivity import measured
+from zerolm.carving.planning.sensitivity import measured_losses
 from zerolm.carving.pruning import dimensions_of
-from zerolm.carving.repair.least_squares import repair
+from zerolm.carving.repair.walk import repair
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import layer_list
@@ -47,7 +47,7 @@ def test_mapped_or_in_memory_all_is_the_same(name: str, dtype: str, tmp_path: Pa
     for kind in ours:
         same(ours[kind], theirs[kind])
     kinds = ["ffn"] if name.startswith(("gpt2", "bert")) else ["groups", "ffn"]
-    mine, table = (measured(model, tokens, Additive(theirs), kinds, batch=4) for model in both)
+    mine, table = (measured_losses(model, tokens, Additive(theirs), kinds, batch=4) for model in both)
     for kind in kinds:
         same(mine.losses[kind], table.losses[kind])
     same([mine.gone], [table.gone])

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from tiny import model, saved
 
 from zerolm.architecture import Ints
-from zerolm.carving.importance.weights import WEIGHTS_ONLY, Criterion, criterion_of, dimensions
-from zerolm.carving.kept_units import Dimensions
-from zerolm.carving.planning.part_costs import accounts
-from zerolm.carving.recipe import from_layers, to_layers, widths
-from zerolm.carving.request import Wish, choices, costs_of, plan_of
+from zerolm.carving.importance.criteria import WEIGHTS_ONLY, criterion_of
+from zerolm.carving.importance.criterion import Criterion
+from zerolm.carving.kept_units import Dimensions, dimensions
+from zerolm.carving.planning.part_costs import part_costs
+from zerolm.carving.planning.sizes import choices, costs_of, plan_of
+from zerolm.carving.recipe import from_layers, to_layers
+from zerolm.carving.request import SizeRequest
+from zerolm.carving.result import widths
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import COSTS, CostModel
 
@@ -62,7 +65,7 @@ def test_the_parent_costs_what_it_is(name: str, parents: dict[str, Checkpoint]) 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3", "bert"])
 def test_capacity_by_hand(name: str, parents: dict[str, Checkpoint]) -> None:
-    """Kept ||W||_F^2 over min(rows, cols) of the parent, from the weights themselves."""
+    """ArrayCache ||W||_F^2 over min(rows, cols) of the parent, from the weights themselves."""
     checkpoint = parents[name]
     sizes, layout = dimensions(checkpoint), checkpoint.layout
     wanted = np.zeros(sizes.ffn)
@@ -141,10 +144,10 @@ def test_uniform_plans_are_the_best_of_all(
     limit = int((0.5 if told else 0.83) * costs_of(checkpoint, COST)[budget])
     if not told and (name, budget) == ("bert", "kv_bytes"):
         limit = 2 * limit  # neither heads nor layers may go
-    wish = Wish(budgets={f"max_{budget}": limit}, multiple_of=8)
+    wish = SizeRequest(budgets={f"max_{budget}": limit}, multiple_of=8)
     score = Told(parent, 3) if told else made(checkpoint, "capacity")
     sizes = choices(checkpoint, wish)
-    account = accounts(checkpoint, sizes, COST)
+    account = part_costs(checkpoint, sizes, COST)
     depths = range(1, parent.depth + 1) if told else [parent.depth]
     sets = [kept for depth in depths for kept in itertools.combinations(range(parent.depth), depth)]
     best = -np.inf
@@ -179,9 +182,11 @@ def test_per_layer_plans_are_the_best_of_all(
     score = made(checkpoint, "capacity") if seed is None else Told(parent, seed)
     share = 0.8 if seed is None else 0.6
     limits = {name: int(share * costs_of(checkpoint, COST)[name]) for name in budgets}
-    wish = Wish("per-layer", budgets={f"max_{name}": limit for name, limit in limits.items()}, multiple_of=10)
+    wish = SizeRequest(
+        "per-layer", budgets={f"max_{name}": limit for name, limit in limits.items()}, multiple_of=10
+    )
     sizes = choices(checkpoint, wish)
-    account = accounts(checkpoint, sizes, COST)
+    account = part_costs(checkpoint, sizes, COST)
     pairs = list(itertools.product(sizes.groups, sizes.ffn))
     best = -np.inf
     for layers in itertools.product([*pairs, None] if seed is not None else pairs, repeat=3):
@@ -203,40 +208,44 @@ def test_a_plan_costs_what_its_child_is(parents: dict[str, Checkpoint]) -> None:
     for name in ("llama_biased", "qwen3", "bert"):
         checkpoint = parents[name]
         limit = int(0.8 * costs_of(checkpoint, COST)["params"])
-        wish = Wish("per-layer", budgets={"max_params": limit}, multiple_of=1)
+        wish = SizeRequest("per-layer", budgets={"max_params": limit}, multiple_of=1)
         planned = plan_of(checkpoint, made(checkpoint, "capacity"), wish, COST)
         child = apply_in_memory(model(name), planned.cut)
         assert planned.costs["params"] == sum(p.numel() for p in child.parameters())
 
 
 def test_widths_outright(parents: dict[str, Checkpoint]) -> None:
-    wish = Wish(keep_ffn=0.5, keep_heads=0.5, keep_layers=0.67)
+    wish = SizeRequest(keep_ffn=0.5, keep_heads=0.5, keep_layers=0.67)
     planned = plan_of(parents["llama"], Told(dimensions(parents["llama"]), 0), wish, COST)
     assert [(size["heads"], size["kv_heads"], size["ffn"]) for size in widths(planned.cut)] == [
         (3, 1, 20)
     ] * 2
-    tensor_parallel = Wish(keep_ffn=0.55, multiple_of=8, tensor_parallel=2)
+    tensor_parallel = SizeRequest(keep_ffn=0.55, multiple_of=8, tensor_parallel=2)
     planned = plan_of(parents["llama"], made(parents["llama"], "capacity"), tensor_parallel, COST)
     assert len(planned.cut.layers[0].ffn) == 24
 
 
 BAD = {
-    "nothing asked": ("llama", Wish(), "nothing says how small"),
-    "heads of bert": ("bert", Wish(keep_heads=0.5), "heads cannot be cut here"),
-    "no share": ("llama", Wish(keep_ffn=1.5), r"must lie in \(0, 1\]"),
+    "nothing asked": ("llama", SizeRequest(), "nothing says how small"),
+    "heads of bert": ("bert", SizeRequest(keep_heads=0.5), "heads cannot be cut here"),
+    "no share": ("llama", SizeRequest(keep_ffn=1.5), r"must lie in \(0, 1\]"),
     "too small a budget": (
         "llama",
-        Wish(budgets={"max_params": 10}),
+        SizeRequest(budgets={"max_params": 10}),
         "max_params 10 would have to be at least",
     ),
     "layers per layer": (
         "llama",
-        Wish("per-layer", keep_layers=0.5),
+        SizeRequest("per-layer", keep_layers=0.5),
         "goes with --shape uniform",
     ),
-    "layers by weights": ("llama", Wish(keep_layers=0.5), "weights do not tell which layers may go"),
-    "unknown shape": ("llama", Wish("round", keep_ffn=0.5), "shape 'round' is not known; there are uniform"),
-    "no size left": ("llama", Wish(budgets={"max_params": 10**6}, least_ffn=100), "no size is left"),
+    "layers by weights": ("llama", SizeRequest(keep_layers=0.5), "weights do not tell which layers may go"),
+    "unknown shape": (
+        "llama",
+        SizeRequest("round", keep_ffn=0.5),
+        "shape 'round' is not known; there are uniform",
+    ),
+    "no size left": ("llama", SizeRequest(budgets={"max_params": 10**6}, least_ffn=100), "no size is left"),
 }
 
 
@@ -249,7 +258,7 @@ def test_wishes_that_cannot_be_met(case: str, parents: dict[str, Checkpoint]) ->
 
 def test_recipes_go_round_and_are_checked(parents: dict[str, Checkpoint]) -> None:
     checkpoint = parents["llama"]
-    wish = Wish("per-layer", budgets={"max_params": int(0.8 * costs_of(checkpoint, COST)["params"])})
+    wish = SizeRequest("per-layer", budgets={"max_params": int(0.8 * costs_of(checkpoint, COST)["params"])})
     cut = plan_of(checkpoint, made(checkpoint, "capacity"), wish, COST).cut
     recipe = to_layers(cut)
     assert to_layers(from_layers(cut.parent, recipe)) == recipe

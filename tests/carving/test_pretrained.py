@@ -9,14 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from divergences import fidelity, perplexity_and_kl
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from zerolm.architecture import Floats
-from zerolm.carving.evaluation.divergence import Judged, fidelity, perplexity_and_kl, pooling_of
-from zerolm.carving.importance.activations import importances
+from zerolm.carving.evaluation.divergence import Divergence, pooling_of
+from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut, best
 from zerolm.carving.pruning import apply_in_memory, dimensions_of
-from zerolm.carving.repair.least_squares import repair
+from zerolm.carving.repair.walk import repair
 from zerolm.text.tokens import Text, line_tokens, running_tokens
 
 LIBRARY = Path(sysconfig.get_path("stdlib"))
@@ -60,7 +61,7 @@ def test_pydec(models_folder: Path) -> None:
     generator = np.random.default_rng(0)
     random = {kind: [generator.random(len(x)) for x in layers] for kind, layers in energy.items()}
 
-    def after(importance: dict[str, list[Floats]], method: str) -> Judged:
+    def after(importance: dict[str, list[Floats]], method: str) -> Divergence:
         cut = uniform(parent, importance, 3, 576)
         child = apply_in_memory(parent, cut, repair(parent, cut, tokens, method))  # type: ignore[arg-type]
         return perplexity_and_kl(child, parent, judged)

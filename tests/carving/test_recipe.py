@@ -44,7 +44,8 @@ def test_the_same_bytes_again(case: str, tmp_path: Path) -> None:
     ours, theirs = contents(tmp_path / "child"), contents(tmp_path / "again")
     assert ours["model.safetensors"] == theirs["model.safetensors"]
     assert ours["config.json"] == theirs["config.json"]
-    assert (again.widths, again.costs, again.repair) == (child.widths, child.costs, child.repair)
+    assert (again.widths, again.costs, again.method) == (child.widths, child.costs, child.method)
+    assert not again.note
     assert again.verified is not None
     assert again.verified["relative"] <= 1e-4
 
@@ -81,7 +82,8 @@ def test_the_text_of_the_recipe_is_asked_for(tmp_path: Path) -> None:
 ENDLESS = {"text": None, "seed": 0, "sequences": 2**20, "length": 2**20}
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no recipe": ({"format": "cake"}, "it is no recipe"),
-    "a later version": ({"version": 99}, "its version is 99; 2 can be read"),
+    "a later version": ({"version": 99}, "its version is 99; 3 can be read"),
+    "an earlier version": ({"version": 2}, "does not tell its parent from one with shuffled weights"),
     "another parent": ({"parent_weights": "0"}, "a parent with other weights"),
     "another family": ({"family": "mistral"}, "made for a mistral, not a llama"),
     "no such criterion": ({"criterion": "x\n# y"}, "criterion .* is not known"),
@@ -93,6 +95,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "odd calibration": ({"calibration": {"text": 3}}, "its calibration must hold"),
     "a text as number": ({"repair": 7}, "its repair is '7'"),
     "no such format": ({"written_as": "onnx"}, "format 'onnx' is not known"),
+    "hashes that are none": ({"sha256": [1]}, "its sha256 is"),
     "no such repair": ({"repair": "glue"}, "repair .glue. is not known"),
 }
 

@@ -12,9 +12,9 @@ from tiny import model
 
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Repaired, apply_in_memory, dimensions_of
-from zerolm.carving.repair.least_squares import repair
 from zerolm.carving.repair.ridge import Fit
-from zerolm.io.cache import Kept
+from zerolm.carving.repair.walk import repair
+from zerolm.io.cache import ArrayCache
 from zerolm.networks.hooks import watching
 from zerolm.networks.roles import bias, layers_of, matrix
 from zerolm.text.tokens import Tokens, random_tokens
@@ -185,7 +185,7 @@ def test_repairs_are_the_same_each_time() -> None:
 def test_a_stopped_repair_goes_on(
     name: str, sequences: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    network, tokens, kept = model(name), TOKENS.spread(sequences), Kept(tmp_path)
+    network, tokens, kept = model(name), TOKENS.spread(sequences), ArrayCache(tmp_path)
     cut, solved, best = half(network, (0, 2)), [], Fit.best
 
     def counted(fit: Fit, *arguments: Any) -> Any:
@@ -199,10 +199,10 @@ def test_a_stopped_repair_goes_on(
     wanted = repair(network, cut, tokens)
     monkeypatch.setattr(Fit, "best", counted)
     with pytest.raises(KeyboardInterrupt):
-        repair(network, cut, tokens, kept=kept, progress=stop)
+        repair(network, cut, tokens, cache=kept, progress=stop)
     assert len(solved) == 2
     for solutions in (4, 4):  # the two matrices that were left, then none
-        found = repair(network, cut, tokens, kept=kept)
+        found = repair(network, cut, tokens, cache=kept)
         assert len(solved) == solutions
         assert found.ridges == wanted.ridges
         assert found.note == wanted.note

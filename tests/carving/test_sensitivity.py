@@ -12,25 +12,25 @@ from hypothesis import strategies as st
 from tiny import model
 from torch.nn import functional
 
-from zerolm.carving.importance.weights import Additive
+from zerolm.carving.importance.criterion import Additive
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.planning import sensitivity
-from zerolm.carving.planning.sensitivity import Loss, Measured, measured
+from zerolm.carving.planning.sensitivity import Loss, LossTable, measured_losses
 from zerolm.carving.pruning import apply_in_memory, dimensions_of
-from zerolm.io.cache import Kept
+from zerolm.io.cache import ArrayCache
 from zerolm.text.tokens import Tokens
 
 TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
 
 
-def table(name: str, kinds: tuple[str, ...]) -> tuple[object, Measured]:
+def table(name: str, kinds: tuple[str, ...]) -> tuple[object, LossTable]:
     network = model(name)
     sizes, generator = dimensions_of(network), np.random.default_rng(0)
     importance = {
         "groups": [generator.random(sizes.kv_heads) for _ in range(sizes.depth)],
         "ffn": [generator.random(sizes.ffn) for _ in range(sizes.depth)],
     }
-    return network, measured(network, TOKENS, Additive(importance), kinds, batch=4)
+    return network, measured_losses(network, TOKENS, Additive(importance), kinds, batch=4)
 
 
 def loss(network: object, cut: Cut) -> float:
@@ -52,7 +52,7 @@ def test_embeddings_are_pooled_as_asked(pooling: str) -> None:
     mask = torch.ones_like(TOKENS.ids)
     mask[1, 4:] = mask[3, 7:] = 0
     by = Additive({"groups": [np.ones(6)] * 3, "ffn": [np.arange(40.0)] * 3})
-    found = measured(network, Tokens(TOKENS.ids, mask), by, ("ffn",), batch=4, pooling=pooling)
+    found = measured_losses(network, Tokens(TOKENS.ids, mask), by, ("ffn",), batch=4, pooling=pooling)
     whole = Cut.whole(dimensions_of(network))
     last = LayerCut(2, whole.layers[2].groups, found.choose(2, "ffn", int(found.sizes["ffn"][0])))
     child = apply_in_memory(network, Cut(whole.parent, (*whole.layers[:2], last)))
@@ -116,7 +116,7 @@ def test_worth_interpolates_and_predictions_add_up() -> None:
 
 
 def test_a_stopped_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, kept, run, of = model("qwen3"), Kept(tmp_path), [], Loss.of
+    network, kept, run, of = model("qwen3"), ArrayCache(tmp_path), [], Loss.of
     by = Additive({"groups": [np.arange(2.0)] * 3, "ffn": [np.arange(40.0)] * 3})
 
     def counted(loss: Loss, layer: int, module: object) -> float:
@@ -127,13 +127,13 @@ def test_a_stopped_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         if "layer 3" in text:
             raise KeyboardInterrupt
 
-    wanted = measured(network, TOKENS, by, ("groups", "ffn"))
+    wanted = measured_losses(network, TOKENS, by, ("groups", "ffn"))
     monkeypatch.setattr(Loss, "of", counted)
     with pytest.raises(KeyboardInterrupt):
-        measured(network, TOKENS, by, ("groups", "ffn"), kept=kept, progress=stop)
+        measured_losses(network, TOKENS, by, ("groups", "ffn"), cache=kept, progress=stop)
     assert run == [0] * 9 + [1] * 9  # the layer gone, 1 of 2 groups, 7 widths
     for last in (9, 9):  # the layer that was left, then none
-        found = measured(network, TOKENS, by, ("groups", "ffn"), kept=kept)
+        found = measured_losses(network, TOKENS, by, ("groups", "ffn"), cache=kept)
         assert run[18:] == [2] * last
         assert np.array_equal(found.gone, wanted.gone)
         for kind, layers in wanted.losses.items():
@@ -147,7 +147,7 @@ def test_between_what_is_measured_losses_are_interpolated_in_order(data: st.Data
     falls = data.draw(st.lists(st.floats(0.0, 4.0), min_size=len(sizes) - 1, max_size=len(sizes) - 1))
     losses = np.array([*np.cumsum(falls)[::-1], 0.0])
     by = Additive({"groups": [np.ones(1)], "ffn": [np.ones(int(sizes[-1]))]})
-    found = Measured(
+    found = LossTable(
         by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
     )
     worth = np.array([found.worth(0, "ffn", count) for count in range(sizes[0], sizes[-1] + 1)])
@@ -158,7 +158,7 @@ def test_between_what_is_measured_losses_are_interpolated_in_order(data: st.Data
 def test_the_middle_of_two_losses_is_their_geometric_mean() -> None:
     by = Additive({"groups": [np.ones(1)], "ffn": [np.ones(40)]})
     sizes, losses = np.array([10, 20, 40]), np.array([0.9, 0.1, 0.0])
-    found = Measured(
+    found = LossTable(
         by, {"groups": np.array([1]), "ffn": sizes}, {"groups": [np.zeros(1)], "ffn": [losses]}, np.zeros(1)
     )
     assert found.worth(0, "ffn", 15) == pytest.approx(-0.3)

@@ -13,11 +13,10 @@ from tiny import saved
 from zerolm.carving.export import verify
 from zerolm.carving.export.folder import configuration, tensors
 from zerolm.carving.export.verify import compare_blocks, fits
-from zerolm.carving.importance.weights import dimensions
-from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.parent import mapped_model
 from zerolm.carving.pruning import Repaired
-from zerolm.carving.repair.least_squares import repair
+from zerolm.carving.repair.walk import repair
 from zerolm.checkpoints import Checkpoint, write_shards
 from zerolm.text.tokens import random_tokens
 

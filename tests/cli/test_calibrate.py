@@ -12,11 +12,12 @@ import pytest
 from labelled import labelled, losses, pool_of
 
 from zerolm.calibration import calibrate
+from zerolm.costs import CostModel
 from zerolm.groundtruth.labels import load, read_labels
-from zerolm.spaces import make_space
+from zerolm.spaces import make_space, shape_text
 from zerolm.spaces.document import to_document
 
-HEADING = "space,architecture,loss,bleu"
+HEADING = "space,architecture,loss"
 SEARCH = ("search", "gpt2", "--depth", "2,3", "--hidden", "128,192", "--ffn", "320,384,512", "--heads", "2,4",
           "--d-embed", "128,256", "--div-val", "1,2", "--max-params", "8M", "--top", "3")  # fmt: skip
 
@@ -24,8 +25,8 @@ SEARCH = ("search", "gpt2", "--depth", "2,3", "--hidden", "128,192", "--ffn", "3
 def rows_of(name: str, count: int) -> list[str]:
     labels = labelled(name, count)
     return [
-        f'{labels.space},"{json.dumps(one.choices).replace(chr(34), chr(34) * 2)}",{float(-value)!r},{place}'
-        for place, (one, value) in enumerate(zip(labels.pool.architectures, labels.result, strict=True))
+        f'{labels.space},"{json.dumps(one.choices).replace(chr(34), chr(34) * 2)}",{float(-value)!r}'
+        for one, value in zip(labels.pool.architectures, labels.result, strict=True)
     ]
 
 
@@ -79,15 +80,14 @@ def test_an_additive_calibration_is_searched_with_proof(
     assert ran.status == 0
     found = json.loads(ran.out)
     assert found["certificate"]["optimal"] is True
-    assert found["calibration"] | {"warnings": []} == {
-        "method": method, "metric": "loss", "higher_is_better": False, "labels": 14, "warnings": []
-    }  # fmt: skip
+    about = {name: found["calibration"][name] for name in ("method", "metric", "higher_is_better", "labels")}
+    assert about == {"method": method, "metric": "loss", "higher_is_better": False, "labels": 14}
     for choice in (found["pick"], *found["best"]):
         assert choice["costs"]["params"] <= 8_000_000
         assert 0 < choice["expected"]["low"] <= choice["expected"]["mean"] <= choice["expected"]["high"]
 
 
-@pytest.mark.parametrize("method", ["gp", "blend"])
+@pytest.mark.parametrize("method", ["stack", "gp", "blend"])
 def test_the_others_are_evaluated_or_re_ranked(
     method: str, saved: Callable[[str], Path], zerolm: Callable[..., Any]
 ) -> None:
@@ -100,6 +100,72 @@ def test_the_others_are_evaluated_or_re_ranked(
     assert whole["score"] == method
     refused = zerolm(*SEARCH, "--calibration", kept, "--method", "exact")
     assert (refused.status, refused.out, refused.err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("method", ["stack", "gp", "blend", "dictionary", "algorithm1"])
+def test_the_first_of_the_list_is_expected_to_be_the_best(
+    method: str, saved: Callable[[str], Path], zerolm: Callable[..., Any]
+) -> None:
+    found = json.loads(zerolm(*SEARCH, "--top", "40", "--calibration", str(saved(method)), "--json").out)
+    losses = [choice["expected"]["mean"] for choice in found["best"]]
+    assert len(losses) > 10
+    assert losses == pytest.approx(sorted(losses), rel=1e-12)
+
+
+def test_the_best_label_within_the_budgets_stands_beside_the_pick(
+    labels: Path, tmp_path: Path, zerolm: Callable[..., Any]
+) -> None:
+    read = read_labels(labels)
+    order = np.argsort(-read.result)
+    costs = [CostModel().of(a)["params"] for a in read.pool.architectures]
+    for limit in (max(costs), sorted(costs)[3]):
+        asked = (
+            *SEARCH,
+            "--max-params",
+            str(limit),
+            "--labels",
+            str(labels),
+            "--out",
+            str(tmp_path / str(limit)),
+        )
+        ran = zerolm(*asked)
+        expected = next(i for i in order if costs[i] <= limit)
+        found = json.loads((tmp_path / str(limit) / "result.json").read_text())["best_label"]
+        assert found["architecture"] == read.pool.architectures[expected].choices
+        assert found["costs"]["params"] == costs[expected] <= limit
+        assert found["result"] == -read.result[expected]
+        shape = shape_text(read.pool.architectures[expected])
+        page = (tmp_path / str(limit) / "report.html").read_text()
+        for text in (ran.out, page):
+            assert f"est of the labels within the budgets: {shape} (loss {found['result']:.4g}" in text
+    few = zerolm(*SEARCH, "--max-params", str(min(costs) - 1), "--labels", str(labels))
+    assert (few.status, "no labelled architecture lies within the budgets" in few.out) == (0, True)
+
+
+def test_a_search_beyond_the_labels_is_told(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+    """Small labels, a large budget: the warning stands on stderr, in the JSON and in the page."""
+    rows = [row for row in rows_of("gpt2", 60) if '""n_layer"": 2' in row and '""d_model"": 128' in row][:12]
+    file, out = tmp_path / "labels.csv", tmp_path / "out"
+    file.write_text("\n".join([HEADING, *rows]))
+    ran = zerolm(*SEARCH, "--labels", str(file), "--out", str(out), "--json")
+    (warning,) = json.loads(ran.out)["calibration"]["warnings"]
+    assert warning.startswith("the pick lies beyond all labels in depth, width, body_params")
+    assert f"zerolm: warning: {warning}\n" in ran.err
+    assert warning in (out / "report.html").read_text()
+    assert json.loads(ran.out)["pick"]["expected"]["extrapolated"] is True
+
+
+def test_one_of_several_results_of_the_labels(
+    labels: Path, zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    heading, *rows = labels.read_text().splitlines()
+    labels.write_text("\n".join([f"{heading},acc", *(f"{row},{i}" for i, row in enumerate(rows))]))
+    for command in (("calibrate", "--labels", str(labels)), (*SEARCH, "--labels", str(labels))):
+        refused(zerolm(*command), "2 results", "--metric", "loss, acc")
+        assert zerolm(*command, "--metric", "acc").status == 0
+    refused(zerolm(*SEARCH, "--metric", "acc"), "metric", "labels")
+    labels.write_text("\n".join([heading.replace("loss", "quality"), *rows]))
+    refused(zerolm(*SEARCH, "--labels", str(labels)), "'quality'", "quality:higher or quality:lower")
 
 
 def test_labels_can_be_searched_with_at_once(
@@ -134,7 +200,7 @@ def test_score_says_what_is_expected(
 def test_warnings_go_to_stderr(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
     """Results against all sense: the two best alphas are no neighbours."""
     for seed in range(40):
-        rows = [row.rsplit(",", 2)[0] for row in rows_of("gpt2", 8)]
+        rows = [row.rsplit(",", 1)[0] for row in rows_of("gpt2", 8)]
         values = np.random.default_rng(seed).permutation(8) + 1
         file = tmp_path / "labels.csv"
         file.write_text(
@@ -152,20 +218,20 @@ def test_warnings_go_to_stderr(tmp_path: Path, zerolm: Callable[..., Any]) -> No
 def spoilt(place: str) -> tuple[list[str], tuple[str, ...]]:
     """Lines of a label file with something wrong, and words of the message."""
     rows = rows_of("gpt2", 10)
-    first = rows[0].rsplit(",", 2)[0]
+    first = rows[0].rsplit(",", 1)[0]
     other = rows_of("autoformer", 1)[0]
     return {
         "unknown field": ([rows[0].replace("n_layer", "layers"), *rows[1:]], ("line 2", "'layers'")),
         "negative": ([rows[0].replace('d_model"": 1', 'd_model"": -1'), *rows[1:]], ("line 2", "d_model")),
-        "no JSON": (['gpt2,"{""n_layer"": }",3,1', *rows], ("line 2", "architecture", "not JSON")),
-        "missing result": ([f"{first},,1", *rows[1:]], ("line 2", "loss", "missing")),
-        "text": ([f"{first},low,1", *rows[1:]], ("line 2", "loss", "'low'")),
-        "nan": ([f"{first},nan,1", *rows[1:]], ("line 2", "'nan'", "finite")),
-        "infinite": ([f"{first},1e999,1", *rows[1:]], ("line 2", "'1e999'")),
-        "too large": ([f"{first},1e300,1", *rows[1:]], ("loss", "1e+300")),
-        "constant": ([f"{row.rsplit(',', 2)[0]},3.5,1" for row in rows], ("all 10 labels", "loss")),
+        "no JSON": (['gpt2,"{""n_layer"": }",3', *rows], ("line 2", "architecture", "not JSON")),
+        "missing result": ([f"{first},", *rows[1:]], ("line 2", "loss", "missing")),
+        "text": ([f"{first},low", *rows[1:]], ("line 2", "loss", "'low'")),
+        "nan": ([f"{first},nan", *rows[1:]], ("line 2", "'nan'", "finite")),
+        "infinite": ([f"{first},1e999", *rows[1:]], ("line 2", "'1e999'")),
+        "too large": ([f"{first},1e300", *rows[1:]], ("loss", "1e+300")),
+        "constant": ([f"{row.rsplit(',', 1)[0]},3.5" for row in rows], ("all 10 labels", "loss")),
         "few": (rows[:4], ("at least 5", "there are 4", "algorithm1")),
-        "disagreeing": ([*rows, f"{first},99,1"], ("line 2 and line 12", "same architecture", "99", "mean")),
+        "disagreeing": ([*rows, f"{first},99"], ("line 2 and line 12", "same architecture", "99", "mean")),
         "two spaces": ([*rows, other], ("line 12", "one file holds one space")),
         "unknown space": ([row.replace("gpt2", "gpt5") for row in rows], ("'gpt5'", "llama")),
         "no rows": ([], ("no rows",)),
@@ -209,7 +275,7 @@ def test_duplicates_that_agree_are_one_label(labels: Path, zerolm: Callable[...,
     ("arguments", "words"),
     [
         (("--method", "magic"), ("'magic'", "dictionary", "gp")),
-        (("--metric", "rouge"), ("'rouge'", "bleu", "loss")),
+        (("--metric", "rouge"), ("'rouge'", "loss")),
         (("--labels", "nowhere.csv"), ("'nowhere.csv'",)),
         (("--labels", "."), ("'.'",)),
         (("--labels", ""), ("regular file",)),
@@ -283,7 +349,7 @@ def test_labels_of_another_view_are_refused(tmp_path: Path, zerolm: Callable[...
         row.replace("flexibert,", 'flexibert,"{""view"": ""trained""}",', 1)
         for row in rows_of("flexibert", 8)
     ]
-    file.write_text("\n".join(["space,settings,architecture,loss,bleu", *rows]))
+    file.write_text("\n".join(["space,settings,architecture,loss", *rows]))
     refused(
         zerolm("search", "flexibert", "--labels", str(file)), "view 'trained'", "'declared'", "--view trained"
     )

@@ -14,7 +14,7 @@ from scipy import stats
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
 from zerolm.calibration.alpha import GRID
 from zerolm.comparison.ablate import SEEDS, ablate
-from zerolm.comparison.ablation import Ablation, Effect, Section, best_of_grid
+from zerolm.comparison.ablation import Ablation, AblationSection, Effect, best_of_grid
 from zerolm.comparison.bench import bench
 from zerolm.comparison.variants import embedding_terms, fused, split, variants
 from zerolm.groundtruth.reader import chosen, locate, quality, read, views
@@ -179,7 +179,7 @@ def found(data_folder: Path) -> Ablation:
     return ablate(chosen([], str(data_folder), every=True), data=str(data_folder), draws=200)
 
 
-def section(found: Ablation, title: str) -> Section:
+def section(found: Ablation, title: str) -> AblationSection:
     return next(each for each in found.sections if each.title == title)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from zerolm.comparison.bench import bench
-from zerolm.comparison.results import Row
+from zerolm.comparison.results import ScoreRow
 
 COLUMNS = ("body_params", "geo", "geo_saturating", "stable_rank", 0.5, "best")
 TABLE: dict[tuple[str, str | None], tuple[tuple[float, float], ...]] = {
@@ -36,11 +36,11 @@ TABLE: dict[tuple[str, str | None], tuple[tuple[float, float], ...]] = {
 
 
 @pytest.fixture(scope="module")
-def rows(data_folder: Path) -> list[Row]:
+def rows(data_folder: Path) -> list[ScoreRow]:
     return bench(list(dict.fromkeys(name for name, _ in TABLE)), data=str(data_folder)).rows
 
 
-def find(rows: list[Row], benchmark: str, view: str | None, column: str | float) -> Row:
+def find(rows: list[ScoreRow], benchmark: str, view: str | None, column: str | float) -> ScoreRow:
     score, alpha = ("zerolm", column) if column in (0.5, 1.0, 1.1, "best") else (column, None)
     found = [
         row
@@ -52,14 +52,14 @@ def find(rows: list[Row], benchmark: str, view: str | None, column: str | float)
 
 
 @pytest.mark.parametrize(("benchmark", "view"), TABLE)
-def test_the_table_is_reproduced(benchmark: str, view: str | None, rows: list[Row]) -> None:
+def test_the_table_is_reproduced(benchmark: str, view: str | None, rows: list[ScoreRow]) -> None:
     for column, (tau, rho) in zip(COLUMNS, TABLE[benchmark, view], strict=True):
         row = find(rows, benchmark, view, column)
         assert row.tau == pytest.approx(tau, abs=0.0015), column
         assert row.rho == pytest.approx(rho, abs=0.0015), column
 
 
-def test_gpt2_to_the_digit(rows: list[Row]) -> None:
+def test_gpt2_to_the_digit(rows: list[ScoreRow]) -> None:
     """ZeroLM's published -0.871 / -0.979 at alpha 1.1 come out of the closed form."""
     zerolm = find(rows, "gpt2_wt103", None, 1.1)
     assert zerolm.tau == pytest.approx(0.871, abs=0.0005)
@@ -68,7 +68,7 @@ def test_gpt2_to_the_digit(rows: list[Row]) -> None:
     assert find(rows, "gpt2_wt103", None, "body_params").tau == pytest.approx(0.8466, abs=0.0005)
 
 
-def test_ties_are_not_broken_by_rounding(rows: list[Row]) -> None:
+def test_ties_are_not_broken_by_rounding(rows: list[ScoreRow]) -> None:
     """Depth alone on FlexiBERT: .682 / .834 with its ties, .482 when they are broken at random."""
     depth = find(rows, "flexibert_glue", "trained", "depth")
     assert depth.tau == pytest.approx(0.682, abs=0.0005)
@@ -79,14 +79,14 @@ def test_ties_are_not_broken_by_rounding(rows: list[Row]) -> None:
     assert best.best_alpha == 1.0
 
 
-def test_spectral_capacity_is_near_its_rerun(rows: list[Row]) -> None:
+def test_spectral_capacity_is_near_its_rerun(rows: list[ScoreRow]) -> None:
     """NSC on the declared view, Xavier: .636 / .836 by numerical integration."""
     row = find(rows, "flexibert_glue", "declared", "spectral_capacity")
     assert row.tau == pytest.approx(0.636, abs=0.003)
     assert row.rho == pytest.approx(0.836, abs=0.003)
 
 
-def test_a_constant_score_has_no_agreement(rows: list[Row]) -> None:
+def test_a_constant_score_has_no_agreement(rows: list[ScoreRow]) -> None:
     row = find(rows, "flexibert_glue", "published", "width")
     assert (row.tau, row.tau_random_ties, row.rho) == (None, None, None)
 

@@ -62,7 +62,7 @@ SUMS: Final = ("long", "short", "stable_rank", "nuclear", "effective_rank", "wei
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DictionaryEntry:
     """L^power x sum over layers of alpha x (sum over attention) + (1 - alpha) x (sum over FFN).
 
     ``size`` names the sum over the matrices, or is ``width``: the width of the layer.
@@ -78,8 +78,8 @@ class Entry:
 
 
 ENTRIES: Final = (
-    Entry("width", 0.5, 0),
-    *(Entry(size, alpha, power) for size in SUMS for alpha in ALPHAS for power in POWERS),
+    DictionaryEntry("width", 0.5, 0),
+    *(DictionaryEntry(size, alpha, power) for size in SUMS for alpha in ALPHAS for power in POWERS),
 )
 
 
@@ -95,7 +95,7 @@ def _layer_sums(shapes: Shapes) -> dict[str, tuple[Floats, Floats]]:
     }
 
 
-def _layer_terms(shapes: Shapes, depth: Ints, entries: Sequence[Entry]) -> Floats:
+def _layer_terms(shapes: Shapes, depth: Ints, entries: Sequence[DictionaryEntry]) -> Floats:
     """What layers add to each entry, (e, n)."""
     sums = {**_layer_sums(shapes), "width": (shapes.width * 1.0, shapes.width * 1.0)}
     return np.array(
@@ -118,7 +118,7 @@ def entry_values(batch: ScoreBatch) -> Floats:
 class Dictionary:
     """Entries with positive weights; ``centre`` and ``spread`` are those of their sum over the labels."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[DictionaryEntry, ...]
     weights: tuple[float, ...]
     centre: float
     spread: float

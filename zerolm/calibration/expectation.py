@@ -1,73 +1,112 @@
-"""What is expected of the architectures that a search found."""
+"""The results to expect of architectures that a search chose, and where that goes beyond the labels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
 from zerolm.architecture import Architecture, Bools, Floats
 from zerolm.calibration.calibrate import Calibration
-from zerolm.calibration.features import Vocabulary, columns
+from zerolm.calibration.features import ChoiceColumns, columns
+from zerolm.calibration.labels import Labels
 from zerolm.calibration.pool import Pool
+from zerolm.calibration.stacking import RANGES
+from zerolm.costs import CostModel
 from zerolm.scores import make_score
-from zerolm.solvers.result import Expected, SearchResult
+from zerolm.solvers.result import BestLabel, Choice, Expected, Question, SearchResult
 
-RANGES = ("depth", "width", "body_params")
+NAMED: Final = 4
+"""Ranges that a warning names."""
 
 
 def expected_of(calibration: Calibration, architectures: Sequence[Architecture]) -> list[Expected] | None:
-    """Expected results in the unit of the metric; None with fewer labels than a predictor needs."""
+    """Return expected results in the unit of the metric; None with fewer labels than a predictor needs."""
     pool = Pool.of(architectures)
-    found = calibration.predict(pool)
-    if found is None:
+    predicted = calibration.predict(pool)
+    if predicted is None:
         return None
-    ends = (found.low, found.high) if calibration.labels.higher_is_better else (-found.high, -found.low)
-    mean = found.mean if calibration.labels.higher_is_better else -found.mean
-    outside = _outside(calibration, pool)
+    sign = 1.0 if calibration.labels.higher_is_better else -1.0
+    ends = (predicted.low, predicted.high)[:: int(sign)]
+    outside = np.any(list(beyond(calibration.labels, pool).values()), axis=0)
     return [
-        Expected(float(centre), float(low), float(high), bool(beyond))
-        for centre, low, high, beyond in zip(mean, *ends, outside, strict=True)
+        Expected(float(sign * mean), float(sign * low), float(sign * high), bool(extrapolated))
+        for mean, low, high, extrapolated in zip(predicted.mean, *ends, outside, strict=True)
     ]
 
 
-def _outside(calibration: Calibration, asked: Pool) -> Bools:
-    """Which architectures lie beyond all labels in depth, width, body parameters or a choice, (n,)."""
-    labels = calibration.labels.pool
-    outside = np.zeros(len(asked), np.bool_)
-    for name in RANGES:
-        score = make_score(name)
-        outside |= _beyond(score.of_many(labels.batch), score.of_many(asked.batch))
-    names = Vocabulary.of(labels.choices).means
-    for known, values in zip(columns(labels.choices, names).T, columns(asked.choices, names).T, strict=True):
-        outside |= _beyond(known, values)
-    return outside
+def beyond(labels: Labels, asked: Pool) -> dict[str, Bools]:
+    """Return which architectures (n,) lie beyond all labels, in each of ``RANGES`` and each varied choice."""
+    known, names = labels.pool, ChoiceColumns.of(labels.pool.choices).means
+    sizes = {name: make_score(name) for name in RANGES}
+    outside = {
+        name: _outside(score.of_many(known.batch), score.of_many(asked.batch))
+        for name, score in sizes.items()
+    }
+    pairs = zip(names, columns(known.choices, names).T, columns(asked.choices, names).T, strict=True)
+    return outside | {name: _outside(values, others) for name, values, others in pairs}
 
 
-def _beyond(known: Floats, values: Floats) -> Bools:
+def _outside(known: Floats, values: Floats) -> Bools:
     return np.asarray((values < known.min()) | (values > known.max()), np.bool_)
 
 
 def explained(result: SearchResult, calibration: Calibration) -> SearchResult:
-    """The result of a search with what is expected of its pick and its best architectures."""
+    """Return the result of a search with what labels say: expectations, warnings, and their own best."""
     labels = calibration.labels
-    about = {
+    about: dict[str, Any] = {
         "method": calibration.method,
         "metric": labels.metric,
         "higher_is_better": labels.higher_is_better,
         "labels": len(labels),
-        "warnings": list(calibration.warnings),
+        "weights": calibration.weights or None,
+        "warnings": [*calibration.warnings, *_leaving(result, labels)],
     }
+    known = best_label(result.question, calibration)
+    result = replace(result, calibration=about, best_label=known)
     choices = [result.pick, *result.best, *(baseline.choice for baseline in result.baselines)]
-    found = expected_of(calibration, [choice.architecture for choice in choices])
-    if found is None:
-        return replace(result, calibration=about)
+    expectations = expected_of(calibration, [choice.architecture for choice in choices])
+    if expectations is None:
+        return result
     pick, *others = (
-        replace(choice, expected=expected) for choice, expected in zip(choices, found, strict=True)
+        replace(choice, expected=expected) for choice, expected in zip(choices, expectations, strict=True)
     )
     best, chosen = others[: len(result.best)], others[len(result.best) :]
     baselines = [
         replace(baseline, choice=choice) for baseline, choice in zip(result.baselines, chosen, strict=True)
     ]
-    return replace(result, calibration=about, pick=pick, best=best, baselines=baselines)
+    return replace(result, pick=pick, best=best, baselines=baselines)
+
+
+def best_label(question: Question, calibration: Calibration) -> BestLabel | None:
+    """Return the labelled architecture of the best result within the budgets; None if none keeps them."""
+    labels, model = calibration.labels, CostModel(**question.conditions)
+    sign = 1.0 if labels.higher_is_better else -1.0
+    for place in np.argsort(-labels.result, kind="stable"):
+        architecture = labels.pool.architectures[place]
+        costs = model.of(architecture)
+        within = (
+            costs[name[4:]] <= limit if name.startswith("max_") else costs[name[4:]] >= limit
+            for name, limit in question.budgets.items()
+        )
+        if all(within):
+            score = float(calibration.rank(labels.pool.take([int(place)]))[0])
+            return BestLabel(Choice(architecture, score, costs), float(sign * labels.result[place]))
+    return None
+
+
+def _leaving(result: SearchResult, labels: Labels) -> list[str]:
+    """Return a warning where the pick or the best lie beyond all labels."""
+    chosen = [result.pick, *result.best]
+    outside = beyond(labels, Pool.of([choice.architecture for choice in chosen]))
+    subject, names = "the pick lies", [name for name, values in outside.items() if values[0]]
+    if not names:
+        count = int(np.any(list(outside.values()), axis=0).sum())
+        subject = f"{count} of the {len(result.best)} best lie"
+        names = [name for name, values in outside.items() if values.any()]
+    if not names:
+        return []
+    said = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    return [f"{subject} beyond all labels in {said}: nothing that was trained supports the ranking there"]

@@ -67,14 +67,14 @@ def choice_columns(choices: Mapping[str, Any]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class ChoiceColumns:
     """The columns of choices that a predictor was fitted with: those that vary over its labels."""
 
     means: tuple[str, ...]
     slopes: tuple[str, ...]
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, float]]) -> Vocabulary:
+    def of(cls, rows: Sequence[Mapping[str, float]]) -> ChoiceColumns:
         names = dict.fromkeys(name for row in rows for name in row)
         varied = [name for name in names if len({row.get(name, 0.0) for row in rows}) > 1][:MAX_COLUMNS]
         return cls(

@@ -10,7 +10,7 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.calibration.dictionary import Dictionary
-from zerolm.calibration.features import SHAPES, Vocabulary, columns
+from zerolm.calibration.features import SHAPES, ChoiceColumns, columns
 from zerolm.calibration.gaussian import GaussianProcess
 from zerolm.calibration.pool import Pool
 from zerolm.scores import make_score
@@ -77,7 +77,7 @@ class Rivals:
     scale: Scale
     target: Floats
     dictionary: Dictionary
-    vocabulary: Vocabulary
+    vocabulary: ChoiceColumns
     process: GaussianProcess
     lines: tuple[Line, ...]
     alpha: float | None
@@ -92,7 +92,7 @@ class Rivals:
         alpha: float | None = None,
     ) -> Rivals:
         """Fit to ``result`` (k,), "higher is better"; the scale is the likelier one unless it is given."""
-        vocabulary = Vocabulary.of(pool.choices)
+        vocabulary = ChoiceColumns.of(pool.choices)
         features = _sets(pool, vocabulary, dictionary)
         if scale is None:
             scale, process = _likelier(features, result)
@@ -135,7 +135,7 @@ def _scores(pool: Pool, dictionary: Dictionary, alpha: float | None) -> tuple[Fl
     return (*sizes, dictionary.placed(pool.entries), *zerolm)
 
 
-def _sets(pool: Pool, vocabulary: Vocabulary, dictionary: Dictionary) -> Sequence[Floats]:
+def _sets(pool: Pool, vocabulary: ChoiceColumns, dictionary: Dictionary) -> Sequence[Floats]:
     shapes = pool.shapes
     means, slopes = (columns(pool.choices, names) for names in (vocabulary.means, vocabulary.slopes))
     return (

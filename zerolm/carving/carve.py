@@ -1,78 +1,69 @@
-"""From a parent and a wish to a plan, and to a child on the disk that was opened again and compared."""
+"""From a parent and a request to a plan, and to a child on the disk that was opened again and compared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from zerolm.carving.export.folder import UNEVEN, check_format, expressible, padded
-from zerolm.carving.importance.weights import WITH_TOKENS, Criterion, Indifferent, criterion_of, dimensions
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.methods import LENGTH, SEQUENCES, Method, check_text
+import zerolm
+from zerolm.carving.export.formats import FORMATS, UNEVEN, Format
+from zerolm.carving.importance.criteria import criterion_of, needs_tokens
+from zerolm.carving.importance.criterion import Criterion, Indifferent
+from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.lonas import choices_in
-from zerolm.carving.recipe import document, fingerprint, read_recipe, widths
-from zerolm.carving.request import Wish, budgets_of, costs_of, heuristic_of, plan_of
+from zerolm.carving.planning.part_costs import StoredCosts, stored_bits
+from zerolm.carving.planning.plan import Planned
+from zerolm.carving.planning.sizes import budgets_of, costs_of, heuristic_of, plan_of, rounding
+from zerolm.carving.recipe import Making, Recipe, document, read_recipe
+from zerolm.carving.request import LENGTH, SEQUENCES, Methods, SizeRequest, default_methods
+from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.checkpoints import Checkpoint, Ledger, ledger_of
+from zerolm.checkpoints.identity import fingerprint
+from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.io.folders import check_new, new_folder
 
 if TYPE_CHECKING:
-    from zerolm.carving.session import Running
+    from zerolm.carving.session import Session
 
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, eq=False)
-class Carved:
-    """What a carving kept, what that costs, and whether the child on the disk was found to be the same.
+@dataclass(frozen=True)
+class Output:
+    """Where a child is written and in which ``form``, a name of ``FORMATS``; ``folder`` None: nowhere."""
 
-    ``costs`` are of ``parent`` and ``child`` by name, and of what is ``stored`` where zeros fill it up.
-    ``losses`` (KL in nats a token, or 1 - cosine, on calibration tokens) are ``predicted`` by the measured
-    table, ``measured`` of the whole plan, and of the ``repaired`` one. ``note`` says what was done other than
-    asked. ``verified`` is None where nothing was written. ``space`` is that of LoNAS whose costs these are.
-    """
+    folder: Path | None
+    form: str
+    force: bool
 
-    parent: str
-    family: str
-    criterion: str
-    repair: str
-    plan: str
-    shape: str
-    format: str
-    costs: dict[str, dict[str, int]]
-    widths: list[dict[str, int]]
-    optimal: bool | None
-    losses: dict[str, float]
-    note: str
-    verified: dict[str, Any] | None
-    space: str | None
-    cut: Cut
-
-    def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "cut"}
+    @property
+    def format(self) -> Format:
+        return FORMATS[self.form]
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A parent and what is to be done with it; ``running`` is None where no tokens are needed."""
+    """A parent and what is to be done with it; ``session`` is None where no tokens are needed.
+
+    ``recipe`` is that of the child that is built again.
+    """
 
     name: str
     checkpoint: Checkpoint
-    method: Method
-    running: Running | None
-    shape: str
-    form: str
+    request: SizeRequest
+    methods: Methods
+    session: Session | None
+    output: Output
     costs: CostModel
-    out: Path | None
-    force: bool
     progress: Progress
-    ridges: dict[tuple[int, str], float] = field(default_factory=dict)
-    space: str | None = None
+    recipe: Recipe | None = None
 
     def costs_of(self, cut: Cut | None = None) -> dict[str, int]:
-        return costs_of(self.checkpoint, self.costs, cut, self.space)
+        return costs_of(self.checkpoint, self.costs, cut, self.request.space)
 
 
 def carve(
@@ -104,18 +95,18 @@ def carve(
     """Carve a child out of a parent, a folder or a model of the hub; without ``out`` only plan it.
 
     ``budgets`` maps ``max_params`` and the like to integers, or to ``"0.8x"`` of the parent's. ``keep_...``
-    are shares of widths. ``text`` is a file of calibration text, or ``random``. The others are those of the
-    command ``zerolm carve``. A run that was killed goes on when it is started again. Raises ``ValueError``,
-    in one line, for what cannot be done; nothing is written then.
+    are shares of widths. ``text`` is a file of calibration text, or ``random``. Without ``costs``, weight
+    bytes are those of the types that weights are stored in. The others are those of the command ``zerolm
+    carve``. A run that was killed goes on when it is started again. Raises ``ValueError``, in one line, for
+    what cannot be done; nothing is written then.
     """
     checkpoint, place = _opened(parent, out, force)
-    costs = costs or CostModel()
+    costs = costs or StoredCosts()
     if space is not None:
         choices_in(space, checkpoint)
     limits = budgets_of(budgets or {}, costs_of(checkpoint, costs, space=space))
-    shape = shape or ("per-layer" if space else "uniform")
-    wish = Wish(
-        shape,
+    request = SizeRequest(
+        shape or ("per-layer" if space else "uniform"),
         keep_ffn,
         keep_heads,
         keep_layers,
@@ -126,32 +117,23 @@ def carve(
         least_ffn,
         space,
     )
-    method = Method.of(
-        None if text is None else str(text),
-        criterion,
-        repair,
-        plan,
-        fixed=not limits and keep_layers is None,
-        sequences=sequences,
-        length=length,
-        seed=seed,
-    )
-    running = _running(checkpoint, method, progress)
-    job = Job(
-        str(parent), checkpoint, method, running, shape, form, costs, place, force, progress, space=space
-    )
-    _possible(job, wish)
-    ledger = _sound(checkpoint, progress)
-    by, weights = _criterion(job, ledger), fingerprint(checkpoint, ledger)
-    if method.plan == "heuristic":
-        return _finished(job, weights, heuristic_of(checkpoint, by, wish))
-    if method.plan == "weights" or running is None:
-        planned = plan_of(checkpoint, by, wish, costs)
-        return _finished(job, weights, planned.cut, optimal=planned.optimal)
-    table = running.table(by, _cuttable(checkpoint))
-    planned = plan_of(checkpoint, table, wish, costs)
-    predicted = {"predicted": table.predicted(planned.cut)}
-    return _finished(job, weights, planned.cut, optimal=planned.optimal, losses=predicted)
+    usual = default_methods(None if text is None else str(text), fixed=not limits and keep_layers is None)
+    given = {"criterion": criterion, "repair": repair, "plan": plan}
+    named = {name: value for name, value in given.items() if value is not None}
+    methods = replace(usual, **named, sequences=sequences, length=length, seed=seed)
+    methods.check()
+    output = Output(place, form, force)
+    session = _session(checkpoint, methods, progress)
+    job = Job(str(parent), checkpoint, request, methods, session, output, costs, progress)
+    _check_possible(job)
+    by = _criterion(job, _sound(checkpoint, progress))
+    if methods.plan == "heuristic":
+        return _finished(job, heuristic_of(checkpoint, by, request))
+    if methods.plan == "weights" or session is None:
+        return _planned(job, plan_of(checkpoint, by, request, costs))
+    table = session.table(by, _cuttable(checkpoint))
+    planned = plan_of(checkpoint, table, request, costs)
+    return _planned(job, planned, {"predicted": table.predicted(planned.cut)})
 
 
 def rebuild(
@@ -168,31 +150,21 @@ def rebuild(
     """Carve the child of a recipe out of its parent again.
 
     Without repair the bytes are the same anywhere; with it ``text`` must be the text that the recipe names,
-    and the bytes are the same on the same machine.
+    and the bytes are the same on the same machine. The ``note`` says where they are not.
     """
     checkpoint, place = _opened(parent, out, force)
-    weights = fingerprint(checkpoint, _sound(checkpoint, progress))
-    made = read_recipe(Path(recipe), checkpoint, dimensions(checkpoint), weights)
-    method = Method.again(made, None if text is None else str(text))
-    running = _running(checkpoint, method, progress)
-    if running is not None:
-        check_text(running.tokens.text, made)
-    form, costs = form or made.written_as, costs or CostModel()
-    job = Job(
-        str(parent),
-        checkpoint,
-        method,
-        running,
-        made.shape,
-        form,
-        costs,
-        place,
-        force,
-        progress,
-        made.ridges,
-        made.space,
+    _sound(checkpoint, progress)
+    made = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
+    methods = made.methods(None if text is None else str(text))
+    session = _session(checkpoint, methods, progress)
+    if session is not None:
+        made.check_text(session.tokens.text)
+    output = Output(place, form or made.method.format, force)
+    request = SizeRequest(made.method.shape, space=made.method.space)
+    costs = costs or StoredCosts()
+    return _finished(
+        Job(str(parent), checkpoint, request, methods, session, output, costs, progress, made), made.cut
     )
-    return _finished(job, weights, made.cut)
 
 
 def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Checkpoint, Path | None]:
@@ -207,106 +179,110 @@ def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Ch
     return checkpoint, place
 
 
-def _running(checkpoint: Checkpoint, method: Method, progress: Progress) -> Running | None:
-    if method.text is None:
+def _session(checkpoint: Checkpoint, methods: Methods, progress: Progress) -> Session | None:
+    if methods.text is None:
         return None
-    from zerolm.carving.session import Running
+    from zerolm.carving.session import Session
 
-    return Running(checkpoint, method, progress)
+    return Session(checkpoint, methods, progress)
 
 
-def _possible(job: Job, wish: Wish) -> None:
+def _check_possible(job: Job) -> None:
     """Refuse before the long work what could only fail after it."""
-    check_format(job.form)
-    layout, family = job.checkpoint.layout, job.checkpoint.family
+    checkpoint, request, output = job.checkpoint, job.request, job.output
+    layout, family, form = checkpoint.layout, checkpoint.family, output.format
     if family.task == "next" and layout.name("head") is None and not layout.tied:
         raise ValueError(
             f"a {family.name} without a language-model head cannot be compared, so it is not carved"
         )
-    if job.out is not None and job.form == "hf" and wish.shape == "per-layer" and wish.budgets:
+    if output.folder is not None and output.form == "hf" and request.shape == "per-layer" and request.budgets:
         raise ValueError(UNEVEN)
-    if job.method.plan != "heuristic":
-        any_layer = Indifferent(-1.0 if job.method.plan == "measured" else None)
-        plan_of(job.checkpoint, any_layer, wish, job.costs)
-    if job.out is not None and job.form != "hf":
-        expressible(job.checkpoint, Cut.whole(dimensions(job.checkpoint)), job.form)
+    if job.methods.plan != "heuristic":
+        any_layer = Indifferent(-1.0 if job.methods.plan == "measured" else None)
+        rounding(checkpoint, request, plan_of(checkpoint, any_layer, request, job.costs).cut)
+    if output.folder is not None and output.form != "hf":
+        form.check(checkpoint, Cut.whole(dimensions(checkpoint)))
 
 
 def _sound(checkpoint: Checkpoint, progress: Progress) -> Ledger:
-    """The ledger of a parent, which also tells that all its weights are finite."""
+    """Return the ledger of a parent, which also tells that all its weights are finite."""
     progress("reading the weights")
     return ledger_of(checkpoint)
 
 
 def _criterion(job: Job, ledger: Ledger) -> Criterion:
-    """The criterion, with the weights or the tokens that it needs."""
-    name = job.method.criterion
-    if name in WITH_TOKENS and job.running is not None:
-        return job.running.importance()
-    return criterion_of(name, job.checkpoint, ledger, seed=job.method.seed)
+    """Return the criterion, with the weights or the tokens that it needs."""
+    if needs_tokens(job.methods.criterion) and job.session is not None:
+        return job.session.importance()
+    return criterion_of(job.methods.criterion, job.checkpoint, ledger, seed=job.methods.seed)
 
 
 def _cuttable(checkpoint: Checkpoint) -> list[str]:
-    """The kinds of units that the stock class can lack."""
+    """Return the kinds of units that the stock class can lack."""
     can = checkpoint.family.cut
     return [kind for kind, possible in (("groups", can.heads), ("ffn", can.ffn)) if possible]
 
 
+def _planned(job: Job, planned: Planned, losses: Mapping[str, float] | None = None) -> Carved:
+    note = rounding(job.checkpoint, job.request, planned.cut)
+    return _finished(job, planned.cut, optimal=planned.optimal, losses=losses, note=note)
+
+
 def _finished(
     job: Job,
-    weights: str,
     cut: Cut,
     *,
     optimal: bool | None = None,
     losses: Mapping[str, float] | None = None,
+    note: str = "",
 ) -> Carved:
-    """The outcome of a plan, with its child on the disk where one is wanted.
-
-    ``weights`` is the fingerprint of the parent's.
-    """
-    if job.out is not None:
-        expressible(job.checkpoint, cut, job.form)
+    """Return the outcome of a plan, with its child on the disk where one is wanted."""
+    form = job.output.format
+    if job.output.folder is not None:
+        form.check(job.checkpoint, cut)
     costs = {"parent": job.costs_of(), "child": job.costs_of(cut)}
-    if job.form == "padded":
-        costs["stored"] = job.costs_of(padded(cut))
-    found = Carved(
+    if form.pads:
+        costs["stored"] = job.costs_of(cut.padded())
+    methods, request = job.methods, job.request
+    measured = {"measured": job.session.loss(cut)} if losses and job.session is not None else {}
+    carved = Carved(
         job.name,
         job.checkpoint.family.name,
-        job.method.criterion,
-        job.method.repair,
-        job.method.plan,
-        job.shape,
-        job.form,
-        costs,
-        widths(cut),
-        optimal,
-        dict(losses or {}),
-        "",
-        None,
-        job.space,
+        CarvingMethod(
+            methods.criterion, methods.repair, methods.plan, request.shape, job.output.form, request.space
+        ),
         cut,
+        costs,
+        stored_bits(job.checkpoint, job.costs),
+        optimal,
+        {**(losses or {}), **measured},
+        note,
     )
-    if losses and job.running is not None:
-        found.losses["measured"] = job.running.loss(cut)
-    return found if job.out is None else _written(job, weights, found, job.out)
+    return carved if job.output.folder is None else _written(job, carved, job.output.folder)
 
 
-def _written(job: Job, weights: str, found: Carved, out: Path) -> Carved:
-    """The child in a new folder, opened again and compared before the folder gets its name."""
-    from zerolm.carving.export.write_child import verified, write
-    from zerolm.carving.session import Running
+def _written(job: Job, carved: Carved, out: Path) -> Carved:
+    """Write the child into a new folder, opened again and compared before the folder gets its name."""
+    from zerolm.carving.export.write_child import write
+    from zerolm.carving.session import Session
 
-    running = job.running or Running(job.checkpoint, job.method, job.progress)
-    repaired = running.repaired(found.cut, job.ridges or None)
-    losses = dict(found.losses)
+    session = job.session or Session(job.checkpoint, job.methods, job.progress)
+    repaired = session.repaired(carved.cut, job.recipe.ridges or None if job.recipe else None)
+    losses = dict(carved.losses)
     if losses and repaired.arrays:
-        losses["repaired"] = running.loss(found.cut, repaired)
-    found = replace(found, losses=losses, note=repaired.note)
-    with new_folder(out, job.force) as folder:
+        losses["repaired"] = session.loss(carved.cut, repaired)
+    notes = [carved.note, repaired.note]
+    versions = {"zerolm": zerolm.__version__} | {name: version(name) for name in ("torch", "transformers")}
+    origin = origin_of(job.checkpoint.folder)
+    making = Making(origin, session.fingerprint, session.calibration, repaired.ridges, versions)
+    with new_folder(out, job.output.force) as folder:
         job.progress("writing the child")
-        recipe = document(job.checkpoint, weights, found, running.calibration, repaired.ridges)
-        write(job.checkpoint, found.cut, repaired, job.form, recipe, folder)
+        recipe = document(replace(carved, losses=losses), making)
+        sha256 = write(job.checkpoint, carved.cut, repaired, recipe, folder)
+        if job.recipe and job.recipe.method.format == job.output.form:
+            notes.append(job.recipe.difference(sha256, versions))
         job.progress("opening the child again")
-        proof = verified(running, found.cut, repaired, job.form, folder)
-    running.done()
-    return replace(found, verified=asdict(proof))
+        proof = job.output.format.verified(session, carved.cut, repaired, folder)
+    session.done()
+    note = "; ".join(filter(None, notes))
+    return replace(carved, losses=losses, note=note, verified=asdict(proof))

@@ -1,13 +1,14 @@
-"""What is kept of a parent: layers, and in each its KV groups and FFN neurons."""
+"""The part of a parent that a child has: layers, and in each its KV groups and FFN neurons."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
+from zerolm.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,64 +30,142 @@ class Dimensions:
     def heads_per_group(self) -> int:
         return self.heads // self.kv_heads
 
+    @property
+    def unit_sizes(self) -> dict[str, int]:
+        """How many consecutive elements of a part of an axis belong to one unit.
+
+        ``q`` is heads x head size and ``kv`` KV heads x head size, both in KV groups; ``ffn`` is neurons.
+        """
+        return {"q": self.heads_per_group * self.head_size, "kv": self.head_size, "ffn": 1}
+
+    def parts(self, label: str) -> Iterator[AxisPart]:
+        """Yield the parts that lie one after another along an axis, none where it has no units.
+
+        ``q+kv+kv`` is the axis of a fused matrix; most have one part.
+        """
+        start = 0
+        for name in label.split("+"):
+            if name not in self.unit_sizes:
+                return
+            kind = "ffn" if name == "ffn" else "groups"
+            unit = self.unit_sizes[name]
+            part = AxisPart(kind, unit, start, unit * (self.ffn if kind == "ffn" else self.kv_heads))
+            yield part
+            start += part.length
+
+    def length(self, label: str, groups: int, ffn: int) -> int:
+        """Return the length of an axis with so many units; 0 for one that stays whole."""
+        return sum(part.unit * (ffn if part.kind == "ffn" else groups) for part in self.parts(label))
+
+
+def dimensions(checkpoint: Checkpoint) -> Dimensions:
+    """Return the sizes that a cut refers to."""
+    layout = checkpoint.layout
+    return Dimensions(
+        layout.depth, layout.hidden, layout.heads, layout.kv_heads, layout.head_size, layout.ffn
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AxisPart:
+    """A part of an axis from ``start``: units of ``kind`` (``groups``, ``ffn``) of ``unit`` elements each."""
+
+    kind: str
+    unit: int
+    start: int
+    length: int
+
 
 @dataclass(frozen=True, eq=False)
 class LayerCut:
-    """What is kept of the layer ``layer`` of the parent: ascending KV groups (g,) and FFN neurons (f,)."""
+    """The kept units of the layer ``layer`` of the parent: ascending KV groups (g,) and FFN neurons (f,)."""
 
     layer: int
     groups: Ints
     ffn: Ints
 
+    def units(self, kind: str) -> Ints:
+        """Return the kept ``groups`` or ``ffn``."""
+        return self.groups if kind == "groups" else self.ffn
+
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """What is kept of a parent: its kept layers in order."""
+    """The kept layers of a parent, in order."""
 
     parent: Dimensions
     layers: tuple[LayerCut, ...]
 
     @classmethod
     def whole(cls, parent: Dimensions) -> Cut:
-        """Everything."""
-        groups, ffn = np.arange(parent.kv_heads), np.arange(parent.ffn)
-        return cls(parent, tuple(LayerCut(layer, groups, ffn) for layer in range(parent.depth)))
+        """Return the cut that keeps everything."""
+        return cls.of(parent, range(parent.depth), lambda layer: (parent.kv_heads, parent.ffn))
+
+    @classmethod
+    def of(
+        cls,
+        parent: Dimensions,
+        layers: Sequence[int],
+        sizes: Callable[[int], tuple[int, int]],
+        choose: Callable[[int, str, int], Ints] = lambda layer, kind, count: np.arange(count),
+    ) -> Cut:
+        """Return the cut of these layers to sizes (groups, neurons); ``choose`` takes layer, kind, count."""
+
+        def layer_cut(layer: int) -> LayerCut:
+            groups, ffn = sizes(layer)
+            return LayerCut(layer, choose(layer, "groups", groups), choose(layer, "ffn", ffn))
+
+        return cls(parent, tuple(map(layer_cut, layers)))
 
     @property
     def uniform(self) -> bool:
         """Whether all kept layers have as many groups and as many neurons."""
         return len({(len(cut.groups), len(cut.ffn)) for cut in self.layers}) == 1
 
-    def kept(self, cut: LayerCut, axis: str) -> Ints | None:
-        """The kept indices of an axis of a layer's tensors, ascending; None for an axis that stays whole.
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is cut."""
+        return len(self.layers) == self.parent.depth and all(
+            len(cut.groups) == self.parent.kv_heads and len(cut.ffn) == self.parent.ffn for cut in self.layers
+        )
 
-        ``q`` are heads x head size (query rows, output columns), ``kv`` KV heads x head size, ``ffn``
-        neurons.
+    @property
+    def largest(self) -> tuple[int, int]:
+        """The most KV groups and the most neurons of any layer."""
+        return max(len(cut.groups) for cut in self.layers), max(len(cut.ffn) for cut in self.layers)
+
+    def padded(self) -> Cut:
+        """Return a cut of the same layers that all have the ``largest`` sizes."""
+        layers = {cut.layer: self.largest for cut in self.layers}
+        return Cut.of(self.parent, list(layers), layers.__getitem__)
+
+    def kept(self, cut: LayerCut, label: str) -> Ints | None:
+        """Return the kept indices of an axis of a layer, ascending; None for one that stays whole."""
+        parts = list(self.parent.parts(label))
+        pieces = [part.start + spread(cut.units(part.kind), part.unit) for part in parts]
+        return np.concatenate(pieces) if pieces else None
+
+    def places(self, cut: LayerCut, label: str) -> Ints | None:
+        """Return where the kept indices of an axis lie in a layer of the ``largest`` sizes, ascending.
+
+        None for an axis that stays whole.
         """
-        if "+" in axis:
-            sizes = {"q": self.parent.heads, "kv": self.parent.kv_heads}
-            lengths = {label: count * self.parent.head_size for label, count in sizes.items()}
-            lengths["ffn"], start, parts = self.parent.ffn, 0, []
-            for label in axis.split("+"):
-                indices = self.kept(cut, label)
-                parts.append(start + (np.arange(lengths[label]) if indices is None else indices))
-                start += lengths[label]
-            return np.concatenate(parts)
-        if axis == "ffn":
-            return cut.ffn
-        if axis == "kv":
-            return spread(cut.groups, self.parent.head_size)
-        if axis == "q":
-            return spread(cut.groups, self.parent.heads_per_group * self.parent.head_size)
-        return None
+        padded = Cut(_resized(self.parent, *self.largest), ())
+        first = LayerCut(cut.layer, np.arange(len(cut.groups)), np.arange(len(cut.ffn)))
+        return padded.kept(first, label)
+
+
+def _resized(parent: Dimensions, groups: int, ffn: int) -> Dimensions:
+    heads = groups * parent.heads_per_group
+    return Dimensions(parent.depth, parent.hidden, heads, groups, parent.head_size, ffn)
 
 
 def spread(units: Sequence[int] | Ints, size: int) -> Ints:
-    """The indices of all elements of units of ``size`` consecutive elements, (units x size,)."""
+    """Return the indices of all elements of units of ``size`` consecutive elements, (units x size,)."""
     return (np.asarray(units, np.int64)[:, None] * size + np.arange(size)).ravel()
 
 
 def best(importance: Sequence[float] | Floats, count: int) -> Ints:
-    """The ``count`` most important units, ascending; of equals the first."""
+    """Return the ``count`` most important units, ascending; of equals the first."""
     order = np.argsort(-np.asarray(importance, np.float64), kind="stable")[:count]
     return np.sort(order)

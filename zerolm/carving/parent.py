@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from zerolm.carving.methods import LENGTH, RANDOM, SEQUENCES
+from zerolm.carving.request import LENGTH, RANDOM, SEQUENCES
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import is_decoder as is_decoder
 from zerolm.networks.opener import load_model, one_line, stock_tokenizer
@@ -15,14 +15,14 @@ from zerolm.text.tokens import Tokens, line_tokens, random_tokens, read_text, ru
 
 
 def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
-    """The model in float32, in memory."""
+    """Return the model in float32, in memory."""
     return load_model(checkpoint.folder, is_decoder(checkpoint))
 
 
 def tokens_of(
     checkpoint: Checkpoint, text: str, *, sequences: int = SEQUENCES, length: int = LENGTH, seed: int = 0
 ) -> Tokens:
-    """Calibration tokens from a text file, or drawn at random where ``text`` is ``random``.
+    """Return calibration tokens from a text file, or drawn at random where ``text`` is ``random``.
 
     A decoder reads running text, an encoder one line a sequence. ``ValueError`` where the text or the
     folder's tokenizer is of no use.
@@ -37,17 +37,17 @@ def tokens_of(
     tokenizer = stock_tokenizer(checkpoint.folder)
     make = running_tokens if is_decoder(checkpoint) else line_tokens
     with one_line(f"the text {text!r} with the tokenizer of {str(checkpoint.folder)!r}"):
-        found = make(content, tokenizer, sequences, length)
-    if int(found.ids.max()) >= checkpoint.layout.vocab:
+        tokens = make(content, tokenizer, sequences, length)
+    if int(tokens.ids.max()) >= checkpoint.layout.vocab:
         raise ValueError(
-            f"the tokenizer of {str(checkpoint.folder)!r} gives token {int(found.ids.max())}, but the model "
+            f"the tokenizer of {str(checkpoint.folder)!r} gives token {int(tokens.ids.max())}, but the model "
             f"has {checkpoint.layout.vocab}"
         )
-    return found
+    return tokens
 
 
 def _special(checkpoint: Checkpoint) -> list[int]:
-    """Tokens that no text holds; none are known where there is no tokenizer."""
+    """Return tokens that no text holds; none are known where there is no tokenizer."""
     try:
         return list(stock_tokenizer(checkpoint.folder).all_special_ids)
     except ValueError:

@@ -40,14 +40,14 @@ class Repaired:
     note: str = ""
 
     def named(self, name: Callable[[str, int], str | None]) -> dict[str, NDArray[np.float32]]:
-        """The arrays by the names of the parent's tensors, which ``name(role, layer)`` gives."""
+        """Return the arrays by the names of the parent's tensors, which ``name(role, layer)`` gives."""
         return {
             name(role, layer) or f"{role} of layer {layer}": x for (layer, role), x in self.arrays.items()
         }
 
 
 def dimensions_of(model: PreTrainedModel) -> Dimensions:
-    """The sizes of a loaded model that a cut refers to."""
+    """Return the sizes of a loaded model that a cut refers to."""
     config, first = model.config, layers_of(model)[0]
     hidden, inner = matrix(first.attention_out).shape  # d, heads x head size
     heads = int(config.num_attention_heads)
@@ -63,25 +63,21 @@ def dimensions_of(model: PreTrainedModel) -> Dimensions:
 
 def slice_layer(layer: StockLayer, cut: Cut, kept: LayerCut) -> None:
     """Keep these KV groups and neurons of a layer, in place."""
-    q, kv, ffn = (torch.as_tensor(cut.kept(kept, axis)) for axis in ("q", "kv", "ffn"))
-    index = {"q": q, "kv": kv, "ffn": ffn}
-    sizes = {"q": cut.parent.heads * cut.parent.head_size, "ffn": cut.parent.ffn}
-    sizes["kv"] = cut.parent.kv_heads * cut.parent.head_size
-    for module, axis in zip((*layer.attention_in, *layer.ffn_in), layer.axes, strict=True):
-        labels = axis.split("+")
-        starts = np.cumsum([0, *(sizes[label] for label in labels)]).tolist()
-        parts = [start + index[label] for start, label in zip(starts, labels, strict=False)]
-        keep_outputs(module, torch.cat(parts))
-    heads = len(kept.groups) * cut.parent.heads_per_group
-    layer.resize({"q": len(q), "kv": len(kv), "heads": heads, "kv_heads": len(kept.groups)})
-    keep_inputs(layer.attention_out, q)
-    keep_inputs(layer.ffn_out, ffn)
+    indices = {label: cut.kept(kept, label) for label in {"q", "kv", "ffn", *layer.axes}}
+    index = {label: torch.as_tensor(x) for label, x in indices.items() if x is not None}
+    for module, label in zip((*layer.attention_in, *layer.ffn_in), layer.axes, strict=True):
+        keep_outputs(module, index[label])
+    keep_inputs(layer.attention_out, index["q"])
+    keep_inputs(layer.ffn_out, index["ffn"])
+    groups = len(kept.groups)
+    heads = groups * cut.parent.heads_per_group
+    layer.resize({"q": len(index["q"]), "kv": len(index["kv"]), "heads": heads, "kv_heads": groups})
 
 
 def carved_layer(
     model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None
 ) -> StockLayer:
-    """A copy of one of the model's layers, sliced, in float32, with what is repaired of it."""
+    """Return a copy of one of the model's layers, sliced, in float32, with what is repaired of it."""
     layer = layer_of(places_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
     slice_layer(layer, cut, kept)
     layer.module.float()
@@ -92,13 +88,13 @@ def carved_layer(
 def put_repaired(layer: StockLayer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:
     """Put the repaired matrices of the parent's layer ``number`` into the sliced layer."""
     for role, module in (("o", layer.attention_out), ("down", layer.ffn_out)):
-        for name, found in (("weight", role), ("bias", f"{role}_bias")):
-            if (number, found) in arrays:
-                module.get_parameter(name).data.copy_(torch.from_numpy(arrays[number, found]))
+        for name, tensor in (("weight", role), ("bias", f"{role}_bias")):
+            if (number, tensor) in arrays:
+                module.get_parameter(name).data.copy_(torch.from_numpy(arrays[number, tensor]))
 
 
 def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
-    """A copy of the parent that keeps what the cut keeps, with the repaired matrices in it.
+    """Return a copy of the parent that keeps what the cut keeps, with the repaired matrices in it.
 
     Widths may differ from layer to layer: the configuration keeps the parent's; its layers are counted and
     listed anew.

@@ -2,71 +2,84 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
-from zerolm.carving.importance.weights import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
-from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
+from zerolm.carving.importance.criteria import CRITERIA
+from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.lonas import choices_in
-from zerolm.checkpoints import Checkpoint, Ledger
+from zerolm.carving.repair.rules import REPAIRS
+from zerolm.carving.request import MAX_TOKENS, RANDOM, Methods
+from zerolm.carving.result import Carved, CarvingMethod
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.origin import Origin
 from zerolm.io.files import parse_json, read_text
 
-if TYPE_CHECKING:
-    from zerolm.carving.carve import Carved
-
 FORMAT: Final = "zerolm-recipe"
-VERSION: Final = 2
+VERSION: Final = 3
+"""The first two knew a parent by the extremes of its weights, which a shuffled one has too."""
 MAX_BYTES: Final = 64 << 20
-MAX_TOKENS: Final = 1 << 26
-"""Calibration tokens, of whose hidden states three are in memory."""
-NAMES: Final = ("criterion", "repair", "plan", "shape", "written_as")
+MAX_TEXT: Final = 80
+Place = tuple[int, str]
 
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """A child's recipe as it was read; ``ridges`` by (layer, role), ``calibration`` None without tokens."""
+    """A child's recipe as it was read.
+
+    ``calibration`` is None without tokens; ``ridges`` are by (layer, role); ``sha256`` is that of the files
+    with the weights that were written; ``versions`` are those of the software that did it.
+    """
 
     cut: Cut
-    criterion: str
-    repair: str
-    plan: str
-    shape: str
-    written_as: str
+    method: CarvingMethod
     calibration: Mapping[str, Any] | None
-    ridges: dict[tuple[int, str], float]
-    space: str | None
+    ridges: dict[Place, float]
+    sha256: dict[str, str]
+    versions: dict[str, str]
 
+    def methods(self, text: str | None) -> Methods:
+        """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
+        method, tokens = self.method, self.calibration
+        if method.repair == "none" or tokens is None:
+            return Methods(None, method.criterion, "none", method.plan)
+        if tokens["text"] is not None and text in (None, RANDOM):
+            raise ValueError(
+                f"the recipe was repaired with a text of SHA-256 {tokens['text']}: give it by --text FILE"
+            )
+        return Methods(
+            RANDOM if tokens["text"] is None else text,
+            method.criterion,
+            method.repair,
+            method.plan,
+            tokens["sequences"],
+            tokens["length"],
+            tokens["seed"] or 0,
+        )
 
-def fingerprint(checkpoint: Checkpoint, ledger: Ledger) -> str:
-    """A SHA-256 that tells one state of weights from another: names, types, shapes, extremes of tensors."""
-    lines = []
-    for name in sorted(checkpoint.layout.slots):
-        info, total = checkpoint.tensors[name], ledger.total(name)
-        lines.append(f"{name} {info.dtype} {info.shape} {float(total.largest)!r} {float(total.smallest)!r}")
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    def check_text(self, sha256: str | None) -> None:
+        """Refuse a text other than that of the recipe."""
+        wanted = self.calibration["text"] if self.calibration else None
+        if wanted is not None and sha256 != wanted:
+            raise ValueError(f"the text has SHA-256 {sha256}, but the recipe was repaired with {wanted}")
 
-
-def widths(cut: Cut) -> list[dict[str, int]]:
-    """The sizes of each kept layer."""
-    per_group = cut.parent.heads_per_group
-    return [
-        {
-            "layer": layer.layer,
-            "heads": len(layer.groups) * per_group,
-            "kv_heads": len(layer.groups),
-            "ffn": len(layer.ffn),
-        }
-        for layer in cut.layers
-    ]
+    def difference(self, sha256: Mapping[str, str], versions: Mapping[str, str]) -> str:
+        """Return in what the files written now differ from those of the recipe; empty where in none."""
+        differing = sorted(
+            name for name in {*self.sha256, *sha256} if self.sha256.get(name) != sha256.get(name)
+        )
+        if not differing:
+            return ""
+        then, now = (", ".join(map(" ".join, named.items())) for named in (self.versions, versions))
+        return f"{differing[0]!r} differs from what the recipe says was written (then {then}; now {now})"
 
 
 def to_layers(cut: Cut) -> list[dict[str, Any]]:
-    """A cut as plain JSON: the kept units of each kept layer."""
+    """Return a cut as plain JSON: the kept units of each kept layer."""
     return [
         {"layer": layer.layer, "groups": layer.groups.tolist(), "ffn": layer.ffn.tolist()}
         for layer in cut.layers
@@ -74,7 +87,7 @@ def to_layers(cut: Cut) -> list[dict[str, Any]]:
 
 
 def from_layers(parent: Dimensions, layers: Any) -> Cut:
-    """The cut of a recipe's layers; ``ValueError`` where it does not fit the parent."""
+    """Return the cut of a recipe's layers; ``ValueError`` where it does not fit the parent."""
     if not isinstance(layers, list) or not layers:
         raise ValueError("a recipe lists the kept layers")
     cuts: list[LayerCut] = []
@@ -97,77 +110,96 @@ def from_layers(parent: Dimensions, layers: Any) -> Cut:
     return Cut(parent, tuple(cuts))
 
 
-def document(
-    checkpoint: Checkpoint,
-    weights: str,
-    carved: Carved,
-    calibration: Mapping[str, Any] | None,
-    ridges: Mapping[Any, float],
-) -> dict[str, Any]:
-    """The recipe of a child; ``weights`` is the parent's fingerprint, ``calibration`` tells of the tokens."""
+@dataclass(frozen=True)
+class Making:
+    """How a child was made, as its recipe says it: its ``parent`` and the SHA-256 of that one's ``weights``.
+
+    ``calibration`` tells of the tokens, ``ridges`` are by (layer, role), ``versions`` by name.
+    """
+
+    parent: Origin
+    weights: str
+    calibration: Mapping[str, Any] | None
+    ridges: Mapping[Place, float]
+    versions: Mapping[str, str]
+
+
+def document(carved: Carved, making: Making) -> dict[str, Any]:
+    """Return the recipe of a child as plain JSON, but for the files that are written with it."""
+    method = asdict(carved.method)
+    written_as, space = method.pop("format"), method.pop("space")
     return {
         "format": FORMAT,
         "version": VERSION,
-        "parent": checkpoint.folder.name,
-        "parent_weights": weights,
+        "parent": making.parent.name,
+        "revision": making.parent.revision,
+        **making.parent.licence,
+        "parent_weights": making.weights,
         "family": carved.family,
-        "criterion": carved.criterion,
-        "repair": carved.repair,
-        "plan": carved.plan,
-        "shape": carved.shape,
-        "written_as": carved.format,
-        "space": carved.space,
+        **method,
+        "written_as": written_as,
+        "space": space,
         "costs": carved.costs,
+        "weight_bits": carved.weight_bits,
         "losses": carved.losses,
-        "calibration": calibration,
-        "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in ridges.items()},
+        "calibration": making.calibration,
+        "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in making.ridges.items()},
+        "versions": dict(making.versions),
         "layers": to_layers(carved.cut),
     }
 
 
-def read_recipe(file: Path, checkpoint: Checkpoint, parent: Dimensions, weights: str) -> Recipe:
-    """Read a recipe for this parent; ``ValueError`` where it is none, or of another parent."""
+def read_recipe(file: Path, checkpoint: Checkpoint, weights: str) -> Recipe:
+    """Read a recipe for a parent with these ``weights``; ``ValueError`` where it is none, or of another."""
     try:
-        document = parse_json(read_text(file, MAX_BYTES))
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise ValueError("it is no recipe of a carved child")
-        if document.get("version") != VERSION:
-            raise ValueError(f"its version is {document.get('version')!r}; {VERSION} can be read")
-        if document.get("parent_weights") != weights:
-            raise ValueError(
-                f"it was made for a parent with other weights: {str(document.get('parent'))[:80]!r}"
-            )
-        texts: dict[str, str] = {name: _text(name, document.get(name)) for name in NAMES}
-        for name, known in (("repair", REPAIRS), ("criterion", (*WEIGHTS_ONLY, *WITH_TOKENS))):
-            if texts[name] not in known:
-                raise ValueError(
-                    f"its {name} {texts[name][:40]!r} is not known; there are {', '.join(known)}"
-                )
-        if document.get("family") != checkpoint.family.name:
-            raise ValueError(
-                f"it was made for a {str(document.get('family'))[:40]}, not a {checkpoint.family.name}"
-            )
-        return Recipe(
-            from_layers(parent, document.get("layers")),
-            **texts,
-            calibration=_calibration(document.get("calibration")),
-            ridges=_ridges(document.get("ridges"), parent.depth),
-            space=_space(document.get("space"), checkpoint),
-        )
+        return _recipe(parse_json(read_text(file, MAX_BYTES)), checkpoint, weights)
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"recipe {str(file)!r} cannot be used: {error}") from None
 
 
-def _space(given: Any, checkpoint: Checkpoint) -> str | None:
-    if given is not None:
-        choices_in(_text("space", given), checkpoint)
-    return given if isinstance(given, str) else None
+def _recipe(given: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
+    if not isinstance(given, dict) or given.get("format") != FORMAT:
+        raise ValueError("it is no recipe of a carved child")
+    if given.get("version") in (1, 2):
+        raise ValueError(
+            f"its version is {given['version']}, which does not tell its parent from one with shuffled "
+            f"weights; {VERSION} can be read: carve again"
+        )
+    if given.get("version") != VERSION:
+        raise ValueError(f"its version is {str(given.get('version'))[:MAX_TEXT]}; {VERSION} can be read")
+    if given.get("parent_weights") != weights:
+        parent = str(given.get("parent"))[:MAX_TEXT]
+        raise ValueError(f"it was made for a parent with other weights: {parent!r}")
+    names = ("criterion", "repair", "plan", "shape", "written_as")
+    criterion, repair, plan, shape, written_as = (_text(name, given.get(name)) for name in names)
+    for registry, name in ((REPAIRS, repair), (CRITERIA, criterion)):
+        registry.entry(name)
+    if given.get("family") != checkpoint.family.name:
+        raise ValueError(f"it was made for a {str(given.get('family'))[:40]}, not a {checkpoint.family.name}")
+    space = given.get("space")
+    if space is not None:
+        choices_in(_text("space", space), checkpoint)
+    whole = dimensions(checkpoint)
+    return Recipe(
+        from_layers(whole, given.get("layers")),
+        CarvingMethod(criterion, repair, plan, shape, written_as, space),
+        _calibration(given.get("calibration")),
+        _ridges(given.get("ridges"), whole.depth),
+        _texts("sha256", given.get("sha256")),
+        _texts("versions", given.get("versions")),
+    )
 
 
 def _text(name: str, given: Any) -> str:
-    if not isinstance(given, str):
+    if not isinstance(given, str) or len(given) > MAX_TEXT:
         raise ValueError(f"its {name} is {str(given)[:40]!r}")
     return given
+
+
+def _texts(name: str, given: Any) -> dict[str, str]:
+    if not isinstance(given, dict):
+        raise ValueError(f"its {name} is {str(given)[:40]!r}, not an object of texts")
+    return {key: _text(name, text) for key, text in given.items()}
 
 
 def _calibration(given: Any) -> Mapping[str, Any] | None:
@@ -183,8 +215,8 @@ def _calibration(given: Any) -> Mapping[str, Any] | None:
     return dict(given)
 
 
-def _ridges(given: Any, depth: int) -> dict[tuple[int, str], float]:
-    found: dict[tuple[int, str], float] = {}
+def _ridges(given: Any, depth: int) -> dict[Place, float]:
+    ridges: dict[Place, float] = {}
     if not isinstance(given, dict):
         raise ValueError("it lists no ridges")
     for place, ridge in given.items():
@@ -192,5 +224,5 @@ def _ridges(given: Any, depth: int) -> dict[tuple[int, str], float]:
         known = role in ("o", "down") and layer.isdecimal() and int(layer) < depth
         if not known or not isinstance(ridge, float | int) or not 0 < ridge < 1e6:
             raise ValueError(f"its ridge of {place[:40]!r} is {ridge!r}")
-        found[int(layer), role] = float(ridge)
-    return found
+        ridges[int(layer), role] = float(ridge)
+    return ridges

@@ -1,4 +1,4 @@
-"""What a carving runs through the network: the loaded parent, its calibration tokens, and what they tell."""
+"""One carving's network: the loaded parent, its calibration tokens, and everything computed with them."""
 
 from __future__ import annotations
 
@@ -10,56 +10,62 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.carving.evaluation.divergence import pooling_of
-from zerolm.carving.importance.activations import importances
-from zerolm.carving.importance.weights import Additive, Criterion
+from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
+from zerolm.carving.importance.criterion import Additive, Criterion
+from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
-from zerolm.carving.methods import Method
 from zerolm.carving.parent import mapped_model, open_model, tokens_of
-from zerolm.carving.planning.sensitivity import BATCH, SEQUENCES, SHARES, Loss, Measured, measured
+from zerolm.carving.planning.sensitivity import BATCH, SEQUENCES, SHARES, Loss, LossTable, measured_losses
 from zerolm.carving.pruning import Place, Repaired, apply_in_memory, carved_layer
 from zerolm.carving.recipe import to_layers
-from zerolm.carving.repair.least_squares import repair
+from zerolm.carving.repair.walk import repair
+from zerolm.carving.request import Methods
 from zerolm.checkpoints import Checkpoint
-from zerolm.io.cache import Kept, identity
+from zerolm.checkpoints.identity import fingerprint
+from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.text.tokens import Tokens
 
 Progress = Callable[[str], None]
 
 
-class Running:
-    """A parent with the tokens of a method; everything long is kept, so that a killed run goes on from it."""
+class Session:
+    """A parent with the tokens of some methods; everything long is cached, so that a killed run goes on."""
 
-    def __init__(self, checkpoint: Checkpoint, method: Method, progress: Progress) -> None:
-        self.checkpoint, self.method, self.progress = checkpoint, method, progress
-        self._spent: list[Kept] = []
+    def __init__(self, checkpoint: Checkpoint, methods: Methods, progress: Progress) -> None:
+        self.checkpoint, self.methods, self.progress = checkpoint, methods, progress
+        self._spent: list[ArrayCache] = []
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the parent's weights."""
+        return fingerprint(self.checkpoint, progress=self.progress)
 
     @cached_property
     def tokens(self) -> Tokens:
-        """The calibration tokens of the method's text."""
-        method = self.method
-        assert method.text is not None
+        """The calibration tokens of the methods' text."""
+        methods = self.methods
+        assert methods.text is not None
         self.progress("tokenizing")
         return tokens_of(
             self.checkpoint,
-            method.text,
-            sequences=method.sequences,
-            length=method.length,
-            seed=method.seed,
+            methods.text,
+            sequences=methods.sequences,
+            length=methods.length,
+            seed=methods.seed,
         )
 
     @property
     def calibration(self) -> dict[str, object] | None:
-        """What the recipe says of the tokens, None without."""
-        method = self.method
-        if method.text is None:
+        """Return what a recipe says of the tokens, None without."""
+        methods = self.methods
+        if methods.text is None:
             return None
-        tokens = self.tokens
         return {
-            "text": tokens.text,
-            "seed": tokens.seed,
-            "sequences": method.sequences,
-            "length": method.length,
+            "text": self.tokens.text,
+            "seed": self.tokens.seed,
+            "sequences": methods.sequences,
+            "length": methods.length,
         }
 
     @cached_property
@@ -73,80 +79,74 @@ class Running:
         """How an encoder's tokens become one embedding."""
         return pooling_of(self.checkpoint.folder)
 
-    def _kept(self, kind: str, *key: object) -> Kept:
-        return Kept.of(
+    def _cache(self, kind: str, *key: object) -> ArrayCache:
+        """Return the cache of what also depends on ``key``; none where a plug-in chooses the units."""
+        if self.methods.criterion not in (*WEIGHTS_ONLY, *WITH_TOKENS):
+            return ArrayCache()
+        return ArrayCache.of(
             kind,
             zerolm.__version__,
-            identity(self.checkpoint),
+            repr(sorted(self.checkpoint.config.items())),
+            self.fingerprint,
             self.tokens.digest(),
-            self.method.criterion,
+            self.methods.criterion,
             *key,
         )
 
     def importance(self) -> Criterion:
-        """The criterion by what the tokens make units send."""
-        name = self.method.criterion
-        return Additive(
-            importances(self.model, self.tokens, name, kept=self._kept("importances"), progress=self.progress)
-        )
+        """Return the criterion by what the tokens make units send."""
+        cache = self._cache("importances")
+        name = self.methods.criterion
+        return Additive(importances(self.model, self.tokens, name, cache=cache, progress=self.progress))
 
-    def table(self, by: Criterion, kinds: list[str]) -> Measured:
-        """The measured losses of cutting one layer alone."""
-        seed = self.method.seed if self.method.criterion == "random" else None
-        kept = self._kept("sensitivity", SHARES, kinds, seed, self.pooling)
-        return measured(
+    def table(self, by: Criterion, kinds: list[str]) -> LossTable:
+        """Return the measured losses of cutting one layer alone."""
+        seed = self.methods.seed if self.methods.criterion == "random" else None
+        return measured_losses(
             self.model,
             self.tokens,
             by,
             kinds,
             batch=BATCH,
             pooling=self.pooling,
-            kept=kept,
+            cache=self._cache("sensitivity", SHARES, kinds, seed, self.pooling),
             progress=self.progress,
         )
 
     def repaired(self, cut: Cut, ridges: Mapping[Place, float] | None = None) -> Repaired:
-        """New output matrices for the cut, with these ridges or chosen ones."""
-        if self.method.repair == "none":
+        """Return new output matrices for the cut, with these ridges or chosen ones."""
+        rule = self.methods.repair
+        if rule == "none":
             return Repaired()
-        kept = self._kept("repair", self.method.repair, to_layers(cut), sorted((ridges or {}).items()))
-        self._spent.append(kept)
-        return repair(
-            self.model,
-            cut,
-            self.tokens,
-            self.method.repair,  # type: ignore[arg-type]
-            ridges=ridges,
-            kept=kept,
-            progress=self.progress,
-        )
+        cache = self._cache("repair", rule, to_layers(cut), sorted((ridges or {}).items()))
+        self._spent.append(cache)
+        return repair(self.model, cut, self.tokens, rule, ridges=ridges, cache=cache, progress=self.progress)
 
     def done(self) -> None:
         """Forget what only a run that is not finished needs."""
-        for kept in self._spent:
-            kept.forget()
+        for cache in self._spent:
+            cache.forget()
 
     def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
-        """The loss of the whole cut on the tokens that the table was measured on, in its units."""
+        """Return the loss of the whole cut on the tokens that the table was measured on, in its units."""
         self.progress("measuring the plan")
         blocks = Blocks(self.model, self.tokens.spread(SEQUENCES).batches(BATCH))
         return Loss(blocks, cut.parent.depth, self.pooling).of_cut(cut, repaired)
 
     def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:
-        """The carved parent as a function from token ids (b, t) to logits (b, t, v), a layer at a time."""
+        """Return the carved parent as a function from ids (b, t) to logits (b, t, v), a layer at a time."""
 
         def logits(ids: Tensor) -> Tensor:
             blocks = Blocks(self.model, [{"input_ids": ids}])
             hidden = blocks.embed(0)
             for kept in cut.layers:
-                hidden = blocks.call(
-                    0, kept.layer, hidden, carved_layer(self.model, cut, kept, repaired).module
-                )
-            found: Tensor = blocks.finish(0, hidden).logits
-            return found
+                module = carved_layer(self.model, cut, kept, repaired).module
+                hidden = blocks.call(0, kept.layer, hidden, module)
+            sent: Tensor = blocks.finish(0, hidden).logits
+            return sent
 
         return logits
 
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
-        """The carved parent, in memory and in float32."""
+        """Return the carved parent, in memory and in float32."""
         return apply_in_memory(open_model(self.checkpoint), cut, repaired)

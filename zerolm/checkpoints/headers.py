@@ -99,14 +99,17 @@ def read_shard(file: Path) -> Shard:
 
 
 def _tensors(file: Path, document: Any, data: int, size: int) -> dict[str, TensorInfo]:
-    """The tensors of a header whose data begins at byte ``data``, without gap, overlap or rest."""
+    """Return the tensors of a header whose data begins at byte ``data``, without gap, overlap or rest."""
     if not isinstance(document, dict):
         raise ValueError("its header is not an object")
-    document.pop("__metadata__", None)
-    placed = [_tensor(file, name, entry, data) for name, entry in document.items()]
-    placed.sort(key=lambda tensor: (tensor.start, tensor.end))
+    metadata = document.pop("__metadata__", None)
+    is_texts = isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
+    if metadata is not None and not is_texts:
+        raise ValueError("its __metadata__ is not an object of texts")
+    tensors = [_tensor(file, name, entry, data) for name, entry in document.items()]
+    tensors.sort(key=lambda tensor: (tensor.start, tensor.end))
     reached = data
-    for tensor in placed:
+    for tensor in tensors:
         if tensor.start != reached:
             what = "overlaps another" if tensor.start < reached else "leaves a gap before it"
             raise ValueError(f"tensor {tensor.name!r} {what}")
@@ -114,7 +117,7 @@ def _tensors(file: Path, document: Any, data: int, size: int) -> dict[str, Tenso
     if reached != size:
         what = "is cut off" if reached > size else "has bytes that belong to no tensor"
         raise ValueError(f"it {what}: its tensors end at byte {reached}, the file at {size}")
-    return {tensor.name: tensor for tensor in placed}
+    return {tensor.name: tensor for tensor in tensors}
 
 
 def _tensor(file: Path, name: str, entry: Any, data: int) -> TensorInfo:

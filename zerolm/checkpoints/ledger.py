@@ -1,14 +1,14 @@
-"""What one streaming pass over a checkpoint leaves behind: sums of each row and column of each matrix."""
+"""The ledger of a checkpoint, from one streaming pass: sums of each row and column of each matrix."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
 
 from zerolm.checkpoints.checkpoint import Checkpoint
 from zerolm.checkpoints.headers import Shard
+from zerolm.checkpoints.identity import check_unchanged, threads
 from zerolm.checkpoints.layout import Slot
 from zerolm.checkpoints.matrix_sums import Summing, Sums, Totals, plain, sums_of
 from zerolm.checkpoints.shard_sums import Record, content_of, load, record_path, save
@@ -46,11 +46,11 @@ def ledger_of(
     cache: bool = True,
     progress: Progress = lambda done, of: None,
 ) -> Ledger:
-    """The ledger of a checkpoint: from the cache where its shards have not changed, else by one pass.
+    """Return the ledger of a checkpoint: from the cache where its shards have not changed, else by one pass.
 
-    A shard counts as unchanged while its header, size and time of change are the same; ``verify`` compares a
-    SHA-256 of its content too. ``progress`` is told bytes done and bytes in all. Raises ``ValueError`` that
-    names the tensor for weights that are not finite. Shards already done are kept when it is killed.
+    A shard is unchanged while ``state_of`` it is; ``verify`` compares a SHA-256 of its content too.
+    ``progress`` is told bytes done and bytes in all. Raises ``ValueError`` that names the tensor for weights
+    that are not finite. Shards already done are not read again after a run was killed.
     """
     slots = checkpoint.layout.slots
     of = sum(shard.size for shard in checkpoint.shards)
@@ -58,14 +58,14 @@ def ledger_of(
     records: dict[str, Record] = {}
     done = 0
     for shard in checkpoint.shards:
-        _check_unchanged(shard)
+        check_unchanged(shard)
         wanted = {name: _is_matrix_in_layer(slots[name]) for name in shard.tensors if name in slots}
         content = content_of(shard) if verify else ""
         path = record_path(shard, wanted)
         record = load(path, shard, wanted, content) if cache else None
         if record is None:
             record = _pass_over(shard, wanted, summing, done, of, progress)
-            _check_unchanged(shard)
+            check_unchanged(shard)
             if cache:
                 save(path, record, shard, wanted, content)
         done += shard.size
@@ -75,7 +75,7 @@ def ledger_of(
 
 
 def best_summing(size: int) -> Summing:
-    """The compiled sums where numba is there and so many bytes are worth it, else those in numpy."""
+    """Return the compiled sums where numba is there and so many bytes are worth it, else those in numpy."""
     if size < WORTH_COMPILING:
         return plain
     try:
@@ -88,10 +88,10 @@ def best_summing(size: int) -> Summing:
 def _pass_over(
     shard: Shard, wanted: Mapping[str, bool], summing: Summing, done: int, of: int, progress: Progress
 ) -> Record:
-    """One pass over a shard, its tensors shared among threads, the largest first so that all end together."""
+    """Pass over a shard, its tensors shared among threads, the largest first so that all end together."""
     record = Record()
     tensors = sorted((shard.tensors[name] for name in wanted), key=lambda tensor: tensor.start - tensor.end)
-    pool = ThreadPoolExecutor(_threads())
+    pool = ThreadPoolExecutor(threads())
     try:
         running = {pool.submit(sums_of, tensor, summing): tensor for tensor in tensors}
         for future in as_completed(running):
@@ -109,14 +109,3 @@ def _pass_over(
 
 def _is_matrix_in_layer(slot: Slot) -> bool:
     return slot.layer is not None and len(slot.axes) == 2
-
-
-def _threads() -> int:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, 8)
-
-
-def _check_unchanged(shard: Shard) -> None:
-    state = shard.file.stat()
-    if (state.st_size, state.st_mtime_ns) != (shard.size, shard.modified):
-        raise ValueError(f"{str(shard.file)!r} has changed since it was opened")

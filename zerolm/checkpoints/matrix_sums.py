@@ -69,7 +69,7 @@ def plain(raw: NDArray[Any], dtype: str) -> tuple[Sums, Sums]:
     axes = (1, 0)
     with np.errstate(invalid="ignore"):  # what is not finite is found in the sums
         values = widened(raw, dtype).astype(np.float64)
-        largest, smallest = ([reduce(axis) for axis in axes] for reduce in (values.max, values.min))
+        largest, smallest = ([extreme(axis) for axis in axes] for extreme in (values.max, values.min))
         np.abs(values, out=values)
         absolute = [values.sum(axis) for axis in axes]
         np.square(values, out=values)

@@ -1,10 +1,8 @@
-"""The record of one shard: its sums, and the small file in the user's cache that keeps them."""
+"""The record of one shard: its sums, and the small file in the user's cache that holds them."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.checkpoints.headers import Shard
+from zerolm.checkpoints.identity import state_of
 from zerolm.checkpoints.matrix_sums import Sums, Totals
-from zerolm.io.files import cache_folder
+from zerolm.io.files import cache_folder, replacing
 
-VERSION: Final = "1"
+VERSION: Final = "2"
 COLUMNS: Final = {"squares": "f8", "absolute": "f8", "largest": "f4", "smallest": "f4"}
 """How a file holds the sums: no weight has more digits than a float32."""
 
@@ -35,38 +34,33 @@ class Record:
 
 
 def content_of(shard: Shard) -> str:
-    """The SHA-256 of a shard's file."""
+    """Return the SHA-256 of a shard's file."""
     with shard.file.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def record_path(shard: Shard, wanted: Mapping[str, bool]) -> Path:
-    """Where the cache keeps the sums of this state of a shard; ``wanted`` maps its tensors to whether each
-    row and column counts."""
-    key = [VERSION, shard.header, shard.size, shard.modified, *sorted(wanted.items())]
+    """Return where the cache has the sums of this state of a shard.
+
+    ``wanted`` maps its tensors to whether each row and column counts.
+    """
+    key = [VERSION, *state_of(shard), *sorted(wanted.items())]
     return cache_folder("ledgers") / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.npz"
 
 
 def save(path: Path, record: Record, shard: Shard, wanted: Mapping[str, bool], content: str) -> None:
-    """Keep a record, with the SHA-256 of the shard or ``""``.
+    """Store a record, with the SHA-256 of the shard or ``""``.
 
     A cache that cannot be written is no reason to fail.
     """
     ordered = [sums[name] for name in _detailed(shard, wanted) for sums in (record.rows, record.cols)]
     totals = np.array([astuple(record.totals[name]) for name in wanted], float).reshape(-1, 5)
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-                _put(archive, "content", np.array(content))
-                _put(archive, "totals", totals)
-                for column, kind in COLUMNS.items():  # one after another: they are large
-                    pieces = [getattr(sums, column) for sums in ordered]
-                    _put(archive, column, np.concatenate([np.empty(0, kind), *pieces], dtype=kind))
-            os.replace(temporary, path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+    with suppress(OSError), replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+        _put(archive, "content", np.array(content))
+        _put(archive, "totals", totals)
+        for column, kind in COLUMNS.items():  # one after another: they are large
+            pieces = [getattr(sums, column) for sums in ordered]
+            _put(archive, column, np.concatenate([np.empty(0, kind), *pieces], dtype=kind))
 
 
 def _put(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
@@ -75,7 +69,7 @@ def _put(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
 
 
 def load(path: Path, shard: Shard, wanted: Mapping[str, bool], content: str) -> Record | None:
-    """A kept record; None where there is none, it is damaged, or of another ``content`` (unless ``""``)."""
+    """Return a stored record; None where there is none, or it is damaged or of another ``content``."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in (*COLUMNS, "totals", "content")}

@@ -21,7 +21,9 @@ def calibrate(
         Path, typer.Option(metavar="FILE", help="Trained architectures with their results, CSV or JSON.")
     ],
     method: Annotated[str, typer.Option(help=f"{', '.join(METHODS)}.")] = "auto",
-    metric: Annotated[str | None, typer.Option(help="A result of the file; else its first.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="A result of the file; else its own, or its only one.")
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the folds and splits.")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to save the calibration.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,

@@ -10,12 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from zerolm.carving.carve import Carved, rebuild
 from zerolm.carving.carve import carve as run_carve
-from zerolm.carving.export.folder import FORMATS
-from zerolm.carving.importance.weights import REPAIRS, WEIGHTS_ONLY, WITH_TOKENS
+from zerolm.carving.carve import rebuild
+from zerolm.carving.export.formats import FORMATS
+from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.planning.lonas import SPACES
-from zerolm.carving.request import RELATIVE, SHAPES
+from zerolm.carving.planning.part_costs import StoredCosts
+from zerolm.carving.planning.sizes import RELATIVE
+from zerolm.carving.repair.rules import REPAIRS
+from zerolm.carving.request import SHAPES
+from zerolm.carving.result import Carved
 from zerolm.cli.progress import patient
 from zerolm.cli.settings import cost_model
 from zerolm.costs import COSTS
@@ -79,6 +83,8 @@ def carve(
     """
     run = {"context": context, "batch": batch, "kv_bits": kv_bits, "bits": bits, "group_size": group_size}
     costs = cost_model(run)
+    if bits is None and group_size is None:
+        costs = StoredCosts(costs.context, costs.batch, costs.kv_bits)
     asked = {
         "max_params": max_params,
         "max_body_params": max_body_params,
@@ -86,7 +92,7 @@ def carve(
         "max_kv_bytes": max_kv_bytes,
         "max_weight_bytes": max_weight_bytes,
     }
-    wishes: dict[str, Any] = {
+    request: dict[str, Any] = {
         "budgets": {name: _amount(name, value) for name, value in asked.items() if value is not None} or None,
         "keep_ffn": keep_ffn,
         "keep_heads": keep_heads,
@@ -102,17 +108,17 @@ def carve(
         "text": text, "costs": costs, "force": force, "progress": patient()
     }  # fmt: skip
     if recipe is not None:
-        given = next((name for name, value in wishes.items() if value is not None), None)
+        given = next((name for name, value in request.items() if value is not None), None)
         if given is not None:
             raise ValueError(
                 f"a recipe says all of the child: {given.replace('_', '-')} cannot stand beside it"
             )
-        found = rebuild(recipe, parent, out, form=form, **common)
+        carved = rebuild(recipe, parent, out, form=form, **common)
     else:
-        found = run_carve(
+        carved = run_carve(
             parent,
             out,
-            **wishes,
+            **request,
             **common,
             sequences=sequences,
             length=length,
@@ -122,12 +128,12 @@ def carve(
             seed=seed,
             form=form or "hf",
         )
-    if found.note:
-        print(f"zerolm: {found.note}", file=sys.stderr)
+    if carved.note:
+        print(f"zerolm: {carved.note}", file=sys.stderr)
     if json_output:
-        print(json.dumps(found.to_json()))
+        print(json.dumps(carved.to_json()))
         return
-    show(found)
+    show(carved)
     if out is not None:
         print(f"wrote {out}", file=sys.stderr)
 
@@ -136,27 +142,29 @@ def _amount(name: str, value: str) -> int | str:
     return value if RELATIVE.fullmatch(value) else parse_amount(name, value)
 
 
-def show(found: Carved) -> None:
-    """What is kept, and what that costs beside the parent."""
-    sizes = found.widths
+def show(carved: Carved) -> None:
+    """Print the kept sizes, and their costs beside the parent's."""
+    sizes = carved.widths
     same = len({(size["heads"], size["kv_heads"], size["ffn"]) for size in sizes}) == 1
     for size in sizes[:1] if same else sizes:
-        what = f"{len(sizes)} layers" if same else f"layer {size['layer']}"
-        print(f"{what}: heads {size['heads']}, kv {size['kv_heads']}, ffn {size['ffn']}")
-    _show_costs(found.costs)
-    said = [f"{name} {loss:.3g}" for name, loss in found.losses.items()]
-    if said:
-        print(f"loss on the calibration text: {', '.join(said)}")
-    if found.verified:
-        difference = found.verified["difference"]
+        place = f"{len(sizes)} layers" if same else f"layer {size['layer']}"
+        print(f"{place}: heads {size['heads']}, kv {size['kv_heads']}, ffn {size['ffn']}")
+    _show_costs(carved.costs, carved.weight_bits)
+    losses = [f"{name} {loss:.3g}" for name, loss in carved.losses.items()]
+    if losses:
+        print(f"loss on the calibration text: {', '.join(losses)}")
+    if carved.verified:
+        difference = carved.verified["difference"]
         print(f"verified: opened again, outputs within {difference:.2g} of the carved parent's")
 
 
-def _show_costs(costs: Mapping[str, Mapping[str, int]]) -> None:
+def _show_costs(costs: Mapping[str, Mapping[str, int]], bits: list[int]) -> None:
     parent, child = costs["parent"], costs["child"]
     for cost in COSTS:
         share = child[cost] / parent[cost] if parent[cost] else 1.0
-        print(f"  {cost_label(cost):<18} {show_cost(cost, child[cost]):>10}  {share:>6.1%} of the parent's")
+        width = f", {' and '.join(map(str, bits))}-bit" if cost == "weight_bytes" else ""
+        label = cost_label(cost) + width
+        print(f"  {label:<18} {show_cost(cost, child[cost]):>10}  {share:>6.1%} of the parent's")
     if "stored" in costs:
         share = costs["stored"]["params"] / parent["params"]
         print(f"stored with zeros, for evaluation: {share:.1%} of the parent's parameters")

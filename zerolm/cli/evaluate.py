@@ -13,7 +13,7 @@ from zerolm.cli.progress import patient
 from zerolm.report.phrases import show_amount
 
 if TYPE_CHECKING:
-    from zerolm.carving.evaluation.evaluate import Evaluated, Row
+    from zerolm.carving.evaluation.evaluate import Evaluated, EvaluatedRow
     from zerolm.carving.evaluation.tasks import Scored
 
 HEADS: Final = {"perplexity": "perplexity", "kl": "KL", "cosine": "cosine"}
@@ -33,7 +33,7 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Samples of each task at most.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """What a child has lost: perplexity and divergence from its parent, or the cosine of embeddings.
+    """Show what a child has lost: perplexity and divergence from its parent, or the cosine of embeddings.
 
     Beside it stand random and uniform carvings of the parent of the same size. --tasks compares child and
     parent on tasks of lm-evaluation-harness, whose data come from the hub.
@@ -43,7 +43,7 @@ def evaluate(
         raise ValueError("nothing says what to evaluate on: give --text FILE, --tasks TASKS, or both")
     if limit is not None and not names:
         raise ValueError("--limit is of samples of tasks: give --tasks TASKS too")
-    progress, found = patient(), dict[str, Any]()
+    progress, document = patient(), dict[str, Any]()
     judged = scored = known = None
     if names:
         from zerolm.carving.evaluation.tasks import Tasks
@@ -53,12 +53,12 @@ def evaluate(
         from zerolm.carving.evaluation.evaluate import evaluate
 
         judged = evaluate(child, parent, text, sequences=sequences, length=length, progress=progress)
-        found |= judged.to_json()
+        document |= judged.to_json()
     if known:
         scored = known.compared(limit=limit, progress=progress)
-        found["tasks"] = [asdict(each) for each in scored]
+        document["tasks"] = [asdict(row) for row in scored]
     if json_output:
-        print(json.dumps(found))
+        print(json.dumps(document))
         return
     if judged:
         show(judged)
@@ -66,38 +66,38 @@ def evaluate(
         show_tasks(scored)
 
 
-def show(found: Evaluated) -> None:
-    """A table of all rows, the spread of several draws behind their means."""
-    print(f"{found.sequences} sequences, {found.tokens:,} tokens")
-    columns = list(found.rows[0].values)
+def show(evaluated: Evaluated) -> None:
+    """Print a table of all rows, the spread of several draws behind their means."""
+    print(f"{evaluated.sequences} sequences, {evaluated.tokens:,} tokens")
+    columns = list(evaluated.rows[0].values)
     body = [
         [row.name, show_amount(row.params), *(_digits(key, row.values[key]) for key in columns), _spread(row)]
-        for row in found.rows
+        for row in evaluated.rows
     ]
     show_table(["", "parameters", *(HEADS[key] for key in columns), ""], body)
     meaning = "cosine: of embeddings to the parent's, mean" if "cosine" in columns else "KL: nats a token"
-    print(f"{meaning}\n{found.note}")
+    print(f"{meaning}\n{evaluated.note}")
 
 
 def _digits(key: str, value: float) -> str:
     return f"{value:,.{DIGITS[key]}f}"
 
 
-def _spread(row: Row) -> str:
+def _spread(row: EvaluatedRow) -> str:
     ranges = (" to ".join(_digits(key, end) for end in ends) for key, ends in row.spread.items())
     return f"({'; '.join(ranges)})" if row.spread else ""
 
 
 def show_tasks(scored: list[Scored]) -> None:
-    """A table of all metrics of child and parent, with standard errors."""
+    """Print a table of all metrics of child and parent, with standard errors."""
     body = [
         [
-            f"{each.task} {each.metric}",
-            str(each.samples or ""),
-            _measured(each.child, each.child_stderr),
-            _measured(each.parent, each.parent_stderr),
+            f"{row.task} {row.metric}",
+            str(row.samples or ""),
+            _measured(row.child, row.child_stderr),
+            _measured(row.parent, row.parent_stderr),
         ]
-        for each in scored
+        for row in scored
     ]
     show_table(["", "samples", "child", "parent"], body)
 
@@ -107,7 +107,7 @@ def _measured(value: float, stderr: float | None) -> str:
 
 
 def show_table(head: list[str], body: list[list[str]]) -> None:
-    """Columns below their heads: names to the left, numbers to the right, remarks behind."""
+    """Print columns below their heads: names to the left, numbers to the right, remarks behind."""
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
     for line in (head, *body):
         cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from zerolm.cli.bench_ablate import aligned
-from zerolm.comparison.results import Row, Section
+from zerolm.comparison.results import ScoreRow, Section
 from zerolm.proxies.job import Measured
 from zerolm.proxies.measure import Run
 from zerolm.proxies.verdict import Verdict
@@ -46,7 +46,7 @@ def _show_section(section: Section, measured: Measured) -> None:
         print(line)
 
 
-def _cells(row: Row, seconds: Mapping[str, float]) -> tuple[str, ...]:
+def _cells(row: ScoreRow, seconds: Mapping[str, float]) -> tuple[str, ...]:
     def span(low: float | None, high: float | None) -> str:
         return "-" if low is None or high is None else f"{low:.3f}..{high:.3f}"
 

@@ -62,6 +62,8 @@ def search(
     )
     if calibrated:
         result = explained(result, calibrated)
+        for warning in result.calibration["warnings"] if result.calibration else ():
+            print(f"zerolm: warning: {warning}", file=sys.stderr)
     if output.folder:
         write_result(result, output.folder, output.force)
     if output.json:
@@ -84,13 +86,11 @@ def search_flags(plugins: bool) -> list[Setting]:
 def calibration_of(objective: Objective, space: SearchSpace) -> Calibration | None:
     """Return what the labels or the calibration file that the user names say, or None."""
     if objective.labels is not None:
-        fitted = calibrate(read_labels(objective.labels, space=space))
+        fitted = calibrate(read_labels(objective.labels, space=space, metric=objective.metric))
     elif objective.calibration is not None:
         fitted = load(objective.calibration, space=space)
     else:
         return None
-    for warning in fitted.warnings:
-        print(f"zerolm: warning: {warning}", file=sys.stderr)
     return fitted
 
 

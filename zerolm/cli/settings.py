@@ -30,6 +30,7 @@ BUDGETS: Final = tuple(
 OWN: Final = (
     Setting("score", "text", "geo", "the score to maximise (geo)"),
     Setting("labels", "text", None, "trained architectures of this space, CSV or JSON", metavar="FILE"),
+    Setting("metric", "text", None, "which result of the labels (their own, or their only one)"),
     Setting("calibration", "text", None, "what `zerolm calibrate --out` wrote", metavar="FILE"),
     Setting("top", "integer", 10, "how many architectures to list (10)", low=1, high=1000),
     Setting("method", "text", "auto", "how to search (auto)", choices=METHODS),
@@ -51,6 +52,7 @@ class Objective:
     score: str
     options: dict[str, Any]
     labels: Path | None
+    metric: str | None
     calibration: Path | None
 
 
@@ -94,11 +96,13 @@ def load_settings(config: Path | None, flags: Mapping[str, Any]) -> SearchReques
     settings, options = _divided(space, own["score"] if sources in ([], ["score"]) else None, given)
     if own["labels"] is None and own["calibration"] is None:
         make_score(own["score"], **options)
+    if own["metric"] is not None and own["labels"] is None:
+        raise ValueError("metric says which result of the labels counts: give labels too")
     if own["out"] is not None and not own["out"].strip():
         raise ValueError("out names no folder")
     return SearchRequest(
         make_space(space, **settings),
-        Objective(own["score"], options, _path(own["labels"]), _path(own["calibration"])),
+        Objective(own["score"], options, _path(own["labels"]), own["metric"], _path(own["calibration"])),
         {s.name: own[s.name] for s in BUDGETS if own[s.name] is not None},
         cost_model(own),
         own["top"],

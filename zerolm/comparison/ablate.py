@@ -10,7 +10,7 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.calibration.alpha import Parts, mixed, parts, taus_of_grid
-from zerolm.comparison.ablation import Ablation, Draws, Effect, Section, best_of_grid
+from zerolm.comparison.ablation import Ablation, AblationSection, Draws, Effect, best_of_grid
 from zerolm.comparison.subjects import Subject, Unusable, subjects
 from zerolm.comparison.variants import EMBEDDED, embedding_terms, variants
 from zerolm.groundtruth.reader import View
@@ -53,12 +53,12 @@ def ablate(
     return Ablation(tuple(sections))
 
 
-def _section(subject: Subject, view: View, bootstrap: Bootstrap) -> Section:
+def _section(subject: Subject, view: View, bootstrap: Bootstrap) -> AblationSection:
     batch, result = ScoreBatch.of(view.architectures), bootstrap.result
     # Without scaled matrices the space's own initialisation is the normal one: it stands for both.
     scaled = bool(batch.shapes.scaled.any())
     inits = [init for init in INITIALISATIONS if scaled or init != "normal"]
-    return Section(
+    return AblationSection(
         subject.truth.name,
         view.name,
         subject.metric,

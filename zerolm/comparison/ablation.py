@@ -86,7 +86,7 @@ class Draws:
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class BorrowedAlpha:
     """The best alpha of one benchmark used on another: the tau-b, and the loss to the other's own best."""
 
     alpha_of: str
@@ -98,7 +98,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class AblationSection:
     """One benchmark in one view. ``curve`` is the tau-b of ``zerolm`` over the grid of alphas."""
 
     benchmark: str
@@ -124,10 +124,10 @@ class Section:
 class Ablation:
     """Sections, one for each benchmark and view."""
 
-    sections: tuple[Section, ...]
+    sections: tuple[AblationSection, ...]
 
     @property
-    def transfers(self) -> tuple[tuple[Transfer, ...], ...]:
+    def transfers(self) -> tuple[tuple[BorrowedAlpha, ...], ...]:
         """Of each section in turn, its alpha used on each section."""
         return tuple(tuple(_transfer(a, b) for b in self.sections) for a in self.sections)
 
@@ -153,10 +153,10 @@ def best_of_grid(taus: Sequence[float | None]) -> float:
     return max(zip(known, GRID, strict=True), key=lambda pair: (pair[0], -abs(pair[1] - 0.5)))[1]
 
 
-def _transfer(of: Section, on: Section) -> Transfer:
+def _transfer(of: AblationSection, on: AblationSection) -> BorrowedAlpha:
     tau, best = (on.curve[GRID.index(alpha)] for alpha in (of.best_alpha, on.best_alpha))
     loss = None if tau is None or best is None else best - tau
-    return Transfer(of.title, on.title, of.best_alpha, tau, loss, of.benchmark == on.benchmark)
+    return BorrowedAlpha(of.title, on.title, of.best_alpha, tau, loss, of.benchmark == on.benchmark)
 
 
 def _over(function: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:

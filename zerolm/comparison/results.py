@@ -13,7 +13,7 @@ from zerolm.statistics import Ceiling
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScoreRow:
     """Agreement of one score with one benchmark in one view. None stands for what is not defined.
 
     ``alpha`` is None for scores without one, and ``best`` where it was chosen by the labels themselves:
@@ -83,7 +83,7 @@ class Section:
     truth: GroundTruth
     view: str | None
     metric: str
-    rows: list[Row]
+    rows: list[ScoreRow]
     random_regret: tuple[float, float]
     ceiling: Ceiling | None
     curve: list[AlphaPoint]
@@ -137,7 +137,7 @@ class Comparison:
     note: str = ""
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ScoreRow]:
         return [row for section in self.sections for row in section.rows]
 
     def to_json(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.calibration.alpha import GRID
 from zerolm.comparison.published import BEST
-from zerolm.comparison.results import AlphaPoint, Row, Section
+from zerolm.comparison.results import AlphaPoint, ScoreRow, Section
 from zerolm.comparison.subjects import Subject
 from zerolm.groundtruth.reader import View
 from zerolm.scores import Score, ScoreBatch, all_variants, make_score
@@ -87,7 +87,7 @@ def section_of(
     rows, scores, regrets = [], {}, {}
     for one in asked:
         curve = regret_curve(one.values, result, cost, 1)
-        row = Row(
+        row = ScoreRow(
             benchmark=subject.truth.name,
             view=view.name,
             metric=subject.metric,

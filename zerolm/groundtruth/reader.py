@@ -18,8 +18,8 @@ from zerolm.groundtruth.csv import read_csv
 from zerolm.groundtruth.sources import SOURCES
 from zerolm.groundtruth.truth import (
     MAX_BYTES,
-    Entry,
     GroundTruth,
+    TrainedArchitecture,
     check,
     repeats,
     thinned,
@@ -29,8 +29,8 @@ from zerolm.spaces import make_space, space_names, space_settings
 from zerolm.spaces.flexibert import VIEWS
 
 __all__ = [
-    "Entry",
     "GroundTruth",
+    "TrainedArchitecture",
     "View",
     "chosen",
     "data_folder",

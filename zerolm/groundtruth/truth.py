@@ -31,7 +31,7 @@ Line = Annotated[str, AfterValidator(_line)]
 """What is printed as it is: names, ids, metrics."""
 
 
-class Entry(BaseModel):
+class TrainedArchitecture(BaseModel):
     """One trained architecture."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -57,7 +57,7 @@ class GroundTruth(BaseModel):
     task: str = ""
     source: dict[str, Any] = {}
     count: int | None = None
-    architectures: Annotated[list[Entry], Field(min_length=2)]
+    architectures: Annotated[list[TrainedArchitecture], Field(min_length=2)]
 
     def asked(self, metric: str | None) -> str:
         """Return the metric that is meant: the one named, else the file's own, else its only one."""
@@ -121,9 +121,9 @@ def thinned(truth: GroundTruth, count: int | None) -> GroundTruth:
     return truth.model_copy(update={"architectures": kept, "count": count})
 
 
-def repeats(truth: GroundTruth) -> list[list[Entry]]:
+def repeats(truth: GroundTruth) -> list[list[TrainedArchitecture]]:
     """The architectures that were trained more than once: their entries, in the file's order."""
-    groups: dict[str, list[Entry]] = {}
+    groups: dict[str, list[TrainedArchitecture]] = {}
     for entry in truth.architectures:
         groups.setdefault(json.dumps(entry.architecture, sort_keys=True), []).append(entry)
     return [group for group in groups.values() if len(group) > 1]

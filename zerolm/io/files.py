@@ -6,9 +6,10 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from zerolm.settings import shown
 
@@ -29,22 +30,30 @@ def cache_folder(kind: str) -> Path:
         raise ValueError("there is no home folder for the cache: set ZEROLM_CACHE") from None
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file to write to, which takes the place of ``path`` when all went well and is removed else.
+
+    The folder is made where there is none.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
 def store(contents: Mapping[Path, str | bytes]) -> None:
     """Write files, each appearing complete and none before all are written."""
-    written: dict[Path, Path] = {}
-    try:
+    with ExitStack() as stack:
         for path, content in contents.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            written[path] = Path(name)
-            with os.fdopen(handle, "wb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-            os.chmod(name, 0o644)
-        for path, complete in written.items():
-            os.replace(complete, path)
-    finally:
-        for left in written.values():
-            left.unlink(missing_ok=True)
+            file = stack.enter_context(replacing(path))
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
 
 
 def read_text(path: Path, most: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from zerolm.comparison.ablation import Ablation, Effect, Section, Transfer
+from zerolm.comparison.ablation import Ablation, AblationSection, BorrowedAlpha, Effect
 from zerolm.comparison.variants import WITHOUT
 from zerolm.report.ablation_conclusions import conclusions
 from zerolm.report.ablation_findings import column, moved, plain, sentences, signed
@@ -37,7 +37,7 @@ class Sheet:
     sentences: tuple[str, ...] = ()
 
 
-def sheets(ablation: Ablation, section: Section) -> list[Sheet]:
+def sheets(ablation: Ablation, section: AblationSection) -> list[Sheet]:
     """The tables of one benchmark in one view."""
     said = sentences(ablation, section)
     return [
@@ -71,7 +71,7 @@ def transfer_sheets(ablation: Ablation) -> list[Sheet]:
     return [Sheet(title, head, tuple(rows), said)]
 
 
-def title(section: Section) -> str:
+def title(section: AblationSection) -> str:
     better = "higher is better" if section.higher_is_better else "lower is better"
     return f"{section.title}: {section.metric} ({better}), {section.n} architectures"
 
@@ -116,7 +116,7 @@ def _together(names: Sequence[str]) -> str:
     return WITHOUT + " / ".join(name.removeprefix(WITHOUT) for name in names) if len(names) > 1 else names[0]
 
 
-def _draws(section: Section, said: tuple[str, ...]) -> Sheet:
+def _draws(section: AblationSection, said: tuple[str, ...]) -> Sheet:
     head = (
         "drawn, ten seeds",
         "alpha",
@@ -144,7 +144,7 @@ def _draws(section: Section, said: tuple[str, ...]) -> Sheet:
     return Sheet(title, head, tuple(rows), said)
 
 
-def _borrowed(transfer: Transfer) -> str:
+def _borrowed(transfer: BorrowedAlpha) -> str:
     if transfer.loss is None:
         return "-"
     change = signed(-transfer.loss) if transfer.loss else "0"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any, Final
 
-from zerolm.comparison.ablation import Ablation, Effect, Section
+from zerolm.comparison.ablation import Ablation, AblationSection, Effect
 from zerolm.comparison.variants import ATTENTION, EMBEDDED, FFN, FUSED, SPLIT, WITHOUT
 from zerolm.report.ablation_findings import (
     BEST,
@@ -157,7 +157,7 @@ def shown(effects: Iterable[Effect]) -> tuple[int, int]:
     return directions.count(-1), directions.count(1)
 
 
-def _alone(section: Section) -> list[int]:
+def _alone(section: AblationSection) -> list[int]:
     """Whether attention alone and FFN alone are shown to be worse (-1) than the best mix."""
     return [each.direction for each in column(section.matrices, BEST) if each.variant in (ATTENTION, FFN)]
 

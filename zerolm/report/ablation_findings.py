@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from statistics import fmean
 
-from zerolm.comparison.ablation import Ablation, Draws, Effect, Section, Transfer
+from zerolm.comparison.ablation import Ablation, AblationSection, BorrowedAlpha, Draws, Effect
 from zerolm.comparison.variants import ATTENTION, EMBEDDED, FFN, FUSED, SPLIT, WITHOUT
 
 EVEN, BEST = "zerolm 0.5", "zerolm best"
 
 
-def sentences(ablation: Ablation, section: Section) -> dict[str, str]:
+def sentences(ablation: Ablation, section: AblationSection) -> dict[str, str]:
     """One sentence for each table of a section, and one on what others' alphas are worth on it."""
     return {
         "matrices": matrices_sentence(section),
@@ -22,7 +22,7 @@ def sentences(ablation: Ablation, section: Section) -> dict[str, str]:
     }
 
 
-def matrices_sentence(section: Section) -> str:
+def matrices_sentence(section: AblationSection) -> str:
     effects = {each.variant: each for each in column(section.matrices, EVEN)}
     best = {each.variant: each for each in column(section.matrices, BEST)}
     full = next(iter(effects))
@@ -48,7 +48,7 @@ def matrices_sentence(section: Section) -> str:
     return f"{section.title}: {'; '.join(said)}."
 
 
-def initialisation_sentence(section: Section) -> str:
+def initialisation_sentence(section: AblationSection) -> str:
     said = []
     for name, at in ((EVEN, "alpha 0.5"), ("zerolm 1", "alpha 1"), (BEST, "the best alpha")):
         own, *others = column(section.initialisations, name)
@@ -60,7 +60,7 @@ def initialisation_sentence(section: Section) -> str:
     return f"{section.title}: {'; '.join(said) or 'undefined'}."
 
 
-def seed_sentence(section: Section) -> str:
+def seed_sentence(section: AblationSection) -> str:
     said = []
     for draws in own_draws(section):
         if draws.mean is None:
@@ -74,7 +74,7 @@ def seed_sentence(section: Section) -> str:
     return f"{section.title}: {'; '.join(said) or 'undefined'}."
 
 
-def transfer_sentence(ablation: Ablation, section: Section) -> str:
+def transfer_sentence(ablation: Ablation, section: AblationSection) -> str:
     arrived = borrowed(each for row in ablation.transfers for each in row if each.used_on == section.title)
     own = f"{section.title}: its own best alpha is {section.best_alpha:g}"
     if not arrived:
@@ -92,7 +92,7 @@ def column(effects: Sequence[Effect], name: str) -> list[Effect]:
     return [each for each in effects if each.column == name]
 
 
-def own_draws(section: Section) -> list[Draws]:
+def own_draws(section: AblationSection) -> list[Draws]:
     """Draws from the space's own initialisation at alpha 0.5 and at the best."""
     own = section.draws[0].init
     return [each for each in section.draws if each.init == own and (each.alpha == 0.5 or each.saw_labels)]
@@ -106,7 +106,7 @@ def singled(effects: Iterable[Effect]) -> list[tuple[str, Effect]]:
     return [(listed([each.variant.removeprefix(WITHOUT) for each in group]), group[0]) for group in groups]
 
 
-def borrowed(transfers: Iterable[Transfer]) -> list[Transfer]:
+def borrowed(transfers: Iterable[BorrowedAlpha]) -> list[BorrowedAlpha]:
     """Those between benchmarks, not between views of one."""
     return [each for each in transfers if not each.same_data and each.loss is not None]
 

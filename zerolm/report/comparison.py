@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.comparison.results import Comparison, Row
+from zerolm.comparison.results import Comparison, ScoreRow
 from zerolm.report.benchmark import comparison_page
 from zerolm.report.rows import in_own_unit, key_of, name_of
 
@@ -26,7 +26,7 @@ def write_comparison(found: Comparison, folder: Path, ablation: str = "") -> Non
     shown = comparison_page(found, ablation).encode("utf-8", "xmlcharrefreplace")
     (folder / "report.html").write_bytes(shown)
     (folder / "result.json").write_text(json.dumps(found.to_json(), indent=2) + "\n", encoding="utf-8")
-    columns = [field.name for field in fields(Row)]
+    columns = [field.name for field in fields(ScoreRow)]
     _write_csv(folder / "rows.csv", columns, (row.to_json().values() for row in found.rows))
     names = list(dict.fromkeys(name_of(key_of(row)) for row in found.rows))
     _write_csv(folder / "scores.csv", ["benchmark", "view", "id", "result", *names], _scored(found, names))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from zerolm.comparison.results import Row, Section
+from zerolm.comparison.results import ScoreRow, Section
 from zerolm.report.page import BLUE, GREEN, GREY, INK, ORANGE
 from zerolm.report.rows import by_tau, in_own_unit, label_free, row_of, short, unit
 from zerolm.report.svg import Axis, axis, diamond, dot, drawing, frame, rule, text, x_ticks
@@ -25,7 +25,7 @@ def line_key(colour: str, words: str, dash: str = "", width: float = 2.0) -> str
     return key(rule((1, 6), (23, 6), colour, width=width, dash=dash), words)
 
 
-def _mark(row: Row, at: tuple[float, float], title: str) -> str:
+def _mark(row: ScoreRow, at: tuple[float, float], title: str) -> str:
     if row.saw_labels:
         return diamond(at, ORANGE, title)
     if row.baseline:
@@ -78,7 +78,7 @@ def forest(section: Section) -> str:
     return drawing(PAGE, bottom + 44, marks, f"tau-b of every score on {section.title}")
 
 
-def _ends(rows: list[Row], name: str) -> Iterator[float]:
+def _ends(rows: list[ScoreRow], name: str) -> Iterator[float]:
     """All numbers of the rows that an axis has to hold."""
     for row in rows:
         for part in ("", "_low", "_high"):
@@ -87,7 +87,9 @@ def _ends(rows: list[Row], name: str) -> Iterator[float]:
                 yield value
 
 
-def _whisker(row: Row, x: Axis, y: float, value: float | None, low: float | None, high: float | None) -> str:
+def _whisker(
+    row: ScoreRow, x: Axis, y: float, value: float | None, low: float | None, high: float | None
+) -> str:
     if value is None:
         return ""
     if value < x.low:

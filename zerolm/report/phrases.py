@@ -7,6 +7,7 @@ from typing import Final
 
 from zerolm.solvers import SearchResult
 from zerolm.solvers.result import Expected
+from zerolm.spaces import shape_text
 
 LABELS: Final = {
     "params": "parameters",
@@ -52,13 +53,20 @@ def show_expected(expected: Expected) -> str:
 
 
 def expectation_lines(result: SearchResult) -> list[str]:
-    """What the labels say about the pick, for results whose score was fitted to some."""
+    """Return what labels say of the pick and of their own best; nothing where no labels were given."""
     about, expected = result.calibration, result.pick.expected
     if about is None:
         return []
     lines = [f"score fitted to {about['labels']} trained architectures ({about['method']})"]
     if expected:
         lines.append(f"expected {about['metric']} {show_expected(expected)}")
+    label = result.best_label
+    if label:
+        shape, score = shape_text(label.choice.architecture), show_score(label.choice.score)
+        reached = f"{about['metric']} {label.result:.4g}, score {score}"
+        lines.append(f"best of the labels within the budgets: {shape} ({reached})")
+    else:
+        lines.append("no labelled architecture lies within the budgets")
     return lines
 
 

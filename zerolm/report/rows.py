@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerolm.architecture import Floats
-from zerolm.comparison.results import Comparison, Row, Section
+from zerolm.comparison.results import Comparison, ScoreRow, Section
 
 Key = tuple[str, float | str | None]
 
@@ -13,7 +13,7 @@ def place(section: Section) -> str:
     return section.truth.name + (f" ({section.view})" if section.view else "")
 
 
-def key_of(row: Row) -> Key:
+def key_of(row: ScoreRow) -> Key:
     """What a row is called wherever it comes: the best alpha has one name on all benchmarks."""
     return row.score, row.alpha
 
@@ -22,33 +22,33 @@ def name_of(key: Key) -> str:
     return key[0] if key[1] is None else f"{key[0]} {key[1]}"
 
 
-def standings(found: Comparison) -> dict[Key, list[tuple[Section, Row]]]:
+def standings(found: Comparison) -> dict[Key, list[tuple[Section, ScoreRow]]]:
     """Each score with its rows."""
-    kept: dict[Key, list[tuple[Section, Row]]] = {}
+    kept: dict[Key, list[tuple[Section, ScoreRow]]] = {}
     for section in found.sections:
         for row in section.rows:
             kept.setdefault(key_of(row), []).append((section, row))
     return kept
 
 
-def row_of(section: Section, score: str, *, saw_labels: bool = False) -> Row | None:
+def row_of(section: Section, score: str, *, saw_labels: bool = False) -> ScoreRow | None:
     """The row of a score without alpha, or of the best alpha."""
     rows = (row for row in section.rows if row.score == score and row.saw_labels == saw_labels)
     return next((row for row in rows if saw_labels or row.alpha is None), None)
 
 
-def label_free(section: Section) -> list[Row]:
+def label_free(section: Section) -> list[ScoreRow]:
     """The scores that a user can have without labels, best first; no baselines."""
     rows = (row for row in section.rows if not row.baseline and not row.saw_labels and row.tau is not None)
     return sorted(rows, key=_falling)
 
 
-def by_tau(section: Section) -> list[Row]:
+def by_tau(section: Section) -> list[ScoreRow]:
     """All rows, best first, those without a tau-b last."""
     return sorted(section.rows, key=_falling)
 
 
-def _falling(row: Row) -> float:
+def _falling(row: ScoreRow) -> float:
     return 2.0 if row.tau is None else -row.tau
 
 

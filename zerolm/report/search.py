@@ -75,7 +75,9 @@ def _pick_card(result: SearchResult) -> str:
 
 
 def _expectation(result: SearchResult) -> str:
-    return "".join(f"<p>{escape(line[0].upper() + line[1:])}.</p>" for line in expectation_lines(result))
+    warnings = result.calibration["warnings"] if result.calibration else []
+    lines = [*expectation_lines(result), *(f"warning: {warning}" for warning in warnings)]
+    return "".join(f"<p>{escape(line[0].upper() + line[1:])}.</p>" for line in lines)
 
 
 def _hover(choice: Choice) -> str:
@@ -295,7 +297,7 @@ def _blind(result: SearchResult) -> str:
         else ""
     )
     about = result.calibration
-    if about and about["method"] in ("gp", "blend"):
+    if about and about["method"] in ("stack", "gp", "blend"):
         return (
             f"The score was fitted to {about['labels']} trained architectures and knows no others: expect "
             "little of it beyond their range, and train several of the best, not one. Only some of the space "

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from zerolm.comparison.results import Comparison, Row
+from zerolm.comparison.results import Comparison, ScoreRow
 from zerolm.report.rows import label_free, name_of, place, standings
 
 
@@ -136,7 +136,7 @@ def _ceiling(found: Comparison) -> Iterator[str]:
         yield f"Repeated runs put the noise ceiling of {known}; label-free scores reach {', '.join(taus)}."
 
 
-def _gain(row: Row) -> float:
+def _gain(row: ScoreRow) -> float:
     return -math.inf if row.gain is None else row.gain
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zerolm.comparison.results import Comparison, Row, Section
+from zerolm.comparison.results import Comparison, ScoreRow, Section
 from zerolm.report.page import Cell, table
 from zerolm.report.rows import by_tau, name_of, standings
 
@@ -30,14 +30,14 @@ HEADS_NOTE: Final = (
 )
 
 
-def kind(row: Row) -> str:
+def kind(row: ScoreRow) -> str:
     """How a row is marked."""
     if row.baseline:
         return "base"
     return "saw" if row.saw_labels and row.verdict == "better" else KINDS[row.verdict]
 
 
-def remark(row: Row) -> str:
+def remark(row: ScoreRow) -> str:
     """What the numbers of a row must not hide."""
     notes = ["baseline"] if row.baseline else []
     notes += ["saw the labels"] if row.saw_labels else []
@@ -66,12 +66,12 @@ def overview(found: Comparison) -> str:
     return table(head, rows, "overview")
 
 
-def _rank(row: Row) -> int:
+def _rank(row: ScoreRow) -> int:
     """Scores first, then what saw the labels, then baselines."""
     return 2 if row.baseline else int(row.saw_labels)
 
 
-def _tau(row: Row | None) -> Cell:
+def _tau(row: ScoreRow | None) -> Cell:
     return Cell("") if row is None else Cell(show(row.tau, 3), kind(row))
 
 
@@ -104,6 +104,6 @@ def _span(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{low:.2f}..{high:.2f}"
 
 
-def _gained(row: Row) -> str:
+def _gained(row: ScoreRow) -> str:
     low, high = row.gain_low, row.gain_high
     return "" if low is None or high is None else f"{low:+.3f}..{high:+.3f}"

@@ -39,6 +39,17 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class BestLabel:
+    """The labelled architecture with the best ``result`` of those within the budgets."""
+
+    choice: Choice
+    result: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.choice.to_json(), "result": self.result}
+
+
+@dataclass(frozen=True)
 class Certificate:
     """The proof that no architecture within the budgets scores more than (1 + gap) x ``best[0]``.
 
@@ -146,7 +157,8 @@ class SearchResult:
 
     ``best`` holds shapes that are distinct and no permutations of each other, best first; ``pick`` is the
     architecture within 1 % of the best score with the smallest KV cache, then the fewest MACs.
-    ``calibration`` says, in plain JSON, which labels the score was fitted to, if any.
+    ``calibration`` says, in plain JSON, which labels the score was fitted to, if any, and ``best_label``
+    what the best of these within the budgets reached.
     """
 
     question: Question
@@ -158,6 +170,7 @@ class SearchResult:
     baselines: list[Baseline] = field(default_factory=list)
     bounds: BoundsTest = field(default_factory=BoundsTest)
     calibration: dict[str, Any] | None = None
+    best_label: BestLabel | None = None
 
     @property
     def space(self) -> SearchSpace:
@@ -186,4 +199,5 @@ class SearchResult:
             "bounds_tested": self.bounds.tested,
             "binding": [binding.to_json() for binding in self.bounds.binding],
             "calibration": self.calibration,
+            "best_label": self.best_label.to_json() if self.best_label else None,
         }

@@ -22,24 +22,20 @@ Made = Callable[[], PreTrainedModel]
 
 
 @dataclass(frozen=True)
-class Judged:
+class Divergence:
     """``perplexity`` a token, and ``kl``: the mean of KL(parent || child) over positions, in nats a token."""
 
     perplexity: float
     kl: float
 
 
-def perplexity_and_kl(
-    model: PreTrainedModel, parent: PreTrainedModel, tokens: Tokens, *, batch: int = 8
-) -> Judged:
-    """Judge a language model on sequences; the first token of each is given, not predicted."""
-    return perplexities_and_kls([lambda: model], parent, tokens, batch=batch)[1]
-
-
 def perplexities_and_kls(
     models: Sequence[Made], parent: PreTrainedModel, tokens: Tokens, *, batch: int = 8
-) -> list[Judged]:
-    """Judge the parent, then each model; the parent runs once, and each model is made once a batch."""
+) -> list[Divergence]:
+    """Return the divergence of the parent (none), then of each model, on sequences.
+
+    The first token of each is given, not predicted. The parent runs once, each model is made once a batch.
+    """
     sums, count = np.zeros((1 + len(models), 2)), 0  # nats of surprise and of divergence
     for inputs in tokens.batches(batch):
         theirs = log_probabilities(parent, inputs)[:, :-1]  # (b, t - 1, v)
@@ -47,11 +43,13 @@ def perplexities_and_kls(
         for place, make in enumerate(models, 1):
             sums[place] += _losses(log_probabilities(make(), inputs)[:, :-1], theirs, inputs)
         count += int(_mask(inputs)[:, 1:].sum())
-    return [Judged(math.exp(surprise / count), float(divergence / count)) for surprise, divergence in sums]
+    return [
+        Divergence(math.exp(surprise / count), float(divergence / count)) for surprise, divergence in sums
+    ]
 
 
 def _losses(ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor]) -> Floats:
-    """Surprise and divergence of a batch, each summed over its predicted tokens, (2,)."""
+    """Return surprise and divergence of a batch, each summed over its predicted tokens, (2,)."""
     following, wanted = inputs["input_ids"][:, 1:], _mask(inputs)[:, 1:]
     loss = -ours.gather(-1, following[..., None]).squeeze(-1)  # (b, t - 1)
     apart = (theirs.exp() * (theirs - ours)).sum(-1)  # (b, t - 1)
@@ -59,17 +57,10 @@ def _losses(ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor]) -> Floats:
 
 
 def log_probabilities(model: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
-    """log p of the next token, (b, t, v)."""
+    """Return log p of the next token, (b, t, v)."""
     with torch.no_grad():
         logits: Tensor = model.train(False)(**inputs, use_cache=False).logits
     return functional.log_softmax(logits.float(), dim=-1)
-
-
-def fidelity(
-    model: PreTrainedModel, parent: PreTrainedModel, tokens: Tokens, *, pooling: str = "mean", batch: int = 32
-) -> float:
-    """The mean cosine of an encoder's sentence embeddings to the parent's."""
-    return fidelities([lambda: model], parent, tokens, pooling=pooling, batch=batch)[1]
 
 
 def fidelities(
@@ -80,7 +71,7 @@ def fidelities(
     pooling: str = "mean",
     batch: int = 32,
 ) -> list[float]:
-    """The fidelity of the parent (1), then of each model; as ``perplexities_and_kls``."""
+    """Return the mean cosine of embeddings to the parent's: of the parent (1), then of each model."""
     sums = np.zeros(1 + len(models))
     for inputs in tokens.batches(batch):
         theirs = embeddings(parent, inputs, pooling)  # (b, d)
@@ -91,19 +82,19 @@ def fidelities(
 
 
 def _cosines(ours: Tensor, theirs: Tensor) -> float:
-    """The sum of the cosines of embeddings (b, d)."""
+    """Return the sum of the cosines of embeddings (b, d)."""
     return float(functional.cosine_similarity(ours, theirs, dim=-1).double().sum())
 
 
 def embeddings(model: PreTrainedModel, inputs: dict[str, Tensor], pooling: str = "mean") -> Tensor:
-    """Sentence embeddings (b, d) of a batch."""
+    """Return sentence embeddings (b, d) of a batch."""
     with torch.no_grad():
         hidden: Tensor = model.train(False).base_model(**inputs).last_hidden_state  # (b, t, d)
     return pooled(hidden, _mask(inputs), pooling)
 
 
 def pooled(hidden: Tensor, mask: Tensor, pooling: str = "mean") -> Tensor:
-    """Hidden states (b, t, d) as vectors (b, d): the ``mean`` or ``max`` of tokens, or the first (``cls``).
+    """Pool hidden states (b, t, d) into (b, d): the ``mean`` or ``max`` of tokens, or the first (``cls``).
 
     ``mask`` (b, t) tells tokens from padding.
     """

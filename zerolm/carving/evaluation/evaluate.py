@@ -13,17 +13,18 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from zerolm.carving.evaluation.divergence import Made, fidelities, perplexities_and_kls, pooling_of
-from zerolm.carving.export.folder import written
-from zerolm.carving.importance.weights import Criterion, criterion_of, dimensions
-from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.methods import LENGTH, RANDOM, SEQUENCES
+from zerolm.carving.importance.criteria import criterion_of
+from zerolm.carving.importance.criterion import Criterion
+from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.parent import is_decoder, open_model, tokens_of
-from zerolm.carving.planning.part_costs import Choices, accounts
+from zerolm.carving.planning.part_costs import Choices, part_costs
 from zerolm.carving.planning.plan import PARAMS
+from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import apply_in_memory
-from zerolm.carving.recipe import MAX_BYTES, fingerprint, read_recipe
-from zerolm.carving.request import costs_of
+from zerolm.carving.recipe import MAX_BYTES, read_recipe
+from zerolm.carving.request import LENGTH, RANDOM, SEQUENCES
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
 from zerolm.text.tokens import Tokens
@@ -40,7 +41,7 @@ NOT_COMPARED: Final = (
 
 
 @dataclass(frozen=True)
-class Row:
+class EvaluatedRow:
     """A network: its parameters and its ``perplexity`` and ``kl``, or its ``cosine``.
 
     ``spread`` holds the smallest and the largest of several draws, of which ``values`` are the means.
@@ -60,7 +61,7 @@ class Row:
 class Evaluated:
     """``rows``: the child, the parent, carvings of the child's size; ``note`` says what these are."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[EvaluatedRow, ...]
     sequences: int
     tokens: int
     note: str
@@ -87,7 +88,7 @@ def evaluate(
     length: int = LENGTH,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Evaluated:
-    """What a child has lost on a text, and what other carvings of its size lose.
+    """Return what a child has lost on a text, and what other carvings of its size lose.
 
     Beside the child and the parent stand ``random``, which keeps as many KV groups and neurons of each layer
     as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. One carving is in
@@ -105,13 +106,13 @@ def evaluate(
     progress("opening both")
     model, reference = open_model(ours), open_model(theirs)
     made: list[Made] = [lambda: model]
-    made += [partial(apply_in_memory, reference, each) for several in cuts.values() for each in several]
+    made += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
     progress(f"running the text through {1 + len(made)} networks")
     judged = iter(_judged(made, reference, tokens, theirs))
     params = partial(_params, theirs)
     parent_row = _row("parent", params(None), [next(judged)])
     child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
-    others = (_row(name, params(each[0]), [next(judged) for _ in each]) for name, each in cuts.items())
+    others = (_row(name, params(draws[0]), [next(judged) for _ in draws]) for name, draws in cuts.items())
     note = COMPARED if cuts else NOT_COMPARED
     return Evaluated((child_row, parent_row, *others), len(tokens), tokens.count, note)
 
@@ -119,11 +120,11 @@ def evaluate(
 def _judged(
     made: Sequence[Made], reference: PreTrainedModel, tokens: Tokens, parent: Checkpoint
 ) -> list[dict[str, float]]:
-    """What the parent and then each network makes of the tokens."""
+    """Return the measures of the parent and then of each network on the tokens."""
     if is_decoder(parent):
-        return [asdict(each) for each in perplexities_and_kls(made, reference, tokens)]
-    found = fidelities(made, reference, tokens, pooling=pooling_of(parent.folder))
-    return [{"cosine": cosine} for cosine in found]
+        return [asdict(row) for row in perplexities_and_kls(made, reference, tokens)]
+    cosines = fidelities(made, reference, tokens, pooling=pooling_of(parent.folder))
+    return [{"cosine": cosine} for cosine in cosines]
 
 
 def _params(checkpoint: Checkpoint, cut: Cut | None) -> int:
@@ -131,7 +132,7 @@ def _params(checkpoint: Checkpoint, cut: Cut | None) -> int:
 
 
 def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoint]:
-    """Both checkpoints; ``ValueError`` where they cannot be compared."""
+    """Return both checkpoints; ``ValueError`` where they cannot be compared."""
     place = Path(child)
     if not (place / "config.json").exists() and (place.suffix == ".gguf" or any(place.glob("*.gguf"))):
         raise ValueError(f"{str(child)!r} is GGUF; hf and padded children can be evaluated, nothing else")
@@ -146,17 +147,17 @@ def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoin
 
 
 def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
-    """A cut with the sizes of the child: that of its recipe, else one as its configuration tells.
+    """Return a cut with the sizes of the child: that of its recipe, else one as its configuration tells.
 
     None where it has no recipe of this parent, and layers that went or sizes that no cut gives it. Raises
     ``ValueError`` where the recipe is that of another child.
     """
     whole, own = dimensions(parent), dimensions(child)
     file = child.folder / "recipe.json"
-    weights = fingerprint(parent, ledger_of(parent)) if file.is_file() else ""
+    weights = fingerprint(parent) if file.is_file() else ""
     if weights and _made_for(file) == weights:
-        cut = read_recipe(file, parent, whole, weights).cut
-        if (len(cut.layers), *written(cut)) != (own.depth, own.kv_heads, own.ffn):
+        cut = read_recipe(file, parent, weights).cut
+        if (len(cut.layers), *cut.largest) != (own.depth, own.kv_heads, own.ffn):
             raise ValueError(
                 f"recipe {str(file)!r} is of another child: its sizes are not those of the configuration"
             )
@@ -169,7 +170,7 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
 
 
 def _made_for(recipe: Path) -> object:
-    """The fingerprint of the parent that a recipe names."""
+    """Return the fingerprint of the parent that a recipe names."""
     try:
         document = parse_json(read_text(recipe, MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
@@ -178,7 +179,7 @@ def _made_for(recipe: Path) -> object:
 
 
 def of_the_same_size(parent: Checkpoint, cut: Cut) -> dict[str, list[Cut]]:
-    """``random`` cuts, one a seed, with the sizes of this one, and the ``uniform`` one by capacity."""
+    """Return ``random`` cuts, one a seed, with the sizes of this one, and the ``uniform`` one by capacity."""
     ledger = ledger_of(parent)
     draws = [criterion_of("random", parent, ledger, seed=seed) for seed in SEEDS]
     capacity = criterion_of("capacity", parent, ledger)
@@ -189,33 +190,27 @@ def of_the_same_size(parent: Checkpoint, cut: Cut) -> dict[str, list[Cut]]:
 
 
 def chosen(criterion: Criterion, cut: Cut) -> Cut:
-    """A cut of the same sizes, with the units that the criterion chooses."""
-    layers = (
-        LayerCut(
-            kept.layer,
-            criterion.choose(kept.layer, "groups", len(kept.groups)),
-            criterion.choose(kept.layer, "ffn", len(kept.ffn)),
-        )
-        for kept in cut.layers
-    )
-    return Cut(cut.parent, tuple(layers))
+    """Return a cut of the same sizes, with the units that the criterion chooses."""
+    sizes = {kept.layer: (len(kept.groups), len(kept.ffn)) for kept in cut.layers}
+    return Cut.of(cut.parent, list(sizes), sizes.__getitem__, criterion.choose)
 
 
 def uniform(parent: Checkpoint, cut: Cut) -> Cut:
-    """The same layers with the same sizes each, as many parameters as this cut to within a neuron a layer.
+    """Return a cut of the same layers to the same sizes each, with as many parameters as this cut.
 
-    Of the numbers of KV groups that allow it, the one nearest to the cut's mean.
+    They agree to within a neuron a layer. Of the numbers of KV groups that allow it, it has the one nearest
+    to the cut's mean.
     """
     if cut.uniform:
         return cut
     depth, whole = len(cut.layers), cut.parent
     choices = Choices(tuple(range(1, whole.kv_heads + 1)), tuple(range(1, whole.ffn + 1)), (depth,))
-    account = accounts(parent, choices, CostModel())
-    wanted = account.of([(len(kept.groups), len(kept.ffn)) for kept in cut.layers])[PARAMS]
+    prices = part_costs(parent, choices, CostModel())
+    wanted = prices.of([(len(kept.groups), len(kept.ffn)) for kept in cut.layers])[PARAMS]
     groups, ffn = (
-        np.array([costs[PARAMS] for costs in part.values()]) for part in (account.groups, account.ffn)
+        np.array([costs[PARAMS] for costs in part.values()]) for part in (prices.groups, prices.ffn)
     )
-    rest = account.outside[PARAMS] + depth * account.rest[PARAMS]
+    rest = prices.outside[PARAMS] + depth * prices.rest[PARAMS]
     apart = np.abs(rest + depth * np.add.outer(groups, ffn) - wanted)  # (groups, ffn)
     least, neuron = apart.min(axis=1), depth * np.diff(ffn[:2]).sum()
     mean = fmean(len(kept.groups) for kept in cut.layers)
@@ -225,16 +220,15 @@ def uniform(parent: Checkpoint, cut: Cut) -> Cut:
 
 
 def _cut(like: Cut, groups: int, ffn: int) -> Cut:
-    """A cut of the same layers with so many units of each."""
-    kept = np.arange(groups), np.arange(ffn)
-    return Cut(like.parent, tuple(LayerCut(layer.layer, *kept) for layer in like.layers))
+    """Return a cut of the same layers with so many units of each."""
+    return Cut.of(like.parent, [layer.layer for layer in like.layers], lambda layer: (groups, ffn))
 
 
-def _row(name: str, params: int, draws: Sequence[Mapping[str, float]]) -> Row:
-    """The mean of several draws, and how far they spread; ``ValueError`` where one is not finite."""
+def _row(name: str, params: int, draws: Sequence[Mapping[str, float]]) -> EvaluatedRow:
+    """Return the mean of several draws, and how far they spread; ``ValueError`` where one is not finite."""
     columns = {key: [draw[key] for draw in draws] for key in draws[0]}
     for key, column in columns.items():
         if not np.isfinite(column).all():
             raise ValueError(f"what the {name} makes of the text is not finite: its {key} is {column[0]}")
     spread = {key: (min(column), max(column)) for key, column in columns.items()} if len(draws) > 1 else {}
-    return Row(name, params, {key: fmean(column) for key, column in columns.items()}, spread)
+    return EvaluatedRow(name, params, {key: fmean(column) for key, column in columns.items()}, spread)

@@ -35,8 +35,8 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Value:
-    """What one network reached on so many samples."""
+class TaskValue:
+    """The value that one network reached on so many samples."""
 
     value: float
     stderr: float | None
@@ -70,7 +70,7 @@ class Tasks:
     def compared(
         self, *, limit: int | None = None, progress: Callable[[str], None] = lambda text: None
     ) -> list[Scored]:
-        """All metrics on at most ``limit`` samples of each task; one network is in memory at a time."""
+        """Return all metrics on at most ``limit`` samples of a task, one network in memory at a time."""
         progress("running the tasks on the child")
         ours = self._values(self.child, limit)
         progress("running the tasks on the parent")
@@ -81,8 +81,8 @@ class Tasks:
             if (whole := theirs.get((task, metric)))
         ]
 
-    def _values(self, checkpoint: Checkpoint, limit: int | None) -> dict[tuple[str, str], Value]:
-        """The metrics of a network by task and name."""
+    def _values(self, checkpoint: Checkpoint, limit: int | None) -> dict[tuple[str, str], TaskValue]:
+        """Return the metrics of a network by task and name."""
         model = open_model(checkpoint)
         try:
             with _quiet():
@@ -92,7 +92,7 @@ class Tasks:
                 wrapped = self.harness.models.huggingface.HFLM(
                     model, "causal", tokenizer=tokenizer, batch_size=BATCH, trust_remote_code=False
                 )
-                found = self.harness.simple_evaluate(
+                results = self.harness.simple_evaluate(
                     wrapped,
                     tasks=list(self.names),
                     task_manager=self.manager,
@@ -104,8 +104,8 @@ class Tasks:
             raise ValueError(f"lm-evaluation-harness cannot run {', '.join(self.names)}: {reason}") from None
         return {
             (task, metric): value
-            for task, metrics in found["results"].items()
-            for metric, value in _metrics(metrics, found["n-samples"].get(task, {}))
+            for task, metrics in results["results"].items()
+            for metric, value in _metrics(metrics, results["n-samples"].get(task, {}))
         }
 
 
@@ -135,7 +135,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _manager(harness: Any, tasks: Sequence[str]) -> Any:
-    """What finds tasks; ``ValueError`` names the first that is not known."""
+    """Return the finder of tasks; ``ValueError`` names the first that is not known."""
     files = [task for task in tasks if _is_file_name(task)]
     with _quiet():
         manager = harness.tasks.TaskManager(include_defaults=len(files) < len(tasks))
@@ -155,13 +155,13 @@ def _is_file_name(task: str) -> bool:
     return Path(task).suffix in (".yaml", ".yml")
 
 
-def _metrics(found: Mapping[str, Any], samples: Mapping[str, int]) -> Iterator[tuple[str, Value]]:
-    """The metrics of a task: numbers named ``acc,none`` beside ``acc_stderr,none``."""
-    for key, value in found.items():
+def _metrics(results: Mapping[str, Any], samples: Mapping[str, int]) -> Iterator[tuple[str, TaskValue]]:
+    """Return the metrics of a task: numbers named ``acc,none`` beside ``acc_stderr,none``."""
+    for key, value in results.items():
         metric, comma, rule = key.partition(",")
         if not comma or metric.endswith("_stderr") or not isinstance(value, int | float):
             continue
-        stderr = found.get(f"{metric}_stderr,{rule}")
+        stderr = results.get(f"{metric}_stderr,{rule}")
         name = metric if rule == "none" else f"{metric} ({rule})"
         error = float(stderr) if isinstance(stderr, int | float) else None
-        yield name, Value(float(value), error, int(samples.get("effective", 0)))
+        yield name, TaskValue(float(value), error, int(samples.get("effective", 0)))

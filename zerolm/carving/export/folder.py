@@ -1,4 +1,4 @@
-"""The child of a cut: its configuration, its tensors, and the files it inherits."""
+"""The child of a cut as a folder that stock classes open: its configuration and its tensors."""
 
 from __future__ import annotations
 
@@ -9,64 +9,32 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from zerolm.architecture import Ints
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.checkpoints import Checkpoint, Outgoing, sliced
 from zerolm.checkpoints.dtypes import narrowed
 from zerolm.checkpoints.writer import Chunk
 
-Repaired = Mapping[str, NDArray[np.float32]]
+Matrices = Mapping[str, NDArray[np.float32]]
 """New values by the parent's name of a tensor, in the shape that the cut leaves."""
+REMOTE: Final = ("auto_map", "custom_pipelines", "custom_generate")
+"""Fields that name code of the parent's folder, which no child has."""
 
 
-FORMATS: Final = ("hf", "padded", "gguf")
-UNEVEN: Final = (
-    "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
-    "give --shape uniform, --format gguf, or --format padded, which is as large as its largest layer"
-)
-
-
-def written(cut: Cut) -> tuple[int, int]:
-    """The KV groups and neurons of each layer on the disk: the most that any layer keeps."""
-    return max(len(layer.groups) for layer in cut.layers), max(len(layer.ffn) for layer in cut.layers)
-
-
-def padded(cut: Cut) -> Cut:
-    """A cut whose layers all have the sizes that are ``written``."""
-    groups, ffn = (np.arange(size) for size in written(cut))
-    return Cut(cut.parent, tuple(LayerCut(layer.layer, groups, ffn) for layer in cut.layers))
-
-
-def check_format(form: str) -> None:
-    if form not in FORMATS:
-        raise ValueError(f"format {form!r} is not known; there are {', '.join(FORMATS)}")
-
-
-def expressible(checkpoint: Checkpoint, cut: Cut, form: str = "hf") -> None:
-    """Refuse a cut that a format, or the stock class of the family, cannot be configured for.
-
-    ``hf`` needs the same sizes in all layers; ``padded`` takes any and fills smaller layers with zeros;
-    ``gguf`` takes any of a llama or mistral.
-    """
+def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
+    """Refuse a cut whose ``largest`` sizes the stock class of the family cannot be configured for."""
     family, parent = checkpoint.family, cut.parent
-    check_format(form)
-    if form == "gguf":
-        from zerolm.carving.export.gguf import write
-
-        write.expressible(checkpoint, cut)
-        return
-    if form == "hf" and not cut.uniform:
-        raise ValueError(UNEVEN)
-    groups, ffn = written(cut)
+    groups, ffn = cut.largest
     asked = {
         "layers": len(cut.layers) < parent.depth,
         "heads": groups < parent.kv_heads,
         "ffn": ffn < parent.ffn,
     }
-    for what, is_cut in asked.items():
-        if is_cut and not getattr(family.cut, what):
+    for kind, is_cut in asked.items():
+        if is_cut and not getattr(family.cut, kind):
             possible = [name for name in asked if getattr(family.cut, name)]
             raise ValueError(
-                f"a {family.name} can be cut in {' and '.join(possible)}, not in {what}: {family.cut.note}"
+                f"a {family.name} can be cut in {' and '.join(possible)}, not in {kind}: {family.cut.note}"
             )
     if divides(cut) or family.cut.indivisible in ("kept", "mistral"):
         return
@@ -77,7 +45,8 @@ def expressible(checkpoint: Checkpoint, cut: Cut, form: str = "hf") -> None:
 
 
 def divides(cut: Cut) -> bool:
-    return cut.parent.hidden % (written(cut)[0] * cut.parent.heads_per_group) == 0
+    """Whether the heads of the largest layer divide the hidden size."""
+    return cut.parent.hidden % (cut.largest[0] * cut.parent.heads_per_group) == 0
 
 
 def _divisors(cut: Cut) -> str:
@@ -87,14 +56,14 @@ def _divisors(cut: Cut) -> str:
 
 
 def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
-    """The configuration of a child with the sizes that are ``written``; its head size is spelt out.
+    """Return the configuration of a child with the ``largest`` sizes; its head size is spelt out.
 
     A llama whose heads no longer divide the hidden size becomes a mistral, which is the same network.
     Raises ``ValueError`` for a llama with biases, which no mistral has.
     """
     family, parent = checkpoint.family, cut.parent
-    groups, ffn = written(cut)
-    config = dict(checkpoint.config)
+    groups, ffn = cut.largest
+    config: dict[str, Any] = without_code(checkpoint.config)
     sizes = {
         "depth": len(cut.layers),
         "heads": groups * parent.heads_per_group,
@@ -119,14 +88,24 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
     return config
 
 
-def tensors(checkpoint: Checkpoint, cut: Cut, repaired: Repaired | None = None) -> list[Outgoing]:
-    """The child's tensors in the order of the parent's files, cut when their turn comes."""
+def without_code(value: Any) -> Any:
+    """Return JSON without the fields that name code, at any depth."""
+    if isinstance(value, dict):
+        return {name: without_code(part) for name, part in value.items() if name not in REMOTE}
+    return [without_code(part) for part in value] if isinstance(value, list) else value
+
+
+def tensors(checkpoint: Checkpoint, cut: Cut, repaired: Matrices | None = None) -> list[Outgoing]:
+    """Return the child's tensors in the order of the parent's files, cut when their turn comes.
+
+    Layers are filled up with zeros to the ``largest`` sizes, part by part where a matrix is fused.
+    """
     places = {layer.layer: (place, layer) for place, layer in enumerate(cut.layers)}
+    slots = checkpoint.layout.slots
     return [
         _outgoing(checkpoint, cut, name, places, repaired or {})
         for name in checkpoint.tensors
-        if name in checkpoint.layout.slots
-        and (checkpoint.layout.slots[name].layer is None or checkpoint.layout.slots[name].layer in places)
+        if name in slots and (slots[name].layer is None or slots[name].layer in places)
     ]
 
 
@@ -135,41 +114,49 @@ def _outgoing(
     cut: Cut,
     name: str,
     places: Mapping[int, tuple[int, LayerCut]],
-    repaired: Repaired,
+    repaired: Matrices,
 ) -> Outgoing:
     info, slot = checkpoint.tensors[name], checkpoint.layout.slots[name]
     if slot.layer is None:
         return Outgoing(name, info.dtype, info.shape, lambda: sliced(info, {}))
     place, layer = places[slot.layer]
-    kept = {
-        axis: indices
-        for axis, label in enumerate(slot.axes)
-        if (indices := cut.kept(layer, label)) is not None and len(indices) < info.shape[axis]
-    }
+    kept = kept_indices(cut, layer, slot.axes, info.shape)
     shape = tuple(len(kept[axis]) if axis in kept else size for axis, size in enumerate(info.shape))
     new_name = re.sub(r"\.\d+\.", f".{place}.", name, count=1)
-    if name in repaired and repaired[name].shape != shape:
-        raise ValueError(f"the repair of {name!r} has shape {repaired[name].shape}, but {shape} is left")
-    whole = tuple(_written_size(cut, label, size) for label, size in zip(slot.axes, shape, strict=True))
+    check_repaired(repaired, name, shape)
+    whole = tuple(
+        cut.parent.length(label, *cut.largest) or size for label, size in zip(slot.axes, shape, strict=True)
+    )
     if name not in repaired and whole == shape:
         return Outgoing(new_name, info.dtype, shape, lambda: sliced(info, kept))
 
     def filled() -> Iterator[Chunk]:
-        if name in repaired:
-            value = narrowed(repaired[name], info.dtype)
-        else:
-            value = np.asarray(checkpoint.raw(name))
-            for axis, indices in kept.items():
-                value = value.take(indices, axis=axis)
+        is_new = name in repaired
+        value = narrowed(repaired[name], info.dtype) if is_new else taken(checkpoint, name, kept)
         padded = np.zeros(whole, value.dtype)
-        padded[tuple(slice(size) for size in shape)] = value
+        spots = [cut.places(layer, label) for label in slot.axes]
+        lengths = zip(spots, shape, strict=True)
+        padded[np.ix_(*(np.arange(size) if spot is None else spot for spot, size in lengths))] = value
         yield padded
 
     return Outgoing(new_name, info.dtype, whole, filled)
 
 
-def _written_size(cut: Cut, axis: str, size: int) -> int:
-    """The length of an axis on the disk."""
-    groups, ffn = written(cut)
-    kv = groups * cut.parent.head_size
-    return {"q": kv * cut.parent.heads_per_group, "kv": kv, "ffn": ffn}.get(axis, size)
+def kept_indices(cut: Cut, layer: LayerCut, axes: tuple[str, ...], shape: tuple[int, ...]) -> dict[int, Ints]:
+    """Return the kept indices of a tensor by axis, without those that stay whole."""
+    indices = {axis: cut.kept(layer, label) for axis, label in enumerate(axes)}
+    return {axis: x for axis, x in indices.items() if x is not None and len(x) < shape[axis]}
+
+
+def taken(checkpoint: Checkpoint, name: str, kept: Mapping[int, Ints]) -> NDArray[Any]:
+    """Return the kept part of a stored tensor, raw; mapped where all is kept."""
+    raw: NDArray[Any] = np.asarray(checkpoint.raw(name))
+    for axis, indices in kept.items():
+        raw = raw.take(indices, axis=axis)
+    return raw
+
+
+def check_repaired(repaired: Matrices, name: str, shape: tuple[int, ...]) -> None:
+    """Raise ``ValueError`` where a repaired tensor has another shape than the cut leaves."""
+    if name in repaired and repaired[name].shape != shape:
+        raise ValueError(f"the repair of {name!r} has shape {repaired[name].shape}, but {shape} is left")

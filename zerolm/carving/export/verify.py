@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from zerolm.architecture import Ints
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.pruning import Repaired, carved_layer
 from zerolm.checkpoints import Checkpoint, TensorInfo
@@ -47,13 +49,13 @@ def compare(
     length = min(length, int(getattr(child.config, "max_position_embeddings", None) or length))
     ids = torch.randint(size, (2, length), generator=generator)  # (2, length)
     ours, theirs = (_outputs(model(input_ids=ids)) for model in (child, reference))
-    found = _apart(ours, theirs)
-    if not found.relative <= TOLERANCE:
+    proof = _apart(ours, theirs)
+    if not proof.relative <= TOLERANCE:
         raise ValueError(
-            f"the written child differs from the carved parent by {found.difference:.3g} "
-            f"({found.relative:.2g} of the largest output)"
+            f"the written child differs from the carved parent by {proof.difference:.3g} "
+            f"({proof.relative:.2g} of the largest output)"
         )
-    return found
+    return proof
 
 
 @torch.no_grad()
@@ -76,22 +78,25 @@ def compare_blocks(
     stored = as_stored(child, cut, repaired or Repaired())
     length = min(length, parent.layout.sizes.get("positions", length))
     batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
-    ours, theirs = (Blocks(mapped_model(each), [batch]) for each in (child, parent))
+    ours, theirs = (Blocks(mapped_model(opened), [batch]) for opened in (child, parent))
     _same_kinds(ours.model, theirs.model, [kept.layer for kept in cut.layers])
+    patterns = (pattern for pattern in parent.family.tensors.body if pattern.in_layer)
+    axes = {pattern.name.partition(".{layer}.")[2]: pattern.axes for pattern in patterns}
     generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
     for place, kept in enumerate(cut.layers):
         hidden = torch.randn(2, length, parent.layout.hidden, generator=generator)  # (2, length, d)
         carved = carved_layer(theirs.model, cut, kept, stored)
         differs = f"layer {place} of the written child differs from layer {kept.layer} of the carved parent"
         for name, weight in carved.module.named_parameters():
-            if not _within(ours.layer(place).module.get_parameter(name), weight):
+            places = [cut.places(kept, label) for label in axes.get(name, ("",) * weight.dim())]
+            if not _within(ours.layer(place).module.get_parameter(name), weight, places):
                 raise ValueError(f"{differs} in {name!r}")
         wanted = theirs.call(0, kept.layer, hidden, carved.module)
-        found = _apart(ours.call(0, place, hidden), wanted)
-        if not found.relative <= BLOCK_TOLERANCE:
-            share = f"{found.relative:.2g} of the largest output"
-            raise ValueError(f"{differs} by {found.difference:.3g} ({share})")
-        worst = max(worst, found, key=lambda each: each.relative)
+        proof = _apart(ours.call(0, place, hidden), wanted)
+        if not proof.relative <= BLOCK_TOLERANCE:
+            share = f"{proof.relative:.2g} of the largest output"
+            raise ValueError(f"{differs} by {proof.difference:.3g} ({share})")
+        worst = max(worst, proof, key=lambda apart: apart.relative)
     return worst
 
 
@@ -128,19 +133,22 @@ def _bytes(tensor: TensorInfo, start: int) -> bytes:
 
 
 def as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> Repaired:
-    """What is repaired, rounded as the child stores it."""
+    """Return the repaired matrices, rounded as the child stores them."""
     places = {kept.layer: place for place, kept in enumerate(cut.layers)}
-    found = Repaired()
+    rounded = Repaired()
     for (layer, role), values in repaired.arrays.items():
         name = child.layout.name(role, places[layer])
         dtype = child.tensors[name].dtype if name else "F32"
-        found.arrays[layer, role] = widened(narrowed(values, dtype), dtype)
-    return found
+        rounded.arrays[layer, role] = widened(narrowed(values, dtype), dtype)
+    return rounded
 
 
-def _within(ours: Tensor, theirs: Tensor) -> bool:
-    """Whether weights are in the corner of others that are zero beyond it."""
-    corner = ours[tuple(slice(size) for size in theirs.shape)]
+def _within(ours: Tensor, theirs: Tensor, places: Sequence[Ints | None]) -> bool:
+    """Whether weights are at these places of others along each axis, and zeros are all around them."""
+    corner = ours
+    for axis, index in enumerate(places):
+        if index is not None:
+            corner = corner.index_select(axis, torch.as_tensor(index))
     return torch.equal(corner, theirs) and bool(ours.count_nonzero() == theirs.count_nonzero())
 
 
@@ -149,9 +157,9 @@ def _apart(ours: Tensor, theirs: Tensor) -> Verified:
     return Verified(difference, difference / max(float(theirs.abs().max()), 1e-12))
 
 
-def _outputs(found: object) -> Tensor:
-    """Logits, or the last hidden states of a model without a head."""
-    logits = getattr(found, "logits", None)
-    value = logits if logits is not None else getattr(found, "last_hidden_state")  # noqa: B009
+def _outputs(sent: object) -> Tensor:
+    """Return logits, or the last hidden states of a model without a head."""
+    logits = getattr(sent, "logits", None)
+    value = logits if logits is not None else getattr(sent, "last_hidden_state")  # noqa: B009
     assert isinstance(value, Tensor)
     return value

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 import torch
-from torch import Tensor, nn
-from transformers import PreTrainedModel
+from torch import Tensor
 
 from zerolm.architecture import Floats
 from zerolm.carving.kept_units import Dimensions
-from zerolm.carving.pruning import dimensions_of
-from zerolm.io.cache import Arrays, Kept
-from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import StockLayer, bias, matrix
-from zerolm.networks.stream import Stream
-from zerolm.text.tokens import Tokens
 
 
-class Criterion(Protocol):
+class UnitStatistics(Protocol):
     """Sums over the tokens of one layer, then the importance of its parts."""
-
-    def __init__(self, sizes: Dimensions, layer: StockLayer) -> None: ...
 
     def add(self, heads: Tensor, neurons: Tensor) -> None:
         """Add tokens: the inputs of o_proj (n, heads x head size) and of down_proj (n, f)."""
 
     def importance(self) -> tuple[Floats, Floats]:
-        """What KV groups (g,) and neurons (f,) are worth; more is better."""
+        """Return the worth of KV groups (g,) and neurons (f,); more is better."""
 
 
 class Amp:
@@ -94,52 +85,6 @@ class OutputEnergy:
         groups = energy.reshape(self.sizes.kv_heads, -1).sum(1)
         neurons = neurons * matrix(self.layer.ffn_out).square().sum(0, dtype=torch.float64)
         return groups.cpu().numpy(), neurons.cpu().numpy()
-
-
-CRITERIA: Final[dict[str, type[Criterion]]] = {"amp": Amp, "output_energy": OutputEnergy}
-"""The criteria that need tokens, by name."""
-
-
-def importances(
-    model: PreTrainedModel,
-    tokens: Tokens,
-    criterion: str = "output_energy",
-    *,
-    progress: Callable[[str], None] = lambda text: None,
-    batch: int = 8,
-    kept: Kept = Kept(),  # noqa: B008
-) -> dict[str, list[Floats]]:
-    """What the KV groups (``groups``, (g,) a layer) and neurons (``ffn``, (f,) a layer) are worth.
-
-    Layers that are ``kept`` are not measured again.
-    """
-    sizes = dimensions_of(model)
-    stream = Stream(Blocks(model, tokens.batches(batch)))
-    found: dict[str, list[Floats]] = {"groups": [], "ffn": []}
-    for number in range(sizes.depth):
-        progress(f"{criterion}: layer {number + 1} of {sizes.depth}")
-        known = kept.get(f"layer-{number}")
-        if known is None:
-            known = _measured(stream, number, CRITERIA[criterion], sizes)
-            kept.put(f"layer-{number}", known)
-        for kind, importance in found.items():
-            importance.append(known[kind])
-    return found
-
-
-def _measured(stream: Stream, number: int, criterion: type[Criterion], sizes: Dimensions) -> Arrays:
-    stream.before(number)
-    sums = criterion(sizes, stream.blocks.layer(number))
-    for i, hidden, seen in stream.through(number, outputs):
-        mask = stream.blocks.batches[i].get("attention_mask")  # (b, t)
-        rows = torch.ones_like(hidden[..., 0]).bool() if mask is None else mask.bool()
-        sums.add(seen.inputs["o"][rows], seen.inputs["down"][rows])
-    groups, ffn = sums.importance()
-    return {"groups": groups, "ffn": ffn}
-
-
-def outputs(layer: StockLayer) -> dict[str, nn.Module]:
-    return {"o": layer.attention_out, "down": layer.ffn_out}
 
 
 def per_head(x: Tensor, sizes: Dimensions) -> Tensor:

@@ -32,7 +32,7 @@ class Side:
 
     @property
     def step(self) -> int:
-        """The sizes are the least one and steps of this."""
+        """Return the step between sizes: they are the least one and steps of this."""
         return int(np.gcd.reduce(np.diff(self.sizes))) if len(self.sizes) > 1 else 1
 
     @property
@@ -41,18 +41,18 @@ class Side:
 
     @property
     def totals(self) -> int:
-        """How many totals of steps there are over all layers."""
+        """Return how many totals of steps there are over all layers."""
         return int(self.steps[-1]) * len(self.worth) + 1
 
     def price(self) -> Ints | None:
-        """What a step costs, (5,); None where steps differ."""
+        """Return the price of a step, (5,); None where steps differ."""
         rise, steps = self.prices - self.prices[0], self.steps[:, None]
-        each = rise[-1] // max(int(self.steps[-1]), 1)
-        return each if (rise == each * steps).all() else None
+        one = rise[-1] // max(int(self.steps[-1]), 1)
+        return one if (rise == one * steps).all() else None
 
 
 def best_pair(groups: Side, ffn: Side, fixed: Ints, budgets: Budgets) -> tuple[Ints, Ints, float] | None:
-    """The sizes of each layer, by place in ``sizes``, and their worth; of equals the least in parameters.
+    """Return the sizes of each layer, by place in ``sizes``, and their worth; of equals the smallest.
 
     ``fixed`` (5,) is what the network costs with the least of everything. None where nothing keeps the
     budgets.
@@ -91,12 +91,12 @@ class Programme:
     steps: Ints
 
     def picks(self, total: int) -> Ints:
-        """The place of each layer's size for a total."""
-        found = np.zeros(len(self.chosen), np.int64)
+        """Return the place of each layer's size for a total."""
+        places = np.zeros(len(self.chosen), np.int64)
         for layer in reversed(range(len(self.chosen))):
-            found[layer] = self.chosen[layer, total]
-            total -= int(self.steps[found[layer]])
-        return found
+            places[layer] = self.chosen[layer, total]
+            total -= int(self.steps[places[layer]])
+        return places
 
 
 def _programme(side: Side) -> Programme:

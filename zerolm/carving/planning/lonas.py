@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from zerolm.architecture import Ints
-from zerolm.carving.importance.weights import FFN, dimensions
-from zerolm.carving.planning.part_costs import Accounts, Choices, accounts
+from zerolm.carving.kept_units import dimensions
+from zerolm.carving.planning.part_costs import Choices, PartCosts, part_costs
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 
+FFN: Final = ("gate", "up", "down")
 PARAMS, MACS = COSTS.index("params"), COSTS.index("macs")
 Widths = tuple[int, ...]
 
@@ -50,8 +51,8 @@ BERT_FFN: Final = (
 )  # fmt: skip
 SPACES: Final = {
     "lonas-bert": Space(
-        tuple((768, *(each if isinstance(each, tuple) else (each,))) for each in BERT_ATTENTION),
-        tuple((3072, *each) for each in BERT_FFN),
+        tuple((768, *(kept if isinstance(kept, tuple) else (kept,))) for kept in BERT_ATTENTION),
+        tuple((3072, *kept) for kept in BERT_FFN),
         128,
         8,
         ("q", "v"),
@@ -62,7 +63,7 @@ SPACES: Final = {
 
 
 def choices_in(name: str, checkpoint: Checkpoint) -> Choices:
-    """The sizes of each layer; ``ValueError`` where the checkpoint is not one that the space is of."""
+    """Return the sizes of each layer; ``ValueError`` where the checkpoint is not one that the space is of."""
     if name not in SPACES:
         raise ValueError(f"space {name!r} is not known; there are {', '.join(SPACES)}")
     space, parent = SPACES[name], dimensions(checkpoint)
@@ -83,7 +84,7 @@ def choices_in(name: str, checkpoint: Checkpoint) -> Choices:
 
 
 def heuristic(choices: Choices) -> list[tuple[int, int]]:
-    """The (groups, neurons) of each layer of the heuristic subnet."""
+    """Return the (groups, neurons) of each layer of the heuristic subnet."""
     return [(_middle(groups), _middle(ffn)) for groups, ffn in choices.own]
 
 
@@ -91,17 +92,17 @@ def _middle(ascending: Widths) -> int:
     return ascending[len(ascending) - 1 - (len(ascending) - 1) // 2]
 
 
-def accounts_in(name: str, checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Accounts:
-    """What the parts cost as LoNAS counts ``params`` and ``macs``; other costs as everywhere."""
+def part_costs_in(name: str, checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
+    """Return the costs of the parts as LoNAS counts ``params`` and ``macs``; other costs as everywhere."""
     space, parent = SPACES[name], dimensions(checkpoint)
-    usual = accounts(checkpoint, choices, replace(costs, context=space.length))
-    weights = accounts(checkpoint, choices, replace(costs, context=0))  # its MACs are linear weights
+    usual = part_costs(checkpoint, choices, replace(costs, context=space.length))
+    weights = part_costs(checkpoint, choices, replace(costs, context=0))  # its MACs are linear weights
 
     def counted(whole: Ints, linear: Ints, adapters: int) -> Ints:
-        found = whole.copy()
-        found[PARAMS] = linear[MACS]
-        found[MACS] = space.length * (whole[MACS] + adapters)
-        return found
+        row = whole.copy()
+        row[PARAMS] = linear[MACS]
+        row[MACS] = space.length * (whole[MACS] + adapters)
+        return row
 
     def adapters(kind: str, size: int) -> int:
         roles = [role for role in space.adapted if (role in FFN) == (kind == "ffn")]
@@ -117,15 +118,15 @@ def accounts_in(name: str, checkpoint: Checkpoint, choices: Choices, costs: Cost
         for kind, sizes in (("groups", choices.groups), ("ffn", choices.ffn))
     )
     outside = _outside(checkpoint, usual, weights, space)
-    return Accounts(groups, ffn, counted(usual.rest, weights.rest, least), outside)
+    return PartCosts(groups, ffn, counted(usual.rest, weights.rest, least), outside)
 
 
-def _outside(checkpoint: Checkpoint, usual: Accounts, weights: Accounts, space: Space) -> Ints:
-    """What stands beside the layers: of it only a language model's head is linear on every token."""
-    found = usual.outside.copy()
+def _outside(checkpoint: Checkpoint, usual: PartCosts, weights: PartCosts, space: Space) -> Ints:
+    """Return the costs beside the layers: only a language model's head is linear on every token."""
+    row = usual.outside.copy()
     head = 0 if checkpoint.family.task == "masked" else weights.outside[MACS]
-    found[PARAMS], found[MACS] = head, space.length * head
-    return found
+    row[PARAMS], row[MACS] = head, space.length * head
+    return row
 
 
 def _shown(sizes: tuple[int, int, int]) -> str:

@@ -1,15 +1,25 @@
-"""What the parts of a checkpoint cost at each size that they may have."""
+"""Costs of the parts of a checkpoint at each size that they may have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from zerolm.architecture import Ends, Ints, Layer, Matrix, Shapes
+from zerolm.carving.kept_units import dimensions
 from zerolm.checkpoints import Checkpoint
-from zerolm.costs import CostModel
+from zerolm.costs import COSTS, CostModel
+
+WEIGHT_BYTES: Final = COSTS.index("weight_bytes")
+
+
+class StoredCosts(CostModel):
+    """Costs whose weight bytes are those of the tensors as they are stored; ``bits`` says nothing."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +35,13 @@ class Choices:
     own: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
 
     def of(self, layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The numbers of KV groups and of neurons that this layer may keep."""
+        """Return the numbers of KV groups and of neurons that this layer may keep."""
         return self.own[layer] if self.own else (self.groups, self.ffn)
 
 
 @dataclass(frozen=True, eq=False)
-class Accounts:
-    """What the parts of a checkpoint cost: ``groups[g]`` and ``ffn[f]`` for each size, ``rest`` once a layer.
+class PartCosts:
+    """Costs of the parts of a checkpoint: ``groups[g]`` and ``ffn[f]`` for each size, ``rest`` once a layer.
 
     All (5,) int64 in the order of ``COSTS``; ``outside`` is everything beside the layers.
     """
@@ -42,47 +52,89 @@ class Accounts:
     outside: Ints
 
     def of(self, sizes: Sequence[tuple[int, int]]) -> Ints:
-        """The costs of a network whose layers have these (groups, neurons), (5,)."""
+        """Return the costs of a network whose layers have these (groups, neurons), (5,)."""
         total = self.outside.copy()
         for groups, ffn in sizes:
             total += self.rest + self.groups[groups] + self.ffn[ffn]
         return total
 
 
-def accounts(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Accounts:
-    """Count tensor by tensor what a cut of each size stores and computes."""
-    layout = checkpoint.layout
-    part = {"q": layout.heads // layout.kv_heads * layout.head_size, "kv": layout.head_size}
+def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
+    """Count tensor by tensor what a cut of each size stores and computes.
+
+    With ``StoredCosts`` the layers must be stored alike, else ``ValueError``. Where the windows
+    of layers differ, all are counted as if they had none.
+    """
+    layout, parent = checkpoint.layout, dimensions(checkpoint)
+    names, window = layout.layer(0).values(), common_window(checkpoint)
+    stored = isinstance(costs, StoredCosts)
+    if stored:
+        _check_alike(checkpoint)
 
     def layer(groups: int, ffn: int) -> Ints:
-        matrices, vectors = [], 0
-        for name in layout.layer(0).values():
-            axes = layout.slots[name].axes
-            sizes = {
-                **layout.sizes, "q": groups * part["q"], "kv": groups * part["kv"], "ffn": ffn,
-            }  # fmt: skip
-            shape = [sum(sizes[label] for label in axis.split("+")) for axis in axes]
+        matrices, vectors, size = [], 0, 0
+        for name in names:
+            info, axes = checkpoint.tensors[name], layout.slots[name].axes
+            lengths = zip(axes, info.shape, strict=True)
+            shape = [parent.length(label, groups, ffn) or whole for label, whole in lengths]
+            size += int(np.prod(shape)) * info.item_bytes
             if len(shape) == 2:
-                matrices.append(
-                    Matrix("ffn" if any("ffn" in axis for axis in axes) else "attention", shape[0], shape[1])
-                )
+                kinds = {part.kind for label in axes for part in parent.parts(label)}
+                matrices.append(Matrix("ffn" if "ffn" in kinds else "attention", shape[0], shape[1]))
             else:
                 vectors += int(np.prod(shape))
-        one = Layer(tuple(matrices), layout.hidden, groups * part["q"], groups * part["kv"], vectors, vectors)
-        return np.asarray(costs.layers(Shapes.of([one]))[0], np.int64)
+        q, kv = (parent.length(label, groups, ffn) for label in ("q", "kv"))
+        one = Layer(tuple(matrices), layout.hidden, q, kv, vectors, vectors, window)
+        return _with_bytes(costs.layers(Shapes.of([one]))[0], size if stored else None)
 
     least_g, least_f = choices.groups[0], choices.ffn[0]
     rest = layer(least_g, least_f)
-    return Accounts(
+    outside = (checkpoint.tensors[name] for name in layout.layer(None).values())
+    size = sum(info.count * info.item_bytes for info in outside) if stored else None
+    return PartCosts(
         {groups: layer(groups, least_f) - rest for groups in choices.groups},
         {ffn: layer(least_g, ffn) - rest for ffn in choices.ffn},
         rest,
-        costs.ends(_ends(checkpoint)),
+        _with_bytes(costs.ends(_ends(checkpoint)), size),
     )
 
 
+def common_window(checkpoint: Checkpoint) -> int:
+    """Return how many tokens each layer attends to at most; 0 for all, also where layers differ."""
+    windows = set(checkpoint.layout.windows)
+    return windows.pop() if len(windows) == 1 else 0
+
+
+def stored_bits(checkpoint: Checkpoint, costs: CostModel) -> list[int]:
+    """Return how many bits a weight has: those of the cost model, else all that the tensors are stored in."""
+    if not isinstance(costs, StoredCosts):
+        return [costs.bits]
+    return sorted({8 * checkpoint.tensors[name].item_bytes for name in checkpoint.layout.slots})
+
+
+def _with_bytes(costs: Iterable[int], size: int | None) -> Ints:
+    """Return costs (5,) with this size in place of the weight bytes, if any."""
+    row = np.array(costs, np.int64)
+    if size is not None:
+        row[WEIGHT_BYTES] = size
+    return row
+
+
+def _check_alike(checkpoint: Checkpoint) -> None:
+    """Refuse layers whose tensors of one role are stored in several types."""
+    types: dict[str, str] = {}
+    for layer in range(checkpoint.layout.depth):
+        for role, name in checkpoint.layout.layer(layer).items():
+            dtype = checkpoint.tensors[name].dtype
+            if types.setdefault(role, dtype) != dtype:
+                raise ValueError(
+                    f"tensor {name!r} is {dtype}, the same of other layers {types[role]}: weights cannot be "
+                    "counted as they are stored; give --bits"
+                )
+
+
 def _ends(checkpoint: Checkpoint) -> Ends:
-    """The tensors outside the layers."""
+    """Return the tensors outside the layers."""
     layout = checkpoint.layout
     embedding = head = 0
     heads: list[Matrix] = []

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.importance.weights import Criterion
-from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
+from zerolm.carving.importance.criterion import Criterion
+from zerolm.carving.kept_units import Cut, Dimensions
 from zerolm.carving.planning.equal_layers import Side, best_pair, fits
-from zerolm.carving.planning.part_costs import Accounts, Choices
+from zerolm.carving.planning.part_costs import Choices, PartCosts
 from zerolm.costs import COSTS
 from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.problem import Budgets, Problem, at_least
@@ -34,9 +34,9 @@ class Planned:
 
 
 def plan_uniform(
-    parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, budgets: Budgets
+    parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, budgets: Budgets
 ) -> Planned:
-    """The best cut with the same sizes in all kept layers; of equals the cheapest in parameters.
+    """Return the best cut with the same sizes in all kept layers; of equals the cheapest in parameters.
 
     Every depth, number of groups and number of neurons is tried; of each the layers of most worth stay.
     Raises ``ValueError`` where none keeps the budgets.
@@ -45,8 +45,8 @@ def plan_uniform(
     best_first = np.sort(gain, axis=0)[::-1].cumsum(axis=0)  # (layers, groups, ffn)
     depths = np.array(choices.depth)
     worth = best_first[depths - 1] + without.sum()  # (depths, groups, ffn)
-    layer = np.array([[account.groups[g] + account.ffn[f] for f in choices.ffn] for g in choices.groups])
-    costs = account.outside + depths[:, None, None, None] * (account.rest + layer)  # (depths, groups, ffn, 5)
+    layer = np.array([[prices.groups[g] + prices.ffn[f] for f in choices.ffn] for g in choices.groups])
+    costs = prices.outside + depths[:, None, None, None] * (prices.rest + layer)  # (depths, groups, ffn, 5)
     allowed = budgets.allow(costs)
     if not allowed.any():
         raise ValueError(_infeasible(budgets, costs.reshape(-1, len(COSTS)).min(axis=0)))
@@ -55,13 +55,13 @@ def plan_uniform(
     d, g, f = np.unravel_index(np.argmin(np.where(equal, costs[..., PARAMS], np.inf)), worth.shape)
     groups, ffn = choices.groups[g], choices.ffn[f]
     kept = np.sort(np.argsort(-gain[:, g, f], kind="stable")[: depths[d]]).tolist()
-    layers = (_kept(criterion, layer, groups, ffn) for layer in kept)
     named = dict(zip(COSTS, costs[d, g, f].tolist(), strict=True))
-    return Planned(Cut(parent, tuple(layers)), named, float(worth[d, g, f]), True)
+    cut = Cut.of(parent, kept, lambda layer: (groups, ffn), criterion.choose)
+    return Planned(cut, named, float(worth[d, g, f]), True)
 
 
 def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[Floats, Floats]:
-    """What each layer of each size adds by being there, (layers, groups, ffn), and the worth without it."""
+    """Return what each layer of each size adds, (layers, groups, ffn), and the worth without it."""
     groups, ffn = (
         np.array([[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)])
         for kind, sizes in (("groups", choices.groups), ("ffn", choices.ffn))
@@ -70,67 +70,60 @@ def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[
     return groups[:, :, None] + ffn[:, None, :] - without[:, None, None], without
 
 
-def _side(parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, kind: str) -> Side:
+def _side(parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, kind: str) -> Side:
     sizes = choices.groups if kind == "groups" else choices.ffn
-    prices = account.groups if kind == "groups" else account.ffn
+    table = prices.groups if kind == "groups" else prices.ffn
     worth = [[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)]
-    return Side(np.array(sizes), np.array([prices[size] for size in sizes]), np.array(worth))
+    return Side(np.array(sizes), np.array([table[size] for size in sizes]), np.array(worth))
 
 
 def plan_per_layer(
-    parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, budgets: Budgets
+    parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, budgets: Budgets
 ) -> Planned:
-    """The best cut with sizes of its own in every layer, by exact search over all of them.
+    """Return the best cut with sizes of its own in every layer, by exact search over all of them.
 
     Layers may go where the criterion knows what a network without them is worth.
     """
     all_stay = criterion.without(0) is None or len(choices.depth) == 1
-    groups, ffn = (_side(parent, criterion, choices, account, kind) for kind in ("groups", "ffn"))
+    groups, ffn = (_side(parent, criterion, choices, prices, kind) for kind in ("groups", "ffn"))
     if all_stay and not choices.own and fits(groups, ffn):
-        return _on_lattice(parent, criterion, account, budgets, groups, ffn)
-    return _by_search(parent, criterion, choices, account, budgets)
+        return _on_lattice(parent, criterion, prices, budgets, groups, ffn)
+    return _by_search(parent, criterion, choices, prices, budgets)
 
 
 def _on_lattice(
-    parent: Dimensions, criterion: Criterion, account: Accounts, budgets: Budgets, groups: Side, ffn: Side
+    parent: Dimensions, criterion: Criterion, prices: PartCosts, budgets: Budgets, groups: Side, ffn: Side
 ) -> Planned:
     """Where costs depend on totals alone."""
-    fixed = account.outside + parent.depth * (account.rest + groups.prices[0] + ffn.prices[0])
-    found = best_pair(groups, ffn, fixed, budgets)
-    if found is None:
+    fixed = prices.outside + parent.depth * (prices.rest + groups.prices[0] + ffn.prices[0])
+    pair = best_pair(groups, ffn, fixed, budgets)
+    if pair is None:
         raise ValueError(_infeasible(budgets, fixed))
-    sizes = list(zip(groups.sizes[found[0]].tolist(), ffn.sizes[found[1]].tolist(), strict=True))
-    cut = Cut(parent, tuple(_kept(criterion, layer, *size) for layer, size in enumerate(sizes)))
-    return Planned(cut, dict(zip(COSTS, account.of(sizes).tolist(), strict=True)), found[2], True)
-
-
-def _kept(criterion: Criterion, layer: int, groups: int, ffn: int) -> LayerCut:
-    return LayerCut(layer, criterion.choose(layer, "groups", groups), criterion.choose(layer, "ffn", ffn))
+    sizes = list(zip(groups.sizes[pair[0]].tolist(), ffn.sizes[pair[1]].tolist(), strict=True))
+    cut = Cut.of(parent, range(parent.depth), sizes.__getitem__, criterion.choose)
+    return Planned(cut, dict(zip(COSTS, prices.of(sizes).tolist(), strict=True)), pair[2], True)
 
 
 def _by_search(
-    parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, budgets: Budgets
+    parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, budgets: Budgets
 ) -> Planned:
     """Where layers may go, or their sizes or prices differ."""
     column = next(iter(bounded_columns(budgets)), PARAMS)
-    layers = [_candidates(parent, criterion, choices, account, layer) for layer in range(parent.depth)]
-    fixed = account.outside + parent.depth * account.rest
-    problem = Problem(tuple((each.table, 1) for each in layers), fixed)
+    layers = [_candidates(parent, criterion, choices, prices, layer) for layer in range(parent.depth)]
+    fixed = prices.outside + parent.depth * prices.rest
+    problem = Problem(tuple((layer.table, 1) for layer in layers), fixed)
     several = single_limits([problem], budgets, column) is None
     engine = Proven([problem], budgets, column, several)
     first = next(engine.in_order(), None)
     if first is None:
         raise ValueError(_infeasible(budgets, problem.extreme_costs()[0]))
     solution, bound = first
-    cuts = []
-    for layer, (each, chosen) in enumerate(zip(layers, solution.picks, strict=True)):
-        size = each.sizes[chosen[0]]
-        if size != GONE:
-            cuts.append(_kept(criterion, layer, *size))
-    if not cuts:
+    picked = [layer.sizes[chosen[0]] for layer, chosen in zip(layers, solution.picks, strict=True)]
+    staying = [layer for layer, size in enumerate(picked) if size != GONE]
+    if not staying:
         raise ValueError("only a network without any layer keeps the budgets")
     return Planned(
-        Cut(parent, tuple(cuts)),
+        Cut.of(parent, staying, picked.__getitem__, criterion.choose),
         dict(zip(COSTS, solution.costs.tolist(), strict=True)),
         solution.score,
         bool(at_least(solution.score, bound)),
@@ -138,34 +131,36 @@ def _by_search(
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
-    """What may become of a layer: ``sizes`` (groups, neurons), ``GONE`` for none of it, and their table."""
+class LayerCandidates:
+    """The possible ``sizes`` (groups, neurons) of a layer, ``GONE`` for none of it, and their table."""
 
     sizes: list[tuple[int, int]]
     table: CandidateTable
 
 
 def _candidates(
-    parent: Dimensions, criterion: Criterion, choices: Choices, account: Accounts, layer: int
-) -> Candidates:
-    """All pairs of sizes of a layer but those that another beats in worth and in every cost."""
+    parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, layer: int
+) -> LayerCandidates:
+    """Return all pairs of sizes of a layer but those that another beats in worth and in every cost."""
     groups, ffn = choices.of(layer)
     worth = np.add.outer(
         [criterion.worth(layer, "groups", size) for size in groups],
         [criterion.worth(layer, "ffn", size) for size in ffn],
     ).ravel()  # (pairs,)
-    costs = np.array([account.groups[g] + account.ffn[f] for g in groups for f in ffn])  # (pairs, 5)
+    costs = np.array([prices.groups[g] + prices.ffn[f] for g in groups for f in ffn])  # (pairs, 5)
     sizes = [(g, f) for g in groups for f in ffn]
     gone = criterion.without(layer)
     if gone is not None and len(choices.depth) > 1:
-        worth, costs = np.append(worth, gone), np.vstack([costs, -account.rest])
+        worth, costs = np.append(worth, gone), np.vstack([costs, -prices.rest])
         sizes.append(GONE)
-    kept = _undominated(worth, costs)
-    return Candidates([sizes[i] for i in kept], CandidateTable(worth[kept], costs[kept], (1,) * len(kept)))
+    best = _undominated(worth, costs)
+    return LayerCandidates(
+        [sizes[i] for i in best], CandidateTable(worth[best], costs[best], (1,) * len(best))
+    )
 
 
 def _undominated(worth: Floats, costs: Ints) -> Ints:
-    """The candidates that none of more worth, or as much, costs as little in everything as."""
+    """Return the candidates that none of more worth, or as much, costs as little in everything as."""
     order = np.lexsort((*costs.T, -worth))
     kept: list[int] = []
     for i in order:

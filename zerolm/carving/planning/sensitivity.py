@@ -1,4 +1,4 @@
-"""What it costs to cut one layer alone: a small table, measured at the parent's output, that plans add up.
+"""The loss of cutting one layer alone: a small table, measured at the parent's output, that plans add up.
 
 Weights tell tolerably what to keep in a layer, and hardly where to cut; the measured losses of single cuts,
 interpolated and summed, rank whole plans far better.
@@ -19,10 +19,10 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.evaluation.divergence import pooled
-from zerolm.carving.importance.weights import Criterion
+from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of
-from zerolm.io.cache import Arrays, Kept
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.stream import Stream
 from zerolm.text.tokens import Tokens
@@ -36,11 +36,11 @@ KEPT: Final = 1 << 28
 """Probabilities of the parent that are kept (1 GiB); where there are more, each cut makes them again."""
 
 Wanted = Tensor | tuple[Tensor, Tensor]
-"""What the parent puts out for a batch: embeddings (b, d), or predictions and their certainty."""
+"""The output of the parent for a batch: embeddings (b, d), or predictions and their certainty."""
 
 
 @dataclass(frozen=True, eq=False)
-class Measured(Criterion):
+class LossTable(Criterion):
     """Chooses units as ``by`` does; a choice is worth what it does not lose.
 
     ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending and the last whole, where the loss
@@ -61,14 +61,14 @@ class Measured(Criterion):
         above = int(np.searchsorted(sizes, count))
         ends = slice(max(above - 1, 0), above + 1)
         geometric = (losses[ends] > 0).all()
-        found = np.interp(count, sizes[ends], np.log(losses[ends]) if geometric else losses[ends])
-        return -float(np.exp(found) if geometric else found)
+        loss = np.interp(count, sizes[ends], np.log(losses[ends]) if geometric else losses[ends])
+        return -float(np.exp(loss) if geometric else loss)
 
     def without(self, layer: int) -> float:
         return -float(self.gone[layer])
 
     def predicted(self, cut: Cut) -> float:
-        """The sum of the losses of a cut's parts."""
+        """Return the sum of the losses of a cut's parts."""
         kept = {layer.layer: layer for layer in cut.layers}
         total = 0.0
         for layer in range(cut.parent.depth):
@@ -80,7 +80,7 @@ class Measured(Criterion):
         return total
 
 
-def measured(
+def measured_losses(
     model: PreTrainedModel,
     tokens: Tokens,
     by: Criterion,
@@ -89,13 +89,13 @@ def measured(
     progress: Callable[[str], None] = lambda text: None,
     batch: int = BATCH,
     pooling: str = "mean",
-    kept: Kept = Kept(),  # noqa: B008
-) -> Measured:
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> LossTable:
     """Cut each layer alone to a few sizes, chosen by ``by``, and measure the loss; nothing is repaired.
 
     ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. Layers below the cut one are not run
     again: their output is the parent's. An encoder's embeddings are pooled by ``pooling``, as ``pooling_of``
-    its folder says. Layers that are ``kept`` are not measured again.
+    its folder says. Layers that are in the ``cache`` are not measured again.
     """
     parent = dimensions_of(model)
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
@@ -104,17 +104,17 @@ def measured(
     rows = []
     for layer in range(parent.depth):
         progress(f"measuring cuts of layer {layer + 1} of {parent.depth}")
-        row = kept.get(f"layer-{layer}")
+        row = cache.get(f"layer-{layer}")
         if row is None:
             row = _row(model, loss, layer, by, sizes)
-            kept.put(f"layer-{layer}", row)
+            cache.put(f"layer-{layer}", row)
         rows.append(row)
     losses = {kind: [row[kind] for row in rows] for kind in sizes}
-    return Measured(by, sizes, losses, np.array([float(row["gone"]) for row in rows]))
+    return LossTable(by, sizes, losses, np.array([float(row["gone"]) for row in rows]))
 
 
 def _row(model: PreTrainedModel, loss: Loss, layer: int, by: Criterion, sizes: dict[str, Ints]) -> Arrays:
-    """What cuts of one layer lose, (s,) of each kind, and its absence (``gone``)."""
+    """Return the losses of cuts of one layer, (s,) of each kind, and of its absence (``gone``)."""
     whole = Cut.whole(dimensions_of(model))
     row: Arrays = {"gone": np.array(loss.of(layer, None))}
     for kind, counts in sizes.items():
@@ -145,15 +145,15 @@ class Loss:
     def __init__(self, blocks: Blocks, depth: int, pooling: str = "mean") -> None:
         self.blocks, self.depth, self.pooling = blocks, depth, pooling
         self.stream = Stream(blocks)  # the parent's states before the layer that is another
-        self.kept: dict[int, Wanted] = {}
+        self.wanted: dict[int, Wanted] = {}
 
     @cached_property
     def last(self) -> list[Tensor]:
-        """What the parent's last layer leaves, (b, t, d) each."""
+        """Return the states behind the parent's last layer, (b, t, d) each."""
         return Stream(self.blocks).before(self.depth)
 
     def of(self, layer: int, module: nn.Module | None) -> float:
-        """The mean loss with ``module`` in place of the layer, or with none there."""
+        """Return the mean loss with ``module`` in place of the layer, or with none there."""
         hidden = list(self.stream.before(layer))
         if module is not None:
             hidden = [self.blocks.call(i, layer, states, module) for i, states in enumerate(hidden)]
@@ -162,7 +162,7 @@ class Loss:
         return self._mean(hidden)
 
     def of_cut(self, cut: Cut, repaired: Repaired | None = None) -> float:
-        """The mean loss of a whole cut, one of its layers in memory at a time."""
+        """Return the mean loss of a whole cut, one of its layers in memory at a time."""
         hidden = list(Stream(self.blocks).before(0))
         for kept in cut.layers:
             module = carved_layer(self.blocks.model, cut, kept, repaired).module
@@ -173,30 +173,30 @@ class Loss:
         return float(torch.cat([self._apart(i, states) for i, states in enumerate(hidden)]).double().mean())
 
     def _apart(self, index: int, hidden: Tensor) -> Tensor:
-        """The loss of each token of a batch, (n,), or of each sequence, (b,)."""
-        wanted, found = self._wanted(index), self._output(index, hidden)
+        """Return the loss of each token of a batch, (n,), or of each sequence, (b,)."""
+        wanted, output = self._wanted(index), self._output(index, hidden)
         if isinstance(wanted, Tensor):
-            return 1.0 - functional.cosine_similarity(found, wanted, dim=-1)
+            return 1.0 - functional.cosine_similarity(output, wanted, dim=-1)
         p, certainty = wanted
-        kl: Tensor = certainty - torch.linalg.vecdot(p, found) + found.logsumexp(-1)  # (b, t)
+        kl: Tensor = certainty - torch.linalg.vecdot(p, output) + output.logsumexp(-1)  # (b, t)
         return kl[self._mask(index)]
 
     def _wanted(self, index: int) -> Wanted:
-        if index in self.kept:
-            return self.kept[index]
-        found = self._output(index, self.last[index])
-        wanted = found if found.dim() == 2 else predictions(found)
-        if found.numel() * len(self.blocks.batches) <= KEPT:
-            self.kept[index] = wanted
+        if index in self.wanted:
+            return self.wanted[index]
+        output = self._output(index, self.last[index])
+        wanted = output if output.dim() == 2 else predictions(output)
+        if output.numel() * len(self.blocks.batches) <= KEPT:
+            self.wanted[index] = wanted
         return wanted
 
     def _output(self, index: int, hidden: Tensor) -> Tensor:
-        """Logits (b, t, v), or pooled embeddings (b, d)."""
-        found = self.blocks.finish(index, hidden)
-        logits: Tensor | None = getattr(found, "logits", None)
+        """Return logits (b, t, v), or pooled embeddings (b, d)."""
+        sent = self.blocks.finish(index, hidden)
+        logits: Tensor | None = getattr(sent, "logits", None)
         if logits is not None:
             return logits
-        return pooled(found.last_hidden_state, self._mask(index), self.pooling)
+        return pooled(sent.last_hidden_state, self._mask(index), self.pooling)
 
     def _mask(self, index: int) -> Tensor:
         """Where a batch has tokens, (b, t) bool."""

@@ -30,7 +30,7 @@ EVERY: Final = 5
 """One sequence in so many is held out."""
 
 
-class Moments:
+class SecondMoments:
     """Sums over tokens, float64: X^T X (k, k), X^T T (k, d), ||T||^2; with a bias the last input is one."""
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool, device: torch.device | None = None) -> None:
@@ -51,33 +51,33 @@ class Moments:
         self.tt += float(t.square().sum())
         self.count += len(x)
 
-    def __add__(self, other: Moments) -> Moments:
-        total = Moments.__new__(Moments)
+    def __add__(self, other: SecondMoments) -> SecondMoments:
+        total = SecondMoments.__new__(SecondMoments)
         total.bias = self.bias
         total.xx, total.xt = self.xx + other.xx, self.xt + other.xt
         total.tt, total.count = self.tt + other.tt, self.count + other.count
         return total
 
-    def mixed(self, mix: Tensor) -> Moments:
-        """Those of the targets' mixtures T mix, mix (d, m), but for their ||T||^2, which is left as it is."""
+    def mixed(self, mix: Tensor) -> SecondMoments:
+        """Return the moments of mixtures T mix of the targets, mix (d, m); ||T||^2 is left as it is."""
         other = copy.copy(self)
         other.xt = self.xt @ mix
         return other
 
     def loss(self, columns: Tensor) -> float:
-        """Mean squared error over tokens, summed over outputs, of columns (k, d)."""
+        """Return mean squared error over tokens, summed over outputs, of columns (k, d)."""
         total = (columns * (self.xx @ columns - 2 * self.xt)).sum()
         return (self.tt + float(total)) / max(self.count, 1)
 
     def diagonal(self) -> float:
-        """The mean diagonal of X^T X, centred where there is a bias."""
+        """Return the mean diagonal of X^T X, centred where there is a bias."""
         squares = self.xx.diagonal()
         if self.bias:
             squares = squares[:-1] - self.xx[-1, :-1].square() / max(self.count, 1)
         return float(squares.mean()) if len(squares) else 0.0
 
     def solve(self, start: Tensor, share: float) -> Tensor:
-        """The columns (k, d) for a ridge that pulls towards ``start`` (k, d)."""
+        """Return the columns (k, d) for a ridge that pulls towards ``start`` (k, d)."""
         missing = self.xt - self.xx @ start  # (k, d): what the columns do not yet explain
         pulled = self.xx.clone()
         pulled.diagonal()[: len(start) - self.bias] += max(share * self.diagonal(), 1e-300)
@@ -85,7 +85,7 @@ class Moments:
         return start + change
 
     def recentred(self, start: Tensor) -> Tensor:
-        """The columns of ``start`` (k, d) with the bias that makes the mean right."""
+        """Return the columns of ``start`` (k, d) with the bias that makes the mean right."""
         bias = (self.xt[-1] - self.xx[-1, :-1] @ start[:-1]) / max(self.count, 1)  # (d,)
         return torch.cat([start[:-1], bias[None]])
 
@@ -94,12 +94,12 @@ class Moments:
 class Fit:
     """The moments of one matrix on the tokens to solve on, and on those held out."""
 
-    solved: Moments
-    held: Moments
+    solved: SecondMoments
+    held: SecondMoments
 
     @classmethod
     def empty(cls, inputs: int, outputs: int, *, bias: bool, device: torch.device | None = None) -> Fit:
-        new, again = (Moments(inputs, outputs, bias=bias, device=device) for _ in range(2))
+        new, again = (SecondMoments(inputs, outputs, bias=bias, device=device) for _ in range(2))
         return cls(new, again)
 
     def add(self, x: Tensor, t: Tensor, mask: Tensor | None, first: int) -> None:
@@ -115,14 +115,13 @@ class Fit:
     def best(
         self, start: Tensor, grid: tuple[float, ...] = GRID, share: float | None = None
     ) -> tuple[Tensor, float]:
-        """The columns (k, d), solved on all tokens, and the ridge: ``share``, else chosen on what is held
-        out."""
+        """Return the columns (k, d), solved on all tokens, and their ridge: ``share`` or the best of some."""
         if share is None:
             share = self.chosen(start, grid)
         return (self.solved + self.held).solve(start, share), share
 
     def chosen(self, start: Tensor, grid: tuple[float, ...]) -> float:
-        """The ridge of a grid with the least loss on what is held out."""
+        """Return the ridge of a grid with the least loss on what is held out."""
         if not self.held.count:
             return UNTRIED
         solved, held = self.solved, self.held
@@ -131,5 +130,5 @@ class Fit:
             generator = torch.Generator().manual_seed(0)
             mix = torch.randn(outputs, OUTPUTS, dtype=torch.float64, generator=generator).to(start)
             start, solved, held = start @ mix, solved.mixed(mix), held.mixed(mix)
-        losses = {each: held.loss(solved.solve(start, each)) for each in grid}
-        return min(losses, key=lambda each: losses[each])
+        losses = {share: held.loss(solved.solve(start, share)) for share in grid}
+        return min(losses, key=losses.__getitem__)

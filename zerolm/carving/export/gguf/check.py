@@ -20,7 +20,7 @@ from zerolm.carving.export.verify import Verified
 
 LENGTH: Final = 32
 ROUNDING: Final = {LlamaFileType.MOSTLY_F16: 4e-3, LlamaFileType.MOSTLY_BF16: 3e-2}
-"""What a reader of 16-bit weights adds, as it rounds what it multiplies with them: of the largest logit."""
+"""The error, of the largest logit, of readers that round to 16 bits what they multiply by weights."""
 PAGE: Final = """def mean(values: list[float]) -> float:
     \"\"\"What 12345 numbers have in common; it's 3.14159, isn't it?\"\"\"
 
@@ -64,7 +64,7 @@ def check(
 
 
 def _open(file: Path) -> Any:
-    """The file in llama.cpp, on one thread, with keys and values in float32."""
+    """Open the file in llama.cpp, on one thread, with keys and values in float32."""
     require()
     from llama_cpp import Llama
 
@@ -103,6 +103,6 @@ def _compare_tokens(opened: Any, tokenizer: PreTrainedTokenizerBase) -> None:
             f"{ours[place : place + 4]} instead of {theirs[place : place + 4]}"
         )
     for text, token in tokenizer.get_added_vocab().items():
-        found = opened.tokenize(text.encode(), add_bos=False, special=True)
-        if found != [token]:
-            raise ValueError(f"llama.cpp reads the added token {text!r} as {found} instead of {token}")
+        read = opened.tokenize(text.encode(), add_bos=False, special=True)
+        if read != [token]:
+            raise ValueError(f"llama.cpp reads the added token {text!r} as {read} instead of {token}")

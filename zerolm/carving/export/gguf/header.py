@@ -49,7 +49,7 @@ class GgufHeader:
         return str(self.metadata.get("general.architecture"))
 
     def of_layers(self, key: str) -> tuple[int, ...] | None:
-        """A value of the architecture for each layer, one for all repeated; None where it is not sound."""
+        """Return a value of the architecture for each layer, repeated if one; None where it is unsound."""
         depth = self.metadata.get(f"{self.architecture}.block_count")
         value = self.metadata.get(f"{self.architecture}.{key}")
         if type(depth) is not int or not 0 < depth <= KEPT:
@@ -96,7 +96,7 @@ class _Cursor:
         return self._data[start : start + size].decode("utf-8", "replace")
 
     def value(self, kind: int) -> Any:
-        """One value of metadata; None for a long array."""
+        """Return one value of metadata; None for a long array."""
         if kind in SCALARS:
             return self.number(SCALARS[kind])
         if kind == STRING:
@@ -143,7 +143,7 @@ def _header(cursor: _Cursor, size: int) -> GgufHeader:
 
 
 def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:
-    """Name, shape, first byte (after the header) and bytes of a tensor."""
+    """Return name, shape, first byte (after the header) and bytes of a tensor."""
     name, axes = cursor.text(), cursor.number("I")
     if not 0 < axes <= 4:
         raise ValueError(f"tensor {name!r} has {axes} axes")

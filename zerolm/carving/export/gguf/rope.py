@@ -16,7 +16,7 @@ SCALED: Final = ("linear", "llama3")
 
 
 def factors_of(config: PreTrainedConfig) -> NDArray[np.float32] | None:
-    """What divides the frequencies base^(-2i / e) of a llama or mistral with heads of size e, (e / 2,).
+    """Return the divisors (e / 2,) of the frequencies base^(-2i / e) of a llama or mistral, heads of size e.
 
     None where nothing does; ``ValueError`` for a scaling that is not so simple.
     """

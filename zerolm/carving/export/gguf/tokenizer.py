@@ -21,7 +21,7 @@ FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class GgufVocabulary:
     """The pieces (tokens and how they merge), and what is said of a few of them.
 
     ``types`` are gguf's ``TokenType`` of each token. ``add_bos``, ``add_eos``: whether a text is put between
@@ -40,17 +40,17 @@ class Vocabulary:
 
 
 def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
-    """The tokenizer as transformers reads it, None where the folder has none; runs no code of the folder.
+    """Return the tokenizer as transformers reads it, None where there is none; no code of the folder runs.
 
     ``ValueError`` where it cannot be read, or lies elsewhere.
     """
-    found = [name for name in FILES if inside(checkpoint.folder, name)]
-    if not found:
+    files = [name for name in FILES if inside(checkpoint.folder, name)]
+    if not files:
         return None
     try:
         return stock_tokenizer(checkpoint.folder)
     except ValueError:
-        if found != ["tokenizer.model"] or _reads_models():
+        if files != ["tokenizer.model"] or _reads_models():
             raise
         reason = "there is no tokenizer.json, and a tokenizer.model takes protobuf and sentencepiece"
         raise ValueError(f"the tokenizer of {str(checkpoint.folder)!r} cannot be read: {reason}") from None
@@ -61,8 +61,8 @@ def _reads_models() -> bool:
     return all(find_spec(name) is not None for name in ("google", "google.protobuf", "sentencepiece"))
 
 
-def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Vocabulary:
-    """What GGUF says of a tokenizer; ``ValueError`` where it cannot say it.
+def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> GgufVocabulary:
+    """Return a tokenizer as GGUF has it; ``ValueError`` where it cannot express it.
 
     Tokens that the embedding has beyond the tokenizer's are written as unused.
     """
@@ -85,7 +85,7 @@ def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Vo
     bos = _identity(checkpoint, tokenizer, "bos")
     unknown, padding = (_identity(checkpoint, tokenizer, name) for name in ("unk", "pad"))
     add_bos, add_eos = _frame(tokenizer, bos, eos)
-    return Vocabulary(
+    return GgufVocabulary(
         pieces,
         _types(document, named, len(tokens), unknown),
         eos if bos is None else bos,
@@ -98,39 +98,39 @@ def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Vo
     )
 
 
-def add_vocabulary(writer: GGUFWriter, found: Vocabulary) -> None:
+def add_vocabulary(writer: GGUFWriter, vocabulary: GgufVocabulary) -> None:
     """Put it into the head of a file."""
-    pieces = found.pieces
+    pieces = vocabulary.pieces
     writer.add_tokenizer_model(pieces.kind)
     writer.add_tokenizer_pre(pieces.words)
     writer.add_token_list(pieces.tokens)
-    writer.add_token_types(found.types)
+    writer.add_token_types(vocabulary.types)
     writer.add_token_merges(pieces.merges)
     writer.add_token_scores(pieces.scores)
-    writer.add_bos_token_id(found.bos)
-    writer.add_eos_token_id(found.eos)
-    if found.unknown is not None:
-        writer.add_unk_token_id(found.unknown)
-    if found.padding is not None:
-        writer.add_pad_token_id(found.padding)
-    writer.add_add_bos_token(found.add_bos)
-    writer.add_add_eos_token(found.add_eos)
+    writer.add_bos_token_id(vocabulary.bos)
+    writer.add_eos_token_id(vocabulary.eos)
+    if vocabulary.unknown is not None:
+        writer.add_unk_token_id(vocabulary.unknown)
+    if vocabulary.padding is not None:
+        writer.add_pad_token_id(vocabulary.padding)
+    writer.add_add_bos_token(vocabulary.add_bos)
+    writer.add_add_eos_token(vocabulary.add_eos)
     writer.add_add_space_prefix(pieces.space)
-    if found.template:
-        writer.add_chat_template(found.template)
+    if vocabulary.template:
+        writer.add_chat_template(vocabulary.template)
 
 
 def _named(document: Mapping[str, Any], rows: int) -> dict[int, str]:
-    """The tokens by id; ``ValueError`` for ids without a row of the embedding, or two of one token."""
-    found = {int(index): token for token, index in document["model"]["vocab"].items()}
-    found |= {int(token["id"]): token["content"] for token in document["added_tokens"]}
-    most = max(found, default=-1)
+    """Return the tokens by id; ``ValueError`` for ids without a row of the embedding, or two of one token."""
+    tokens = {int(index): token for token, index in document["model"]["vocab"].items()}
+    tokens |= {int(token["id"]): token["content"] for token in document["added_tokens"]}
+    most = max(tokens, default=-1)
     if most >= rows:
         raise ValueError(f"the tokenizer has ids up to {most}, and the embedding has {rows} rows")
-    names = [found.get(index, f"[PAD{index}]") for index in range(rows)]
+    names = [tokens.get(index, f"[PAD{index}]") for index in range(rows)]
     if len(set(names)) < rows:
         raise ValueError("the tokenizer has a token twice; gguf needs one id for each")
-    return found
+    return tokens
 
 
 def _types(
@@ -159,12 +159,12 @@ def _check_added(added: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _identity(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase, name: str) -> int | None:
-    """The id of a token with a task, by the tokenizer, else by the configuration."""
-    found = getattr(tokenizer, f"{name}_token_id", None)
-    if found is None:
-        found = checkpoint.config.get(f"{name}_token_id")
-        found = found[0] if isinstance(found, list) and found else found
-    return found if type(found) is int and 0 <= found < checkpoint.layout.vocab else None
+    """Return the id of a token with a task, by the tokenizer, else by the configuration."""
+    token = getattr(tokenizer, f"{name}_token_id", None)
+    if token is None:
+        token = checkpoint.config.get(f"{name}_token_id")
+        token = token[0] if isinstance(token, list) and token else token
+    return token if type(token) is int and 0 <= token < checkpoint.layout.vocab else None
 
 
 def _frame(tokenizer: PreTrainedTokenizerBase, bos: int | None, eos: int) -> tuple[bool, bool]:

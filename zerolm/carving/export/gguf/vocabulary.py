@@ -37,7 +37,7 @@ class Pieces:
 
 
 def byte_level(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
-    """Byte-level BPE, as GPT-2 and Llama 3 have it, from a ``tokenizer.json``; ``ValueError`` for another."""
+    """Return byte-level BPE (GPT-2, Llama 3) from a ``tokenizer.json``; ``ValueError`` for another."""
     model = document["model"]
     if document["normalizer"] is not None:
         raise ValueError(f"gguf has no byte-level BPE with the normalizer {document['normalizer']['type']}")
@@ -47,7 +47,7 @@ def byte_level(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
 
 
 def sentence_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
-    """SentencePiece's BPE with bytes for unknown characters, as Llama 2 and Mistral have it.
+    """Return SentencePiece's BPE with bytes for unknown characters, as Llama 2 and Mistral have it.
 
     A reader of GGUF merges whatever makes a token, by the score of the token; a ``tokenizer.json`` merges its
     pairs, by their rank. Both do the same if the pairs that make a token stand together, and if a pair that
@@ -68,7 +68,7 @@ def sentence_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Piec
 
 
 def _order(model: Mapping[str, Any]) -> dict[str, int]:
-    """The place of each merged token among them, in the order of their merges."""
+    """Return the place of each merged token among them, in the order of their merges."""
     order: dict[str, int] = {}
     for left, right in model["merges"]:
         token = left + right
@@ -104,7 +104,7 @@ def check_model(model: Mapping[str, Any]) -> None:
 
 
 def _words(splitting: Any, whole_words: bool) -> str:
-    """GGUF's name of a pre-tokenizer of byte-level BPE."""
+    """Return GGUF's name of a pre-tokenizer of byte-level BPE."""
     steps = _steps(splitting, "pretokenizers")
     match steps:
         case [{"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}] if not whole_words:
@@ -139,7 +139,7 @@ def _space(normalizer: Any, splitting: Any) -> bool:
 
 
 def _steps(part: Any, name: str) -> list[dict[str, Any]]:
-    """The parts of a sequence, or the one that stands alone."""
+    """Return the parts of a sequence, or the one that stands alone."""
     if part is None:
         return []
     return list(part[name]) if part["type"] == "Sequence" else [part]

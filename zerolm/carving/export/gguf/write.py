@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedConfig
 
 try:
@@ -20,9 +19,10 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("format gguf needs the package gguf: pip install 'zerolm[gguf]'") from None
 
+from zerolm.carving.export.folder import Matrices
 from zerolm.carving.export.gguf.check import require
+from zerolm.carving.export.gguf.file_tensors import GgufTensor, entries
 from zerolm.carving.export.gguf.rope import factors_of
-from zerolm.carving.export.gguf.tensors import Entry, entries
 from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
@@ -51,11 +51,11 @@ def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
 def write(
     checkpoint: Checkpoint,
     cut: Cut,
-    repaired: Mapping[str, NDArray[np.float32]],
+    repaired: Matrices,
     file: Path,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> None:
-    """The child of a cut as one new file, which appears when it is complete.
+    """Write the child of a cut as one new file, which appears when it is complete.
 
     One tensor at a time is in memory. ``repaired`` holds new values by the parent's name of a tensor, in the
     shape that the cut leaves. The context of a mistral with a window ends with it: so far it attends to all
@@ -84,9 +84,9 @@ def write(
 
 
 def _write(
-    writer: GGUFWriter, tensors: list[Entry], file: Path, progress: Callable[[int, int], None]
+    writer: GGUFWriter, tensors: list[GgufTensor], file: Path, progress: Callable[[int, int], None]
 ) -> None:
-    """The head and the numbers, all on the disk when it returns."""
+    """Write the head and the numbers, all on the disk when it returns."""
     writer.write_header_to_file(file)
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
@@ -115,7 +115,7 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
 
 
 def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
-    """The configuration with the defaults of its stock class."""
+    """Return the configuration with the defaults of its stock class."""
     config = stock_config(checkpoint.folder)
     gguf = checkpoint.family.gguf
     if not 0 < config.rms_norm_eps < 1:
@@ -133,7 +133,7 @@ def _context(checkpoint: Checkpoint) -> int:
 
 
 def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
-    """A writer that knows the sizes and the tokenizer."""
+    """Return a writer that knows the sizes and the tokenizer."""
     config, parent, gguf = _stock(checkpoint), cut.parent, checkpoint.family.gguf
     assert gguf is not None
     factors_of(config)
@@ -160,7 +160,7 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     return writer
 
 
-def _factors(checkpoint: Checkpoint) -> list[Entry]:
-    """The tensor by which frequencies are divided, if any."""
+def _factors(checkpoint: Checkpoint) -> list[GgufTensor]:
+    """Return the tensor by which frequencies are divided, if any."""
     factors = factors_of(_stock(checkpoint))
-    return [] if factors is None else [Entry("rope_freqs.weight", "F32", factors.shape, lambda: factors)]
+    return [] if factors is None else [GgufTensor("rope_freqs.weight", "F32", factors.shape, lambda: factors)]

@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from divergences import fidelity, perplexity_and_kl
 from tiny import model
 
 from zerolm.carving.evaluation.divergence import (
     embeddings,
     fidelities,
-    fidelity,
     perplexities_and_kls,
-    perplexity_and_kl,
     pooled,
     pooling_of,
 )

@@ -14,65 +14,67 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from zerolm.architecture import Ints
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Place, Repaired, carved_layer
 from zerolm.carving.repair.ridge import GRID, Fit
-from zerolm.io.cache import Arrays, Kept
+from zerolm.carving.repair.rules import REPAIRS
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.roles import StockLayer, bias, matrix, set_matrix
 from zerolm.networks.stream import Stream
 from zerolm.text.tokens import Tokens
 
-Method = Literal["none", "bias", "least-squares"]
-
 
 def repair(
     model: PreTrainedModel,
     cut: Cut,
     tokens: Tokens,
-    method: Method = "least-squares",
+    method: str = "least-squares",
     *,
     progress: Callable[[str], None] = lambda text: None,
     grid: tuple[float, ...] = GRID,
     batch: int = 8,
     ridges: Mapping[Place, float] | None = None,
-    kept: Kept = Kept(),  # noqa: B008
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> Repaired:
-    """New output matrices for what ``cut`` keeps of the parent ``model``.
+    """Return new output matrices for what ``cut`` keeps of the parent ``model``, by a method of ``REPAIRS``.
 
-    ``none`` leaves the parent's columns. ``bias`` adds the mean of what the dropped inputs sent in the parent
-    to the bias, where there is one. ``least-squares`` solves the columns again, with a ridge of ``grid``
-    chosen for each matrix on held-out sequences, or with those of ``ridges``, which then names them all, else
-    ``ValueError``. Layers that are ``kept`` are not solved again.
+    Ridges are chosen from ``grid`` for each matrix on held-out sequences; where ``ridges`` are given they
+    name them all, else ``ValueError``. Layers that are in the ``cache`` are not solved again.
     """
     if method == "none":
         return Repaired()
-    widest = max(max(len(each.ffn), len(cut.kept(each, "q"))) for each in cut.layers)  # type: ignore[arg-type]
-    short = tokens.count < 2 * widest
+    widest = max(max(len(layer.ffn), len(spread_heads(cut, layer))) for layer in cut.layers)
+    few = tokens.count < 2 * widest
     walk = Walk(model, cut, tokens, grid, batch, ridges)
     for layer in walk.kept:
         progress(f"repair: layer {layer + 1} of {cut.parent.depth}")
-        known = kept.get(f"layer-{layer}")
+        known = cache.get(f"layer-{layer}")
         if known is not None:
             walk.take(layer, known)
             continue
-        if method == "bias" or short:
-            walk.on_parent(layer, bias_only=method == "bias")
-        else:
-            walk.in_order(layer)
-        kept.put(f"layer-{layer}", walk.arrays(layer))
-    if method == "bias" or not short:
+        REPAIRS[method](walk, layer, few)
+        cache.put(f"layer-{layer}", walk.arrays(layer))
+    if method == "bias" or not few:
         return walk.repaired
     note = f"{tokens.count} tokens are few for {widest} columns: solved on the parent's own activations"
     return replace(walk.repaired, note=note)
+
+
+def spread_heads(cut: Cut, layer: LayerCut) -> Ints:
+    """Return the inputs of the output matrix of attention that a layer keeps, ascending."""
+    kept = cut.kept(layer, "q")
+    assert kept is not None
+    return kept
 
 
 class Walk:
@@ -94,7 +96,7 @@ class Walk:
         self.model, self.cut, self.grid, self.ridges = model, cut, grid, ridges
         batches = tokens.batches(batch)
         self.blocks = Blocks(model, batches)
-        self.masks = [each.get("attention_mask") for each in self.blocks.batches]  # (b, t) each
+        self.masks = [batch.get("attention_mask") for batch in self.blocks.batches]  # (b, t) each
         self.firsts = [batch * index for index in range(len(batches))]
         self.kept = {kept.layer: kept for kept in cut.layers}
         self.repaired = Repaired()
@@ -102,7 +104,7 @@ class Walk:
         self.child = Stream(self.blocks, partial(child_module, model, cut, self.kept, self.repaired))
 
     def carved(self, layer: int) -> StockLayer:
-        """A kept layer of the child, with what is repaired so far."""
+        """Return a kept layer of the child, with what is repaired so far."""
         return carved_layer(self.model, self.cut, self.kept[layer], self.repaired)
 
     def in_order(self, layer: int) -> None:
@@ -132,7 +134,7 @@ class Walk:
     def on_parent(self, layer: int, *, bias_only: bool) -> None:
         """Repair a layer on what the parent's own layers send."""
         ours, kept = self.carved(layer), self.kept[layer]
-        columns = {"o": self.cut.kept(kept, "q"), "down": kept.ffn}
+        columns = {"o": spread_heads(self.cut, kept), "down": kept.ffn}
         fits = {"o": empty_fit(ours.attention_out), "down": empty_fit(ours.ffn_out)}
         for i, _, seen in self.parent.through(layer, parts):
             for role, fit in fits.items():
@@ -149,18 +151,18 @@ class Walk:
         rows = matrix(module).T if offset is None else torch.cat([matrix(module).T, offset[None]])
         start = rows.double()  # (k, d), with a bias (k + 1, d)
         if bias_only:
-            found = (fit.solved + fit.held).recentred(start)
+            columns = (fit.solved + fit.held).recentred(start)
         else:
-            found, self.repaired.ridges[place] = fit.best(start, self.grid, self.ridge(place))
-        weight, offset = (found.T, None) if offset is None else (found[:-1].T, found[-1])
+            columns, self.repaired.ridges[place] = fit.best(start, self.grid, self.ridge(place))
+        weight, offset = (columns.T, None) if offset is None else (columns[:-1].T, columns[-1])
         set_matrix(module, weight, offset)
         layer, role = place
-        for name, what in (("weight", role), ("bias", f"{role}_bias")):
+        for name, tensor in (("weight", role), ("bias", f"{role}_bias")):
             if name == "weight" or offset is not None:
-                self.repaired.arrays[layer, what] = module.get_parameter(name).detach().cpu().numpy()
+                self.repaired.arrays[layer, tensor] = module.get_parameter(name).detach().cpu().numpy()
 
     def ridge(self, place: Place) -> float | None:
-        """The ridge that is given, None where one is to be chosen."""
+        """Return the ridge that is given, None where one is to be chosen."""
         if self.ridges is None:
             return None
         if place not in self.ridges:
@@ -168,10 +170,10 @@ class Walk:
         return self.ridges[place]
 
     def arrays(self, layer: int) -> Arrays:
-        """What is repaired of a layer, and by which ridges."""
-        found: Arrays = {role: x for (at, role), x in self.repaired.arrays.items() if at == layer}
+        """Return the repaired matrices of a layer, and their ridges."""
+        arrays: Arrays = {role: x for (at, role), x in self.repaired.arrays.items() if at == layer}
         shares = {role: x for (at, role), x in self.repaired.ridges.items() if at == layer}
-        return found | {f"ridge-{role}": np.array(share) for role, share in shares.items()}
+        return arrays | {f"ridge-{role}": np.array(share) for role, share in shares.items()}
 
     def take(self, layer: int, known: Arrays) -> None:
         """Note down what was repaired before."""
@@ -185,7 +187,7 @@ class Walk:
 def child_module(
     model: PreTrainedModel, cut: Cut, kept: Mapping[int, LayerCut], repaired: Repaired, layer: int
 ) -> nn.Module:
-    """What the child has in the place of a layer of the parent."""
+    """Return the module that the child has in the place of a layer of the parent."""
     return carved_layer(model, cut, kept[layer], repaired).module if layer in kept else Absent()
 
 

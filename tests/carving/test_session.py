@@ -6,18 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from divergences import fidelity
 from tiny import saved, word_tokenizer
 
 import zerolm
-from zerolm.carving.evaluation.divergence import fidelity
-from zerolm.carving.export import write_child as child
-from zerolm.carving.importance.weights import dimensions
-from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.methods import Method
+from zerolm.carving.export import verify
+from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.parent import open_model, tokens_of
 from zerolm.carving.planning.sensitivity import BATCH, Loss
 from zerolm.carving.pruning import apply_in_memory, carved_layer
-from zerolm.carving.session import Running
+from zerolm.carving.request import Methods
+from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 
@@ -27,9 +26,9 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
 
 
-def running(folder: Path) -> Running:
-    method = Method("random", "output_energy", "least-squares", "measured", sequences=6, length=12)
-    return Running(Checkpoint.open(folder), method, lambda text: None)
+def running(folder: Path) -> Session:
+    method = Methods("random", "output_energy", "least-squares", "measured", sequences=6, length=12)
+    return Session(Checkpoint.open(folder), method, lambda text: None)
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "bert", "gemma2"])
@@ -62,7 +61,7 @@ def test_a_parent_that_does_not_fit_is_compared_block_by_block(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parent = saved(tmp_path / "parent", name, dtype="bfloat16")
-    monkeypatch.setattr(child, "fits", lambda checkpoint: False)
+    monkeypatch.setattr(verify, "fits", lambda checkpoint: False)
     found = zerolm.carve(
         parent, tmp_path / "child", keep_ffn=0.5, text="random", sequences=12, length=16, plan="measured"
     )

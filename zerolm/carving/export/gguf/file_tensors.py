@@ -7,7 +7,7 @@ a head, so these rows change places.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
+from zerolm.carving.export.folder import Matrices, check_repaired, kept_indices, taken
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.headers import ITEM_BYTES
 
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
-Arrays = Mapping[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Entry:
+class GgufTensor:
     """A tensor of the file; ``values`` reads its numbers as the file holds them (16 bits as raw integers)."""
 
     name: str
@@ -38,8 +38,8 @@ class Entry:
         return math.prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
-def entries(checkpoint: Checkpoint, cut: Cut, repaired: Arrays) -> Iterator[Entry]:
-    """The tensors of a child; a tied head is left out, for readers then take the embedding.
+def entries(checkpoint: Checkpoint, cut: Cut, repaired: Matrices) -> Iterator[GgufTensor]:
+    """Yield the tensors of a child; a tied head is left out, for readers then take the embedding.
 
     ``repaired`` holds new values by the parent's name of a tensor, in the shape that the cut leaves. Matrices
     keep their types, norms and biases become float32.
@@ -55,36 +55,26 @@ def entries(checkpoint: Checkpoint, cut: Cut, repaired: Arrays) -> Iterator[Entr
 
 
 def _entry(
-    checkpoint: Checkpoint, cut: Cut, name: str, source: str, layer: LayerCut | None, repaired: Arrays
-) -> Entry:
+    checkpoint: Checkpoint, cut: Cut, name: str, source: str, layer: LayerCut | None, repaired: Matrices
+) -> GgufTensor:
     info, slot = checkpoint.tensors[source], checkpoint.layout.slots[source]
-    kept = [None if layer is None else cut.kept(layer, axis) for axis in slot.axes]
-    shape = tuple(size if index is None else len(index) for size, index in zip(info.shape, kept, strict=True))
-    if source in repaired and repaired[source].shape != shape:
-        raise ValueError(f"the repair of {source!r} has shape {repaired[source].shape}, but {shape} is left")
+    kept = {} if layer is None else kept_indices(cut, layer, slot.axes, info.shape)
+    shape = tuple(len(kept[axis]) if axis in kept else size for axis, size in enumerate(info.shape))
+    check_repaired(repaired, source, shape)
     dtype = info.dtype if len(shape) == 2 else "F32"
 
     def values() -> NDArray[Any]:
         if source in repaired:
             raw = narrowed(repaired[source], info.dtype)
         else:
-            raw = _sliced(checkpoint, source, kept)
+            raw = taken(checkpoint, source, kept)
         if slot.role in ROTATED:
             raw = raw[neighbouring(len(raw), cut.parent.head_size)]
         return np.ascontiguousarray(raw if dtype == info.dtype else widened(raw, info.dtype))
 
-    return Entry(name, dtype, shape, values)
-
-
-def _sliced(checkpoint: Checkpoint, source: str, kept: list[Ints | None]) -> NDArray[Any]:
-    """The kept part of a stored tensor, raw; mapped where all is kept."""
-    raw: NDArray[Any] = checkpoint.raw(source)
-    for axis, index in enumerate(kept):
-        if index is not None and len(index) < raw.shape[axis]:
-            raw = raw.take(index, axis=axis)
-    return raw
+    return GgufTensor(name, dtype, shape, values)
 
 
 def neighbouring(rows: int, head_size: int) -> Ints:
-    """The order of rows of heads of size e in which what is rotated together is: 0, e/2, 1, e/2 + 1, ..."""
+    """Return the order of rows of heads of size e with rotated pairs together: 0, e/2, 1, e/2 + 1, ..."""
     return np.arange(rows).reshape(-1, 2, head_size // 2).swapaxes(1, 2).ravel()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from zerolm.carving.repair import ridge as moments
-from zerolm.carving.repair.ridge import Fit, Moments
+from zerolm.carving.repair.ridge import Fit, SecondMoments
 
 
 def problem(tokens: int, mean: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
@@ -23,7 +23,7 @@ def problem(tokens: int, mean: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize("share", [1e-4, 1e-2, 1.0])
 def test_ridge_is_towards_the_start(bias: bool, share: float) -> None:
     x, t, start = problem(50, mean=3.0)
-    moments = Moments(6, 3, bias=bias)
+    moments = SecondMoments(6, 3, bias=bias)
     moments.add(x[:20], t[:20])
     moments.add(x[20:], t[20:])
     first = torch.cat([start, torch.ones(1, 3)]) if bias else start
@@ -78,7 +78,7 @@ def test_one_sequence_in_five_is_held_out_and_padding_left_out() -> None:
         fit.add(x.reshape(20, 2, 6)[part], t.reshape(20, 2, 3)[part], mask[part], first)
     assert (fit.solved.count, fit.held.count) == (31, 7)
     rows = mask.bool().ravel()
-    every = Moments(6, 3, bias=True)
+    every = SecondMoments(6, 3, bias=True)
     every.add(x[rows], t[rows])
     assert torch.allclose((fit.solved + fit.held).xx, every.xx)
     columns, share = fit.best(torch.zeros(7, 3).double())
@@ -86,7 +86,7 @@ def test_one_sequence_in_five_is_held_out_and_padding_left_out() -> None:
 
 
 def test_inputs_that_are_always_zero_keep_their_columns() -> None:
-    moments = Moments(6, 3, bias=False)
+    moments = SecondMoments(6, 3, bias=False)
     moments.add(torch.zeros(9, 6), torch.ones(9, 3))
     start = torch.randn(6, 3).double()
     assert torch.equal(moments.solve(start, 1e-2), start)

@@ -1,0 +1,147 @@
+"""Weight bytes are those of the file; shares that come to nothing are told of; metadata is sound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+from tiny import saved
+
+from zerolm.checkpoints import Checkpoint
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+
+
+def data_bytes(folder: Path) -> int:
+    """Return the bytes of the tensors in the files of a folder, without headers."""
+    files = folder.glob("*.safetensors")
+    return sum(file.stat().st_size - 8 - int.from_bytes(file.read_bytes()[:8], "little") for file in files)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "mixed"])
+@pytest.mark.parametrize("name", ["llama_tied", "llama_biased", "qwen3", "gpt2", "bert"])
+def test_weight_bytes_are_those_of_the_file(
+    name: str, dtype: str, zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    parent = saved(tmp_path / "parent", name, dtype="bfloat16" if dtype == "mixed" else dtype)
+    if dtype == "mixed":
+        file = parent / "model.safetensors"
+        weights = {key: x.float() if x.dim() == 1 else x for key, x in load_file(file).items()}
+        save_file(weights, file, {"format": "pt"})
+    for shape in ((), ("--shape", "per-layer", "--format", "padded")):
+        flags = ("--max-weight-bytes", "0.9x", *shape, "--out", str(tmp_path / f"child{len(shape)}"))
+        ran = zerolm("carve", str(parent), *flags, "--json")
+        assert ran.status == 0, ran.err
+        result = json.loads(ran.out)
+        costs = result["costs"]
+        assert costs["parent"]["weight_bytes"] == data_bytes(parent)
+        stored = costs.get("stored", costs["child"])
+        assert stored["weight_bytes"] == data_bytes(tmp_path / f"child{len(shape)}")
+        assert costs["child"]["weight_bytes"] <= 0.9 * data_bytes(parent)
+        assert result["weight_bits"] == {"float32": [32], "mixed": [16, 32]}.get(dtype, [16])
+
+
+def test_the_width_is_shown_and_bits_are_asked_for(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    parent = str(saved(tmp_path / "parent", "llama"))
+    sizes = {}
+    for bits in ((), ("--bits", "16"), ("--bits", "32")):
+        flags = ("carve", parent, "--keep-ffn", "0.5", *bits)
+        sizes[bits] = json.loads(zerolm(*flags, "--json").out)["costs"]["child"]["weight_bytes"]
+        assert f"weights, {bits[1] if bits else 32}-bit" in zerolm(*flags).out
+    assert sizes[()] == sizes["--bits", "32"] == 2 * sizes["--bits", "16"]
+
+
+def test_layers_stored_unlike_each_other_need_bits(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    parent = saved(tmp_path / "parent", "llama")
+    file = parent / "model.safetensors"
+    weights = {key: x.half() if ".1.mlp." in key else x for key, x in load_file(file).items()}
+    save_file(weights, file, {"format": "pt"})
+    ran = zerolm("carve", str(parent), "--keep-ffn", "0.5", "--out", str(tmp_path / "child"))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "give --bits" in ran.err
+    assert zerolm("carve", str(parent), "--keep-ffn", "0.5", "--bits", "32").status == 0
+
+
+ROUNDED = {
+    "heads": (
+        "qwen3",
+        ("--keep-heads", "0.9"),
+        "--keep-heads 0.9 of 2 KV groups rounds to all of them; ",
+        "0.5",
+    ),
+    "layers": ("llama", ("--keep-layers", "0.9", "--text", "random"), "of 3 layers rounds", "0.67"),
+    "neurons": ("llama", ("--keep-ffn", "0.99"), "of 40 FFN neurons rounds", "0.97"),
+    "steps": ("llama", ("--keep-ffn", "0.9", "--multiple-of", "20"), "of 40 FFN neurons rounds", "0.5"),
+}
+
+
+@pytest.mark.parametrize("case", ROUNDED)
+def test_shares_that_come_to_nothing_are_refused(
+    case: str, zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    name, flags, words, cure = ROUNDED[case]
+    parent, out = str(saved(tmp_path / "parent", name)), ("--out", str(tmp_path / "child"))
+    ran = zerolm("carve", parent, *flags, *out)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
+    assert "nothing would be cut" in ran.err
+    assert words in ran.err
+    assert ran.err.endswith(f"the nearest share that cuts is {cure}\n")
+    assert not (tmp_path / "child").exists()
+    more = ("--sequences", "4", "--length", "8") if "--text" in flags else ()
+    assert zerolm("carve", parent, flags[0], cure, *flags[2:], *more, *out).status == 0
+
+
+def test_shares_that_come_to_nothing_beside_others_are_told_of(
+    zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    parent = str(saved(tmp_path / "parent", "qwen3"))
+    ran = zerolm("carve", parent, "--keep-heads", "0.9", "--keep-ffn", "0.5", "--json")
+    assert ran.status == 0
+    assert "--keep-heads 0.9 of 2 KV groups rounds to all of them" in ran.err
+    assert json.loads(ran.out)["note"] in ran.err
+    assert "rounds" not in zerolm("carve", parent, "--keep-heads", "0.5", "--keep-ffn", "0.5").err
+
+
+UNSOUND: dict[str, Any] = {
+    "a number": {"format": 1},
+    "a list": [1],
+    "a text": "pt",
+    "null in it": {"format": "pt", "x": None},
+    "an object in it": {"format": {}},
+    "false": False,
+}
+
+
+def with_metadata(folder: Path, metadata: Any) -> Path:
+    file = folder / "model.safetensors"
+    content = file.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8 : 8 + size]) | {"__metadata__": metadata}).encode()
+    file.write_bytes(len(header).to_bytes(8, "little") + header + content[8 + size :])
+    return folder
+
+
+@pytest.mark.parametrize("case", UNSOUND)
+def test_unsound_metadata_is_refused_before_anything_else(
+    case: str, zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    parent = with_metadata(saved(tmp_path / "parent", "llama"), UNSOUND[case])
+    with pytest.raises(ValueError, match="its __metadata__ is not an object of texts"):
+        Checkpoint.open(parent)
+    for command in (("ledger",), ("carve", "--keep-ffn", "0.5", "--out", str(tmp_path / "child"))):
+        ran = zerolm(command[0], str(parent), *command[1:])
+        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
+        assert "__metadata__" in ran.err
+
+
+@pytest.mark.parametrize("metadata", [{}, {"format": "pt", "note": "any"}, None])
+def test_sound_metadata_is_taken(metadata: Any, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    parent = with_metadata(saved(tmp_path / "parent", "llama"), metadata)
+    assert zerolm("carve", str(parent), "--keep-ffn", "0.5", "--out", str(tmp_path / "child")).status == 0

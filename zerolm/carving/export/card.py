@@ -1,0 +1,95 @@
+"""The model card of a child: front matter for the hub, and what was cut from what, and how."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import yaml
+
+from zerolm.checkpoints.origin import LICENCES
+
+LOADING: Final = """```python
+from transformers import {auto}
+
+model = {auto}.from_pretrained("{place}")
+```"""
+LOADING_GGUF: Final = """```
+llama-cli -m {place}
+```"""
+
+
+def card(recipe: Mapping[str, Any], kind: str, auto: str) -> str:
+    """Return the card of a child from its recipe.
+
+    ``kind`` is the model type that it is written as, ``auto`` the class of transformers that opens it (the
+    name of the file of a GGUF).
+    """
+    parent, tokens = plain(recipe["parent"]), recipe["calibration"]
+    is_gguf = recipe["written_as"] == "gguf"
+    text = "no calibration text"
+    if tokens:
+        source = f"random, seed {tokens['seed']}" if tokens["text"] is None else f"SHA-256 {tokens['text']}"
+        text = f"calibration text: {tokens['sequences']} sequences of {tokens['length']} tokens ({source})"
+    lines = [f"criterion: {recipe['criterion']}", f"repair: {recipe['repair']}", f"plan: {recipe['plan']}"]
+    lines += [f"shape: {recipe['shape']}, written as {recipe['written_as']}", text]
+    if kind != recipe["family"] and not is_gguf:
+        lines += [f"a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}"]
+    losses = ", ".join(f"{name} {loss:.4g}" for name, loss in recipe["losses"].items())
+    if losses:
+        lines += [f"loss on the calibration text (KL in nats a token, or 1 - cosine): {losses}"]
+    lines += ["made with " + ", ".join(f"{name} {number}" for name, number in recipe["versions"].items())]
+    loading = LOADING_GGUF.format(place=plain(auto)) if is_gguf else LOADING.format(auto=auto, place=".")
+    front = yaml.safe_dump(front_matter(recipe), allow_unicode=True, sort_keys=False)
+    return "\n\n".join(
+        [
+            f"---\n{front}---",
+            f"# Carved from {parent}",
+            _sizes(recipe) + " Carved by zerolm without training.",
+            "\n".join(f"- {line}" for line in lines),
+            _origin(recipe),
+            "In this folder:\n\n" + loading,
+            "`recipe.json` lists what was kept of each layer; `zerolm carve PARENT --recipe recipe.json` "
+            "builds the same again.\n",
+        ]
+    )
+
+
+def front_matter(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the hub reads: the parent, its licence where it names one, library and tags."""
+    licence = {name: recipe[name] for name in LICENCES if name in recipe}
+    is_gguf = recipe["written_as"] == "gguf"
+    return {
+        "base_model": recipe["parent"],
+        **licence,
+        "library_name": "gguf" if is_gguf else "transformers",
+        "tags": ["zerolm", "pruned", recipe["family"]],
+    }
+
+
+def _sizes(recipe: Mapping[str, Any]) -> str:
+    child, parent = (recipe["costs"][name] for name in ("child", "parent"))
+    bits = " and ".join(map(str, recipe["weight_bits"]))
+    share = child["params"] / parent["params"]
+    return (
+        f"{child['params']:,} of {parent['params']:,} parameters ({share:.1%}), "
+        f"{child['weight_bytes']:,} of {parent['weight_bytes']:,} bytes of {bits}-bit weights."
+    )
+
+
+def _origin(recipe: Mapping[str, Any]) -> str:
+    """Return where the parent comes from, and what its licence is."""
+    if recipe["revision"] is None:
+        place = "The parent is a local folder: `base_model` is its name, to be replaced by that on the hub."
+    else:
+        place = f"The parent is revision {plain(recipe['revision'])} on the hub."
+    licence = plain(recipe.get("license_name") or recipe.get("license") or "")
+    named = f" ({licence})" if licence else ""
+    return f"{place} The licence of the parent applies{named}."
+
+
+def plain(text: str) -> str:
+    """Return a text in one line, without what Markdown takes for more than text."""
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", " ".join(shown.split()))

@@ -1,0 +1,123 @@
+"""The formats that a child is written in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from zerolm.carving.export.folder import check_sizes, configuration, tensors
+from zerolm.carving.kept_units import Cut
+from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from zerolm.carving.export.verify import Verified
+    from zerolm.carving.pruning import Repaired
+    from zerolm.carving.session import Session
+
+UNEVEN: Final = (
+    "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
+    "give --shape uniform, --format gguf, or --format padded, which is as large as its largest layer"
+)
+
+
+class Format(ABC):
+    """One way to write a child: refuse what it cannot hold, write it, and prove it."""
+
+    pads = False
+    """Whether smaller layers are filled up with zeros."""
+    has_tokenizer = False
+    """Whether the file holds the tokenizer, so that none is copied."""
+
+    @abstractmethod
+    def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
+        """Raise ``ValueError`` for a cut that cannot be written so."""
+
+    @abstractmethod
+    def write(
+        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path
+    ) -> tuple[str, dict[str, Any] | None]:
+        """Write the weights into a folder; return the type of the model and its configuration, if any."""
+
+    @abstractmethod
+    def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
+        """Open what was written; ``ValueError`` where it differs from the carved parent."""
+
+
+class StockFolder(Format):
+    """The folder of a stock class, whose layers all have the same sizes (``padded``: by zeros)."""
+
+    def __init__(self, *, pads: bool) -> None:
+        self.pads = pads
+
+    def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
+        if not self.pads and not cut.uniform:
+            raise ValueError(UNEVEN)
+        check_sizes(checkpoint, cut)
+
+    def write(
+        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path
+    ) -> tuple[str, dict[str, Any] | None]:
+        config = configuration(checkpoint, cut) | attention_kinds(checkpoint, cut)
+        write_shards(folder, tensors(checkpoint, cut, repaired.named(checkpoint.layout.name)))
+        return str(config["model_type"]), config
+
+    def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
+        from zerolm.carving.export.verify import as_stored, compare, compare_blocks, fits
+        from zerolm.networks.opener import is_decoder, load_model
+
+        parent, child = session.checkpoint, Checkpoint.open(folder)
+        proof = compare_blocks(child, parent, cut, repaired)
+        if not fits(parent):
+            return replace(proof, by="blocks")
+        reference = session.carved(cut, as_stored(child, cut, repaired))
+        return compare(load_model(folder, is_decoder(parent)), reference)
+
+
+class GgufFile(Format):
+    """One file of llama.cpp, whose layers may all have other sizes; of a llama or mistral."""
+
+    has_tokenizer = True
+
+    def check(self, checkpoint: Checkpoint, cut: Cut) -> None:
+        from zerolm.carving.export.gguf import write
+
+        write.expressible(checkpoint, cut)
+
+    def write(
+        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path
+    ) -> tuple[str, dict[str, Any] | None]:
+        from zerolm.carving.export.gguf.write import write
+        from zerolm.checkpoints.origin import origin_of
+
+        name = origin_of(checkpoint.folder).name.rpartition("/")[2]
+        arrays = repaired.named(checkpoint.layout.name)
+        write(checkpoint, cut, arrays, folder / f"{name}-carved.gguf")
+        gguf = checkpoint.family.gguf
+        return gguf.architecture if gguf else "", None
+
+    def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
+        from zerolm.carving.export.gguf.check import check
+        from zerolm.carving.export.gguf.tokenizer import opened
+
+        file = next(folder.glob("*.gguf"))
+        return check(file, session.carved_layers(cut, repaired), opened(session.checkpoint))
+
+
+FORMATS: Final[Registry[Format]] = Registry("format")
+FORMATS.add(Entry("hf", StockFolder(pads=False), "transformers, one size for all layers", ("torch",)))
+FORMATS.add(Entry("padded", StockFolder(pads=True), "transformers, smaller layers with zeros", ("torch",)))
+FORMATS.add(Entry("gguf", GgufFile(), "llama.cpp, any size of each layer", ("torch", "gguf")))
+
+
+def attention_kinds(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[str]]:
+    """Return how each kept layer attends, where the class tells it by number and layers have gone."""
+    from zerolm.networks.opener import stock_config
+
+    field = "layer_types"
+    if field not in checkpoint.family.config.per_layer or len(cut.layers) == cut.parent.depth:
+        return {}
+    kinds = getattr(stock_config(checkpoint.folder), field, None)  # some classes have one kind for all layers
+    return {field: [str(kinds[layer.layer]) for layer in cut.layers]} if kinds else {}

@@ -1,0 +1,69 @@
+"""The criteria by name. A plug-in adds its own to ``CRITERIA`` from the entry points ``zerolm.criteria``.
+
+One that needs no tokens is a function from the shares of all layers (``weights.Shares``) and a seed to a
+``Criterion``. One that needs ``tokens`` is a function from the sizes and a layer of the parent to
+``activations.UnitStatistics``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from zerolm.carving.importance import weights
+from zerolm.carving.importance.criterion import Criterion
+from zerolm.checkpoints import Checkpoint, Ledger
+from zerolm.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from zerolm.carving.importance.activations import UnitStatistics
+    from zerolm.carving.kept_units import Dimensions
+    from zerolm.networks.roles import StockLayer
+
+MAW: Final = "MAW (arXiv 2512.22671)"
+TOKENS: Final = ("tokens", "torch")
+Made = Entry[Callable[..., Any]]
+CRITERIA: Final[Registry[Callable[..., Any]]] = Registry("criterion", "zerolm.criteria")
+
+
+def amp(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
+    from zerolm.carving.importance.activations import Amp
+
+    return Amp(sizes, layer)
+
+
+def output_energy(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
+    from zerolm.carving.importance.activations import OutputEnergy
+
+    return OutputEnergy(sizes, layer)
+
+
+BUILT_IN: Final = (
+    Made("capacity", weights.capacity, "equation 3 of ZeroLM (arXiv 2503.18646), monotone"),
+    Made("zerolm", weights.cut_capacity, "equation 3 of ZeroLM (arXiv 2503.18646)"),
+    Made("max_weight", weights.max_weight, f"{MAW}, as released"),
+    Made("max_weight_strict", weights.max_weight_strict, f"{MAW}, as its text has it"),
+    Made("magnitude", weights.magnitude, "sum of |w|"),
+    Made("random", weights.random, "drawn"),
+    Made("prefix", weights.prefix, "the first units"),
+    Made("amp", amp, "AMP (arXiv 2504.21174)", TOKENS),
+    Made("output_energy", output_energy, "energy sent into the residual stream", TOKENS),
+)
+for _entry in BUILT_IN:
+    CRITERIA.add(_entry)
+WEIGHTS_ONLY: Final = tuple(entry.name for entry in BUILT_IN if "tokens" not in entry.needs)
+WITH_TOKENS: Final = tuple(entry.name for entry in BUILT_IN if "tokens" in entry.needs)
+
+
+def needs_tokens(name: str) -> bool:
+    """Whether a criterion needs tokens; ``ValueError`` where it is not known."""
+    return "tokens" in CRITERIA.entry(name).needs
+
+
+def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int = 0) -> Criterion:
+    """Return a criterion that needs nothing but weights; ``ValueError`` for another name."""
+    if needs_tokens(name):
+        raise ValueError(f"criterion {name!r} needs tokens")
+    made = CRITERIA[name](weights.all_shares(checkpoint, ledger), seed)
+    assert isinstance(made, Criterion)
+    return made

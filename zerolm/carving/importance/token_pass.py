@@ -1,0 +1,61 @@
+"""One pass of the tokens through the parent, layer after layer, for a criterion that needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats
+from zerolm.carving.importance.activations import UnitStatistics
+from zerolm.carving.importance.criteria import CRITERIA
+from zerolm.carving.pruning import dimensions_of
+from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.roles import StockLayer
+from zerolm.networks.stream import Stream
+from zerolm.text.tokens import Tokens
+
+
+def importances(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    criterion: str = "output_energy",
+    *,
+    progress: Callable[[str], None] = lambda text: None,
+    batch: int = 8,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> dict[str, list[Floats]]:
+    """Return the worth of the KV groups (``groups``, (g,) a layer) and neurons (``ffn``, (f,) a layer).
+
+    Layers that are in the ``cache`` are not measured again.
+    """
+    sizes = dimensions_of(model)
+    stream = Stream(Blocks(model, tokens.batches(batch)))
+    worth: dict[str, list[Floats]] = {"groups": [], "ffn": []}
+    for number in range(sizes.depth):
+        progress(f"{criterion}: layer {number + 1} of {sizes.depth}")
+        known = cache.get(f"layer-{number}")
+        if known is None:
+            stream.before(number)
+            statistics = CRITERIA[criterion](sizes, stream.blocks.layer(number))
+            known = _measured(stream, number, statistics)
+            cache.put(f"layer-{number}", known)
+        for kind, layers in worth.items():
+            layers.append(known[kind])
+    return worth
+
+
+def _measured(stream: Stream, number: int, statistics: UnitStatistics) -> Arrays:
+    for i, hidden, seen in stream.through(number, outputs):
+        mask = stream.blocks.batches[i].get("attention_mask")  # (b, t)
+        rows = torch.ones_like(hidden[..., 0]).bool() if mask is None else mask.bool()
+        statistics.add(seen.inputs["o"][rows], seen.inputs["down"][rows])
+    groups, ffn = statistics.importance()
+    return {"groups": groups, "ffn": ffn}
+
+
+def outputs(layer: StockLayer) -> dict[str, nn.Module]:
+    return {"o": layer.attention_out, "down": layer.ffn_out}

@@ -1,0 +1,201 @@
+"""From a request and a criterion to the sizes that a layer may have, and to the best cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Final
+
+from zerolm.carving.importance.criterion import Criterion
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.planning.lonas import choices_in, heuristic, part_costs_in
+from zerolm.carving.planning.part_costs import Choices, PartCosts, part_costs
+from zerolm.carving.planning.plan import Planned, plan_per_layer, plan_uniform
+from zerolm.carving.request import SHAPES, SizeRequest
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import COSTS, CostModel
+from zerolm.solvers.problem import Budgets
+
+RELATIVE: Final = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*[xX]\s*")
+GRID: Final = 64
+"""Steps of FFN widths that a plan within budgets tries, where nothing else is asked for."""
+UNITS: Final = {"heads": "KV groups", "ffn": "FFN neurons", "layers": "layers"}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of one kind of units: that of the parent, and those that are possible, ascending."""
+
+    whole: int
+    possible: tuple[int, ...]
+    can_be_cut: bool
+
+    def nearest(self, share: float) -> int:
+        """Return the possible size that is nearest to a share, of two the larger."""
+        return min(self.possible, key=lambda size: (abs(size - share * self.whole), -size))
+
+    def sharp(self) -> str:
+        """Return the largest share that cuts, with as few digits as tell it; empty where none does."""
+        smaller = [size for size in self.possible if size < self.whole]
+        if not smaller:
+            return ""
+        texts = (f"{smaller[-1] / self.whole:.{digits}g}" for digits in range(2, 18))
+        return next(text for text in texts if self.nearest(float(text)) == smaller[-1])
+
+
+def sizes_of(checkpoint: Checkpoint, request: SizeRequest) -> dict[str, Sizes]:
+    """Return the possible sizes of ``heads`` (as KV groups), ``ffn`` and ``layers``."""
+    parent, cut = dimensions(checkpoint), checkpoint.family.cut
+    step = request.multiple_of or max(1, parent.ffn // GRID)
+    every = 1 if request.keep_ffn is not None and request.multiple_of is None else step
+    groups = (
+        count for count in range(1, parent.kv_heads + 1) if _group_count_goes(count, checkpoint, request)
+    )
+    ffn = sorted(
+        width for width in {*range(every, parent.ffn + 1, every), parent.ffn} if _goes(width, request)
+    )
+    layers = range(1, parent.depth + 1) if cut.layers else [parent.depth]
+    return {
+        "heads": Sizes(parent.kv_heads, tuple(groups), cut.heads),
+        "ffn": Sizes(parent.ffn, tuple(ffn), cut.ffn),
+        "layers": Sizes(parent.depth, tuple(layers), cut.layers),
+    }
+
+
+def choices(checkpoint: Checkpoint, request: SizeRequest) -> Choices:
+    """Return the sizes that a layer may have; ``ValueError`` where the request leaves none."""
+    least = min(request.tensor_parallel, request.least_groups, request.least_ffn, request.multiple_of or 1)
+    if least < 1:
+        raise ValueError(f"floors, divisors and steps must be at least 1, not {least}")
+    if request.space is not None:
+        if request != SizeRequest("per-layer", budgets=request.budgets, space=request.space):
+            raise ValueError(
+                "a space says the sizes, layer by layer: beside it go budgets, or --plan heuristic"
+            )
+        return choices_in(request.space, checkpoint)
+    kinds = sizes_of(checkpoint, request)
+    chosen = {}
+    for kind, share in request.shares.items():
+        sizes = kinds[kind]
+        is_free = request.budgets and (sizes.can_be_cut or kind == "layers")
+        chosen[kind] = sizes.possible
+        if share is None and not is_free:  # what is not named stays whole
+            chosen[kind] = tuple(size for size in sizes.possible if size == sizes.whole)
+    if not chosen["heads"] or not chosen["ffn"]:
+        step = request.multiple_of or max(1, kinds["ffn"].whole // GRID)
+        raise ValueError(
+            f"no size is left: {kinds['heads'].whole} KV groups and {kinds['ffn'].whole} neurons in steps of "
+            f"{step}, divisible by {request.tensor_parallel}, at least {request.least_groups} and "
+            f"{request.least_ffn}"
+        )
+    for kind, share in request.shares.items():
+        if share is not None:
+            _check_share(kind, share, kinds[kind], checkpoint)
+            chosen[kind] = (kinds[kind].nearest(share),)
+    return Choices(chosen["heads"], chosen["ffn"], chosen["layers"])
+
+
+def _goes(width: int, request: SizeRequest) -> bool:
+    """Whether an FFN of this width is asked for."""
+    divides = width % request.tensor_parallel == 0 and width % (request.multiple_of or 1) == 0
+    return divides and width >= request.least_ffn
+
+
+def _group_count_goes(count: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:
+    """Whether so many KV groups are asked for, and uniform layers with them can be written."""
+    parent, cut = dimensions(checkpoint), checkpoint.family.cut
+    biased = any(checkpoint.config.get(flag) for flag in checkpoint.family.config.flags)
+    divisible = parent.hidden % (count * parent.heads_per_group) == 0 or count == parent.kv_heads
+    needed = cut.indivisible == "refused" or (cut.indivisible == "mistral" and biased)
+    written = divisible or not needed or request.shape == "per-layer"
+    return written and count >= request.least_groups and count % request.tensor_parallel == 0
+
+
+def _check_share(kind: str, share: float, sizes: Sizes, checkpoint: Checkpoint) -> None:
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"the share of {kind} to keep must lie in (0, 1], not {share:g}")
+    if share < 1.0 and not sizes.can_be_cut:
+        raise ValueError(f"{kind} cannot be cut here: {checkpoint.family.cut.note}")
+
+
+def rounding(checkpoint: Checkpoint, request: SizeRequest, cut: Cut) -> str:
+    """Return what shares came to nothing by rounding; ``ValueError`` where nothing is cut at all for it."""
+    lines = list(_rounded(checkpoint, request))
+    if lines and cut.is_whole:
+        raise ValueError(f"nothing would be cut: {', '.join(lines)}")
+    return ", ".join(lines)
+
+
+def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
+    if request.space is not None:
+        return
+    for kind, sizes in sizes_of(checkpoint, request).items():
+        share = request.shares[kind]
+        if share is not None and share < 1.0 and sizes.nearest(share) == sizes.whole:
+            cure = f"; the nearest share that cuts is {sizes.sharp()}" if sizes.sharp() else ""
+            yield f"--keep-{kind} {share:g} of {sizes.whole} {UNITS[kind]} rounds to all of them{cure}"
+
+
+def plan_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel) -> Planned:
+    """Return the best cut that the request allows; ``ValueError`` where there is none names the nearest."""
+    if request.shape not in SHAPES:
+        raise ValueError(f"shape {request.shape!r} is not known; there are {', '.join(SHAPES)}")
+    if not request.budgets and all(share is None for share in request.shares.values()):
+        raise ValueError(
+            "nothing says how small: give a budget such as --max-params 0.8x, or --keep-ffn 0.75"
+        )
+    if request.shape == "per-layer" and request.keep_layers is not None:
+        raise ValueError("a number of layers goes with --shape uniform; per layer, budgets say which go")
+    parent, sizes = dimensions(checkpoint), choices(checkpoint, request)
+    if criterion.without(0) is None:
+        if sizes.depth[-1] < parent.depth:
+            raise ValueError(
+                "weights do not tell which layers may go: give --text FILE, or --text random without one"
+            )
+        sizes = replace(sizes, depth=(parent.depth,))
+    prices = prices_of(checkpoint, sizes, costs, request.space)
+    budgets = Budgets.of(dict(request.budgets or {}))
+    plan = plan_uniform if request.shape == "uniform" else plan_per_layer
+    return plan(parent, criterion, sizes, prices, budgets)
+
+
+def heuristic_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> Cut:
+    """Return the heuristic subnet of the request's space, with the units that the criterion chooses."""
+    if request.space is None or request.budgets:
+        raise ValueError("the heuristic plan is that of a --space of LoNAS, without budgets")
+    sizes = heuristic(choices(checkpoint, request))
+    return Cut.of(dimensions(checkpoint), range(len(sizes)), sizes.__getitem__, criterion.choose)
+
+
+def prices_of(checkpoint: Checkpoint, sizes: Choices, costs: CostModel, space: str | None) -> PartCosts:
+    """Return the costs of the parts of a checkpoint, as a LoNAS ``space`` counts where there is one."""
+    if space is None:
+        return part_costs(checkpoint, sizes, costs)
+    return part_costs_in(space, checkpoint, sizes, costs)
+
+
+def costs_of(
+    checkpoint: Checkpoint, costs: CostModel, cut: Cut | None = None, space: str | None = None
+) -> dict[str, int]:
+    """Return the costs by name of a cut, without one those of the parent."""
+    cut = cut or Cut.whole(dimensions(checkpoint))
+    sizes = [(len(layer.groups), len(layer.ffn)) for layer in cut.layers]
+    groups, ffn = (tuple(sorted(set(kind))) for kind in zip(*sizes, strict=True))
+    prices = prices_of(checkpoint, Choices(groups, ffn, (len(sizes),)), costs, space)
+    return dict(zip(COSTS, prices.of(sizes).tolist(), strict=True))
+
+
+def budgets_of(asked: Mapping[str, int | str], parent: Mapping[str, int]) -> dict[str, int]:
+    """Return budgets as integers: ``0.8x`` is a share of the parent's cost of that name."""
+    return {name: _budget(name, value, parent) for name, value in asked.items()}
+
+
+def _budget(name: str, value: int | str, parent: Mapping[str, int]) -> int:
+    if isinstance(value, int):
+        return value
+    share, cost = RELATIVE.fullmatch(str(value)), name.partition("_")[2]
+    if share is None or cost not in parent:
+        raise ValueError(f"{name} {value!r} is neither an integer nor a share of the parent's such as '0.8x'")
+    return int(Decimal(share[1]) * parent[cost])

@@ -158,3 +158,13 @@ def test_its_proxy_runs_on_its_network(installed: Zerolm) -> None:
     ran = installed("proxies", "rings", "--proxies", "slim_gradient,grad_norm", *flags)
     assert ran.returncode == 0, ran.stderr
     assert "slim_gradient" in ran.stdout
+
+
+def test_its_family_is_read(installed: Zerolm) -> None:
+    file = folder_of(installed) / "config.json"
+    sizes = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": 100}
+    file.write_text(json.dumps({"model_type": "slimlm", "rings": 3, "width": 32, **sizes}))
+    ran = installed("score", str(file), "--score", "geo", "--json")
+    assert ran.returncode == 0, ran.stderr
+    layer = 32 * (32 + 2 * 16) + 32 * 32 + 3 * 32 * 48 + 2 * 32
+    assert json.loads(ran.stdout)["costs"]["params"] == 2 * 100 * 32 + 3 * layer + 32

@@ -58,10 +58,10 @@ def algorithm1(batch: ScoreBatch, result: Floats) -> Alpha:
     is used, with a warning.
     ``ValueError`` where no alpha tells the architectures apart.
     """
-    found = taus_of_grid(parts(batch), result)
-    if np.isnan(found).all():
+    agreements = taus_of_grid(parts(batch), result)
+    if np.isnan(agreements).all():
         raise ValueError("Algorithm 1 is undefined here: results, or both attention and FFN, do not differ")
-    taus = [float(tau) for tau in np.nan_to_num(found, nan=-1.0)]
+    taus = [float(tau) for tau in np.nan_to_num(agreements, nan=-1.0)]
     first, second = sorted(range(len(GRID)), key=lambda i: (-round(taus[i], 12), abs(GRID[i]), -i))[:2]
     literal = round((GRID[first] + GRID[second]) / 2, 3)
     if abs(first - second) == 1:

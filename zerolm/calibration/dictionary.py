@@ -96,7 +96,7 @@ def _layer_sums(shapes: Shapes) -> dict[str, tuple[Floats, Floats]]:
 
 
 def _layer_terms(shapes: Shapes, depth: Ints, entries: Sequence[DictionaryEntry]) -> Floats:
-    """What layers add to each entry, (e, n)."""
+    """Return the terms of layers in each entry, (e, n)."""
     sums = {**_layer_sums(shapes), "width": (shapes.width * 1.0, shapes.width * 1.0)}
     return np.array(
         [

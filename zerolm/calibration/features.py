@@ -1,4 +1,4 @@
-"""What a predictor sees of an architecture: its shapes, and its choices."""
+"""Features of an architecture for a predictor: its shapes, and its choices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def choice_columns(choices: Mapping[str, Any]) -> dict[str, float]:
     A number is itself; a list gives its mean over layers, and its slope over depth (``@slope``, relative
     to the mean) as a second column; texts become shares of layers (``operation_type=SA``).
     """
-    found: dict[str, float] = {}
+    values_by_column: dict[str, float] = {}
     for name, value in choices.items():
         items = value if isinstance(value, list | tuple) else [value]
         series: dict[str, list[float]] = {}
@@ -59,11 +59,11 @@ def choice_columns(choices: Mapping[str, Any]) -> dict[str, float]:
                 series.setdefault(key, [0.0] * len(items))[i] = float(leaf)
         for key, values in series.items():
             mean = sum(values) / len(values)
-            found[key] = float(np.sign(mean) * np.log1p(abs(mean)))
+            values_by_column[key] = float(np.sign(mean) * np.log1p(abs(mean)))
             if len(values) > 1 and mean:
                 place = np.linspace(-0.5, 0.5, len(values))
-                found[f"{key}@slope"] = float(place @ np.array(values)) / (len(values) * mean)
-    return found
+                values_by_column[f"{key}@slope"] = float(place @ np.array(values)) / (len(values) * mean)
+    return values_by_column
 
 
 @dataclass(frozen=True)

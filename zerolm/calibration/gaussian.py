@@ -113,10 +113,10 @@ class GaussianProcess:
 
     def shares(self) -> Floats:
         """The posterior probability of each set of features, (s,)."""
-        found = np.zeros(len(self.sets))
+        shares = np.zeros(len(self.sets))
         for kernel, weight in self.kernels:
-            found[kernel.features] += float(weight.sum())
-        return found
+            shares[kernel.features] += float(weight.sum())
+        return shares
 
     def predict(self, feature_sets: Sequence[Floats]) -> tuple[Floats, Floats]:
         """Mean and standard deviation of a result, noise included, of m architectures, (m,) each."""

@@ -68,7 +68,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Rivals:
-    """What ``RIVALS`` predict on the ``scale`` of their ``target`` (k,), all fitted to the same labels.
+    """Predictions of ``RIVALS`` on the ``scale`` of their ``target`` (k,), all fitted to the same labels.
 
     With an ``alpha`` ZeroLM's score is one of them too, the last but one.
     """

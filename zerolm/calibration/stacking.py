@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-from scipy.optimize import nnls
 
 from zerolm.architecture import Floats, Ints
 from zerolm.calibration.dictionary import fit_dictionary
@@ -52,6 +51,8 @@ def stacked_weights(labels: Labels, scale: Scale, seed: int) -> Floats:
         return equal
     predictions, known = np.concatenate(rows), np.concatenate(results)
     pull = np.sqrt(SHRINKAGE * len(known) / len(labels))
+    from scipy.optimize import nnls  # heavy, and needed only here
+
     weights, _ = nnls(np.vstack([predictions, pull * np.eye(len(RIVALS))]), np.append(known, pull * equal))
     return np.asarray(weights / weights.sum()) if weights.sum() > 0.0 else equal
 

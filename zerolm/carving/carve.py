@@ -14,7 +14,7 @@ from zerolm.carving.importance.criteria import criterion_of, needs_tokens
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.lonas import choices_in
-from zerolm.carving.planning.part_costs import StoredCosts, stored_bits
+from zerolm.carving.planning.part_costs import StoredCosts, stored_bits, window_note
 from zerolm.carving.planning.plan import Planned
 from zerolm.carving.planning.sizes import budgets_of, costs_of, heuristic_of, plan_of, rounding
 from zerolm.carving.recipe import Making, Recipe, document, read_recipe
@@ -168,15 +168,22 @@ def rebuild(
 
 
 def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Checkpoint, Path | None]:
-    place = None if out is None else Path(out)
-    if place is not None:
-        check_new(place, force)
+    if out is None:
+        return Checkpoint.open(parent), None
+    place = Path(out)
+    if Path(parent).is_dir():
+        _check_outside(place, Path(parent))
+    check_new(place, force)  # before a model of the hub is downloaded
     checkpoint = Checkpoint.open(parent)
-    if checkpoint.family.has_experts:
-        raise ValueError("mixtures of experts cannot be carved yet")
-    if place is not None and place.resolve().is_relative_to(checkpoint.folder.resolve()):
-        raise ValueError(f"output {str(out)!r} is the parent or in it, which is never touched; name another")
+    _check_outside(place, checkpoint.folder)
     return checkpoint, place
+
+
+def _check_outside(place: Path, parent: Path) -> None:
+    if place.resolve().is_relative_to(parent.resolve()):
+        raise ValueError(
+            f"output {str(place)!r} is the parent or in it, which is never touched; name another"
+        )
 
 
 def _session(checkpoint: Checkpoint, methods: Methods, progress: Progress) -> Session | None:
@@ -224,7 +231,8 @@ def _cuttable(checkpoint: Checkpoint) -> list[str]:
 
 
 def _planned(job: Job, planned: Planned, losses: Mapping[str, float] | None = None) -> Carved:
-    note = rounding(job.checkpoint, job.request, planned.cut)
+    notes = (rounding(job.checkpoint, job.request, planned.cut), window_note(job.checkpoint, job.costs))
+    note = "; ".join(filter(None, notes))
     return _finished(job, planned.cut, optimal=planned.optimal, losses=losses, note=note)
 
 

@@ -25,7 +25,7 @@ from zerolm.comparison.bench import bench as run_bench
 from zerolm.comparison.results import Comparison, Section
 from zerolm.groundtruth.reader import chosen
 from zerolm.io.folders import check_new, new_folder
-from zerolm.report.lines import facts, tokens_of
+from zerolm.report.facts import facts, tokens_of
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.scores import SCORES
@@ -154,8 +154,8 @@ def show(section: Section) -> None:
         lines.append(cells)
     for line, note in zip(aligned(lines), ("", *map(remark, rows)), strict=True):
         print(f"{line}  {note}".rstrip())
-    for line in facts(section):
-        print(line)
+    for name, text in facts(section):
+        print(f"{name}: {text}")
 
 
 def _show(value: float | None) -> str:

@@ -33,7 +33,7 @@ def ablate(
     metric: Metric = None,
     json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """What ZeroLM's score hangs on: matrices that count, initialisation, seed, and borrowed alphas."""
+    """Show what ZeroLM's score hangs on: matrices that count, initialisation, seed, and borrowed alphas."""
     names = chosen(names or [], data, every=every)
     unusable = left_out if every else None
     ablation = run_ablation(names, data=data, metric=metric, unusable=unusable, progress=patient())

@@ -40,9 +40,9 @@ def calibrate(
             raise ValueError(f"output {str(out)!r} is the file of the labels; name another")
         check_new_file(out, force)
     progress = patient()
-    found = read_labels(labels, metric=metric)
-    calibration = fit(found, method, seed=seed)
-    judgement = judge(found, method, seed=seed, progress=progress)
+    trained = read_labels(labels, metric=metric)
+    calibration = fit(trained, method, seed=seed)
+    judgement = judge(trained, method, seed=seed, progress=progress)
     document = to_document(calibration, judgement)
     for warning in document["warnings"]:
         print(f"zerolm: warning: {warning}", file=sys.stderr)
@@ -57,7 +57,7 @@ def calibrate(
 
 
 def show(calibration: Calibration, judgement: Judgement) -> None:
-    """What was chosen, how it does on hidden labels, and what it consists of."""
+    """Show what was chosen, how it does on hidden labels, and what it consists of."""
     labels = calibration.labels
     better = "higher is better" if labels.higher_is_better else "lower is better"
     print(f"{len(labels)} labels of {labels.space}: {labels.metric} ({better})")

@@ -12,7 +12,7 @@ from zerolm.comparison.results import ScoreRow, Section
 from zerolm.proxies.job import Measured
 from zerolm.proxies.measure import Run
 from zerolm.proxies.verdict import Verdict
-from zerolm.report.lines import facts, tokens_of
+from zerolm.report.facts import facts, tokens_of
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 from zerolm.statistics import agreement
@@ -42,8 +42,8 @@ def _show_section(section: Section, measured: Measured) -> None:
     lines = [HEADS, *(_cells(row, measured.seconds) for row in rows)]
     for line, note in zip(aligned(lines), ("", *map(remark, rows)), strict=True):
         print(f"{line}  {note}".rstrip())
-    for line in facts(section):
-        print(line)
+    for name, text in facts(section):
+        print(f"{name}: {text}")
 
 
 def _cells(row: ScoreRow, seconds: Mapping[str, float]) -> tuple[str, ...]:

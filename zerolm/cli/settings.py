@@ -57,7 +57,7 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Output:
+class Destination:
     """Where a result goes."""
 
     folder: Path | None
@@ -76,7 +76,7 @@ class SearchRequest:
     top: int
     method: str
     seed: int
-    output: Output
+    output: Destination
 
 
 def cost_model(given: Mapping[str, Any]) -> CostModel:
@@ -108,7 +108,7 @@ def load_settings(config: Path | None, flags: Mapping[str, Any]) -> SearchReques
         own["top"],
         own["method"],
         own["seed"],
-        Output(_path(own["out"]), own["force"], own["json"]),
+        Destination(_path(own["out"]), own["force"], own["json"]),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the agreement of ZeroLM's score hangs on: matrices that count, initialisation, seed and alpha."""
+"""The ablation of ZeroLM's score: matrices that count, initialisation, seed and alpha."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ def _matrix_variants(view: View, result: Floats) -> Iterator[tuple[str, list[Val
 def _scores(batch: ScoreBatch, result: Floats, terms: dict[str, Floats]) -> list[Values]:
     own, rest = parts(batch), terms.get("zerolm", 0.0)
     best = best_of_grid(curve(own, result, rest))
-    found: list[Values] = [("zerolm", EVEN, False, mixed(own, EVEN, rest))]
-    found.append(("zerolm", best, True, mixed(own, best, rest)))
+    values: list[Values] = [("zerolm", EVEN, False, mixed(own, EVEN, rest))]
+    values.append(("zerolm", best, True, mixed(own, best, rest)))
     for name in ("geo", "stable_rank"):
-        found.append((name, None, False, make_score(name).of_many(batch) + terms.get(name, 0.0)))
-    return found
+        values.append((name, None, False, make_score(name).of_many(batch) + terms.get(name, 0.0)))
+    return values
 
 
 def _initialised(
@@ -112,10 +112,10 @@ def _initialised(
         yield label(init, scaled), [("zerolm", a, saw, mixed(own, a)) for a, saw in alphas]
 
 
-def _effects(found: Iterable[tuple[str, list[Values]]], bootstrap: Bootstrap) -> Iterator[Effect]:
+def _effects(variants_values: Iterable[tuple[str, list[Values]]], bootstrap: Bootstrap) -> Iterator[Effect]:
     """Each score of each variant against the same score of the first variant."""
     first: list[Resampled] = []
-    for variant, values in found:
+    for variant, values in variants_values:
         resampled = [bootstrap.resample(each[3]) for each in values]
         changes: list[tuple[float, ...]] = [()] * len(values)
         if first:

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerolm.architecture import Floats
-from zerolm.comparison.published import Published
+from zerolm.comparison.published import BEST, Published
 from zerolm.groundtruth.truth import GroundTruth
-from zerolm.statistics import Ceiling
+from zerolm.statistics import Ceiling, budget_ladder, random_regret
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +77,16 @@ class Section:
     """One benchmark in one view: its rows, and what the report draws.
 
     ``result`` (n,) is signed so that higher is better; ``scores`` and ``regrets`` (19,) go by the rows'
-    labels; ``budgets`` (19,) are body parameters; ``left_out`` says why a score has no row.
+    labels; ``left_out`` says why a score has no row.
     """
 
     truth: GroundTruth
     view: str | None
     metric: str
     rows: list[ScoreRow]
-    random_regret: tuple[float, float]
     ceiling: Ceiling | None
     curve: list[AlphaPoint]
-    published: Published | None
     result: Floats
-    budgets: Floats
     scores: dict[str, Floats]
     regrets: dict[str, Floats]
     left_out: dict[str, str] = field(default_factory=dict)
@@ -97,6 +94,22 @@ class Section:
     @property
     def title(self) -> str:
         return self.truth.name + (f", view {self.view}" if self.view else "")
+
+    @property
+    def published(self) -> Published | None:
+        """Return the best agreement that others have published by the benchmark's own metric."""
+        return BEST.get((self.truth.name, self.view)) if self.metric == self.truth.metric else None
+
+    @property
+    def budgets(self) -> Floats:
+        """Return the budgets of body parameters under which regret is measured, (19,)."""
+        return budget_ladder(self.scores["body_params"])
+
+    @property
+    def random_regret(self) -> tuple[float, float]:
+        """Return the regret of a random choice, and of the best of five."""
+        cost = self.scores["body_params"]
+        return random_regret(self.result, cost, 1), random_regret(self.result, cost, 5)
 
     @property
     def plateau(self) -> tuple[float, float] | None:

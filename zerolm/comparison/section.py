@@ -11,7 +11,6 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.calibration.alpha import GRID
-from zerolm.comparison.published import BEST
 from zerolm.comparison.results import AlphaPoint, ScoreRow, Section
 from zerolm.comparison.subjects import Subject
 from zerolm.groundtruth.reader import View
@@ -20,10 +19,8 @@ from zerolm.statistics import (
     Bootstrap,
     Ceiling,
     Resampled,
-    budget_ladder,
     gain,
     interval,
-    random_regret,
     regret,
     regret_curve,
     top_overlap,
@@ -110,14 +107,9 @@ def section_of(
         view=view.name,
         metric=subject.metric,
         rows=rows,
-        random_regret=(random_regret(result, cost, 1), random_regret(result, cost, 5)),
         ceiling=ceiling,
         curve=[_point(alpha, resampled[alpha], resampled[best]) for alpha in GRID],
-        published=BEST.get((subject.truth.name, view.name))
-        if subject.metric == subject.truth.metric
-        else None,
         result=result,
-        budgets=budget_ladder(cost),
         scores=scores,
         regrets=regrets,
         left_out=left_out,

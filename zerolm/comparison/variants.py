@@ -90,7 +90,7 @@ def _changed(architecture: Architecture, change: Callable[[Matrices], Matrices])
 
 
 def embedding_terms(architectures: Sequence[Architecture]) -> dict[str, Floats]:
-    """What the input embedding adds to each score, (n,), by the shapes of its matrices.
+    """Return the terms of the input embedding in each score, (n,), by the shapes of its matrices.
 
     Where a space gives only the count E of its weights, they are one matrix E / d x d, d the width of the
     first layer. ``zerolm`` adds the longer side times 0.02^2 whatever alpha, for an embedding is neither

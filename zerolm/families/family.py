@@ -145,7 +145,7 @@ class Gguf:
 
 @dataclass(frozen=True)
 class Support:
-    """The knowledge of a runtime of the family: classes (or the model type, where it goes by that) as ``known``.
+    """The knowledge that a runtime has of the family: classes, or the model type, as ``known``.
 
     ``head_size`` it takes as given (``read``), as hidden size / heads (``derived``), or one or the other by
     its version (``either``). ``ffn`` it takes as given (None) or by a rule, ``4*hidden``.

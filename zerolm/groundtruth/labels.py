@@ -110,7 +110,7 @@ class _Label(BaseModel):
 
 
 class _Document(BaseModel):
-    """A calibration as JSON. What was found is there to be read; loading fits the labels again."""
+    """A calibration as JSON. Its numbers are there to be read; loading fits the labels again."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     format: Literal["zerolm-calibration"]
@@ -164,34 +164,34 @@ def from_document(document: Any, *, space: SearchSpace | None = None) -> Calibra
     With ``space`` its labels are read as that space does, and must be of it.
     """
     try:
-        found = _Document.model_validate(document)
+        checked = _Document.model_validate(document)
     except ValidationError as error:
         raise ValueError(first_problem(error, "it")) from None
-    if space is not None and found.space != space.name:
-        raise ValueError(f"its labels are of space {found.space!r}, but the search is of {space.name!r}")
-    own = _space(found)  # settings that no space takes are refused whichever space reads the labels
+    if space is not None and checked.space != space.name:
+        raise ValueError(f"its labels are of space {checked.space!r}, but the search is of {space.name!r}")
+    own = _space(checked)  # settings that no space takes are refused whichever space reads the labels
     space = space or own
-    same_reading(found.settings, space, "its labels")
-    architectures = [space.read(label.architecture) for label in found.labels]
-    results = {f"labels.{i}": label.result for i, label in enumerate(found.labels)}
-    _distinct(architectures, results, found.metric)
-    sign = 1.0 if found.higher_is_better else -1.0
+    same_reading(checked.settings, space, "its labels")
+    architectures = [space.read(label.architecture) for label in checked.labels]
+    results = {f"labels.{i}": label.result for i, label in enumerate(checked.labels)}
+    _distinct(architectures, results, checked.metric)
+    sign = 1.0 if checked.higher_is_better else -1.0
     labels = Labels(
-        found.space,
-        {**found.settings, **_reading(space)},
-        found.metric,
-        found.higher_is_better,
+        checked.space,
+        {**checked.settings, **_reading(space)},
+        checked.metric,
+        checked.higher_is_better,
         Pool.of(architectures),
         sign * np.array(list(results.values())),
     )
-    return calibrate(labels, found.method, seed=found.seed)
+    return calibrate(labels, checked.method, seed=checked.seed)
 
 
-def _space(found: _Document) -> SearchSpace:
+def _space(document: _Document) -> SearchSpace:
     try:
-        return make_space(found.space, **found.settings)
+        return make_space(document.space, **document.settings)
     except TypeError as error:
-        raise ValueError(f"the settings do not fit space {found.space!r}: {error}") from None
+        raise ValueError(f"the settings do not fit space {document.space!r}: {error}") from None
 
 
 def load(path: Path, *, space: SearchSpace | None = None) -> Calibration:

@@ -53,7 +53,7 @@ FORMATS: Final = (".json", ".csv")
 
 @dataclass(frozen=True)
 class View:
-    """What a benchmark's configurations are taken to mean.
+    """One meaning of a benchmark's configurations.
 
     ``name`` is None where there is only one meaning; ``settings`` are those of the space that read the
     configurations as ``architectures``.
@@ -84,8 +84,10 @@ def known_names(folder: Path) -> list[str]:
 
 def _files(folder: Path) -> dict[str, Path]:
     """The benchmark files in a folder by name; of two forms of one name the JSON file."""
-    found = [file for file in folder.glob("*") if _form(file) in FORMATS and file.is_file()]
-    return {file.stem: file for file in sorted(found, key=lambda file: (_form(file) == ".json", file.name))}
+    benchmarks = [file for file in folder.glob("*") if _form(file) in FORMATS and file.is_file()]
+    return {
+        file.stem: file for file in sorted(benchmarks, key=lambda file: (_form(file) == ".json", file.name))
+    }
 
 
 def _form(path: Path) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from zerolm.groundtruth.directions import known_direction
+
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
@@ -30,12 +32,16 @@ class Source:
     task: str
     metric: str
     metrics: tuple[str, ...]
-    higher_is_better: bool
     count: int
     upstream: Upstream
     path: str
     sha256: str
     fields: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Return the direction of the metric, which its name says."""
+        return known_direction(self.metric) is True
 
     @property
     def is_folder(self) -> bool:
@@ -50,7 +56,7 @@ class Source:
         return f"https://raw.githubusercontent.com/{repository}/{commit}/{self.path}"
 
     def record(self) -> dict[str, str]:
-        """What a converted file says of its origin."""
+        """Return the origin that a converted file names."""
         return {
             "repository": self.upstream.repository,
             "commit": self.upstream.commit,
@@ -90,7 +96,6 @@ def _vit(name: str, space: str, extra: tuple[str, ...], file: str, sha256: str) 
         "training; kd: with distillation)" + (" and ImageNet (one-shot supernet)" if extra else ""),
         metric="c100_kd_acc",
         metrics=metrics + extra,
-        higher_is_better=True,
         count=100,
         upstream=AUTO_PROX,
         path=f"gt_results/{file}",
@@ -106,7 +111,6 @@ def _perplexity(name: str, corpus: str, folder: str, count: int, sha256: str) ->
         task=f"perplexity after training on {corpus}",
         metric="test_ppl",
         metrics=("test_ppl", "test_word_ppl", "valid_ppl") if gpt2 else ("test_ppl", "valid_ppl"),
-        higher_is_better=False,
         count=count,
         upstream=ARCHAI,
         path=f"archai/nlp/nas/saved_logs/{folder}",
@@ -125,7 +129,6 @@ _ALL = (
         task="GLUE dev scores after ELECTRA-style pre-training (100k steps) and fine-tuning",
         metric="glue",
         metrics=("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst", "sts", "glue"),
-        higher_is_better=True,
         count=500,
         upstream=SERIANNI,
         path="data/BERT_benchmark.json",

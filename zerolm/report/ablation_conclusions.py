@@ -1,4 +1,4 @@
-"""What an ablation says of ZeroLM's premises over all benchmarks: one sentence a question.
+"""Sentences about ZeroLM's premises over all benchmarks of an ablation: one a question.
 
 "Shown" means that the 95 % interval of a change lies on one side of 0. The views of one benchmark share
 its results: they are counted as views, never as independent evidence.

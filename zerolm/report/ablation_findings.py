@@ -1,4 +1,4 @@
-"""What the numbers of an ablation say of each benchmark: one sentence a table, every word from a number."""
+"""Sentences about the ablation of one benchmark: one a table, every word from a number."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from zerolm.comparison.results import Comparison, Section
 from zerolm.report.curves import alpha_curve, alpha_keys, regret_figure, regret_keys
+from zerolm.report.facts import facts
 from zerolm.report.figures import MARKS, forest, scatter
 from zerolm.report.page import Cell, page, table
 from zerolm.report.rows import place, unit
@@ -69,38 +70,38 @@ tr { break-inside: avoid }
 """
 
 
-def comparison_page(found: Comparison, ablation: str = "") -> str:
+def comparison_page(comparison: Comparison, ablation: str = "") -> str:
     """The page as HTML; ``ablation`` is HTML and comes last."""
     body = [
         '<h1 id="top">zerolm bench</h1>',
-        f'<p class="lead">{escape(_lead(found))}</p>',
-        _navigation(found, bool(ablation)),
-        f'<ul class="card">{"".join(f"<li>{escape(one)}</li>" for one in sentences(found))}</ul>',
-        overview(found),
+        f'<p class="lead">{escape(_lead(comparison))}</p>',
+        _navigation(comparison, bool(ablation)),
+        f'<ul class="card">{"".join(f"<li>{escape(one)}</li>" for one in sentences(comparison))}</ul>',
+        overview(comparison),
         f'<p class="note">{escape(OVERVIEW_NOTE)}</p>',
-        *(_section(section, number) for number, section in enumerate(found.sections, 1)),
+        *(_section(section, number) for number, section in enumerate(comparison.sections, 1)),
     ]
     if ablation:
         body.append(f'<section id="ablation">{ablation}</section>')
     return page("zerolm bench", body, STYLE)
 
 
-def _lead(found: Comparison) -> str:
-    names = {section.truth.name: len(section.result) for section in found.sections}
-    views = len(found.sections)
+def _lead(comparison: Comparison) -> str:
+    names = {section.truth.name: len(section.result) for section in comparison.sections}
+    views = len(comparison.sections)
     return (
         f"How well scores rank {sum(names.values())} trained architectures of {len(names)} "
         f"benchmark{'s' * (len(names) > 1)}"
         + (f" in {views} views" if views > len(names) else "")
         + ", and whether they rank better than counting parameters."
-        + (f" {found.note[0].upper()}{found.note[1:]}." if found.note else "")
+        + (f" {comparison.note[0].upper()}{comparison.note[1:]}." if comparison.note else "")
     )
 
 
-def _navigation(found: Comparison, ablation: bool) -> str:
+def _navigation(comparison: Comparison, ablation: bool) -> str:
     links = [
         f'<a href="#s{number}">{escape(place(section))}</a>'
-        for number, section in enumerate(found.sections, 1)
+        for number, section in enumerate(comparison.sections, 1)
     ]
     links += ['<a href="#ablation">ablation</a>'] * ablation
     return f"<nav>{' &nbsp;·&nbsp; '.join(links)}</nav>"
@@ -121,7 +122,7 @@ def _section(section: Section, number: int) -> str:
         _figure("Alpha", alpha_keys(section), alpha_curve(section)),
         _figure("Regret against budget", regret_keys(section), regret_figure(section)),
         "</div>",
-        table(["facts", Cell("", "shape")], facts(section), "facts"),
+        table(["facts", Cell("", "shape")], _facts(section), "facts"),
         "</section>",
     ]
     return "".join(parts)
@@ -135,27 +136,10 @@ def _figure(title: str, keys: str, picture: str) -> str:
     return f"<figure><h3>{title}</h3><figcaption>{keys}</figcaption>{picture}</figure>"
 
 
-def facts(section: Section) -> Iterator[list[Cell | str]]:
-    """What stands below the drawings: a name and what is known of it."""
-    one, five = section.random_regret
-    yield ["random choice", f"regret at 1 {one:.3g}, at 5 {five:.3g}"]
-    if section.plateau:
-        low, high = section.plateau
-        reach = f"alpha {low:g}" if low == high else f"alpha {low:g} to {high:g}"
-        yield ["alpha plateau", f"{reach}: level with the best alpha by the paired 95 % interval"]
-    if section.ceiling:
-        c = section.ceiling
-        yield [
-            "noise ceiling",
-            f"a perfect predictor reaches about {c.tau:.2f} tau-b, {c.rho:.2f} rho; from {c.runs} runs of "
-            f"{c.networks} repeated networks, deviation of a run {c.deviation:.3g}",
-        ]
-    if section.published:
-        p = section.published
-        numbers = [
-            f"{value:.3f} {name}" for name, value in (("tau", p.tau), ("rho", p.rho)) if value is not None
-        ]
-        yield ["best published", f"{', '.join(numbers)}: {p.by}"]
+def _facts(section: Section) -> Iterator[list[Cell | str]]:
+    """Return what stands below the drawings: names, and what is known of each."""
+    for name, text in facts(section):
+        yield [name, text]
     yield ["task", section.truth.task or "not named"]
     yield ["space", section.truth.space]
     source = dict(section.truth.source)

@@ -16,25 +16,27 @@ from zerolm.report.rows import in_own_unit, key_of, name_of
 FILES: Final = ("report.html", "result.json", "rows.csv", "scores.csv")
 
 
-def write_comparison(found: Comparison, folder: Path, ablation: str = "") -> None:
+def write_comparison(comparison: Comparison, folder: Path, ablation: str = "") -> None:
     """Write ``FILES`` into a folder; ``ablation`` is HTML for the last part of the page.
 
     ``rows.csv`` holds every row; ``scores.csv`` one line an architecture of a benchmark and view: its
     result in the unit of the metric, and the value of each score.
     """
     # A text of the benchmark may hold what no encoding has; it is then written by its number.
-    shown = comparison_page(found, ablation).encode("utf-8", "xmlcharrefreplace")
+    shown = comparison_page(comparison, ablation).encode("utf-8", "xmlcharrefreplace")
     (folder / "report.html").write_bytes(shown)
-    (folder / "result.json").write_text(json.dumps(found.to_json(), indent=2) + "\n", encoding="utf-8")
+    (folder / "result.json").write_text(json.dumps(comparison.to_json(), indent=2) + "\n", encoding="utf-8")
     columns = [field.name for field in fields(ScoreRow)]
-    _write_csv(folder / "rows.csv", columns, (row.to_json().values() for row in found.rows))
-    names = list(dict.fromkeys(name_of(key_of(row)) for row in found.rows))
-    _write_csv(folder / "scores.csv", ["benchmark", "view", "id", "result", *names], _scored(found, names))
+    _write_csv(folder / "rows.csv", columns, (row.to_json().values() for row in comparison.rows))
+    names = list(dict.fromkeys(name_of(key_of(row)) for row in comparison.rows))
+    _write_csv(
+        folder / "scores.csv", ["benchmark", "view", "id", "result", *names], _scored(comparison, names)
+    )
 
 
-def _scored(found: Comparison, names: Sequence[str]) -> Iterator[list[Any]]:
+def _scored(comparison: Comparison, names: Sequence[str]) -> Iterator[list[Any]]:
     """The lines of ``scores.csv``; a score that a benchmark lacks is empty."""
-    for section in found.sections:
+    for section in comparison.sections:
         labels = {name_of(key_of(row)): row.label for row in section.rows}
         columns = [
             section.scores[labels[name]].tolist() if name in labels else [None] * len(section.result)

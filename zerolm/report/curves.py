@@ -1,4 +1,4 @@
-"""What a benchmark says as a curve: agreement against alpha, regret against budget."""
+"""The curves of a benchmark: agreement against alpha, regret against budget."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _stretch(low: float, high: float) -> str:
 
 
 def regret_figure(section: Section) -> str:
-    """What the highest-scored lacks to the best within each budget of body parameters."""
+    """Draw what the highest-scored lacks to the best within each budget of body parameters."""
     curves = list(regret_lines(section))
     x = axis(section.budgets.tolist(), 62, 502)
     y = axis([0.0, *(value for _, _, _, values in curves for value in values)], 262, 14)

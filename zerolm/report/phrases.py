@@ -71,7 +71,7 @@ def expectation_lines(result: SearchResult) -> list[str]:
 
 
 def certificate_sentence(result: SearchResult) -> str:
-    """What is proven, in one sentence."""
+    """Return what is proven, in one sentence."""
     certificate, size = result.certificate, show_count(result.space.size())
     if certificate.optimal:
         return (

@@ -1,4 +1,4 @@
-"""What the parts of a report ask of a comparison: its rows in order, and what things are called."""
+"""Rows of a comparison in order, and their names, for all parts of a report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def place(section: Section) -> str:
 
 
 def key_of(row: ScoreRow) -> Key:
-    """What a row is called wherever it comes: the best alpha has one name on all benchmarks."""
+    """Return the key of a row, the same on all benchmarks: the best alpha has one name."""
     return row.score, row.alpha
 
 
@@ -22,10 +22,10 @@ def name_of(key: Key) -> str:
     return key[0] if key[1] is None else f"{key[0]} {key[1]}"
 
 
-def standings(found: Comparison) -> dict[Key, list[tuple[Section, ScoreRow]]]:
+def standings(comparison: Comparison) -> dict[Key, list[tuple[Section, ScoreRow]]]:
     """Each score with its rows."""
     kept: dict[Key, list[tuple[Section, ScoreRow]]] = {}
-    for section in found.sections:
+    for section in comparison.sections:
         for row in section.rows:
             kept.setdefault(key_of(row), []).append((section, row))
     return kept

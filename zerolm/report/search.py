@@ -217,9 +217,9 @@ def _plot(figure: Any, first: bool = False) -> str:
 
 def _front_note(result: SearchResult) -> str:
     kind = "Every" if result.front.complete else "Each drawn"
-    found = "can buy" if result.certificate.optimal else "bought among the architectures looked at"
+    verb = "can buy" if result.certificate.optimal else "bought among the architectures looked at"
     return (
-        f"{kind} point of the line is the best score that its {cost_label(result.front.cost)} {found} "
+        f"{kind} point of the line is the best score that its {cost_label(result.front.cost)} {verb} "
         f"({len(result.front.points)} points). The band holds all within 1 % of the best. Crosses: what "
         "the baseline scores choose within the same budgets."
     )

@@ -1,4 +1,4 @@
-"""What a comparison shows, in sentences that are computed from it."""
+"""Sentences about a comparison, computed from it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from zerolm.comparison.results import Comparison, ScoreRow
 from zerolm.report.rows import label_free, name_of, place, standings
 
 
-def sentences(found: Comparison) -> list[str]:
+def sentences(comparison: Comparison) -> list[str]:
     """The findings, most important first."""
     return [
-        *_geo(found),
-        *_never_worse(found),
-        *_best(found),
-        *_counts(found),
-        *_alpha(found),
-        *_published(found),
-        *_ceiling(found),
+        *_geo(comparison),
+        *_never_worse(comparison),
+        *_best(comparison),
+        *_counts(comparison),
+        *_alpha(comparison),
+        *_published(comparison),
+        *_ceiling(comparison),
     ]
 
 
-def _geo(found: Comparison) -> Iterator[str]:
-    rows = standings(found).get(("geo", None))
+def _geo(comparison: Comparison) -> Iterator[str]:
+    rows = standings(comparison).get(("geo", None))
     if not rows:
         return
     groups = {
@@ -42,10 +42,10 @@ def _geo(found: Comparison) -> Iterator[str]:
     yield text
 
 
-def _never_worse(found: Comparison) -> Iterator[str]:
+def _never_worse(comparison: Comparison) -> Iterator[str]:
     free = {
         key: rows
-        for key, rows in standings(found).items()
+        for key, rows in standings(comparison).items()
         if not any(row.baseline or row.saw_labels for _, row in rows)
     }
     if not free:
@@ -72,17 +72,17 @@ def _never_worse(found: Comparison) -> Iterator[str]:
     yield text
 
 
-def _best(found: Comparison) -> Iterator[str]:
-    firsts = [rows[0] for rows in map(label_free, found.sections) if rows]
+def _best(comparison: Comparison) -> Iterator[str]:
+    firsts = [rows[0] for rows in map(label_free, comparison.sections) if rows]
     if firsts:
         counted = Counter(row.label for row in firsts).most_common()
         each = ", ".join(f"{label} on {count}" for label, count in counted)
         yield f"The best label-free score is {each}; which one it is shows only with the labels."
 
 
-def _counts(found: Comparison) -> Iterator[str]:
+def _counts(comparison: Comparison) -> Iterator[str]:
     compared, reached = 0, []
-    for section in found.sections:
+    for section in comparison.sections:
         plain = [row for row in section.rows if row.baseline and row.tau is not None]
         free = label_free(section)
         if plain and free:
@@ -97,22 +97,22 @@ def _counts(found: Comparison) -> Iterator[str]:
         yield "Everywhere some label-free score is above all baselines."
 
 
-def _alpha(found: Comparison) -> Iterator[str]:
-    best = [row.best_alpha for row in found.rows if row.saw_labels and row.best_alpha is not None]
+def _alpha(comparison: Comparison) -> Iterator[str]:
+    best = [row.best_alpha for row in comparison.rows if row.saw_labels and row.best_alpha is not None]
     if not best:
         return
-    levels = [{point.alpha for point in section.curve if point.level} for section in found.sections]
+    levels = [{point.alpha for point in section.curve if point.level} for section in comparison.sections]
     shared = ", ".join(f"{alpha:g}" for alpha in sorted(set.intersection(*levels))) or "none"
-    if len(found.sections) == 1:
+    if len(comparison.sections) == 1:
         yield f"The best alpha of zerolm is {best[0]:g}; level with it: {shared}."
     else:
         span = f"{min(best):g} to {max(best):g}"
         yield f"The best alpha of zerolm runs from {span}; level with the best everywhere: {shared}."
 
 
-def _published(found: Comparison) -> Iterator[str]:
+def _published(comparison: Comparison) -> Iterator[str]:
     compared, above = 0, []
-    for section in found.sections:
+    for section in comparison.sections:
         free, published = label_free(section), section.published
         if published and published.tau is not None and free:
             compared += 1
@@ -124,9 +124,9 @@ def _published(found: Comparison) -> Iterator[str]:
         yield f"Of {compared} best published values a label-free score exceeds {len(above) or 'none'}{names}."
 
 
-def _ceiling(found: Comparison) -> Iterator[str]:
+def _ceiling(comparison: Comparison) -> Iterator[str]:
     reached: dict[str, list[str]] = {}
-    for section in found.sections:
+    for section in comparison.sections:
         free = label_free(section)
         if section.ceiling and free:
             known = f"{section.truth.name} at {section.ceiling.tau:.2f} tau-b"

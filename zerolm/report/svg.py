@@ -38,9 +38,9 @@ class Axis:
             sparser = [((1,), stride) for stride in range(1, len(decades))]
             for digits, stride in [((1, 2, 5), 1), ((1, 3), 1), *sparser]:
                 values = [d * 10.0**k for k in decades[::stride] for d in digits]
-                found = [value for value in values if self.low <= value <= self.high]
-                if 2 <= len(found) <= most:
-                    return found
+                ticks = [value for value in values if self.low <= value <= self.high]
+                if 2 <= len(ticks) <= most:
+                    return ticks
         span = self.high - self.low
         power = 10.0 ** math.floor(math.log10(span / most))
         step = next(power * d for d in (1, 2, 5, 10) if power * d * most >= span)
@@ -50,8 +50,8 @@ class Axis:
 
 def axis(values: Iterable[float], start: float, stop: float, *, pad: float = 0.05, wide: bool = True) -> Axis:
     """An axis that shows all the values; logarithmic, if ``wide``, where positive ones spread widely."""
-    found = list(values)
-    low, high = min(found), max(found)
+    numbers = list(values)
+    low, high = min(numbers), max(numbers)
     if wide and low > 0 and high / low >= WIDE:
         room = (high / low) ** pad
         return Axis(low / room, high * room, start, stop, log=True)

@@ -38,7 +38,7 @@ def kind(row: ScoreRow) -> str:
 
 
 def remark(row: ScoreRow) -> str:
-    """What the numbers of a row must not hide."""
+    """Return the reservations that belong to the numbers of a row."""
     notes = ["baseline"] if row.baseline else []
     notes += ["saw the labels"] if row.saw_labels else []
     notes += [REMARKS[row.verdict]] if row.verdict in REMARKS else []
@@ -46,22 +46,22 @@ def remark(row: ScoreRow) -> str:
     return ", ".join(notes)
 
 
-def overview(found: Comparison) -> str:
+def overview(comparison: Comparison) -> str:
     """tau-b of each score (rows) on each benchmark and view (columns), marked against the parameters."""
     head: list[Cell | str] = ["tau-b"]
-    for place, section in enumerate(found.sections, 1):
+    for place, section in enumerate(comparison.sections, 1):
         head.append(Cell(section.truth.name.replace("_", " "), note=section.view or "", link=f"#s{place}"))
-    scores = standings(found)
+    scores = standings(comparison)
     order = sorted(scores, key=lambda key: _rank(scores[key][0][1]))
     rows: list[list[Cell | str]] = []
     for key in order:
         by_section = {id(section): row for section, row in scores[key]}
-        rows.append([name_of(key), *(_tau(by_section.get(id(section))) for section in found.sections)])
-    if any(section.published for section in found.sections):
-        published = [section.published.tau if section.published else None for section in found.sections]
+        rows.append([name_of(key), *(_tau(by_section.get(id(section))) for section in comparison.sections)])
+    if any(section.published for section in comparison.sections):
+        published = [section.published.tau if section.published else None for section in comparison.sections]
         rows.append([Cell("best published", "aside"), *(Cell(show(tau, 3), "aside") for tau in published)])
-    if any(section.ceiling for section in found.sections):
-        ceilings = [section.ceiling.tau if section.ceiling else None for section in found.sections]
+    if any(section.ceiling for section in comparison.sections):
+        ceilings = [section.ceiling.tau if section.ceiling else None for section in comparison.sections]
         rows.append([Cell("noise ceiling", "aside"), *(Cell(show(tau, 2), "aside") for tau in ceilings)])
     return table(head, rows, "overview")
 

@@ -105,6 +105,15 @@ def common_window(checkpoint: Checkpoint) -> int:
     return windows.pop() if len(windows) == 1 else 0
 
 
+def window_note(checkpoint: Checkpoint, costs: CostModel) -> str:
+    """Return what is not counted of the windows of layers that differ; empty where no window is met."""
+    windows = set(checkpoint.layout.windows)
+    met = [window for window in windows if 0 < window < costs.context]
+    if not met or len(windows) == 1:
+        return ""
+    return f"KV bytes and MACs are counted without the windows ({min(met)} tokens) of some layers"
+
+
 def stored_bits(checkpoint: Checkpoint, costs: CostModel) -> list[int]:
     """Return how many bits a weight has: those of the cost model, else all that the tensors are stored in."""
     if not isinstance(costs, StoredCosts):

@@ -78,15 +78,15 @@ def _is_current(source: Source) -> bool:
 def _fetch(url: str, sources: Sequence[Source], progress: Progress) -> list[tuple[Source, bytes | Files]]:
     """The content of the sources behind one address, each with the checksum that it must have."""
     content: bytes | Files
-    found: list[tuple[Source, bytes | Files]] = []
+    fetched: list[tuple[Source, bytes | Files]] = []
     if sources[0].is_folder:
         with opened(url, MAX_ARCHIVE, progress) as body:
             folders = read_folders(body, [source.path for source in sources])
         for source in sources:
             content = folders[source.path]
             _verify(source, digest(source.path, content))
-            found.append((source, content))
-        return found
+            fetched.append((source, content))
+        return fetched
     with opened(url, MAX_FILE, progress) as body:
         content = body.read_all()
     _verify(sources[0], hashlib.sha256(content).hexdigest())

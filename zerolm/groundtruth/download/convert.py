@@ -149,8 +149,8 @@ def _yaml(content: bytes) -> Any:
     return yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def _results(source: Source, found: Mapping[str, Any]) -> dict[str, float]:
-    return {metric: _finite(found[metric]) for metric in source.metrics}
+def _results(source: Source, results: Mapping[str, Any]) -> dict[str, float]:
+    return {metric: _finite(results[metric]) for metric in source.metrics}
 
 
 def _finite(value: Any) -> float:

@@ -77,6 +77,9 @@ def _object(kind: Any, value: Any, where: str) -> Any:
 
 def _check(family: Family) -> None:
     """Refuse what no configuration and no checkpoint could be read by."""
+    cut = family.cut
+    if (cut.indivisible in ("kept", "refused")) != (cut.written_as is None):
+        raise ValueError(f"cut.indivisible is {cut.indivisible!r}: kept, refused, or a family and written_as")
     sizes, tensors = family.config.sizes, family.tensors
     for label in ALL_NEEDED if tensors.body else NEEDED:
         if label not in sizes:

@@ -36,7 +36,7 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
             raise ValueError(
                 f"a {family.name} can be cut in {' and '.join(possible)}, not in {kind}: {family.cut.note}"
             )
-    if divides(cut) or family.cut.indivisible in ("kept", "mistral"):
+    if divides(cut) or family.cut.indivisible != "refused":
         return
     raise ValueError(
         f"{groups * parent.heads_per_group} heads do not divide the hidden size {parent.hidden}, which "
@@ -58,8 +58,8 @@ def _divisors(cut: Cut) -> str:
 def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
     """Return the configuration of a child with the ``largest`` sizes; its head size is spelt out.
 
-    A llama whose heads no longer divide the hidden size becomes a mistral, which is the same network.
-    Raises ``ValueError`` for a llama with biases, which no mistral has.
+    Where heads no longer divide the hidden size, it is that of the family that has the same network: a llama
+    becomes a mistral. Raises ``ValueError`` for biases, which are not written so.
     """
     family, parent = checkpoint.family, cut.parent
     groups, ffn = cut.largest
@@ -75,17 +75,16 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
     for field in family.config.per_layer:
         if isinstance(config.get(field), list):
             config[field] = [config[field][layer.layer] for layer in cut.layers]
-    if divides(cut) or family.cut.indivisible != "mistral":
+    other = family.cut.written_as
+    if divides(cut) or other is None:
         return config
-    if any(config.get(flag) for flag in ("attention_bias", "mlp_bias")):
+    if any(config.get(flag) for flag in family.config.flags):
         raise ValueError(
-            f"{sizes['heads']} heads do not divide the hidden size {parent.hidden}, and a llama with biases "
-            f"cannot be written as mistral; {_divisors(cut)} do"
+            f"{sizes['heads']} heads do not divide the hidden size {parent.hidden}, and a {family.name} with "
+            f"biases cannot be written as {family.cut.indivisible}; {_divisors(cut)} do"
         )
-    kinds = {"LlamaForCausalLM": "MistralForCausalLM", "LlamaModel": "MistralModel"}
-    config["model_type"], config["sliding_window"] = "mistral", None
-    config["architectures"] = [kinds.get(name, name) for name in config.get("architectures") or []]
-    return config
+    classes = [other.classes.get(name, name) for name in config.get("architectures") or []]
+    return config | other.config | {"architectures": classes}
 
 
 def without_code(value: Any) -> Any:

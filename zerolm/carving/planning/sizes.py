@@ -108,7 +108,7 @@ def _group_count_goes(count: int, checkpoint: Checkpoint, request: SizeRequest) 
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     biased = any(checkpoint.config.get(flag) for flag in checkpoint.family.config.flags)
     divisible = parent.hidden % (count * parent.heads_per_group) == 0 or count == parent.kv_heads
-    needed = cut.indivisible == "refused" or (cut.indivisible == "mistral" and biased)
+    needed = cut.indivisible == "refused" or (cut.written_as is not None and biased)
     written = divisible or not needed or request.shape == "per-layer"
     return written and count >= request.least_groups and count % request.tensor_parallel == 0
 

@@ -134,7 +134,7 @@ def test_folders_that_are_no_models(zerolm: Zerolm) -> None:
     (folder / "config.json").write_text("{")
     refused(zerolm, "proxies", "folder", *FEW, "--store", "s", words="config.json")
     (folder / "config.json").write_text(json.dumps({"model_type": "mamba", "hidden_size": 8}))
-    refused(zerolm, "proxies", "folder", *FEW, "--store", "s", words="of model_type 'mamba' are not known")
+    refused(zerolm, "proxies", "folder", *FEW, "--store", "s", words="model_type 'mamba' is not known")
     (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch hacked'\ntR.")
     refused(zerolm, "proxies", "folder", *FEW, "--store", "s", words="folder")
     assert not Path("hacked").exists()

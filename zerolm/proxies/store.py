@@ -120,7 +120,6 @@ class Store:
 
     def put(self, evaluations: Sequence[Evaluation]) -> None:
         """Add all of them or, when killed, none; what is there already stays, unless damaged."""
-        rows = [(*evaluation.key.columns, *evaluation.content) for evaluation in evaluations]
         with self._plainly(), self._database:
             self._database.execute("BEGIN IMMEDIATE")
             for evaluation in evaluations:
@@ -128,7 +127,7 @@ class Store:
                 row = self._database.execute(LOOK_UP, columns).fetchone()
                 if row is not None and _read(evaluation.key, row) is None:
                     self._database.execute(REMOVE, columns)
-            self._database.executemany(ADD, rows)
+                self._database.execute(ADD, (*columns, *evaluation.content))
 
     def _opened(self) -> sqlite3.Connection:
         if self._path is None:

@@ -22,8 +22,8 @@ from carved.uniform import uniform
 from corpus import seen_files, seen_text, summaries, unseen_files, unseen_text
 from timing import machine, note
 
-from zerolm.carving.parent import is_decoder
 from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import is_decoder
 
 PLACE: Final = Path(__file__).with_suffix(".md")
 QUICK: Final = Scale(calibration=16, judged=4, sentences=64, seeds=1, plans=4)

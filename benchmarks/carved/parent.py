@@ -19,13 +19,14 @@ from zerolm.carving.importance.criteria import WITH_TOKENS, criterion_of
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.parent import is_decoder, open_model, tokens_of
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import Repaired, apply_in_memory, dimensions_of
 from zerolm.carving.repair.ridge import GRID
 from zerolm.carving.repair.walk import Walk, repair
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
+from zerolm.networks.opener import is_decoder, open_model
+from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
 LENGTH: Final = 256

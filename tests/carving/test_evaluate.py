@@ -18,11 +18,12 @@ import zerolm
 from zerolm.carving.evaluation.evaluate import NOT_COMPARED, Evaluated, chosen, cut_of, evaluate, uniform
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
-from zerolm.carving.parent import open_model, tokens_of
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
+from zerolm.networks.opener import open_model
+from zerolm.text.calibration import tokens_of
 
 FEW: dict[str, Any] = {"sequences": 6, "length": 12}
 HALF: dict[str, Any] = {"keep_ffn": 0.5, "keep_heads": 0.5}

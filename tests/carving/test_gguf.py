@@ -18,9 +18,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 
 from zerolm.carving.export.verify import Verified
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
-from zerolm.carving.parent import open_model
 from zerolm.carving.pruning import Repaired, apply_in_memory
 from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import open_model
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")

@@ -16,8 +16,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.parent import open_model
 from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import open_model
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")

@@ -13,12 +13,12 @@ from torch import nn
 from zerolm.carving.importance.criterion import Additive
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.parent import mapped_model, open_model
 from zerolm.carving.planning.sensitivity import measured_losses
 from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.repair.walk import repair
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
+from zerolm.networks.opener import mapped_model, open_model
 from zerolm.networks.roles import layer_list
 from zerolm.text.tokens import Tokens, random_tokens
 

@@ -12,13 +12,14 @@ from tiny import saved, word_tokenizer
 import zerolm
 from zerolm.carving.export import verify
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
-from zerolm.carving.parent import open_model, tokens_of
 from zerolm.carving.planning.sensitivity import BATCH, Loss
 from zerolm.carving.pruning import apply_in_memory, carved_layer
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
+from zerolm.networks.opener import open_model
+from zerolm.text.calibration import tokens_of
 
 
 @pytest.fixture(autouse=True)

@@ -14,10 +14,10 @@ from zerolm.carving.export import verify
 from zerolm.carving.export.folder import configuration, tensors
 from zerolm.carving.export.verify import compare_blocks, fits
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
-from zerolm.carving.parent import mapped_model
 from zerolm.carving.pruning import Repaired
 from zerolm.carving.repair.walk import repair
 from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.networks.opener import mapped_model
 from zerolm.text.tokens import random_tokens
 
 NAMES = ("llama", "llama_tied", "mistral", "mistral_odd", "qwen2", "qwen3", "gemma2", "gpt2", "bert")

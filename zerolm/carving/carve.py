@@ -18,13 +18,14 @@ from zerolm.carving.planning.part_costs import StoredCosts, stored_bits, window_
 from zerolm.carving.planning.plan import Planned
 from zerolm.carving.planning.sizes import budgets_of, costs_of, heuristic_of, plan_of, rounding
 from zerolm.carving.recipe import Making, Recipe, document, read_recipe
-from zerolm.carving.request import LENGTH, SEQUENCES, Methods, SizeRequest, default_methods
+from zerolm.carving.request import Methods, SizeRequest, default_methods
 from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.checkpoints import Checkpoint, Ledger, ledger_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.io.folders import check_new, new_folder
+from zerolm.text.defaults import LENGTH, SEQUENCES
 
 if TYPE_CHECKING:
     from zerolm.carving.session import Session

@@ -13,11 +13,12 @@ from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.lonas import choices_in
 from zerolm.carving.repair.rules import REPAIRS
-from zerolm.carving.request import MAX_TOKENS, RANDOM, Methods
+from zerolm.carving.request import MAX_TOKENS, Methods
 from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
 from zerolm.io.files import parse_json, read_text
+from zerolm.text.defaults import RANDOM
 
 FORMAT: Final = "zerolm-recipe"
 VERSION: Final = 3

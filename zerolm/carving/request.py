@@ -8,12 +8,10 @@ from typing import Final
 
 from zerolm.carving.importance.criteria import needs_tokens
 from zerolm.carving.repair.rules import REPAIRS
+from zerolm.text.defaults import LENGTH, SEQUENCES
 
 SHAPES: Final = ("uniform", "per-layer")
 PLANS: Final = ("weights", "measured", "heuristic")
-RANDOM: Final = "random"
-SEQUENCES: Final = 256
-LENGTH: Final = 256
 MAX_TOKENS: Final = 1 << 26
 """Calibration tokens, of whose hidden states three are in memory."""
 

@@ -14,7 +14,6 @@ from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
-from zerolm.carving.parent import mapped_model, open_model, tokens_of
 from zerolm.carving.planning.sensitivity import BATCH, SEQUENCES, SHARES, Loss, LossTable, measured_losses
 from zerolm.carving.pruning import Place, Repaired, apply_in_memory, carved_layer
 from zerolm.carving.recipe import to_layers
@@ -24,6 +23,8 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
+from zerolm.networks.opener import mapped_model, open_model
+from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
 Progress = Callable[[str], None]

@@ -107,6 +107,11 @@ def load_model(folder: Path, decoder: bool) -> PreTrainedModel:
     return model
 
 
+def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
+    """Return the model of a checkpoint in float32, in memory."""
+    return load_model(checkpoint.folder, is_decoder(checkpoint))
+
+
 def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """Return the stock model over the mapped files of a checkpoint; its weights take no memory of their own.
 

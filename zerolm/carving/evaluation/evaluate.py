@@ -16,17 +16,18 @@ from zerolm.carving.evaluation.divergence import Made, fidelities, perplexities_
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.parent import is_decoder, open_model, tokens_of
 from zerolm.carving.planning.part_costs import Choices, part_costs
 from zerolm.carving.planning.plan import PARAMS
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.recipe import MAX_BYTES, read_recipe
-from zerolm.carving.request import LENGTH, RANDOM, SEQUENCES
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
+from zerolm.networks.opener import is_decoder, open_model
+from zerolm.text.calibration import tokens_of
+from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.tokens import Tokens
 
 SEEDS: Final = (0, 1, 2)

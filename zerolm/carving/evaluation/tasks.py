@@ -15,8 +15,8 @@ from typing import Any, Final
 from transformers import AutoTokenizer
 
 from zerolm.carving.evaluation.evaluate import opened
-from zerolm.carving.parent import is_decoder, open_model
 from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import is_decoder, open_model
 
 BATCH: Final = 8
 

@@ -1,22 +1,13 @@
-"""The loaded parent and the tokens that run through it."""
+"""Calibration tokens of a checkpoint: of a text by its own tokenizer, or random ones."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from transformers import PreTrainedModel
-
-from zerolm.carving.request import LENGTH, RANDOM, SEQUENCES
 from zerolm.checkpoints import Checkpoint
-from zerolm.networks.opener import is_decoder as is_decoder
-from zerolm.networks.opener import load_model, one_line, stock_tokenizer
-from zerolm.networks.opener import mapped_model as mapped_model
+from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
+from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.tokens import Tokens, line_tokens, random_tokens, read_text, running_tokens
-
-
-def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
-    """Return the model in float32, in memory."""
-    return load_model(checkpoint.folder, is_decoder(checkpoint))
 
 
 def tokens_of(

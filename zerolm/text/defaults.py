@@ -1,0 +1,9 @@
+"""The text that stands for random tokens, and how many tokens are taken where nothing is said."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RANDOM: Final = "random"
+SEQUENCES: Final = 256
+LENGTH: Final = 256

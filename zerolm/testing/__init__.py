@@ -1,13 +1,25 @@
-"""Conformance suites for authors of plug-ins; torch is imported by that of proxies alone."""
+"""Conformance suites for authors of plug-ins; those of proxies and families need torch."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-HOMES: Final = {"check_proxy": "zerolm.testing.proxies", "ProxyConformance": "zerolm.testing.proxies"}
+if TYPE_CHECKING:
+    from zerolm.testing.families import check_family
+    from zerolm.testing.proxies import ProxyConformance, check_proxy
+    from zerolm.testing.scores import check_score
+    from zerolm.testing.spaces import check_space
 
-__all__ = ["ProxyConformance", "check_proxy"]
+HOMES: Final = {
+    "ProxyConformance": "zerolm.testing.proxies",
+    "check_family": "zerolm.testing.families",
+    "check_proxy": "zerolm.testing.proxies",
+    "check_score": "zerolm.testing.scores",
+    "check_space": "zerolm.testing.spaces",
+}
+
+__all__ = ["ProxyConformance", "check_family", "check_proxy", "check_score", "check_space"]
 
 
 def __getattr__(name: str) -> Any:

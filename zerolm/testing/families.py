@@ -1,0 +1,44 @@
+"""Rules that every model family must satisfy, for authors of plug-ins: ``check_family`` (torch)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import transformers
+
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import CostModel
+from zerolm.families.config import from_config, size_of
+from zerolm.families.known import family_named
+
+
+def check_family(name: str, config: Mapping[str, Any]) -> None:
+    """Check a known family on a small configuration; ``AssertionError`` says which rule it breaks.
+
+    The sizes that it reads, where a field is left out too, and the parameters that it counts are those of
+    the stock class; and every tensor of a checkpoint that the stock class writes has its place.
+    ``model_type`` need not stand in ``config``; the network is really built, so sizes should be tiny.
+    """
+    family = family_named(name)
+    stock = transformers.AutoConfig.for_model(name, **config)
+    for label, field in family.config.sizes.items():
+        if field.field and isinstance(value := getattr(stock, field.field, None), int):
+            read = size_of(family, dict(config), label)
+            _demand(name, read == value, f"{field.field} is {value} in the stock class, and read as {read}")
+    torch.manual_seed(0)
+    model = getattr(transformers, family.head_classes[0])(stock)
+    built = sum(parameter.numel() for parameter in model.parameters())
+    counted = CostModel().of(from_config({**config, "model_type": name}))["params"]
+    _demand(name, built == counted, f"the stock class has {built} parameters, {counted} are counted")
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        layout = Checkpoint.open(folder).layout
+    _demand(name, layout.depth == from_config({**config, "model_type": name}).depth, "layers are lost")
+
+
+def _demand(name: str, is_so: bool, rule: str) -> None:
+    if not is_so:
+        raise AssertionError(f"family {name!r}: {rule}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from zerolm.scores import base
+from zerolm.scores import SCORES
 from zerolm.spaces import space_names
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
@@ -109,7 +109,7 @@ def test_the_python_runs(zerolm: Callable[..., Any], tmp_path: Path, monkeypatch
         if "model" in names:
             promised = json.loads(Path("demo/result.json").read_text())["pick"]["costs"]["params"]
             assert sum(p.numel() for p in names["model"].parameters()) == promised
-    base._REGISTRY.pop("ffn_only")
+    SCORES._entries.pop("ffn_only")
     registry.PROXIES._entries.pop("gradient_energy")
 
 

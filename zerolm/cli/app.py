@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    if issubclass(category, PluginWarning):
+    if category.__module__.startswith("zerolm."):
         _say(message)
     else:
         print(warnings.formatwarning(message, category, *where[:2]), file=sys.stderr, end="")

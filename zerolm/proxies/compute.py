@@ -11,7 +11,7 @@ from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.networks.passes import COSTS, Passes, Protocol
 from zerolm.networks.passes.clock import Clock
-from zerolm.proxies.registry import LeftOut, Proxy, Value
+from zerolm.proxies.registry import LeftOut, Proxy, Value, is_own
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def compute(
             except LeftOut as error:
                 value, reason = (), str(error)
             except Exception as error:
-                if isinstance(error, ValueError) or proxy.compute.__module__.startswith("zerolm."):
+                if isinstance(error, ValueError) or is_own(proxy.compute):
                     raise
                 message = f"proxy {proxy.name!r} fails with {type(error).__name__}: {error}"
                 raise ValueError(f"{message}; does it name all its needs?") from error

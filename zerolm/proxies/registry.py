@@ -49,7 +49,7 @@ class Proxy:
     @property
     def revision(self) -> str:
         """Return the key of stored values: the version and, of a proxy that is not zerolm's, its source."""
-        if self.compute.__module__.startswith("zerolm."):
+        if is_own(self.compute):
             return str(self.version)
         try:
             source = inspect.getsource(self.compute)
@@ -74,6 +74,11 @@ class Proxy:
 PROXIES: Final = Registry[Proxy]("proxy", "zerolm.proxies")
 
 
+def is_own(compute: Compute) -> bool:
+    """Return whether a function is zerolm's; those of a string that was executed have no module."""
+    return str(compute.__module__).startswith("zerolm.")
+
+
 def proxy(
     name: str,
     *,
@@ -94,7 +99,7 @@ def proxy(
     def register(compute: Compute) -> Compute:
         if not _NAME.fullmatch(name):
             raise ValueError(f"a proxy's name is lower case letters, digits and _, not {name!r}")
-        if not compute.__module__.startswith("zerolm.") and name in SCORES:
+        if name in SCORES and not is_own(compute):
             raise ValueError(f"{name!r} is a closed form already; call the proxy otherwise")
         for need in needs:
             if need not in NEEDS:

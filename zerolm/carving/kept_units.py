@@ -9,22 +9,16 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.checkpoints import Checkpoint
+from zerolm.families.config import CoreSizes
 
 
-@dataclass(frozen=True, slots=True)
-class Dimensions:
+@dataclass(frozen=True)
+class Dimensions(CoreSizes):
     """The sizes of a parent that a cut refers to.
 
     A KV group is one key/value head with the ``heads // kv_heads`` query heads that read it; without
     grouped queries it is one head.
     """
-
-    depth: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    ffn: int
 
     @property
     def heads_per_group(self) -> int:

@@ -30,13 +30,8 @@ CHOICES: Final = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
 
 
 @dataclass(frozen=True)
-class ModelSizes:
-    """The sizes of a model, as its stock class would have them.
-
-    ``tied``: the head is the embedding. ``windows`` (depth,): how many tokens each layer attends to at most,
-    0 for all. ``sizes`` has the length of each axis by its label: ``q`` (heads x head size), ``kv``, ``head``
-    (the size of one head), ``ffn``, ``hidden``, ``vocab``, ``positions`` ... but of free ones (``labels``).
-    """
+class CoreSizes:
+    """The sizes that make the matrices of a layer, and the number of layers."""
 
     depth: int
     hidden: int
@@ -44,6 +39,17 @@ class ModelSizes:
     kv_heads: int
     head_size: int
     ffn: int
+
+
+@dataclass(frozen=True)
+class ModelSizes(CoreSizes):
+    """The sizes of a model, as its stock class would have them.
+
+    ``tied``: the head is the embedding. ``windows`` (depth,): how many tokens each layer attends to at most,
+    0 for all. ``sizes`` has the length of each axis by its label: ``q`` (heads x head size), ``kv``, ``head``
+    (the size of one head), ``ffn``, ``hidden``, ``vocab``, ``positions`` ... but of free ones (``labels``).
+    """
+
     vocab: int
     tied: bool
     windows: tuple[int, ...]

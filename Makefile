@@ -6,7 +6,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-CORE := zerolm/architecture.py,zerolm/costs.py,zerolm/statistics/*,zerolm/scores/*,zerolm/spaces/*,zerolm/solvers/*,zerolm/calibration/*
 
 .PHONY: demo test env clean
 
@@ -16,8 +15,8 @@ demo: $(VENV)/core.stamp
 test: $(VENV)/env.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov=zerolm --cov-report=
-	$(BIN)/coverage report --include='$(CORE)' --fail-under=85
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=
+	$(BIN)/coverage report --fail-under=85
 
 env: $(VENV)/env.stamp
 

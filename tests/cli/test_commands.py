@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,21 @@ def test_columns_of_a_comparison_never_touch(zerolm: Callable[..., Any], tmp_pat
         assert geo[2] == ("-1.000..-1.000" if intervals else "-")
         assert geo[3:5] == ["-1.0000", "-1.0000"]
         assert geo[6] == ("+0.000..+0.000" if intervals else "-")
+
+
+def test_a_warning_of_the_package_is_one_line(
+    zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class DamagedWarning(UserWarning):
+        __module__ = "zerolm.somewhere"
+
+    def warn(*_: object) -> None:
+        warnings.warn("a row\nis damaged", DamagedWarning, stacklevel=1)
+        raise ValueError("nothing else")
+
+    monkeypatch.setattr("zerolm.cli.spaces.make_space", warn)
+    ran = zerolm("spaces")
+    assert ran.err.splitlines() == ["zerolm: a row is damaged", "zerolm: nothing else"]
 
 
 def test_an_interruption_says_so(zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final
 
 from zerolm.architecture import Architecture
+from zerolm.families.family import Task
 from zerolm.registry import Entry, Registry
 from zerolm.settings import Setting, check_settings
 from zerolm.spaces.candidates import Backbone
-
-Task = Literal["next", "masked", "image"]
-"""What a network predicts: every next token, masked tokens, or the class of an image."""
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def test_a_run_with_workers_that_is_stopped_goes_on(number: signal.Signals, tmp_
     command = [sys.executable, "-c", SCRIPT, str(Path(__file__).parent), str(path)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         done = 3 * len(PROXIES)
         while not path.exists() or not held(path) >= done:
             assert process.poll() is None

@@ -46,7 +46,7 @@ def table(numbers: Sequence[int]) -> dict[Key, Evaluation]:
 
 def until(true: Callable[[], bool]) -> None:
     """Wait for what other processes do."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)

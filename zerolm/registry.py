@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from zerolm.settings import Setting, shown
 from zerolm.settings import nearest as nearest
@@ -33,11 +33,17 @@ class Registry(Generic[Value]):
     """Values of one kind by name. Those of plug-ins are loaded when an unknown name, or all, are asked for.
 
     ``group`` is the group of entry points of third parties. A plug-in that cannot be loaded costs a
-    ``PluginWarning`` and nothing else.
+    ``PluginWarning`` and nothing else. What is loaded registers itself, or is a value that
+    ``receive(registry, name of the entry point, value)`` registers.
     """
 
-    def __init__(self, kind: str, group: str | None = None) -> None:
-        self.kind, self.group = kind, group
+    def __init__(
+        self,
+        kind: str,
+        group: str | None = None,
+        receive: Callable[[Registry[Value], str, Any], None] | None = None,
+    ) -> None:
+        self.kind, self.group, self._receive = kind, group, receive
         self._entries: dict[str, Entry[Value]] = {}
         self._is_loaded = group is None
 
@@ -85,7 +91,9 @@ class Registry(Generic[Value]):
         for point in entry_points(group=self.group):
             before = dict(self._entries)
             try:
-                point.load()
+                value = point.load()
+                if self._receive:
+                    self._receive(self, point.name, value)
             except (Exception, SystemExit) as error:  # a plug-in raises what it will
                 self._entries = before
                 reason = " ".join(str(error).split()) or type(error).__name__

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +12,7 @@ from typing import Any, Final
 from zerolm.families.document import read_family
 from zerolm.families.family import Family
 from zerolm.io.files import parse_json, read_text
-from zerolm.registry import Entry, PluginWarning, Registry
+from zerolm.registry import Entry, Registry
 
 FOLDER: Final = "ZEROLM_FAMILIES"
 """The environment variable that names a folder with the user's own families, one JSON file each."""
@@ -57,21 +55,17 @@ def family_of(config: Mapping[str, Any]) -> Family:
 
 @cache
 def _registry(folder: str) -> Registry[Family]:
-    registry: Registry[Family] = Registry("family")
+    registry: Registry[Family] = Registry("family", GROUP, _receive)
     for file in files("zerolm.families").iterdir():
         if file.name.endswith(".json"):
             _add(registry, parse_json(file.read_text("utf-8")), "zerolm")
     if folder:
         _add_folder(registry, Path(folder))
-    for point in entry_points(group=GROUP):
-        try:
-            _add(registry, _document(point.load()), f"{GROUP}: {point.name}")
-        except Exception as error:  # a plug-in raises what it will
-            reason = " ".join(str(error).split()) or type(error).__name__
-            warnings.warn(
-                f"plug-in {point.name!r} of {GROUP} is left out: {reason}", PluginWarning, stacklevel=2
-            )
     return registry
+
+
+def _receive(registry: Registry[Family], name: str, value: Any) -> None:
+    _add(registry, _document(value), f"{GROUP}: {name}")
 
 
 def _add(registry: Registry[Family], document: Any, source: str) -> None:

@@ -14,6 +14,7 @@ import zerolm
 ROOT = Path(zerolm.__file__).parent
 ROOMS = (
     "settings",
+    "commands",
     "registry",
     "io",
     "architecture",
@@ -34,6 +35,7 @@ ROOMS = (
     "doctor",
     "testing",
     "report",
+    "api",
     "cli",
 )
 CORE = ROOMS[ROOMS.index("architecture") : ROOMS.index("groundtruth")]

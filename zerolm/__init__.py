@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zerolm.api.search import search
     from zerolm.calibration.calibrate import calibrate
     from zerolm.carving.carve import carve
     from zerolm.comparison.bench import bench
     from zerolm.groundtruth.labels import read_labels
     from zerolm.proxies.measure import measure
     from zerolm.scores.base import make_score
-    from zerolm.solvers.search import search
     from zerolm.spaces.base import make_space
     from zerolm.spaces.document import score
 
@@ -30,7 +30,7 @@ _HOMES = {
     "measure": "zerolm.proxies.measure",
     "read_labels": "zerolm.groundtruth.labels",
     "score": "zerolm.spaces.document",
-    "search": "zerolm.solvers.search",
+    "search": "zerolm.api.search",
 }
 __all__ = [
     "__version__",

@@ -50,7 +50,7 @@ def test_search_writes_a_folder_that_reads_back(zerolm: Callable[..., Any], tmp_
     ran = zerolm(*SMALL, "--out", str(out), "--json")
     assert ran.status == 0
     assert sorted(p.name for p in out.iterdir()) == [
-        "01", "02", "03", "pick", "report.html", "result.json"
+        "01", "02", "03", "pick", "report.html", "result.json", "run.yaml"
     ]  # fmt: skip
     assert json.loads((out / "result.json").read_text()) == json.loads(ran.out)
     pick = json.loads(ran.out)["pick"]
@@ -183,7 +183,7 @@ def test_a_command_alone_shows_its_help(zerolm: Callable[..., Any]) -> None:
 
 
 def test_public_functions() -> None:
-    result = package.search("bert", budgets={"max_params": 10_000_000}, top=1)
+    result = package.search("bert", max_params="10M", top=1)
     rows = package.score(result.pick.architecture, ["geo"])
     assert rows == [{"score": "geo", "alpha": None, "value": pytest.approx(result.pick.score)}]
     with pytest.raises(AttributeError, match="prune"):

@@ -10,24 +10,44 @@ from typing import Any
 
 import typer
 
-from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, proxies, score, search, spaces
-from zerolm.cli.flags import with_flags
+from zerolm.cli.run import function_of
+from zerolm.commands import COMMANDS
+from zerolm.commands.command import Command
 from zerolm.registry import PluginWarning
+from zerolm.settings import Setting
 
 
-def application(plugins: bool = False) -> typer.Typer:
-    """Return the commands; with ``plugins`` the settings of theirs are flags too."""
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """Return the commands; that which the arguments name takes the settings of plug-ins, too."""
     app = typer.Typer(
         name="zerolm",
         help="Choose and shrink transformer language models without training them.",
         no_args_is_help=True,
         add_completion=False,
-        rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.command("search")(with_flags(search.search, search.search_flags(plugins)))
-    app.command("score")(score.command(plugins))
+    for command in COMMANDS.values():
+        named = list(arguments[: len(command.name.split())]) == command.name.split()
+        further = _further(command, arguments) if named else {}
+        app.command(command.name)(function_of(command, further))
+    _older(app)
+    return app
+
+
+def _further(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
+    """Return the settings of spaces and scores: of those that are named for help, else of all."""
+    if not command.owners or arguments[1:] in (["--help"], ["-h"]):
+        return {}
+    from zerolm.cli.plugin_flags import further_settings
+
+    return further_settings(command, arguments)
+
+
+def _older(app: typer.Typer) -> None:
+    from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, proxies, score, spaces
+
+    app.command("score")(score.command(True))
     app.command("calibrate")(calibrate.calibrate)
     app.command("carve")(carve.carve)
     app.command("eval")(evaluate.evaluate)
@@ -35,25 +55,9 @@ def application(plugins: bool = False) -> typer.Typer:
     app.command("doctor")(doctor.doctor)
     app.command("proxies")(proxies.proxies)
     app.command("spaces")(spaces.spaces)
-    app.add_typer(bench.application(plugins), name="bench")
-    return app
+    app.add_typer(bench.application(True), name="bench")
 
 
-COMMANDS = (
-    "search",
-    "score",
-    "calibrate",
-    "carve",
-    "eval",
-    "ledger",
-    "doctor",
-    "proxies",
-    "spaces",
-    "bench ls",
-    "bench download",
-    "bench run",
-    "bench ablate",
-)
 INTERRUPTED = 130
 LONGEST = 4000
 """Characters of a message, which clips the values that it shows; this clips what escaped that."""
@@ -84,8 +88,7 @@ def _say(message: object) -> None:
 
 def _run(arguments: list[str]) -> int:
     try:
-        plugins = arguments[:1] in (["search"], ["score"]) or arguments[:2] == ["bench", "run"]
-        status = int(application(plugins)(args=arguments, standalone_mode=False) or 0)
+        status = int(application(arguments)(args=arguments, standalone_mode=False) or 0)
         if status == INTERRUPTED:  # typer has caught it
             print("zerolm: interrupted", file=sys.stderr)
         return status

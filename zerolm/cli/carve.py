@@ -20,8 +20,8 @@ from zerolm.carving.planning.sizes import RELATIVE
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import SHAPES
 from zerolm.carving.result import Carved
+from zerolm.cli.older import cost_model
 from zerolm.cli.progress import patient
-from zerolm.cli.settings import cost_model
 from zerolm.costs import COSTS
 from zerolm.report.phrases import cost_label, show_cost
 from zerolm.settings.units import parse_amount

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,10 +17,6 @@ def read_json(path: Path) -> Any:
         return parse_json(read_text(path, MAX_JSON_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} cannot be read: {error}") from None
-
-
-def write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def check_new_file(path: Path, force: bool) -> None:

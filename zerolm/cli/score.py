@@ -15,7 +15,8 @@ import typer
 from zerolm.calibration import Pool, expected_of
 from zerolm.cli.files import read_json
 from zerolm.cli.flags import declared, parsed_options, with_flags
-from zerolm.cli.settings import CONDITIONS, cost_model
+from zerolm.cli.older import cost_model
+from zerolm.commands.costs import CONDITIONS
 from zerolm.groundtruth.labels import as_labelled, load
 from zerolm.report.phrases import cost_label, show_cost, show_expected, show_score
 from zerolm.scores import SCORES, all_variants

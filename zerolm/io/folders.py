@@ -13,7 +13,7 @@ from typing import Final
 from zerolm.io.files import parse_json, read_text
 
 MAX_RECIPE: Final = 64 << 20
-WRITTEN: Final = ("result.json", "report.html", "pick", "rows.csv", "scores.csv")
+WRITTEN: Final = ("result.json", "report.html", "run.yaml", "pick", "rows.csv", "scores.csv")
 """The files of a search and of a benchmark run, besides numbered architectures."""
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike, fspath
 from typing import Any, Final, Literal
 
 from zerolm.settings.messages import nearest, shown
 from zerolm.settings.units import parse_integer, parse_integers, parse_number, parse_numbers
 
-Kind = Literal["integer", "number", "integers", "numbers", "interval", "flag", "text"]
+Kind = Literal["integer", "number", "integers", "numbers", "interval", "flag", "text", "path"]
 METAVARS: Final[dict[Kind, str]] = {
     "integer": "N",
     "number": "X",
@@ -19,6 +20,7 @@ METAVARS: Final[dict[Kind, str]] = {
     "interval": "LOW:HIGH",
     "flag": "",
     "text": "TEXT",
+    "path": "FILE",
 }
 
 
@@ -36,9 +38,10 @@ class Setting:
     """One setting: its flag, YAML key, help and error messages all come from here.
 
     ``kind`` says how text becomes a value: ``integer`` (8k too), ``number``, ``integers`` (2,4 or LOW:HIGH
-    or LOW:HIGH:STEP), ``numbers``, ``interval`` (LOW:HIGH), ``flag`` or ``text``. ``default`` is ``REQUIRED``
-    where there is none, and None where it depends on other settings. ``choices`` are the only possible
-    values where there are any, ``low`` to ``high`` the only possible numbers; a ``low`` of 0
+    or LOW:HIGH:STEP), ``numbers``, ``interval`` (LOW:HIGH), ``flag``, ``text`` or ``path`` (a file, a
+    folder, or a word in its place). ``default`` is ``REQUIRED`` where there is none, and None where it
+    depends on other settings. ``choices`` are the only possible values where there are any, ``low`` to
+    ``high`` the only possible numbers; a ``low`` of 0
     leaves 0 itself out of numbers and intervals. ``off`` names the flag that
     says no. ``examples`` are values to show where nobody gives one.
     """
@@ -106,6 +109,8 @@ class Setting:
             if not isinstance(value, bool):
                 raise ValueError(f"{self.name} must be true or false, not {shown(value)}")
             return value
+        if self.kind == "path":
+            return self._path(value)
         if self.kind == "text":
             if not isinstance(value, str):
                 raise ValueError(f"{self.name} must be text, not {shown(value)}")
@@ -127,6 +132,14 @@ class Setting:
         if self.choices and value not in self.choices:
             raise ValueError(f"{self.name} {shown(value)} is not known{nearest(str(value), self.choices)}")
         return value
+
+    def _path(self, value: Any) -> str:
+        if not isinstance(value, str | PathLike) or not isinstance(fspath(value), str):
+            raise ValueError(f"{self.name} must be a path, not {shown(value)}")
+        path = fspath(value)
+        if not path.strip() or "\0" in path:
+            raise ValueError(f"{self.name} names no {'folder' if self.metavar == 'DIR' else 'file'}")
+        return path
 
     @property
     def _integral(self) -> bool:

@@ -1,13 +1,17 @@
-"""Settings in a YAML file: plain values and flat lists, nothing that unfolds."""
+"""The configuration of a run as a YAML file: plain values and flat lists, nothing that unfolds."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from zerolm.commands import Command
 from zerolm.io.files import read_text
 from zerolm.settings import shown
 
@@ -70,3 +74,42 @@ def read_yaml(path: Path) -> dict[str, Any]:
             raise ValueError(f"configuration {str(path)!r} gives {shown(name)} twice")
         values[name] = value
     return values
+
+
+def configured(command: Command, file: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a configuration file, and before them those given (None: not)."""
+    settings = read_yaml(Path(file)) if file else {}
+    told = settings.pop("command", command.name)
+    if told != command.name:
+        raise ValueError(f"configuration {file!r} is of {shown(told)}, not of {command.name!r}")
+    return {**settings, **{name: value for name, value in given.items() if value is not None}}
+
+
+def write_configuration(file: Path, command: str, configuration: Mapping[str, Any]) -> None:
+    """Write the configuration of a run, from which alone it can be repeated."""
+    given = {name: _plain(value) for name, value in configuration.items() if value is not None}
+    text = yaml.safe_dump(
+        {"command": command, **given}, sort_keys=False, allow_unicode=True, default_flow_style=None
+    )
+    file.write_text(text, encoding="utf-8")
+
+
+def absolute(path: str | None) -> str | None:
+    """Return a path that holds wherever the run is repeated; what is no path stays as it is."""
+    return str(Path(path).absolute()) if path is not None and Path(path).exists() else path
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if isinstance(value, range | tuple | list):
+        return _progression(value) or [_plain(item) for item in value]
+    return value
+
+
+def _progression(values: Sequence[Any]) -> str | None:
+    """Return evenly spaced integers as they are typed, LOW:HIGH:STEP; None for other values."""
+    if len(values) < 3 or any(type(value) is not int for value in values):
+        return None
+    steps = {after - before for before, after in pairwise(values)}
+    return f"{values[0]}:{values[-1]}:{steps.pop()}" if len(steps) == 1 and max(steps) > 0 else None

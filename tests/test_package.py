@@ -132,8 +132,9 @@ def test_the_metadata_say_what_people_look_for(built: Built) -> None:
     assert {"all", "dev", "docs", "test", "torch"} <= extras
     optional = extras - {"all", "dev", "docs", "test"}
     (everything,) = (
-        line for line in metadata.get_all("Requires-Dist") or () if line.startswith("zerolm[") and "'all'" in
-        line.replace('"', "'")
+        line
+        for line in metadata.get_all("Requires-Dist") or ()
+        if line.startswith("zerolm[") and "'all'" in line.replace('"', "'")
     )
     assert set(everything[len("zerolm[") : everything.index("]")].split(",")) == optional
 
@@ -148,5 +149,7 @@ def test_the_sdist_holds_its_tests_and_they_run_there(built: Built) -> None:
     assert {"mkdocs.yml", "docs/index.md", "benchmarks/leaderboard.md", "constraints.txt"} <= names
     tests = {str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("*.py")}
     assert tests <= names
-    ran = run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_architecture.py", cwd=folder)
+    ran = run(
+        sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_architecture.py", cwd=folder
+    )
     assert "passed" in ran.stdout

@@ -13,8 +13,8 @@ def pages() -> dict[str, str]:
     lines = [
         "# Commands",
         "",
-        "Every command has a Python function of the same name, with the same settings as keywords. Every command "
-        "that computes takes `--out DIR` and writes there `report.html`, `result.json` and `run.yaml`; "
+        "Every command has a Python function with the same settings as keywords. Every command that computes "
+        "takes `--out DIR` and writes there `report.html`, `result.json` and `run.yaml`; "
         "`--config DIR/run.yaml` repeats the run.",
         "",
         "| command | |",
@@ -52,7 +52,7 @@ def page(command: Command) -> str:
             lines += ["", *_table(heading, settings, flags=heading != "Arguments")]
     if command.notes:
         lines += ["", "## Notes", "", _html(command.notes)]
-    module, _, verb = command.verb.partition(":")
+    verb = command.verb.partition(":")[2]
     lines += ["", "## From Python", "", f"`zerolm.{verb}` takes the same settings: see [the API](../api.md)."]
     return "\n".join([*lines, ""])
 

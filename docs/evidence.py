@@ -111,6 +111,8 @@ def facts() -> dict[str, str]:
             sum(a.in_budgets > b.in_budgets for a, b in zip(geo, counted, strict=True))
         ),
     }
+    said["geo_gpt2_wt103"] = plain(views()["gpt2_wt103"]["geo"].tau)
+    said["counting_ties"] = str(len(geo) - int(said["geo_beats_counting"]))
     for score in ("geo", "body_params"):
         row = rf"\n\| `{score}` \|(?:[^|]*\|)+? ([0-9.]+) \| ([0-9.]+) \|\n"
         said[f"regret_{score}"], said[f"budgets_{score}"] = (

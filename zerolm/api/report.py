@@ -51,6 +51,11 @@ class Report(ABC):
         """Return the names of the files that ``save`` writes."""
         return ["report.html", "result.json", "run.yaml"]
 
+    @property
+    def remarks(self) -> list[str]:
+        """Return what the command says on stderr beside the result: warnings, and what is left out."""
+        return []
+
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of ``to_pandas``."""
         raise ValueError(f"a result of {self.command} has no rows; see to_json()")

@@ -62,6 +62,10 @@ class SearchReport(SearchResult, Report):
         kind = "config.json" if stock else "architecture.json (no stock class builds it)"
         return [*super().written, f"pick/{kind} and the best {len(self.best)}"]
 
+    @property
+    def remarks(self) -> list[str]:
+        return [f"warning: {text}" for text in (self.calibration or {}).get("warnings", ())]
+
     def rows(self) -> list[dict[str, Any]]:
         return [_row(choice) for choice in self.best]
 

@@ -12,23 +12,24 @@ from typing import Annotated, Any
 
 import typer
 
+from zerolm.cli.help import SHORT
 from zerolm.commands import OUTPUT, Command
 from zerolm.settings import Setting
 
 
-def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) -> Callable[..., None]:
+def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) -> Any:
     """Return a function of the flags of a command, those of ``further`` groups of settings too."""
 
     def run(**given: Any) -> None:
-        _run(command, given)
+        _run(command, {name: _listed(value) for name, value in given.items()})
 
-    groups = {**command.groups, **further, "Output": OUTPUT}
+    own = [setting for group in command.groups.values() for setting in group]
+    others = [setting for group in further.values() for setting in group]
     parameters = [_parameter(setting, typer.Argument) for setting in command.arguments]
-    for name, settings in groups.items():
-        parameters += [_parameter(setting, typer.Option, name, command.repeated) for setting in settings]
+    parameters += [_parameter(setting, typer.Option) for setting in (*own, *command.output)]
+    parameters += [_parameter(setting, typer.Option, command.repeated) for setting in others]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    examples = "\n\n".join(f"{line}\n    {what}" for line, what in command.examples)
-    run.__doc__ = f"{command.summary}\n\n{command.notes}\n\n{examples}"
+    run.__doc__ = command.summary
     return run
 
 
@@ -38,14 +39,18 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     from zerolm.io.folders import check_new
 
     asked = configured(command, given.pop("config", None), given)
-    output = {s.name: s.parse(asked.pop(s.name)) if s.name in asked else s.default for s in OUTPUT[:3]}
+    output = {setting.name: setting.default for setting in OUTPUT}
+    output |= {s.name: s.parse(asked.pop(s.name)) for s in command.output if s.name in asked}
     folder = Path(output["out"]) if output["out"] is not None else None
     if folder is not None:
         check_new(folder, output["force"])
     module, name = command.verb.split(":")
-    result = getattr(import_module(module), name)(**asked, progress=patient())
+    progress = (lambda text: None) if output["quiet"] else patient()
+    result = getattr(import_module(module), name)(**asked, progress=progress)
     if folder is not None:
         result.save(folder, force=output["force"])
+    for remark in result.remarks:
+        print(f"zerolm: {remark}", file=sys.stderr)
     if output["json"]:
         print(json.dumps(result.to_json()))
     else:
@@ -54,22 +59,20 @@ def _run(command: Command, given: dict[str, Any]) -> None:
         print(f"wrote {output['out']}: {', '.join(result.written)}", file=sys.stderr)
 
 
-def _parameter(
-    setting: Setting, kind: Callable[..., Any], panel: str | None = None, repeated: bool = False
-) -> inspect.Parameter:
-    help_ = setting.help[:1].upper() + setting.help[1:] + "."
+def _listed(value: Any) -> Any:
+    """Return None for a list that nobody gave anything for."""
+    return None if isinstance(value, list) and not value else value
+
+
+def _parameter(setting: Setting, kind: Callable[..., Any], repeated: bool = False) -> inspect.Parameter:
+    """Return a parameter of typer, always optional: the verb knows what is missing, whoever calls it."""
+    annotation: Any = list[str] if repeated or setting.kind == "texts" else str
     names = [] if kind is typer.Argument else ["--" + setting.name.replace("_", "-")]
-    annotation: Any = list[str] if repeated else str
     if setting.kind == "flag":
         annotation = bool
         names = [f"{names[0]}/--{setting.off}"] if setting.off else names
-    declared = kind(
-        *names,
-        metavar=None if setting.kind == "flag" else setting.placeholder,
-        help=help_,
-        show_default=setting.default_text if setting.kind != "flag" and setting.default_text else False,
-        rich_help_panel=panel,
-    )
+    names += [SHORT[setting.name]] if setting.name in SHORT else []
+    declared = kind(*names, metavar=setting.placeholder or None, help=setting.help)
     return inspect.Parameter(
         setting.name,
         inspect.Parameter.KEYWORD_ONLY,

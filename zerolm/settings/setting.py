@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from zerolm.settings.messages import nearest, shown
 from zerolm.settings.units import parse_integer, parse_integers, parse_number, parse_numbers
 
-Kind = Literal["integer", "number", "integers", "numbers", "interval", "flag", "text", "path"]
+Kind = Literal["integer", "number", "integers", "numbers", "interval", "flag", "text", "texts", "path"]
 METAVARS: Final[dict[Kind, str]] = {
     "integer": "N",
     "number": "X",
@@ -20,6 +20,7 @@ METAVARS: Final[dict[Kind, str]] = {
     "interval": "LOW:HIGH",
     "flag": "",
     "text": "TEXT",
+    "texts": "A,B,...",
     "path": "FILE",
 }
 
@@ -38,12 +39,11 @@ class Setting:
     """One setting: its flag, YAML key, help and error messages all come from here.
 
     ``kind`` says how text becomes a value: ``integer`` (8k too), ``number``, ``integers`` (2,4 or LOW:HIGH
-    or LOW:HIGH:STEP), ``numbers``, ``interval`` (LOW:HIGH), ``flag``, ``text`` or ``path`` (a file, a
-    folder, or a word in its place). ``default`` is ``REQUIRED`` where there is none, and None where it
-    depends on other settings. ``choices`` are the only possible values where there are any, ``low`` to
-    ``high`` the only possible numbers; a ``low`` of 0
-    leaves 0 itself out of numbers and intervals. ``off`` names the flag that
-    says no. ``examples`` are values to show where nobody gives one.
+    or LOW:HIGH:STEP), ``numbers``, ``interval`` (LOW:HIGH), ``flag``, ``text``, ``texts`` (A,B,..., or a
+    list) or ``path`` (a file, a folder, or a word in its place). ``default`` is ``REQUIRED`` where there is
+    none, and None where it depends on other settings. ``choices`` are the only possible values where there
+    are any, ``low`` to ``high`` the only possible numbers; a ``low`` of 0 leaves 0 itself out of numbers and
+    intervals. ``off`` names the flag that says no. ``examples`` are values to show where nobody gives one.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Setting:
             return str(value).lower()
         if isinstance(value, Sequence) and not isinstance(value, str):
             separator = ":" if self.kind == "interval" else ","
-            return separator.join(f"{item:g}" for item in value)
+            return separator.join(item if isinstance(item, str) else f"{item:g}" for item in value)
         return str(value)
 
     def parse(self, value: Any) -> Any:
@@ -93,6 +93,8 @@ class Setting:
             value = parse_integers(self.name, value, self.step)
         elif self.kind == "numbers":
             value = parse_numbers(self.name, value)
+        elif self.kind == "texts" and isinstance(value, str):
+            value = [part for part in map(str.strip, value.split(",")) if part]
         elif self.kind == "interval" and isinstance(value, str):
             value = _ends(self.name, value)
         return self.check(value)
@@ -104,6 +106,8 @@ class Setting:
         """
         if value is None and self.default is None:
             return None
+        if self.kind == "texts":
+            return self._texts(value)
         self.check_choice(value)
         if self.kind == "flag":
             if not isinstance(value, bool):
@@ -126,6 +130,15 @@ class Setting:
         if not value:
             raise ValueError(f"the range of {self.name} is empty; give at least one {self._one}")
         return tuple(sorted({self._number(item) for item in value}))
+
+    def _texts(self, value: Any) -> tuple[str, ...]:
+        if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+            raise ValueError(f"{self.name} must name at least one, not {shown(value)}")
+        for item in value:
+            if not isinstance(item, str) or not item.strip():
+                raise ValueError(f"{self.name} must be texts, not {shown(item)}")
+            self.check_choice(item)
+        return tuple(dict.fromkeys(value))
 
     def check_choice(self, value: Any) -> Any:
         """Return a value that is one of the choices, if there are any; ``ValueError`` else."""

@@ -107,7 +107,7 @@ def beside(
     jobs: int | None,
     store: Path | None,
     measured: list[Measured],
-    progress: Callable[[str], None],
+    progress: Any,
 ) -> More:
     """The proxies beside the scores, none unless they are named; results are added to ``measured``."""
     if proxies is None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
+
+from zerolm.progress import silent
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+Shown = Callable[..., None]
 PATIENCE: Final = 2.0
 """Seconds within which a command is quick: nothing is shown of it."""
 PAUSE: Final = 5.0
@@ -22,8 +27,7 @@ class Steps:
 
     def __init__(self, quiet: bool = False, patience: float = PATIENCE) -> None:
         self._quiet, self._lock = quiet, threading.RLock()
-        self._text, self._done, self._of = "", 0, 0
-        self._step = Step("", 0)
+        self._step = Step("", 0, 0)
         self._timer = threading.Timer(patience, self._begin)
         self._timer.daemon = True
         self._bar: Bar | None = None
@@ -48,9 +52,9 @@ class Steps:
         if self._quiet:
             return
         with self._lock:
-            if text != self._step.text:
-                self._step = Step(text, done)
-            self._step.done, self._step.of = done, of
+            if not self._step.goes_on(text, done, of):
+                self._step = Step(text, done, of)
+            self._step.text, self._step.done = text, done
             if self._begun and not self._ended:
                 self._show()
 
@@ -75,17 +79,21 @@ class Steps:
 class Step:
     """One step: its text, how far it is, and when it began."""
 
-    def __init__(self, text: str, done: int) -> None:
-        self.text, self.done, self.of = text, done, 0
+    def __init__(self, text: str, done: int, of: int) -> None:
+        self.text, self.done, self.of = text, done, of
         self._first, self._start = done, time.monotonic()
-        self._said: float | None = None
+        self._said, self._told = -math.inf, ""
+
+    def goes_on(self, text: str, done: int, of: int) -> bool:
+        """Return whether this is the same step, further on; the text of one that is counted may change."""
+        return of == self.of and done >= self.done and (of > 0 or text == self.text)
 
     def is_due(self) -> bool:
-        """Return whether a line on it is due: at once, and then every few seconds while it goes on."""
+        """Return whether a line is due: for another text at once, and else now and then."""
         now = time.monotonic()
-        if self._said is not None and (not self.of or self.done >= self.of or now - self._said < PAUSE):
+        if self.text == self._told and (self.done >= self.of or now - self._said < PAUSE):
             return False
-        self._said = now
+        self._said, self._told = now, self.text
         return True
 
     def line(self) -> str:
@@ -105,12 +113,21 @@ class Bar:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-        from rich.progress import TaskProgressColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            SpinnerColumn,
+            TaskProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
-        columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()]
         self._progress: Progress = Progress(
-            *columns,
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
             TimeRemainingColumn(),
             TimeElapsedColumn(),
             console=Console(stderr=True),
@@ -118,17 +135,18 @@ class Bar:
             redirect_stdout=False,
         )
         self._task: TaskID | None = None
-        self._text = ""
+        self._step: Step | None = None
         self._progress.start()
 
     def show(self, step: Step) -> None:
         """Show a step, which takes the place of the one before."""
-        if step.text != self._text or self._task is None:
+        if step is not self._step or self._task is None:
             if self._task is not None:
                 self._progress.remove_task(self._task)
-            self._text = step.text
-            self._task = self._progress.add_task(_plain(step.text), total=None, completed=step.done)
-        self._progress.update(self._task, completed=step.done, total=step.of or None)
+            self._step = step
+            self._task = self._progress.add_task("", total=None, completed=step.done)
+        total = step.of or None
+        self._progress.update(self._task, description=_plain(step.text), completed=step.done, total=total)
 
     def close(self) -> None:
         """Remove the bar."""
@@ -139,6 +157,11 @@ def _plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text[:1].upper() + text[1:])
+
+
+def patient(seconds: float = 0.0) -> Shown:
+    """Return no progress, for the commands that are not declared yet."""
+    return silent
 
 
 def duration(seconds: float) -> str:

@@ -35,7 +35,7 @@ def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) ->
 
 def _run(command: Command, given: dict[str, Any]) -> None:
     from zerolm.api.configuration import configured
-    from zerolm.cli.progress import patient
+    from zerolm.cli.progress import Steps
     from zerolm.io.folders import check_new
 
     asked = configured(command, given.pop("config", None), given)
@@ -45,10 +45,10 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     if folder is not None:
         check_new(folder, output["force"])
     module, name = command.verb.split(":")
-    progress = (lambda text: None) if output["quiet"] else patient()
-    result = getattr(import_module(module), name)(**asked, progress=progress)
-    if folder is not None:
-        result.save(folder, force=output["force"])
+    with Steps(output["quiet"]) as progress:
+        result = getattr(import_module(module), name)(**asked, progress=progress)
+        if folder is not None:
+            result.save(folder, force=output["force"])
     for remark in result.remarks:
         print(f"zerolm: {remark}", file=sys.stderr)
     if output["json"]:

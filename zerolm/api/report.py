@@ -8,16 +8,21 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from zerolm.api.configuration import read_yaml, write_configuration
+from zerolm.groundtruth.truth import first_problem
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.folders import new_folder
+from zerolm.report.page import page
 from zerolm.report.rows import short
 
 if TYPE_CHECKING:
     import pandas
 
+Kind = TypeVar("Kind")
 MAX_RESULT_BYTES: Final = 64 << 20
 MOST_LINES: Final = 15
 MOST_CHARACTERS: Final = 1500
@@ -77,9 +82,10 @@ class Report(Shown):
     @abstractmethod
     def to_json(self) -> dict[str, Any]: ...
 
-    @abstractmethod
     def page(self) -> str:
         """Return ``report.html``: one page that needs nothing else."""
+        lines = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
+        return page(f"zerolm {self.command}", [f"<h1>zerolm {self.command}</h1>", lines, self.fragment()])
 
     @classmethod
     @abstractmethod
@@ -127,8 +133,17 @@ class Report(Shown):
             raise ValueError(f"the result in {str(place)!r} cannot be read: {error}") from None
         try:
             return cls.from_folder(place, document, configuration)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"the result in {str(place)!r} is not one of {command}: {error!r}") from None
+        except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+            raise ValueError(f"the result in {str(place)!r} is not one of {command}: {reason}") from None
+
+
+def checked(kind: type[Kind], document: Any) -> Kind:
+    """Return plain JSON as a dataclass, every field of its type; ``ValueError`` says what is wrong."""
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(document), strict=True)
+    except ValidationError as error:
+        raise ValueError(first_problem(error, "it")) from None
 
 
 def clipped(lines: Sequence[str]) -> str:
@@ -148,11 +163,16 @@ def clipped(lines: Sequence[str]) -> str:
 def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as a small HTML table, the first of them where there are many."""
     heads = list(dict.fromkeys(name for row in rows for name in row))[:MOST_COLUMNS]
-    lines = [_line("th", heads), *(_line("td", [row.get(head) for head in heads]) for row in rows[:MOST_ROWS])]
+    shown = [[row.get(head) for head in heads] for row in rows[:MOST_ROWS]]
+    lines = [_line("th", heads), *(_line("td", cells) for cells in shown)]
     more = f"<p>and {len(rows) - MOST_ROWS:,} more</p>" if len(rows) > MOST_ROWS else ""
     return f"<table>{''.join(lines)}</table>{more}"
 
 
 def _line(tag: str, cells: Sequence[Any]) -> str:
-    texts = ("" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in cells)
-    return f"<tr>{''.join(f'<{tag}>{escape(short(text, MOST_CELL))}</{tag}>' for text in texts)}</tr>"
+    return f"<tr>{''.join(f'<{tag}>{escape(_text(cell))}</{tag}>' for cell in cells)}</tr>"
+
+
+def _text(cell: Any) -> str:
+    text = "" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+    return short(text, MOST_CELL)

@@ -50,10 +50,8 @@ def _further(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Sett
 
 
 def _older(app: typer.Typer, group: typer.Typer) -> None:
-    from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, proxies, score
+    from zerolm.cli import bench, carve, doctor, evaluate, ledger, proxies
 
-    app.command("score")(score.command(True))
-    app.command("calibrate")(calibrate.calibrate)
     app.command("carve")(carve.carve)
     app.command("eval")(evaluate.evaluate)
     app.command("ledger")(ledger.ledger)

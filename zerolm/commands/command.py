@@ -25,8 +25,8 @@ class Command:
 
     ``arguments`` are given by place, ``groups`` by flag, under the heading of their group. ``verb`` is
     ``module:function`` of the public function. ``owners`` name the kinds of plug-ins whose settings are
-    further flags (``spaces``, ``scores``); ``repeated`` where a flag of theirs takes several values. ``output``
-    are the settings of where results go, which are the command line's alone.
+    further flags (``spaces``, ``scores``); ``repeated`` where a flag of theirs takes several values.
+    ``output`` are the settings of where results go, which are the command line's alone.
     """
 
     name: str

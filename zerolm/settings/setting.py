@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from zerolm.settings.messages import nearest, shown
 from zerolm.settings.units import parse_integer, parse_integers, parse_number, parse_numbers
 
-Kind = Literal["integer", "number", "integers", "numbers", "interval", "flag", "text", "path"]
+Kind = Literal["integer", "number", "integers", "numbers", "interval", "flag", "text", "path", "names"]
 METAVARS: Final[dict[Kind, str]] = {
     "integer": "N",
     "number": "X",
@@ -21,6 +21,7 @@ METAVARS: Final[dict[Kind, str]] = {
     "flag": "",
     "text": "TEXT",
     "path": "FILE",
+    "names": "A,B,C",
 }
 
 
@@ -38,10 +39,10 @@ class Setting:
     """One setting: its flag, YAML key, help and error messages all come from here.
 
     ``kind`` says how text becomes a value: ``integer`` (8k too), ``number``, ``integers`` (2,4 or LOW:HIGH
-    or LOW:HIGH:STEP), ``numbers``, ``interval`` (LOW:HIGH), ``flag``, ``text`` or ``path`` (a file, a
-    folder, or a word in its place). ``default`` is ``REQUIRED`` where there is none, and None where it
-    depends on other settings. ``choices`` are the only possible values where there are any, ``low`` to
-    ``high`` the only possible numbers; a ``low`` of 0
+    or LOW:HIGH:STEP), ``numbers``, ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a
+    folder, or a word in its place) or ``names`` (A,B,C, or a list of names and paths). ``default`` is
+    ``REQUIRED`` where there is none, and None where it depends on other settings. ``choices`` are the only
+    possible values where there are any, ``low`` to ``high`` the only possible numbers; a ``low`` of 0
     leaves 0 itself out of numbers and intervals. ``off`` names the flag that
     says no. ``examples`` are values to show where nobody gives one.
     """
@@ -79,7 +80,7 @@ class Setting:
             return str(value).lower()
         if isinstance(value, Sequence) and not isinstance(value, str):
             separator = ":" if self.kind == "interval" else ","
-            return separator.join(f"{item:g}" for item in value)
+            return separator.join(item if isinstance(item, str) else f"{item:g}" for item in value)
         return str(value)
 
     def parse(self, value: Any) -> Any:
@@ -95,6 +96,8 @@ class Setting:
             value = parse_numbers(self.name, value)
         elif self.kind == "interval" and isinstance(value, str):
             value = _ends(self.name, value)
+        elif self.kind == "names" and isinstance(value, str):
+            value = value.split(",")
         return self.check(value)
 
     def check(self, value: Any) -> Any:
@@ -111,6 +114,8 @@ class Setting:
             return value
         if self.kind == "path":
             return self._path(value)
+        if self.kind == "names":
+            return self._names(value)
         if self.kind == "text":
             if not isinstance(value, str):
                 raise ValueError(f"{self.name} must be text, not {shown(value)}")
@@ -140,6 +145,15 @@ class Setting:
         if not path.strip() or "\0" in path:
             raise ValueError(f"{self.name} names no {'folder' if self.metavar == 'DIR' else 'file'}")
         return path
+
+    def _names(self, value: Any) -> tuple[str, ...]:
+        names = [value] if isinstance(value, str | PathLike) else value
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str | PathLike) for n in names):
+            raise ValueError(f"{self.name} must be names, not {shown(value)}")
+        texts = [fspath(name) for name in names]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{self.name} must be names, not {shown(value)}")
+        return tuple(text.strip() for text in texts if text.strip())
 
     @property
     def _integral(self) -> bool:

@@ -119,6 +119,8 @@ def facts() -> dict[str, str]:
             plain(float(number)) for number in _find("label_free", row)
         )
     (said["formulas"],) = _find("label_free", r"\n([0-9,]+) formulas,")
+    tau = next(row.tau for row in proxies()["flexibert_glue declared"] if row.score == "lpzero_gpt2")
+    said["lpzero_gpt2_flexibert"] = plain(tau)
     for name, rows in proxies().items():
         benchmark = name.split()[0].split("_")[0]
         measured = [row for row in rows if row.kind == "proxy" and row.score != "params"]

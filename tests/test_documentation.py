@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from snippets import Missing, agrees, blocks, run, steps
 
-from zerolm.spaces import space_names
+from zerolm.proxies.registry import PROXIES
+from zerolm.scores import SCORES
+from zerolm.spaces import SPACES, space_names
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -20,6 +23,16 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 sys.path.insert(0, str(ROOT / "docs"))
 
 
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """Forget what snippets register."""
+    before = {registry: dict(registry._entries) for registry in (SCORES, SPACES, PROXIES)}
+    yield
+    for registry, entries in before.items():
+        registry._entries = entries  # type: ignore[assignment]
+
+
+@pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_the_snippets_run_and_print_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -29,6 +42,7 @@ def test_the_snippets_run_and_print_what_is_shown(
         monkeypatch.setenv("ZEROLM_DATA", str(Path(data).resolve()))
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("ZEROLM_FAMILIES", "")  # a snippet sets it
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     names: dict[str, Any] = {}

@@ -134,7 +134,8 @@ def facts() -> dict[str, str]:
             said[f"best_{key}"], said[f"best_{key}_tau"] = best.score, plain(best.tau)
             said[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
     said |= _calibration() | _carving()
-    return said | {"evidence": table(said), "leaderboard_summary": summary()}
+    shown = {"evidence": table(said, "measurements"), "readme_evidence": table(said, "benchmarks")}
+    return said | shown | {"leaderboard_summary": summary()}
 
 
 def _calibration() -> dict[str, str]:
@@ -171,8 +172,8 @@ def _carving() -> dict[str, str]:
     return said
 
 
-def table(said: dict[str, str]) -> str:
-    """Return what is measured, losses included, as the README and the documentation show it."""
+def table(said: dict[str, str], place: str) -> str:
+    """Return what is measured, losses included, with links to its files in ``place``."""
     rows = [
         (
             "Does `geo` rank networks better than counting their parameters?",
@@ -228,7 +229,7 @@ def table(said: dict[str, str]) -> str:
         ),
     ]
     lines = ["| question | measured | where |", "|---|---|---|"]
-    lines += [f"| {ask} | {answer.format(**said)} | `benchmarks/{file}.md` |" for ask, answer, file in rows]
+    lines += [f"| {ask} | {answer.format(**said)} | [{file}]({place}/{file}.md) |" for ask, answer, file in rows]
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from jupyter_client.connect import ConnectionFileMixin
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -19,6 +20,7 @@ import command_pages  # noqa: E402
 import evidence  # noqa: E402
 
 MEASUREMENTS = HERE.parent / "benchmarks"
+ConnectionFileMixin.transport.default_value = "ipc"  # kernels of notebooks warn of sockets that others may read
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -72,7 +72,7 @@ def test_what_does_not_run_only_installs(page: Path) -> None:
 def test_the_readme_shows_the_measured_evidence() -> None:
     import evidence
 
-    assert evidence.facts()["evidence"] in README.read_text("utf-8")
+    assert evidence.facts()["readme_evidence"] in README.read_text("utf-8")
 
 
 def test_the_figures_are_those_of_the_measurements() -> None:

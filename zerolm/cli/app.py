@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from zerolm.cli import INTERRUPTED
 from zerolm.cli.help import command_help, program_help
 from zerolm.cli.run import function_of
 from zerolm.commands import COMMANDS
@@ -163,7 +164,10 @@ def _run(arguments: list[str]) -> int:
         print(program_help("bench"), file=sys.stderr if arguments == ["bench"] else sys.stdout)
         return 2 if arguments == ["bench"] else 0
     try:
-        return int(application()(args=arguments, prog_name="zerolm", standalone_mode=False) or 0)
+        status = int(application()(args=arguments, prog_name="zerolm", standalone_mode=False) or 0)
+        if status == INTERRUPTED:  # typer has caught it
+            raise KeyboardInterrupt
+        return status
     except (ValueError, ModuleNotFoundError) as error:
         say(error)
     except ArithmeticError as error:

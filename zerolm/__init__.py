@@ -9,27 +9,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zerolm.api.calibrate import calibrate
+    from zerolm.api.score import score
     from zerolm.api.search import search
-    from zerolm.calibration.calibrate import calibrate
     from zerolm.carving.carve import carve
     from zerolm.comparison.bench import bench
     from zerolm.groundtruth.labels import read_labels
     from zerolm.proxies.measure import measure
     from zerolm.scores.base import make_score
     from zerolm.spaces.base import make_space
-    from zerolm.spaces.document import score
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "bench": "zerolm.comparison.bench",
-    "calibrate": "zerolm.calibration",
+    "calibrate": "zerolm.api.calibrate",
     "carve": "zerolm.carving.carve",
     "make_score": "zerolm.scores",
     "make_space": "zerolm.spaces",
     "measure": "zerolm.proxies.measure",
     "read_labels": "zerolm.groundtruth.labels",
-    "score": "zerolm.spaces.document",
+    "score": "zerolm.api.score",
     "search": "zerolm.api.search",
 }
 __all__ = [

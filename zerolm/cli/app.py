@@ -86,25 +86,23 @@ def _further(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Sett
     return further_settings(command, arguments)
 
 
-OLDER: Final = ("score", "calibrate", "carve", "eval", "ledger", "doctor", "proxies", "spaces", "bench")
+OLDER: Final = ("carve", "eval", "ledger", "doctor", "proxies", "bench")
 
 
 def _older(name: str) -> Any:
-    from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, proxies, score, spaces
+    from zerolm.cli import bench, carve, doctor, evaluate, ledger, proxies
 
     app = typer.Typer(add_completion=False, context_settings=CONTEXT)
     functions: dict[str, Any] = {
-        "score": score.command(True),
-        "calibrate": calibrate.calibrate,
         "carve": carve.carve,
         "eval": evaluate.evaluate,
         "ledger": ledger.ledger,
         "doctor": doctor.doctor,
         "proxies": proxies.proxies,
-        "spaces": spaces.spaces,
     }
     if name == "bench":
-        return typer.main.get_command(bench.application(True))
+        bench.application(app)
+        return typer.main.get_command(app)
     app.command(name)(functions[name])
     return typer.main.get_command(app)
 

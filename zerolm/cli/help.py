@@ -68,7 +68,7 @@ def program_help(first_word: str) -> str:
 
 
 def _placed(setting: Setting) -> str:
-    several = "..." if setting.kind == "texts" else ""
+    several = "..." if setting.kind == "names" else ""
     word = setting.placeholder.removesuffix("...")
     return f"{word}{several}" if setting.default is REQUIRED else f"[{word}{several}]"
 

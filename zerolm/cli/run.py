@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,12 +16,15 @@ from zerolm.cli.help import SHORT
 from zerolm.commands import OUTPUT, Command
 from zerolm.settings import Setting
 
+if TYPE_CHECKING:
+    from zerolm.api.report import Shown
+
 
 def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) -> Any:
     """Return a function of the flags of a command, those of ``further`` groups of settings too."""
 
     def run(**given: Any) -> None:
-        _run(command, {name: _listed(value) for name, value in given.items()})
+        _run(command, given)
 
     own = [setting for group in command.groups.values() for setting in group]
     others = [setting for group in further.values() for setting in group]
@@ -38,35 +41,53 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     from zerolm.cli.progress import Steps
     from zerolm.io.folders import check_new
 
-    asked = configured(command, given.pop("config", None), given)
+    asked = configured(command, given.pop("config", None), _typed(command, given))
     output = {setting.name: setting.default for setting in OUTPUT}
     output |= {s.name: s.parse(asked.pop(s.name)) for s in command.output if s.name in asked}
     folder = Path(output["out"]) if output["out"] is not None else None
     if folder is not None:
         check_new(folder, output["force"])
     module, name = command.verb.split(":")
+    verb = getattr(import_module(module), name)
     with Steps(output["quiet"]) as progress:
-        result = getattr(import_module(module), name)(**asked, progress=progress)
+        told = {"progress": progress} if "progress" in inspect.signature(verb).parameters else {}
+        result = verb(**asked, **told)
         if folder is not None:
             result.save(folder, force=output["force"])
-    for remark in result.remarks:
-        print(f"zerolm: {remark}", file=sys.stderr)
+    for notice in result.notices:
+        print(f"zerolm: {notice}", file=sys.stderr)
     if output["json"]:
         print(json.dumps(result.to_json()))
     else:
-        import_module(f"zerolm.cli.show_{name}").show(result)
+        _show(result, name)
     if folder is not None:
         print(f"wrote {output['out']}: {', '.join(result.written)}", file=sys.stderr)
 
 
-def _listed(value: Any) -> Any:
-    """Return None for a list that nobody gave anything for."""
-    return None if isinstance(value, list) and not value else value
+def _show(result: Shown, name: str) -> None:
+    """Print a result by the view of its verb; what only lists something is its lines."""
+    from zerolm.api.report import Report
+
+    if isinstance(result, Report):
+        import_module(f"zerolm.cli.show_{name}").show(result)
+    else:
+        print("\n".join(result.lines()))
+
+
+def _typed(command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was typed: flags of names that were repeated as one list, empty lists as nothing."""
+    listed = {s.name for group in command.groups.values() for s in group if s.kind == "names"}
+    typed = {name: None if value == [] else value for name, value in given.items()}
+    for name in listed:
+        names = typed.get(name)
+        if names is not None:
+            typed[name] = ",".join(names)
+    return typed
 
 
 def _parameter(setting: Setting, kind: Callable[..., Any], repeated: bool = False) -> inspect.Parameter:
     """Return a parameter of typer, always optional: the verb knows what is missing, whoever calls it."""
-    annotation: Any = list[str] if repeated or setting.kind == "texts" else str
+    annotation: Any = list[str] if repeated or setting.kind == "names" else str
     names = [] if kind is typer.Argument else ["--" + setting.name.replace("_", "-")]
     if setting.kind == "flag":
         annotation = bool

@@ -2,10 +2,23 @@
 
 from typing import Final
 
+from zerolm.commands.calibrate import CALIBRATE
 from zerolm.commands.command import LISTING, OUTPUT, Command
+from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS, SPACES
+from zerolm.commands.score import SCORE
 from zerolm.commands.search import SEARCH
 
-COMMANDS: Final = {command.name: command for command in (SEARCH,)}
+COMMANDS: Final = {
+    command.name: command
+    for command in (
+        SEARCH,
+        SCORE,
+        CALIBRATE,
+        SPACES,
+        BENCH_LS,
+        BENCH_DOWNLOAD,
+    )
+}
 """All commands by name."""
 PANELS: Final = {
     "Choose": ("search", "score", "calibrate"),

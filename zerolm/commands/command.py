@@ -47,9 +47,10 @@ class Command:
         """Return all that the verb takes: arguments, then flags."""
         return (*self.arguments, *(setting for group in self.groups.values() for setting in group))
 
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, given: Mapping[str, Any], objects: tuple[type, ...] = ()) -> dict[str, Any]:
         """Return the value of every setting of the verb, given (None: not) or by default.
 
+        ``objects`` are types that may stand in the place of a path: what a file of it would hold.
         ``ValueError`` names an unknown setting, a wrong value, or one that is missing.
         """
         known = {setting.name: setting for setting in self.settings}
@@ -61,7 +62,10 @@ class Command:
             value = given.get(name)
             if value is None and setting.default is REQUIRED:
                 raise ValueError(f"{self.name} needs {name}: {setting.help}")
-            values[name] = setting.default if value is None else setting.parse(value)
+            if value is None or (setting.kind == "path" and isinstance(value, objects)):
+                values[name] = setting.default if value is None else value
+            else:
+                values[name] = setting.parse(value)
         return values
 
     def divided(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from zerolm.settings.messages import nearest, shown
 from zerolm.settings.units import parse_integer, parse_integers, parse_number, parse_numbers
 
-Kind = Literal["integer", "number", "integers", "numbers", "interval", "flag", "text", "texts", "path"]
+Kind = Literal["integer", "number", "integers", "numbers", "interval", "flag", "text", "path", "names"]
 METAVARS: Final[dict[Kind, str]] = {
     "integer": "N",
     "number": "X",
@@ -20,8 +20,8 @@ METAVARS: Final[dict[Kind, str]] = {
     "interval": "LOW:HIGH",
     "flag": "",
     "text": "TEXT",
-    "texts": "A,B,...",
     "path": "FILE",
+    "names": "A,B,C",
 }
 
 
@@ -39,11 +39,12 @@ class Setting:
     """One setting: its flag, YAML key, help and error messages all come from here.
 
     ``kind`` says how text becomes a value: ``integer`` (8k too), ``number``, ``integers`` (2,4 or LOW:HIGH
-    or LOW:HIGH:STEP), ``numbers``, ``interval`` (LOW:HIGH), ``flag``, ``text``, ``texts`` (A,B,..., or a
-    list) or ``path`` (a file, a folder, or a word in its place). ``default`` is ``REQUIRED`` where there is
-    none, and None where it depends on other settings. ``choices`` are the only possible values where there
-    are any, ``low`` to ``high`` the only possible numbers; a ``low`` of 0 leaves 0 itself out of numbers and
-    intervals. ``off`` names the flag that says no. ``examples`` are values to show where nobody gives one.
+    or LOW:HIGH:STEP), ``numbers``, ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a
+    folder, or a word in its place) or ``names`` (A,B,C, or a list of names and paths). ``default`` is
+    ``REQUIRED`` where there is none, and None where it depends on other settings. ``choices`` are the only
+    possible values where there are any, ``low`` to ``high`` the only possible numbers; a ``low`` of 0
+    leaves 0 itself out of numbers and intervals. ``off`` names the flag that
+    says no. ``examples`` are values to show where nobody gives one.
     """
 
     name: str
@@ -93,10 +94,10 @@ class Setting:
             value = parse_integers(self.name, value, self.step)
         elif self.kind == "numbers":
             value = parse_numbers(self.name, value)
-        elif self.kind == "texts" and isinstance(value, str):
-            value = [part for part in map(str.strip, value.split(",")) if part]
         elif self.kind == "interval" and isinstance(value, str):
             value = _ends(self.name, value)
+        elif self.kind == "names" and isinstance(value, str):
+            value = value.split(",")
         return self.check(value)
 
     def check(self, value: Any) -> Any:
@@ -106,8 +107,6 @@ class Setting:
         """
         if value is None and self.default is None:
             return None
-        if self.kind == "texts":
-            return self._texts(value)
         self.check_choice(value)
         if self.kind == "flag":
             if not isinstance(value, bool):
@@ -115,6 +114,8 @@ class Setting:
             return value
         if self.kind == "path":
             return self._path(value)
+        if self.kind == "names":
+            return self._names(value)
         if self.kind == "text":
             if not isinstance(value, str):
                 raise ValueError(f"{self.name} must be text, not {shown(value)}")
@@ -131,15 +132,6 @@ class Setting:
             raise ValueError(f"the range of {self.name} is empty; give at least one {self._one}")
         return tuple(sorted({self._number(item) for item in value}))
 
-    def _texts(self, value: Any) -> tuple[str, ...]:
-        if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-            raise ValueError(f"{self.name} must name at least one, not {shown(value)}")
-        for item in value:
-            if not isinstance(item, str) or not item.strip():
-                raise ValueError(f"{self.name} must be texts, not {shown(item)}")
-            self.check_choice(item)
-        return tuple(dict.fromkeys(value))
-
     def check_choice(self, value: Any) -> Any:
         """Return a value that is one of the choices, if there are any; ``ValueError`` else."""
         if self.choices and value not in self.choices:
@@ -153,6 +145,15 @@ class Setting:
         if not path.strip() or "\0" in path:
             raise ValueError(f"{self.name} names no {'folder' if self.metavar == 'DIR' else 'file'}")
         return path
+
+    def _names(self, value: Any) -> tuple[str, ...]:
+        names = [value] if isinstance(value, str | PathLike) else value
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str | PathLike) for n in names):
+            raise ValueError(f"{self.name} must be names, not {shown(value)}")
+        texts = [fspath(name) for name in names]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{self.name} must be names, not {shown(value)}")
+        return tuple(text.strip() for text in texts if text.strip())
 
     @property
     def _integral(self) -> bool:

@@ -110,11 +110,11 @@ def test_progress_shows_bytes_and_not_every_step() -> None:
     shown: list[str] = []
     watch = Watch(1, shown.append, patience=0.0)
     for done in range(0, 1001):
-        watch.told(done * 1000, 1_000_000)
+        watch.told("", done * 1000, 1_000_000)
     assert len(shown) == 20
     assert shown[-1] == "zerolm: read 1 MB of 1 MB ..."
     quiet = Watch(1, shown.append, patience=3600.0)
-    quiet.told(5, 5)
+    quiet.told("", 5, 5)
     assert (len(shown), quiet.passes) == (20, 0)
 
 

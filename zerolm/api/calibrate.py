@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,7 @@ from zerolm.calibration.rivals import UNCALIBRATED
 from zerolm.commands.calibrate import CALIBRATE
 from zerolm.groundtruth.labels import benchmark_of, from_document, load, read_labels, to_document
 from zerolm.io.files import write_json
+from zerolm.progress import Progress, silent
 from zerolm.settings import shown
 from zerolm.spaces import SearchSpace
 
@@ -51,7 +52,7 @@ class CalibrationReport(Report):
         return lines + _judged(self.judgement)
 
     @property
-    def notices(self) -> list[str]:
+    def remarks(self) -> list[str]:
         return [f"warning: {warning}" for warning in self.to_json()["warnings"]]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -85,7 +86,7 @@ def calibrate(
     metric: str | None = None,
     method: str = "auto",
     seed: int = 0,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
 ) -> CalibrationReport:
     """Return a better ranking of a space from a few trained architectures, judged on those it did not see.
 

@@ -50,8 +50,8 @@ class Shown(ABC):
         """Return the rows of ``to_pandas``."""
 
     @property
-    def notices(self) -> list[str]:
-        """Return what a user has to be told beside the result: the command prints it on stderr."""
+    def remarks(self) -> list[str]:
+        """Return what the command says on stderr beside the result: warnings, and what is left out."""
         return []
 
     def fragment(self) -> str:

@@ -99,7 +99,7 @@ class ScoreReport(Scored, Report):
         return lines + [", ".join(told[i : i + 4]) for i in range(0, len(told), 4)]
 
     @property
-    def notices(self) -> list[str]:
+    def remarks(self) -> list[str]:
         return [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
 
     @classmethod

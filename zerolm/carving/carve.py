@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -25,12 +25,11 @@ from zerolm.checkpoints.identity import fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.io.folders import check_new, new_folder
+from zerolm.progress import Progress, silent
 from zerolm.text.defaults import LENGTH, SEQUENCES
 
 if TYPE_CHECKING:
     from zerolm.carving.session import Session
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def carve(
     form: str = "hf",
     costs: CostModel | None = None,
     force: bool = False,
-    progress: Progress = lambda text: None,
+    progress: Progress = silent,
 ) -> Carved:
     """Carve a child out of a parent, a folder or a model of the hub; without ``out`` only plan it.
 
@@ -146,7 +145,7 @@ def rebuild(
     form: str | None = None,
     costs: CostModel | None = None,
     force: bool = False,
-    progress: Progress = lambda text: None,
+    progress: Progress = silent,
 ) -> Carved:
     """Carve the child of a recipe out of its parent again.
 
@@ -214,8 +213,7 @@ def _check_possible(job: Job) -> None:
 
 def _sound(checkpoint: Checkpoint, progress: Progress) -> Ledger:
     """Return the ledger of a parent, which also tells that all its weights are finite."""
-    progress("reading the weights")
-    return ledger_of(checkpoint)
+    return ledger_of(checkpoint, progress=progress)
 
 
 def _criterion(job: Job, ledger: Ledger) -> Criterion:
@@ -285,9 +283,8 @@ def _written(job: Job, carved: Carved, out: Path) -> Carved:
     origin = origin_of(job.checkpoint.folder)
     making = Making(origin, session.fingerprint, session.calibration, repaired.ridges, versions)
     with new_folder(out, job.output.force) as folder:
-        job.progress("writing the child")
         recipe = document(replace(carved, losses=losses), making)
-        sha256 = write(job.checkpoint, carved.cut, repaired, recipe, folder)
+        sha256 = write(job.checkpoint, carved.cut, repaired, recipe, folder, progress=job.progress)
         if job.recipe and job.recipe.method.format == job.output.form:
             notes.append(job.recipe.difference(sha256, versions))
         job.progress("opening the child again")

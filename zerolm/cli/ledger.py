@@ -67,7 +67,7 @@ class Watch:
         self._next = time.monotonic() + patience
         self._shown = 0
 
-    def told(self, done: int, of: int) -> None:
+    def told(self, text: str, done: int = 0, of: int = 0, /) -> None:
         """Bytes done, and bytes in all."""
         self.passes += 1
         step = done * STEPS // max(of, 1)

@@ -96,11 +96,11 @@ def calibration_of(objective: Objective, space: SearchSpace) -> Calibration | No
 
 def write_result(result: SearchResult, out: Path, force: bool) -> None:
     """Return ``result.json``, ``report.html``, and a folder with the configuration of each architecture."""
-    from zerolm.report.search import report
+    from zerolm.report.search import search_page
 
     with new_folder(out, force) as folder:
         write_json(folder / "result.json", result.to_json())
-        (folder / "report.html").write_text(report(result), encoding="utf-8")
+        (folder / "report.html").write_text(search_page(result), encoding="utf-8")
         choices = {"pick": result.pick} | {f"{i:02}": choice for i, choice in enumerate(result.best, 1)}
         for name, choice in choices.items():
             place = folder / name

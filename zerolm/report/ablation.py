@@ -11,9 +11,9 @@ from zerolm.comparison.ablation import Ablation, AblationSection, BorrowedAlpha,
 from zerolm.comparison.variants import WITHOUT
 from zerolm.report.ablation_conclusions import conclusions
 from zerolm.report.ablation_findings import EVEN, column, moved, plain, sentences, signed
-from zerolm.report.bars import Bar, bars
+from zerolm.report.bars import Bar, bars, signed_tick
 from zerolm.report.chart import LINEAR, axis
-from zerolm.report.page import Heading, note, page, paragraphs, section, table
+from zerolm.report.page import Heading, folded_html, note, page, paragraphs, section, table
 
 NOTES: Final = (
     "A cell is tau-b / tau with the score's ties broken at random; a change of tau-b is against the first "
@@ -99,8 +99,8 @@ def ablation_section(ablation: Ablation, said: bool = True) -> str:
     parts += map(note, NOTES)
     parts += [_html(sheet) for sheet in transfer_sheets(ablation)]
     for part in ablation.sections:
-        parts.append(f"<h3>{escape(title(part))}</h3>{_changes(part)}")
-        parts += [_html(sheet) for sheet in sheets(ablation, part)]
+        tables = "".join(_html(sheet) for sheet in sheets(ablation, part))
+        parts.append(f"<h3>{escape(title(part))}</h3>{_changes(part)}{folded_html('Tables', tables)}")
     return "".join(parts)
 
 
@@ -123,7 +123,7 @@ def _changes(part: AblationSection, narrow: bool = False) -> str:
     ]  # fmt: skip
     ends = [value for bar in rows for value in (bar.value, bar.low, bar.high) if value is not None]
     name = f"change of tau-b of {EVEN}, paired 95 % interval"
-    x = axis([0.0, *ends], name, wide=LINEAR, form=lambda value: f"{value:+.2g}")
+    x = axis([0.0, *ends], name, wide=LINEAR, form=signed_tick)
     label = f"{name}, by the matrices that count, on {part.title}"
     return bars(rows, x, label, [(0.0, "ink")], narrow=narrow)
 

@@ -52,6 +52,11 @@ def bars(
     )
 
 
+def signed_tick(value: float) -> str:
+    """Return a change as a tick says it: +0.2, 0."""
+    return f"{value:+.2g}" if abs(value) > 1e-12 else "0"
+
+
 def _style(narrow: bool, text: str) -> str:
     return f' style="{text}"' if narrow else ""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from zerolm.calibration.alpha import GRID
 from zerolm.comparison.results import ScoreRow, Section
-from zerolm.report.bars import Bar, bars
+from zerolm.report.bars import Bar, bars, signed_tick
 from zerolm.report.chart import LINEAR, Axis, Frame, Plot, amount, axis, legend, linked
 from zerolm.report.page import note
 from zerolm.report.rows import by_tau, in_own_unit, label_free, row_of, short, unit
@@ -39,7 +39,7 @@ def gains(section: Section, narrow: bool = False) -> str:
         rules.append((section.ceiling.tau - base.tau, "orange"))
         keys.append(("dashes", "orange", f"noise ceiling at {section.ceiling.tau:.2f}"))
     name = "tau-b above that of body parameters, paired 95 % interval"
-    x = axis([*ends, *(value for value, _ in rules)], name, wide=LINEAR, form=lambda value: f"{value:+.3g}")
+    x = axis([*ends, *(value for value, _ in rules)], name, wide=LINEAR, form=signed_tick)
     marks = [
         ("dot", "blue", "beats counting parameters"),
         ("ring", "blue", "not, or not shown to"),
@@ -81,7 +81,7 @@ def scatters(section: Section) -> str:
         values = section.scores[row.label][few].tolist()
         frame = Frame(axis(values, short(row.label, 30)), y, 260)
         points = list(zip(values, results, strict=True))
-        dots = frame.dots(points, "grey" if row.baseline else "blue", size=5, opacity=0.5)
+        dots = frame.dots(points, "grey" if row.baseline else "blue", size=5, opacity=0.6)
         tau = "not defined" if row.tau is None else f"{row.tau:.3f}"
         label = f"{section.metric} against {row.label} on {section.title}"
         title = f"<figcaption>tau-b {tau}</figcaption>"

@@ -133,6 +133,11 @@ def folded(title: str, text: str, slot: str = "") -> str:
     return f"<details><summary>{escape(title)}</summary><pre{mark}>{escape(text)}</pre></details>"
 
 
+def folded_html(title: str, body: str) -> str:
+    """Return HTML behind its title; it is unfolded where the page is printed."""
+    return f"<details data-print><summary>{escape(title)}</summary>{body}</details>"
+
+
 def data(document: Any, mark: str) -> str:
     """Return JSON for the script of the page; nothing in it can end the element."""
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=True)

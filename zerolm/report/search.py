@@ -212,7 +212,7 @@ def _flatness_note(result: SearchResult) -> str:
     return (
         f"Each point is {kind} at one depth and width; those below {FLAT:g} % are not drawn. Architectures "
         f"within 1 % of the best score: {more}{near}; with that very score: {more}{ties} (orders of layers "
-        "and unseen choices counted). The wider this plateau, the less the score says about depth against width."
+        "and unseen choices counted). The wider this plateau, the less the score says of depth against width."
     )
 
 

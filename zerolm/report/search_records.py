@@ -143,10 +143,8 @@ def _settings(result: SearchResult) -> Mapping[str, Any]:
     """Return the settings that are not the space's own, all of them where those read the pick otherwise."""
     space, pick = result.space, result.pick.architecture
     try:
-        usual = type(space)().settings
-        few = {
-            name: value for name, value in space.settings.items() if name not in usual or usual[name] != value
-        }
+        usual = list(type(space)().settings.items())
+        few = dict(item for item in space.settings.items() if item not in usual)
         read = from_document({**to_document(space, pick), "settings": few})
     except (TypeError, ValueError):
         return space.settings

@@ -8,6 +8,11 @@
     return parent.appendChild(element);
   };
 
+  // What is folded is printed.
+  addEventListener("beforeprint", () => {
+    for (const part of document.querySelectorAll("details[data-print]")) part.open = true;
+  });
+
   // Commands are copied.
   const copied = async (text) => {
     try {

@@ -120,11 +120,10 @@ def beside(
 
 def write(comparison: Comparison, ablation: Ablation, out: Path, force: bool) -> None:
     """The page, and the numbers as JSON and CSV, in a new folder."""
-    from zerolm.report.ablation import ablation_section
-    from zerolm.report.comparison import write_comparison
+    from zerolm.report.comparison_files import write_comparison
 
     with new_folder(out, force) as folder:
-        write_comparison(comparison, folder, ablation_section(ablation))
+        write_comparison(comparison, folder, ablation)
 
 
 HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget", "regret 1/5")

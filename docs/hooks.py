@@ -5,12 +5,13 @@ None of them is committed, so none can be out of date.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from jupyter_client.connect import ConnectionFileMixin
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -20,7 +21,16 @@ import command_pages  # noqa: E402
 import evidence  # noqa: E402
 
 MEASUREMENTS = HERE.parent / "benchmarks"
-ConnectionFileMixin.transport.default_value = "ipc"  # kernels of notebooks warn of sockets that others may read
+QUIET = "c = get_config()\nc.IPKernelApp.log_level = 40\n"
+"""The kernels of notebooks warn, else, of sockets that others on this machine may read."""
+
+
+def on_startup(**_: Any) -> None:
+    """Give the kernels a configuration of their own."""
+    profile = Path(tempfile.mkdtemp()) / "profile_default"
+    profile.mkdir()
+    (profile / "ipython_kernel_config.py").write_text(QUIET)
+    os.environ["IPYTHONDIR"] = str(profile.parent)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

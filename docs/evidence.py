@@ -156,7 +156,7 @@ def _carving() -> dict[str, str]:
     said = {}
     (said["parent_perplexity"],) = _find("carving", r"The parent's perplexity is ([0-9.]+);")
     said["kept_75"], said["kept_50"] = _find("carving", r"0\.75 kept \(([0-9.]+%) of.*0\.5 kept \(([0-9.]+%)")
-    heads = {"carved": r"\*\*written by.*?least-squares", "random": r"random \| none"}
+    heads = {"carved": r"\*\*written by.*?least-squares", "random": r"random \| least-squares"}
     heads["capacity"], heads["magnitude"] = r"capacity \| none", r"magnitude \| none"
     for name, head in heads.items():
         values = _find("carving", rf"\| {head} \| ([0-9.]+) / [0-9.]+ \| ([0-9.]+) /")
@@ -212,7 +212,7 @@ def table(said: dict[str, str], place: str) -> str:
         (
             "What does a carved child lose, untrained?",
             "Perplexity {parent_perplexity} becomes **{carved_75}** with {kept_75} of the parameters, "
-            "{carved_50} with {kept_50}. Units by chance, unrepaired: {random_75} and {random_50}.",
+            "{carved_50} with {kept_50}. Units by chance, with the same repair: {random_75} and {random_50}.",
             "carving",
         ),
         (
@@ -229,7 +229,9 @@ def table(said: dict[str, str], place: str) -> str:
         ),
     ]
     lines = ["| question | measured | where |", "|---|---|---|"]
-    lines += [f"| {ask} | {answer.format(**said)} | [{file}]({place}/{file}.md) |" for ask, answer, file in rows]
+    lines += [
+        f"| {ask} | {answer.format(**said)} | [{file}]({place}/{file}.md) |" for ask, answer, file in rows
+    ]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Train a toy Llama on the source of Python's own library: parent/, text.txt and unseen.txt, in half a minute."""
+"""Train a toy Llama on the source of Python's own library: parent/, text.txt and unseen.txt."""
 
 import sysconfig
 from pathlib import Path

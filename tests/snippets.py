@@ -1,9 +1,9 @@
 """Snippets of Markdown pages: they run in order, in one folder, and print what the page shows.
 
-``console`` blocks hold commands after ``$`` and their output. ``python`` blocks share their names; a ``text``
-block right after one is what it prints. Any block with ``title="FILE"`` is written to that file. ``...`` alone in a line
-stands for any lines, seconds are not compared, and in blocks marked ``varies`` no number is. Blocks marked
-``data`` need published benchmarks, ``torch`` needs torch. ``sh`` blocks install, and do not run.
+``console`` blocks hold commands after ``$`` and their output. ``python`` blocks share their names; a
+``text`` block right after one is what it prints. A block with ``title="FILE"`` is written to that file.
+``...`` alone in a line stands for any lines, seconds are not compared, and in blocks marked ``varies`` no
+number is. Blocks marked ``data`` need published benchmarks, ``torch`` needs torch. ``sh`` blocks do not run.
 
 ``python tests/snippets.py PAGE ...`` writes the output that the commands have now into pages.
 """
@@ -14,7 +14,6 @@ import atexit
 import contextlib
 import importlib.util
 import io
-import os
 import re
 import runpy
 import shlex

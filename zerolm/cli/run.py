@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zerolm.cli.complete import completion
 from zerolm.cli.help import SHORT
 from zerolm.commands import OUTPUT, Command
 from zerolm.settings import Setting
@@ -93,7 +94,12 @@ def _parameter(setting: Setting, kind: Callable[..., Any], repeated: bool = Fals
         annotation = bool
         names = [f"{names[0]}/--{setting.off}"] if setting.off else names
     names += [SHORT[setting.name]] if setting.name in SHORT else []
-    declared = kind(*names, metavar=setting.placeholder or None, help=setting.help)
+    declared = kind(
+        *names,
+        metavar=setting.placeholder or None,
+        help=setting.help,
+        autocompletion=None if setting.kind == "flag" else completion(setting),
+    )
     return inspect.Parameter(
         setting.name,
         inspect.Parameter.KEYWORD_ONLY,

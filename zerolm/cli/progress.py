@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import threading
@@ -15,6 +16,7 @@ from zerolm.progress import silent
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+logger = logging.getLogger("zerolm.steps")
 Shown = Callable[..., None]
 PATIENCE: Final = 2.0
 """Seconds within which a command is quick: nothing is shown of it."""
@@ -42,6 +44,7 @@ class Steps:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
+            self._step.log()
             self._ended = True
             self._timer.cancel()
             if self._bar is not None:
@@ -49,13 +52,12 @@ class Steps:
 
     def __call__(self, text: str, done: int = 0, of: int = 0, /) -> None:
         """Say what is done now, and how much of it is done of how much where that is known."""
-        if self._quiet:
-            return
         with self._lock:
             if not self._step.goes_on(text, done, of):
+                self._step.log()
                 self._step = Step(text, done, of)
             self._step.text, self._step.done = text, done
-            if self._begun and not self._ended:
+            if self._begun and not self._ended and not self._quiet:
                 self._show()
 
     def _begin(self) -> None:
@@ -95,6 +97,11 @@ class Step:
             return False
         self._said, self._told = now, self.text
         return True
+
+    def log(self) -> None:
+        """Log that the step is over, and how long it took."""
+        if self.text:
+            logger.info("%s took %.2f s", self.text, time.monotonic() - self._start)
 
     def line(self) -> str:
         """Return the step as one line, with the time that is left where that can be told."""

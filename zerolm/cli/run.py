@@ -39,6 +39,7 @@ def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) ->
 
 def _run(command: Command, given: dict[str, Any]) -> None:
     from zerolm.api.configuration import configured
+    from zerolm.cli.logs import logged
     from zerolm.cli.progress import Steps
     from zerolm.io.folders import check_new
 
@@ -50,7 +51,7 @@ def _run(command: Command, given: dict[str, Any]) -> None:
         check_new(folder, output["force"])
     module, name = command.verb.split(":")
     verb = getattr(import_module(module), name)
-    with Steps(output["quiet"]) as progress:
+    with logged(output["verbose"]), Steps(output["quiet"]) as progress:
         told = {"progress": progress} if "progress" in inspect.signature(verb).parameters else {}
         result = verb(**asked, **told)
         if folder is not None:
@@ -94,8 +95,11 @@ def _parameter(setting: Setting, kind: Callable[..., Any], repeated: bool = Fals
         annotation = bool
         names = [f"{names[0]}/--{setting.off}"] if setting.off else names
     names += [SHORT[setting.name]] if setting.name in SHORT else []
+    if setting.name == "verbose":
+        annotation = int
     declared = kind(
         *names,
+        **({"count": True} if annotation is int else {}),
         metavar=setting.placeholder or None,
         help=setting.help,
         autocompletion=None if setting.kind == "flag" else completion(setting),

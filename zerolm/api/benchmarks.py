@@ -48,15 +48,15 @@ class DownloadReport(Shown):
         return self.rows()
 
     @property
-    def notices(self) -> list[str]:
-        notices = [f"{stored.name} is already there" for stored in self.benchmarks if not stored.fetched]
+    def remarks(self) -> list[str]:
+        remarks = [f"{stored.name} is already there" for stored in self.benchmarks if not stored.fetched]
         folder = os.environ.get("ZEROLM_DATA")
         if folder:
-            notices.append(
+            remarks.append(
                 f"ZEROLM_DATA is set, so names stand for files in {folder!r}; unset it, or give "
                 f"--data {str(cache_folder())!r}"
             )
-        return notices
+        return remarks
 
 
 def list_benchmarks(*, data: str | PathLike[str] | None = None) -> BenchmarksReport:

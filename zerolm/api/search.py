@@ -19,7 +19,7 @@ from zerolm.groundtruth.labels import read_labels
 from zerolm.io.files import write_json
 from zerolm.progress import Progress, silent
 from zerolm.report.phrases import certificate_sentence, cost_label, expectation_lines, show_cost
-from zerolm.report.search import report as search_page
+from zerolm.report.search import search_fragment, search_page
 from zerolm.scores import SCORES, make_score, score_settings
 from zerolm.settings import Setting, nearest, setting_of, shown
 from zerolm.solvers import SearchResult
@@ -53,13 +53,13 @@ class SearchReport(SearchResult, Report):
         ]
 
     def page(self) -> str:
-        return search_page(self)
+        return search_page(self, self.run_yaml)
 
     def fragment(self) -> str:
-        return f"<pre>{self!r}</pre>"
+        return search_fragment(self)
 
     @property
-    def notices(self) -> list[str]:
+    def remarks(self) -> list[str]:
         return [f"warning: {warning}" for warning in (self.calibration or {}).get("warnings", ())]
 
     @property

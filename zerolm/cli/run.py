@@ -25,9 +25,10 @@ def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) ->
     """Return a function of the flags of a command, those of ``further`` groups of settings too."""
 
     def run(**given: Any) -> None:
-        _run(command, given)
+        _run(command, {name: _typed(value, flags.get(name)) for name, value in given.items()})
 
     own = [setting for group in command.groups.values() for setting in group]
+    flags = {setting.name: setting for setting in own}
     others = [setting for group in further.values() for setting in group]
     parameters = [_parameter(setting, typer.Argument) for setting in command.arguments]
     parameters += [_parameter(setting, typer.Option) for setting in (*own, *command.output)]
@@ -43,7 +44,7 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     from zerolm.cli.progress import Steps
     from zerolm.io.folders import check_new
 
-    asked = configured(command, given.pop("config", None), _typed(command, given))
+    asked = configured(command, given.pop("config", None), given)
     output = {setting.name: setting.default for setting in OUTPUT}
     output |= {s.name: s.parse(asked.pop(s.name)) for s in command.output if s.name in asked}
     folder = Path(output["out"]) if output["out"] is not None else None
@@ -56,8 +57,8 @@ def _run(command: Command, given: dict[str, Any]) -> None:
         result = verb(**asked, **told)
         if folder is not None:
             result.save(folder, force=output["force"])
-    for notice in result.notices:
-        print(f"zerolm: {notice}", file=sys.stderr)
+    for remark in result.remarks:
+        print(f"zerolm: {remark}", file=sys.stderr)
     if output["json"]:
         print(json.dumps(result.to_json()))
     else:
@@ -76,15 +77,11 @@ def _show(result: Shown, name: str) -> None:
         print("\n".join(result.lines()))
 
 
-def _typed(command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was typed: flags of names that were repeated as one list, empty lists as nothing."""
-    listed = {s.name for group in command.groups.values() for s in group if s.kind == "names"}
-    typed = {name: None if value == [] else value for name, value in given.items()}
-    for name in listed:
-        names = typed.get(name)
-        if names is not None:
-            typed[name] = ",".join(names)
-    return typed
+def _typed(value: Any, setting: Setting | None) -> Any:
+    """Return what was typed: a flag of names that was repeated as A,B,C, an empty list as nothing."""
+    if isinstance(value, list) and setting is not None and setting.kind == "names":
+        value = ",".join(value) if value else None
+    return None if value == [] else value
 
 
 def _parameter(setting: Setting, kind: Callable[..., Any], repeated: bool = False) -> inspect.Parameter:

@@ -85,11 +85,11 @@ def _further(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Sett
     return further_settings(command, arguments)
 
 
-OLDER: Final = ("carve", "eval", "ledger", "doctor", "proxies", "bench")
+OLDER: Final = ("carve", "eval", "ledger", "doctor", "proxies")
 
 
 def _older(name: str) -> Any:
-    from zerolm.cli import bench, carve, doctor, evaluate, ledger, proxies
+    from zerolm.cli import carve, doctor, evaluate, ledger, proxies
 
     app = typer.Typer(add_completion=False, context_settings=CONTEXT)
     functions: dict[str, Any] = {
@@ -99,8 +99,6 @@ def _older(name: str) -> Any:
         "doctor": doctor.doctor,
         "proxies": proxies.proxies,
     }
-    if name == "bench":
-        return typer.main.get_command(bench.application(True))
     app.command(name)(functions[name])
     return typer.main.get_command(app)
 

@@ -93,11 +93,11 @@ def _further(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Sett
     return further_settings(command, arguments)
 
 
-OLDER: Final = ("carve", "eval", "ledger", "doctor", "proxies", "bench")
+OLDER: Final = ("carve", "eval", "ledger", "doctor", "proxies")
 
 
 def _older(name: str) -> Any:
-    from zerolm.cli import bench, carve, doctor, evaluate, ledger, proxies
+    from zerolm.cli import carve, doctor, evaluate, ledger, proxies
 
     app = typer.Typer(add_completion=False, context_settings=CONTEXT)
     functions: dict[str, Any] = {
@@ -107,9 +107,6 @@ def _older(name: str) -> Any:
         "doctor": doctor.doctor,
         "proxies": proxies.proxies,
     }
-    if name == "bench":
-        bench.application(app)
-        return typer.main.get_command(app)
     app.command(name)(functions[name])
     return typer.main.get_command(app)
 
@@ -166,9 +163,10 @@ def say(message: object) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    if arguments in (["bench"], ["bench", "--help"], ["bench", "-h"]) and "bench run" in COMMANDS:
-        print(program_help("bench"), file=sys.stderr if arguments == ["bench"] else sys.stdout)
-        return 2 if arguments == ["bench"] else 0
+    if arguments in (["bench"], ["bench", "--help"], ["bench", "-h"]):
+        alone = len(arguments) == 1
+        print(program_help("bench"), end="", file=sys.stderr if alone else sys.stdout)
+        return 2 if alone else 0
     try:
         status = int(application()(args=arguments, prog_name="zerolm", standalone_mode=False) or 0)
         if status == INTERRUPTED:  # typer has caught it

@@ -130,4 +130,4 @@ def _rendered(pages: Iterable[Text | Panel | Padding]) -> str:
     console.width = min(console.width, WIDEST)
     for page in pages:
         console.print(page)
-    return text.getvalue()
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"

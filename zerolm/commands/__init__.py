@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from zerolm.commands.bench import ABLATE, BENCH
 from zerolm.commands.calibrate import CALIBRATE
 from zerolm.commands.command import LISTING, OUTPUT, Command
 from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS, SPACES
@@ -14,6 +15,8 @@ COMMANDS: Final = {
         SEARCH,
         SCORE,
         CALIBRATE,
+        BENCH,
+        ABLATE,
         SPACES,
         BENCH_LS,
         BENCH_DOWNLOAD,

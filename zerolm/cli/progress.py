@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("zerolm.steps")
 Shown = Callable[..., None]
-PATIENCE: Final = 2.0
-"""Seconds within which a command is quick: nothing is shown of it."""
+PATIENCE: Final = {True: 1.5, False: 5.0}
+"""Seconds within which a command is quick, on a terminal and in a pipe: nothing is shown of it."""
 PAUSE: Final = 5.0
 """Seconds between two lines on the same step in a pipe."""
 
@@ -27,12 +27,14 @@ PAUSE: Final = 5.0
 class Steps:
     """Shows the steps of a command to those who wait; a ``with`` statement ends it and removes the bar."""
 
-    def __init__(self, quiet: bool = False, patience: float = PATIENCE) -> None:
+    def __init__(self, quiet: bool = False, patience: float | None = None) -> None:
         self._quiet, self._lock = quiet, threading.RLock()
         self._step = Step("", 0, 0)
-        self._timer = threading.Timer(patience, self._begin)
+        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        wait = PATIENCE[self._is_terminal] if patience is None else patience
+        self._timer = threading.Timer(wait, self._begin)
         self._timer.daemon = True
-        self._bar: Bar | None = None
+        self._bar: TerminalBar | None = None
         self._begun = self._ended = False
 
     def __enter__(self) -> Self:
@@ -66,8 +68,8 @@ class Steps:
             if self._ended:
                 return
             self._begun = True
-            if sys.stderr is not None and sys.stderr.isatty():
-                self._bar = Bar()
+            if self._is_terminal:
+                self._bar = TerminalBar()
             if self._step.text:
                 self._show()
 
@@ -115,7 +117,7 @@ class Step:
         return f"{share}, about {duration(left)} left ..."
 
 
-class Bar:
+class TerminalBar:
     """The bar of ``rich``: a spinner where nobody knows how long a step takes."""
 
     def __init__(self) -> None:

@@ -31,7 +31,8 @@ def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, remarks: b
 def show_text(text: str) -> None:
     """Print sentences, folded on a terminal."""
     width = terminal_width()
-    print(textwrap.fill(text, width) if width and text else text)
+    indent = " " * (len(text) - len(text.lstrip()))
+    print(textwrap.fill(text, width, subsequent_indent=indent) if width and text else text)
 
 
 def table_lines(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from zerolm.cli.help import command_help, program_help
+from zerolm.cli.process import interruptions, nowhere
 from zerolm.cli.run import function_of
 from zerolm.commands import COMMANDS
 from zerolm.commands.command import Command
@@ -126,18 +126,19 @@ def application() -> Any:
     return typer.main.get_command(app)
 
 
+INTERRUPTED: Final = 130
 LONGEST: Final = 4000
 """Characters of a message, which clips the values that it shows; this clips what escaped that."""
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """The base of all errors in the way a command was typed."""
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status: 2 for wrong input, with one line on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", PluginWarning)
         warnings.showwarning = _show_warning
-        return _run(sys.argv[1:] if arguments is None else list(arguments))
+        return _run(list(arguments))
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -158,24 +159,30 @@ def _run(arguments: list[str]) -> int:
         print(program_help("bench"), file=sys.stderr if arguments == ["bench"] else sys.stdout)
         return 2 if arguments == ["bench"] else 0
     try:
-        return int(application()(args=arguments, prog_name="zerolm", standalone_mode=False) or 0)
-    except (ValueError, ModuleNotFoundError) as error:
-        say(error)
-    except ArithmeticError as error:
-        say(f"these numbers cannot be computed with: {error}")
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nobody reads any more
-            return 0
-        say(error)
+        status = int(application()(args=arguments, prog_name="zerolm", standalone_mode=False) or 0)
+        if status == INTERRUPTED:  # typer has caught it
+            raise KeyboardInterrupt
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # nobody reads any more
+        sys.stdout = nowhere()
+        return 0
     except typer.Abort:
         raise KeyboardInterrupt from None
-    except _USAGE_ERROR as error:
+    except (ValueError, ModuleNotFoundError, ArithmeticError, OSError, _USAGE_ERROR) as error:
+        if interruptions.signal:  # it comes of that
+            raise KeyboardInterrupt from None
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error, file=sys.stderr)
         else:
-            say(_usage_message(error))
+            say(_message(error))
     return 2
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, ArithmeticError):
+        return f"these numbers cannot be computed with: {error}"
+    return _usage_message(error) if isinstance(error, _USAGE_ERROR) else str(error)
 
 
 def _usage_message(error: Any) -> str:

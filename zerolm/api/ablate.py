@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from zerolm.api.benchmark_names import benchmarks, left_out
+from zerolm.api.documented import documented
 from zerolm.api.report import Report, checked
 from zerolm.calibration.alpha import GRID
 from zerolm.commands.bench import ABLATE
@@ -72,6 +73,7 @@ class AblationReport(Report):
         return report
 
 
+@documented(ABLATE)
 def ablate(
     names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     *,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from zerolm.api.benchmark_names import benchmarks, left_out
 from zerolm.api.comparison_files import FILES, by_truth, read_tables, write_tables
 from zerolm.api.configuration import absolute
+from zerolm.api.documented import documented
 from zerolm.api.extras import needing_torch
 from zerolm.api.options import score_options
 from zerolm.api.report import Report
@@ -95,6 +96,7 @@ class BenchReport(Report):
         return cls(read_tables(document, folder), configuration=configuration)
 
 
+@documented(BENCH)
 def bench(
     names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     *,

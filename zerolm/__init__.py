@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zerolm.api.doctor import diagnose
+    from zerolm.api.ledger import ledger
     from zerolm.api.search import search
     from zerolm.calibration.calibrate import calibrate
     from zerolm.carving.carve import carve
@@ -25,6 +27,8 @@ _HOMES = {
     "bench": "zerolm.comparison.bench",
     "calibrate": "zerolm.calibration",
     "carve": "zerolm.carving.carve",
+    "diagnose": "zerolm.api.doctor",
+    "ledger": "zerolm.api.ledger",
     "make_score": "zerolm.scores",
     "make_space": "zerolm.spaces",
     "measure": "zerolm.proxies.measure",
@@ -37,6 +41,8 @@ __all__ = [
     "bench",
     "calibrate",
     "carve",
+    "diagnose",
+    "ledger",
     "make_score",
     "make_space",
     "measure",

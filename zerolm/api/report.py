@@ -51,6 +51,11 @@ class Report(ABC):
         """Return the names of the files that ``save`` writes."""
         return ["report.html", "result.json", "run.yaml"]
 
+    @property
+    def remarks(self) -> list[str]:
+        """Return what the command line says beside the result, on stderr."""
+        return []
+
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of ``to_pandas``."""
         raise ValueError(f"a result of {self.command} has no rows; see to_json()")
@@ -95,7 +100,7 @@ class Report(ABC):
             raise ValueError(f"the result in {str(place)!r} cannot be read: {error}") from None
         try:
             return cls.from_folder(place, document, configuration)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"the result in {str(place)!r} is not one of {command}: {error!r}") from None
 
     def __repr__(self) -> str:

@@ -45,14 +45,12 @@ def _further(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Sett
 
 
 def _older(app: typer.Typer) -> None:
-    from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, proxies, score, spaces
+    from zerolm.cli import bench, calibrate, carve, evaluate, proxies, score, spaces
 
     app.command("score")(score.command(True))
     app.command("calibrate")(calibrate.calibrate)
     app.command("carve")(carve.carve)
     app.command("eval")(evaluate.evaluate)
-    app.command("ledger")(ledger.ledger)
-    app.command("doctor")(doctor.doctor)
     app.command("proxies")(proxies.proxies)
     app.command("spaces")(spaces.spaces)
     app.add_typer(bench.application(True), name="bench")

@@ -16,7 +16,6 @@ from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.planning.lonas import SPACES
 from zerolm.carving.planning.part_costs import StoredCosts
-from zerolm.carving.planning.sizes import RELATIVE
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import SHAPES
 from zerolm.carving.result import Carved
@@ -24,7 +23,7 @@ from zerolm.cli.older import cost_model
 from zerolm.cli.progress import patient
 from zerolm.costs import COSTS
 from zerolm.report.phrases import cost_label, show_cost
-from zerolm.settings.units import parse_amount
+from zerolm.settings.units import parse_amount, parse_share
 
 Amount = Annotated[str | None, typer.Option(metavar="AMOUNT", help="Absolute, or 0.8x of the parent's.")]
 Share = Annotated[float | None, typer.Option(metavar="SHARE")]
@@ -139,7 +138,7 @@ def carve(
 
 
 def _amount(name: str, value: str) -> int | str:
-    return value if RELATIVE.fullmatch(value) else parse_amount(name, value)
+    return parse_share(value) or parse_amount(name, value)
 
 
 def show(carved: Carved) -> None:

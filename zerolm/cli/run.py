@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from zerolm.commands import OUTPUT, Command
+from zerolm.commands import Command
 from zerolm.settings import Setting
 
 
@@ -22,7 +22,8 @@ def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) ->
     def run(**given: Any) -> None:
         _run(command, given)
 
-    groups = {**command.groups, **further, "Output": OUTPUT}
+    groups = {**command.groups, **further}
+    groups["Output"] = (*groups.pop("Output", ()), *command.output)
     parameters = [_parameter(setting, typer.Argument) for setting in command.arguments]
     for name, settings in groups.items():
         parameters += [_parameter(setting, typer.Option, name, command.repeated) for setting in settings]
@@ -38,20 +39,23 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     from zerolm.io.folders import check_new
 
     asked = configured(command, given.pop("config", None), given)
-    output = {s.name: s.parse(asked.pop(s.name)) if s.name in asked else s.default for s in OUTPUT[:3]}
-    folder = Path(output["out"]) if output["out"] is not None else None
+    output = {s.name: s.parse(asked.pop(s.name)) if s.name in asked else s.default for s in command.output}
+    folder = Path(output["out"]) if output.get("out") is not None else None
     if folder is not None:
         check_new(folder, output["force"])
     module, name = command.verb.split(":")
     result = getattr(import_module(module), name)(**asked, progress=patient())
     if folder is not None:
         result.save(folder, force=output["force"])
+    for remark in result.remarks:
+        print(f"zerolm: {remark}", file=sys.stderr)
     if output["json"]:
         print(json.dumps(result.to_json()))
     else:
         import_module(f"zerolm.cli.show_{name}").show(result)
-    if folder is not None:
-        print(f"wrote {output['out']}: {', '.join(result.written)}", file=sys.stderr)
+    place = folder or asked.get("out")
+    if place is not None:
+        print(f"wrote {place}: {', '.join(result.written)}", file=sys.stderr)
 
 
 def _parameter(

@@ -15,6 +15,8 @@ OUTPUT: Final = (
     Setting("config", "path", None, "YAML file with any of these settings, as a run.yaml", metavar="FILE"),
 )
 """Where results go; the same for every command that computes."""
+SHOWN: Final = OUTPUT[2:3]
+"""Of a command that only lists."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Command:
     ``arguments`` are given by place, ``groups`` by flag, under the heading of their group. ``verb`` is
     ``module:function`` of the public function. ``owners`` name the kinds of plug-ins whose settings are
     further flags (``spaces``, ``scores``); ``repeated`` where a flag of theirs takes several values.
+    ``output`` is what the command line does with the result; a verb that writes has a setting ``out``.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Command:
     notes: str = ""
     owners: tuple[str, ...] = ()
     repeated: bool = False
+    output: tuple[Setting, ...] = OUTPUT
 
     @property
     def settings(self) -> tuple[Setting, ...]:

@@ -217,7 +217,7 @@ def test_a_warning_of_the_package_is_one_line(
         warnings.warn("a row\nis damaged", DamagedWarning, stacklevel=1)
         raise ValueError("nothing else")
 
-    monkeypatch.setattr("zerolm.cli.spaces.make_space", warn)
+    monkeypatch.setattr("zerolm.api.spaces.make_space", warn)
     ran = zerolm("spaces")
     assert ran.err.splitlines() == ["zerolm: a row is damaged", "zerolm: nothing else"]
 
@@ -226,6 +226,6 @@ def test_an_interruption_says_so(zerolm: Callable[..., Any], monkeypatch: pytest
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zerolm.cli.spaces.make_space", interrupt)
+    monkeypatch.setattr("zerolm.api.spaces.make_space", interrupt)
     ran = zerolm("spaces")
     assert (ran.status, ran.err.splitlines()[-1]) == (130, "zerolm: interrupted")

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from zerolm.api.configuration import absolute
 from zerolm.api.document_report import DocumentReport
-from zerolm.api.plain_page import plain_fragment, plain_page
 from zerolm.commands.doctor import DOCTOR
 from zerolm.doctor import examine
 from zerolm.settings import shown
@@ -30,12 +29,6 @@ class DoctorReport(DocumentReport):
 
     def rows(self) -> list[dict[str, Any]]:
         return [row | {"reasons": "; ".join(row["reasons"])} for row in self.document["runtimes"]]
-
-    def page(self) -> str:
-        return plain_page("Which runtimes open it", [*self.lines(), *self.document["advice"]], self.rows())
-
-    def fragment(self) -> str:
-        return plain_fragment(self.lines(), self.rows())
 
 
 def diagnose(

@@ -11,7 +11,6 @@ import numpy as np
 
 from zerolm.api.configuration import absolute
 from zerolm.api.document_report import DocumentReport
-from zerolm.api.plain_page import plain_fragment, plain_page
 from zerolm.architecture import Floats
 from zerolm.carving.importance.weights import shares
 from zerolm.checkpoints import Checkpoint, Ledger, Slot, Totals, ledger_of
@@ -44,12 +43,6 @@ class LedgerReport(DocumentReport):
             | {f"{part}_{name}": v for part in ("attention", "ffn") for name, v in layer[part].items()}
             for layer in self.document["layers"]
         ]
-
-    def page(self) -> str:
-        return plain_page("Energies of the weights", self.lines(), self.rows())
-
-    def fragment(self) -> str:
-        return plain_fragment(self.lines(), self.rows())
 
 
 def ledger(

@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from html import escape
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from zerolm.api.configuration import read_yaml, write_configuration
+from zerolm.groundtruth.truth import first_problem
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.folders import new_folder
+from zerolm.report.page import page
+from zerolm.report.rows import short
 
 if TYPE_CHECKING:
     import pandas
 
-MAX_RESULT_BYTES = 64 << 20
+Kind = TypeVar("Kind")
+MAX_RESULT_BYTES: Final = 64 << 20
+MOST_LINES: Final = 15
+MOST_CHARACTERS: Final = 1500
+MOST_LINE: Final = 300
+"""Of what ``repr`` shows, and of each line."""
+MOST_ROWS: Final = 20
+MOST_COLUMNS: Final = 16
+MOST_CELL: Final = 50
+"""Of a table in a notebook."""
 
 
-class Report(ABC):
-    """A result of the command ``command``, with the ``configuration`` that it was run with."""
-
-    command: ClassVar[str]
-    configuration: Mapping[str, Any]
+class Shown(ABC):
+    """What a verb returns: it shows itself in a few lines, as a table, and as JSON."""
 
     @abstractmethod
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Any:
         """Return plain JSON, as ``--json`` of the command prints it."""
 
     @abstractmethod
@@ -34,12 +46,46 @@ class Report(ABC):
         """Return what ``repr`` shows: a few short lines."""
 
     @abstractmethod
-    def page(self) -> str:
-        """Return ``report.html``: one page that needs nothing else."""
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of ``to_pandas``."""
+
+    @property
+    def notices(self) -> list[str]:
+        """Return what a user has to be told beside the result: the command prints it on stderr."""
+        return []
+
+    def fragment(self) -> str:
+        """Return a table and, where there is one, a chart for a notebook, as HTML."""
+        return table_of(self.rows())
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the rows as a table of pandas, which has to be installed."""
+        try:
+            import pandas
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("tables need pandas: pip install pandas") from None
+        return pandas.DataFrame(self.rows())
+
+    def __repr__(self) -> str:
+        return clipped(self.lines())
+
+    def _repr_html_(self) -> str:
+        return self.fragment()
+
+
+class Report(Shown):
+    """A result of the command ``command``, with the ``configuration`` that it was run with."""
+
+    command: ClassVar[str]
+    configuration: Mapping[str, Any]
 
     @abstractmethod
-    def fragment(self) -> str:
-        """Return a table and a chart for a notebook, as HTML."""
+    def to_json(self) -> dict[str, Any]: ...
+
+    def page(self) -> str:
+        """Return ``report.html``: one page that needs nothing else."""
+        lines = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
+        return page(f"zerolm {self.command}", [f"<h1>zerolm {self.command}</h1>", lines, self.fragment()])
 
     @classmethod
     @abstractmethod
@@ -51,11 +97,6 @@ class Report(ABC):
         """Return the names of the files that ``save`` writes."""
         return ["report.html", "result.json", "run.yaml"]
 
-    @property
-    def remarks(self) -> list[str]:
-        """Return what the command line says beside the result, on stderr."""
-        return []
-
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of ``to_pandas``."""
         raise ValueError(f"a result of {self.command} has no rows; see to_json()")
@@ -63,14 +104,6 @@ class Report(ABC):
     def write_more(self, folder: Path) -> None:
         """Write further files of the command into a new folder."""
         return
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the rows as a table of pandas, which has to be installed."""
-        try:
-            import pandas
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError("tables need pandas: pip install pandas") from None
-        return pandas.DataFrame(self.rows())
 
     def save(self, folder: str | PathLike[str], *, force: bool = False) -> None:
         """Write what ``--out`` of the command writes; ``force`` replaces an earlier result."""
@@ -100,11 +133,46 @@ class Report(ABC):
             raise ValueError(f"the result in {str(place)!r} cannot be read: {error}") from None
         try:
             return cls.from_folder(place, document, configuration)
-        except (LookupError, TypeError, AttributeError) as error:
-            raise ValueError(f"the result in {str(place)!r} is not one of {command}: {error!r}") from None
+        except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+            raise ValueError(f"the result in {str(place)!r} is not one of {command}: {reason}") from None
 
-    def __repr__(self) -> str:
-        return "\n".join(self.lines())
 
-    def _repr_html_(self) -> str:
-        return self.fragment()
+def checked(kind: type[Kind], document: Any) -> Kind:
+    """Return plain JSON as a dataclass, every field of its type; ``ValueError`` says what is wrong."""
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(document), strict=True)
+    except ValidationError as error:
+        raise ValueError(first_problem(error, "it")) from None
+
+
+def clipped(lines: Sequence[str]) -> str:
+    """Return lines as one text of at most 15 lines and 1,500 characters that says what it leaves out."""
+    shown: list[str] = []
+    left = MOST_CHARACTERS - 40  # for the line that says so
+    for line in lines[: MOST_LINES - (len(lines) > MOST_LINES)]:
+        text = short(line, MOST_LINE)
+        left -= len(text) + 1
+        if left < 0:
+            break
+        shown.append(text)
+    more = len(lines) - len(shown)
+    return "\n".join([*shown, *([f"... and {more:,} more line{'s' * (more > 1)}"] if more else [])])
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as a small HTML table, the first of them where there are many."""
+    heads = list(dict.fromkeys(name for row in rows for name in row))[:MOST_COLUMNS]
+    lines = [
+        _line("th", heads),
+        *(_line("td", [row.get(head) for head in heads]) for row in rows[:MOST_ROWS]),
+    ]
+    more = f"<p>and {len(rows) - MOST_ROWS:,} more</p>" if len(rows) > MOST_ROWS else ""
+    return f"<table>{''.join(lines)}</table>{more}"
+
+
+def _line(tag: str, cells: Sequence[Any]) -> str:
+    texts = (
+        "" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in cells
+    )
+    return f"<tr>{''.join(f'<{tag}>{escape(short(text, MOST_CELL))}</{tag}>' for text in texts)}</tr>"

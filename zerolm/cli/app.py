@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from zerolm.cli.run import function_of
-from zerolm.commands import COMMANDS
+from zerolm.commands import COMMANDS, GROUPS
 from zerolm.commands.command import Command
 from zerolm.registry import PluginWarning
 from zerolm.settings import Setting
@@ -27,33 +27,37 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    groups = {"": app}
     for command in COMMANDS.values():
-        named = list(arguments[: len(command.name.split())]) == command.name.split()
-        further = _further(command, arguments) if named else {}
-        app.command(command.name)(function_of(command, further))
-    _older(app)
+        words = command.name.split()
+        further = _further(command, arguments) if list(arguments[: len(words)]) == words else {}
+        group, name = words if len(words) > 1 else ("", words[0])
+        if group not in groups:
+            groups[group] = typer.Typer(help=GROUPS[group], no_args_is_help=True)
+            app.add_typer(groups[group], name=group)
+        groups[group].command(name)(function_of(command, further))
+    _older(app, groups["bench"])
     return app
 
 
 def _further(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
     """Return the settings of spaces and scores: of those that are named for help, else of all."""
-    if not command.owners or arguments[1:] in (["--help"], ["-h"]):
+    if not command.owners or arguments[len(command.name.split()) :] in (["--help"], ["-h"]):
         return {}
     from zerolm.cli.plugin_flags import further_settings
 
     return further_settings(command, arguments)
 
 
-def _older(app: typer.Typer) -> None:
-    from zerolm.cli import bench, calibrate, carve, evaluate, proxies, score, spaces
+def _older(app: typer.Typer, group: typer.Typer) -> None:
+    from zerolm.cli import bench, calibrate, carve, evaluate, proxies, score
 
     app.command("score")(score.command(True))
     app.command("calibrate")(calibrate.calibrate)
     app.command("carve")(carve.carve)
     app.command("eval")(evaluate.evaluate)
     app.command("proxies")(proxies.proxies)
-    app.command("spaces")(spaces.spaces)
-    app.add_typer(bench.application(True), name="bench")
+    bench.application(group)
 
 
 INTERRUPTED = 130

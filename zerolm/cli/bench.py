@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zerolm.cli import bench_ablate, bench_data
+from zerolm.cli import bench_ablate
 from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned, left_out
 from zerolm.cli.flags import declared, parsed_options, with_flags
 from zerolm.cli.progress import patient
@@ -37,15 +37,11 @@ Text = Annotated[str | None, typer.Option(metavar="FILE|random", help="Tokens of
 Jobs = Annotated[int | None, typer.Option(help="Networks that --proxies compute at the same time; else 1.")]
 
 
-def application(plugins: bool) -> typer.Typer:
+def application(app: typer.Typer, plugins: bool = True) -> None:
     """Return the commands, ``run`` with the options of all scores."""
-    app = typer.Typer(help="Compare scores with published results.", no_args_is_help=True)
-    app.command("ls")(bench_data.ls)
-    app.command("download")(bench_data.download)
     app.command("ablate")(bench_ablate.ablate)
     taken = inspect.signature(run).parameters
     app.command("run")(with_flags(run, declared(SCORES.entries(plugins), taken), repeated=True))
-    return app
 
 
 def run(

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from zerolm.commands import Command
 from zerolm.settings import Setting
+
+if TYPE_CHECKING:
+    from zerolm.api.report import Shown
 
 
 def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) -> Callable[..., None]:
@@ -26,7 +29,8 @@ def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) ->
     groups["Output"] = (*groups.pop("Output", ()), *command.output)
     parameters = [_parameter(setting, typer.Argument) for setting in command.arguments]
     for name, settings in groups.items():
-        parameters += [_parameter(setting, typer.Option, name, command.repeated) for setting in settings]
+        repeated = command.repeated and name in further
+        parameters += [_parameter(setting, typer.Option, name, repeated) for setting in settings]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     examples = "\n\n".join(f"{line}\n    {what}" for line, what in command.examples)
     run.__doc__ = f"{command.summary}\n\n{command.notes}\n\n{examples}"
@@ -38,24 +42,46 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     from zerolm.cli.progress import patient
     from zerolm.io.folders import check_new
 
-    asked = configured(command, given.pop("config", None), given)
-    output = {s.name: s.parse(asked.pop(s.name)) if s.name in asked else s.default for s in command.output}
+    asked = configured(command, given.pop("config", None), _typed(command, given))
+    output = {s.name: s.parse(asked.pop(s.name, s.default)) for s in command.output if s.name != "config"}
     folder = Path(output["out"]) if output.get("out") is not None else None
     if folder is not None:
         check_new(folder, output["force"])
     module, name = command.verb.split(":")
-    result = getattr(import_module(module), name)(**asked, progress=patient())
+    verb = getattr(import_module(module), name)
+    told = {"progress": patient()} if "progress" in inspect.signature(verb).parameters else {}
+    result = verb(**asked, **told)
+    for notice in result.notices:
+        print(f"zerolm: {notice}", file=sys.stderr)
     if folder is not None:
         result.save(folder, force=output["force"])
-    for remark in result.remarks:
-        print(f"zerolm: {remark}", file=sys.stderr)
     if output["json"]:
         print(json.dumps(result.to_json()))
     else:
-        import_module(f"zerolm.cli.show_{name}").show(result)
+        _show(result, name)
     place = folder or asked.get("out")
     if place is not None:
         print(f"wrote {place}: {', '.join(result.written)}", file=sys.stderr)
+
+
+def _show(result: Shown, name: str) -> None:
+    """Print a result by the view of its verb; what only lists something is its lines."""
+    from zerolm.api.report import Report
+
+    if isinstance(result, Report):
+        import_module(f"zerolm.cli.show_{name}").show(result)
+    else:
+        print("\n".join(result.lines()))
+
+
+def _typed(command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was typed: flags of names that were repeated as one list, empty lists as nothing."""
+    listed = {s.name for group in command.groups.values() for s in group if s.kind == "names"}
+    typed = {name: None if value == [] else value for name, value in given.items()}
+    for name in listed:
+        if typed.get(name) is not None:
+            typed[name] = ",".join(typed[name])
+    return typed
 
 
 def _parameter(
@@ -63,7 +89,7 @@ def _parameter(
 ) -> inspect.Parameter:
     help_ = setting.help[:1].upper() + setting.help[1:] + "."
     names = [] if kind is typer.Argument else ["--" + setting.name.replace("_", "-")]
-    annotation: Any = list[str] if repeated else str
+    annotation: Any = list[str] if repeated or setting.kind == "names" else str
     if setting.kind == "flag":
         annotation = bool
         names = [f"{names[0]}/--{setting.off}"] if setting.off else names

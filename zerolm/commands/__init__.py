@@ -5,9 +5,22 @@ from typing import Final
 from zerolm.commands.command import OUTPUT, Command
 from zerolm.commands.doctor import DOCTOR
 from zerolm.commands.ledger import LEDGER
+from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS, SPACES
 from zerolm.commands.search import SEARCH
 
-COMMANDS: Final = {command.name: command for command in (SEARCH, LEDGER, DOCTOR)}
+COMMANDS: Final = {
+    command.name: command
+    for command in (
+        SEARCH,
+        LEDGER,
+        DOCTOR,
+        SPACES,
+        BENCH_LS,
+        BENCH_DOWNLOAD,
+    )
+}
 """All commands by name, in the order of the help."""
+GROUPS: Final = {"bench": "Compare scores with published results."}
+"""The first words of commands of two."""
 
-__all__ = ["COMMANDS", "OUTPUT", "Command"]
+__all__ = ["COMMANDS", "GROUPS", "OUTPUT", "Command"]

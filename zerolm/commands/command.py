@@ -15,8 +15,8 @@ OUTPUT: Final = (
     Setting("config", "path", None, "YAML file with any of these settings, as a run.yaml", metavar="FILE"),
 )
 """Where results go; the same for every command that computes."""
-SHOWN: Final = OUTPUT[2:3]
-"""Of a command that only lists."""
+LISTED: Final = OUTPUT[2:3]
+"""Where the output of a command goes that only lists or fetches."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Command:
     ``arguments`` are given by place, ``groups`` by flag, under the heading of their group. ``verb`` is
     ``module:function`` of the public function. ``owners`` name the kinds of plug-ins whose settings are
     further flags (``spaces``, ``scores``); ``repeated`` where a flag of theirs takes several values.
-    ``output`` is what the command line does with the result; a verb that writes has a setting ``out``.
+    ``output`` are the settings of where results go, which are the command line's alone; a verb that writes
+    has a setting ``out`` of its own.
     """
 
     name: str
@@ -45,9 +46,10 @@ class Command:
         """Return all that the verb takes: arguments, then flags."""
         return (*self.arguments, *(setting for group in self.groups.values() for setting in group))
 
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, given: Mapping[str, Any], objects: tuple[type, ...] = ()) -> dict[str, Any]:
         """Return the value of every setting of the verb, given (None: not) or by default.
 
+        ``objects`` are types that may stand in the place of a path: what a file of it would hold.
         ``ValueError`` names an unknown setting, a wrong value, or one that is missing.
         """
         known = {setting.name: setting for setting in self.settings}
@@ -59,7 +61,10 @@ class Command:
             value = given.get(name)
             if value is None and setting.default is REQUIRED:
                 raise ValueError(f"{self.name} needs {name}: {setting.help}")
-            values[name] = setting.default if value is None else setting.parse(value)
+            if value is None or (setting.kind == "path" and isinstance(value, objects)):
+                values[name] = setting.default if value is None else value
+            else:
+                values[name] = setting.parse(value)
         return values
 
     def divided(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -51,7 +51,8 @@ class Setting:
     ``kind`` says how text becomes a value: ``integer`` (8k too), ``amount`` (8k too, or 0.8x: a share of
     what is known later), ``number``, ``integers`` (2,4 or LOW:HIGH or LOW:HIGH:STEP), ``numbers``,
     ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a folder, or a word in its place) or
-    ``names`` (A,B,C). ``default`` is ``REQUIRED`` where there is none, and None where it
+    ``names`` (A,B,C, or a list of names and paths). ``default`` is ``REQUIRED`` where there is none, and None
+    where it
     depends on other settings. ``choices`` are the only possible values where there are any, ``low`` to
     ``high`` the only possible numbers; a ``low`` of 0
     leaves 0 itself out of numbers and intervals. ``off`` names the flag that
@@ -109,6 +110,8 @@ class Setting:
             value = parse_numbers(self.name, value)
         elif self.kind == "interval" and isinstance(value, str):
             value = _ends(self.name, value)
+        elif self.kind == "names" and isinstance(value, str):
+            value = value.split(",")
         return self.check(value)
 
     def check(self, value: Any) -> Any:
@@ -125,12 +128,12 @@ class Setting:
             return value
         if self.kind == "path":
             return self._path(value)
+        if self.kind == "names":
+            return self._names(value)
         if self.kind == "text":
             if not isinstance(value, str):
                 raise ValueError(f"{self.name} must be text, not {shown(value)}")
             return value
-        if self.kind == "names":
-            return self._names(value)
         if self.kind == "amount" and parse_share(value):
             return parse_share(value)
         if self.kind in ("integer", "amount", "number"):
@@ -160,10 +163,13 @@ class Setting:
         return path
 
     def _names(self, value: Any) -> tuple[str, ...]:
-        names = value.split(",") if isinstance(value, str) else value
-        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"{self.name} must be names A,B,C, not {shown(value)}")
-        return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
+        names = [value] if isinstance(value, str | PathLike) else value
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str | PathLike) for n in names):
+            raise ValueError(f"{self.name} must be names, not {shown(value)}")
+        texts = [fspath(name) for name in names]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{self.name} must be names, not {shown(value)}")
+        return tuple(text.strip() for text in texts if text.strip())
 
     @property
     def _integral(self) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zerolm.api.doctor import diagnose
+    from zerolm.api.evaluate import evaluate
     from zerolm.api.ledger import ledger
     from zerolm.api.search import search
     from zerolm.calibration.calibrate import calibrate
@@ -28,6 +29,7 @@ _HOMES = {
     "calibrate": "zerolm.calibration",
     "carve": "zerolm.carving.carve",
     "diagnose": "zerolm.api.doctor",
+    "evaluate": "zerolm.api.evaluate",
     "ledger": "zerolm.api.ledger",
     "make_score": "zerolm.scores",
     "make_space": "zerolm.spaces",
@@ -42,6 +44,7 @@ __all__ = [
     "calibrate",
     "carve",
     "diagnose",
+    "evaluate",
     "ledger",
     "make_score",
     "make_space",

@@ -4,6 +4,7 @@ from typing import Final
 
 from zerolm.commands.command import OUTPUT, Command
 from zerolm.commands.doctor import DOCTOR
+from zerolm.commands.evaluate import EVAL
 from zerolm.commands.ledger import LEDGER
 from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS, SPACES
 from zerolm.commands.search import SEARCH
@@ -12,6 +13,7 @@ COMMANDS: Final = {
     command.name: command
     for command in (
         SEARCH,
+        EVAL,
         LEDGER,
         DOCTOR,
         SPACES,

@@ -392,7 +392,7 @@ def nothing_runs(*_: Any, **__: Any) -> None:
     [
         (FAST, "zerolm.api.search.solve"),
         (("bench", "run", "mine.json"), "zerolm.cli.bench.run_bench"),
-        (("calibrate", "--labels", "mine.json"), "zerolm.cli.calibrate.fit"),
+        (("calibrate", "--labels", "mine.json"), "zerolm.api.calibrate.fit"),
     ],
 )
 @pytest.mark.parametrize("place", ["closed", "file", "proc", "long"])

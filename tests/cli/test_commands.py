@@ -184,8 +184,8 @@ def test_a_command_alone_shows_its_help(zerolm: Callable[..., Any]) -> None:
 
 def test_public_functions() -> None:
     result = package.search("bert", max_params="10M", top=1)
-    rows = package.score(result.pick.architecture, ["geo"])
-    assert rows == [{"score": "geo", "alpha": None, "value": pytest.approx(result.pick.score)}]
+    report = package.score(result.pick, score="geo")
+    assert report.rows() == [{"score": "geo", "alpha": None, "value": pytest.approx(result.pick.score)}]
     with pytest.raises(AttributeError, match="prune"):
         package.prune  # noqa: B018
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike, fspath
 from pathlib import Path
@@ -12,10 +13,20 @@ from typing import Any, Final
 import yaml
 
 from zerolm.commands import Command
-from zerolm.io.files import read_text
+from zerolm.io.files import read_text, write_json
 from zerolm.settings import shown
 
 MAX_CONFIG_BYTES: Final = 1 << 20
+HERE: Final = "{here}/"
+"""In the place of the folder that a configuration lies in."""
+
+
+@dataclass(frozen=True)
+class Attached:
+    """What a run was given as an object: plain JSON for a file beside its configuration."""
+
+    name: str
+    document: Any
 
 
 class PlainLoader(yaml.SafeLoader):
@@ -72,7 +83,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         name = str(key).replace("-", "_")
         if name in values:
             raise ValueError(f"configuration {str(path)!r} gives {shown(name)} twice")
-        values[name] = value
+        lies_beside = isinstance(value, str) and value.startswith(HERE)
+        values[name] = str(path.absolute().parent / value.removeprefix(HERE)) if lies_beside else value
     return values
 
 
@@ -86,12 +98,15 @@ def configured(command: Command, file: str | None, given: Mapping[str, Any]) -> 
 
 
 def write_configuration(file: Path, command: str, configuration: Mapping[str, Any]) -> None:
-    """Write the configuration of a run, from which alone it can be repeated."""
+    """Write the configuration of a run, from which it can be repeated, and beside it what is attached."""
     given = {name: _plain(value) for name, value in configuration.items() if value is not None}
     text = yaml.safe_dump(
         {"command": command, **given}, sort_keys=False, allow_unicode=True, default_flow_style=None
     )
     file.write_text(text, encoding="utf-8")
+    for value in configuration.values():
+        if isinstance(value, Attached):
+            write_json(file.parent / value.name, value.document)
 
 
 def absolute(path: str | None) -> str | None:
@@ -100,6 +115,8 @@ def absolute(path: str | None) -> str | None:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Attached):
+        return HERE + value.name
     if isinstance(value, PathLike):
         return fspath(value)
     if isinstance(value, range | tuple | list):

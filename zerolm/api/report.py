@@ -163,16 +163,16 @@ def clipped(lines: Sequence[str]) -> str:
 def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as a small HTML table, the first of them where there are many."""
     heads = list(dict.fromkeys(name for row in rows for name in row))[:MOST_COLUMNS]
-    lines = [
-        _line("th", heads),
-        *(_line("td", [row.get(head) for head in heads]) for row in rows[:MOST_ROWS]),
-    ]
+    shown = [[row.get(head) for head in heads] for row in rows[:MOST_ROWS]]
+    lines = [_line("th", heads), *(_line("td", cells) for cells in shown)]
     more = f"<p>and {len(rows) - MOST_ROWS:,} more</p>" if len(rows) > MOST_ROWS else ""
     return f"<table>{''.join(lines)}</table>{more}"
 
 
 def _line(tag: str, cells: Sequence[Any]) -> str:
-    texts = (
-        "" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in cells
-    )
-    return f"<tr>{''.join(f'<{tag}>{escape(short(text, MOST_CELL))}</{tag}>' for text in texts)}</tr>"
+    return f"<tr>{''.join(f'<{tag}>{escape(_text(cell))}</{tag}>' for cell in cells)}</tr>"
+
+
+def _text(cell: Any) -> str:
+    text = "" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+    return short(text, MOST_CELL)

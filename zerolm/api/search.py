@@ -8,13 +8,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
+from zerolm.api.calibrate import CalibrationReport, attached, calibration_of
 from zerolm.api.configuration import absolute
 from zerolm.api.report import Report
 from zerolm.calibration import Calibration, calibrate, explained
 from zerolm.commands.costs import CONDITIONS, COSTS
 from zerolm.commands.search import SEARCH
 from zerolm.costs import CostModel
-from zerolm.groundtruth.labels import load, read_labels
+from zerolm.groundtruth.labels import read_labels
 from zerolm.io.files import write_json
 from zerolm.report.phrases import certificate_sentence, cost_label, expectation_lines, show_cost
 from zerolm.report.search import report as search_page
@@ -57,6 +58,10 @@ class SearchReport(SearchResult, Report):
         return f"<pre>{self!r}</pre>"
 
     @property
+    def notices(self) -> list[str]:
+        return [f"warning: {warning}" for warning in (self.calibration or {}).get("warnings", ())]
+
+    @property
     def written(self) -> list[str]:
         stock = self.space.config(self.pick.architecture) is not None
         kind = "config.json" if stock else "architecture.json (no stock class builds it)"
@@ -97,7 +102,7 @@ def search(
     score: str | None = None,
     labels: Text | None = None,
     metric: str | None = None,
-    calibration: Text | None = None,
+    calibration: Text | CalibrationReport | None = None,
     top: int = 10,
     method: str = "auto",
     seed: int = 0,
@@ -110,7 +115,8 @@ def search(
     ``Infeasible`` where nothing fits, and ``ValueError`` for a value that makes no sense, in one line.
     """
     given = {name: value for name, value in locals().items() if name not in ("progress", "settings")}
-    own, values = SEARCH.values(given), {name: v for name, v in settings.items() if v is not None}
+    own = SEARCH.values(given, objects=(CalibrationReport,))
+    values = {name: value for name, value in settings.items() if value is not None}
     sources = [name for name in SOURCES if own[name] is not None]
     if own["space"] is None:
         raise ValueError("no space is named; `zerolm spaces` lists them")
@@ -137,7 +143,7 @@ def search(
     )
     if fitted:
         result = explained(result, fitted)
-    ran = own | {name: absolute(own[name]) for name in ("labels", "calibration")}
+    ran = own | {"labels": absolute(own["labels"]), "calibration": attached(own["calibration"])}
     return SearchReport(**vars(result), configuration=ran | {"score": name} | made.settings | of_score)
 
 
@@ -145,7 +151,7 @@ def _calibration(own: Mapping[str, Any], space: SearchSpace) -> Calibration | No
     """Return what the labels or the calibration file that the user names say, or None."""
     if own["labels"] is not None:
         return calibrate(read_labels(own["labels"], space=space, metric=own["metric"]))
-    return load(Path(own["calibration"]), space=space) if own["calibration"] is not None else None
+    return calibration_of(own["calibration"], space=space) if own["calibration"] is not None else None
 
 
 def _divided(

@@ -13,7 +13,7 @@ from zerolm.spaces import SPACES, make_space
 
 @dataclass(frozen=True, repr=False)
 class SpacesReport(Shown):
-    """The search spaces; each has a ``name``, its exact ``size``, a ``summary`` and its default ``settings``."""
+    """The search spaces; each has ``name``, exact ``size``, ``summary`` and default ``settings``."""
 
     spaces: list[dict[str, Any]]
 

@@ -17,7 +17,6 @@ from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned, left_ou
 from zerolm.cli.flags import declared, parsed_options, with_flags
 from zerolm.cli.progress import patient
 from zerolm.cli.proxy_options import Chosen, Store, listed, needing_torch
-from zerolm.cli.score import say_left_out
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.ablation import Ablation
 from zerolm.comparison.bench import More
@@ -28,7 +27,7 @@ from zerolm.io.folders import check_new, new_folder
 from zerolm.report.facts import facts, tokens_of
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
-from zerolm.scores import SCORES
+from zerolm.scores import SCORES, all_variants
 
 if TYPE_CHECKING:
     from zerolm.proxies.job import Measured
@@ -85,7 +84,8 @@ def run(
         networks = measured[place].left_out if measured else {}
         for name, reason in {**section.left_out, **networks}.items():
             print(f"zerolm: {section.title}: {name} is left out: {reason}", file=sys.stderr)
-    say_left_out(options)
+    for name, reason in all_variants(options)[1].items():
+        print(f"zerolm: {name} is left out: {reason}", file=sys.stderr)
     if json_output:
         print(json.dumps(comparison.to_json()))
         return

@@ -79,8 +79,9 @@ def _typed(command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
     listed = {s.name for group in command.groups.values() for s in group if s.kind == "names"}
     typed = {name: None if value == [] else value for name, value in given.items()}
     for name in listed:
-        if typed.get(name) is not None:
-            typed[name] = ",".join(typed[name])
+        names = typed.get(name)
+        if names is not None:
+            typed[name] = ",".join(names)
     return typed
 
 

@@ -50,8 +50,8 @@ BENCH_DOWNLOAD: Final = Command(
         ("zerolm bench download", "all seven, from GitHub"),
         ("zerolm bench download gpt2_wt103", "one of them"),
     ),
-    notes="The cache is the folder benchmarks below ZEROLM_CACHE, else zerolm/benchmarks below XDG_CACHE_HOME "
-    "or ~/.cache. ZEROLM_MIRROR=URL names a server to ask, for the same paths, in place of "
+    notes="The cache is the folder benchmarks below ZEROLM_CACHE, else zerolm/benchmarks below "
+    "XDG_CACHE_HOME or ~/.cache. ZEROLM_MIRROR=URL names a server to ask, for the same paths, in place of "
     "raw.githubusercontent.com and codeload.github.com; checksums hold for it too.",
     output=LISTED,
 )

@@ -6,6 +6,7 @@ from typing import Final
 
 from zerolm.commands.command import Command
 from zerolm.commands.costs import CONDITIONS, budgets
+from zerolm.commands.score import CALIBRATION
 from zerolm.settings import Setting
 
 SEARCH: Final = Command(
@@ -20,7 +21,7 @@ SEARCH: Final = Command(
             Setting("score", "text", None, "the score to maximise; geo where nothing else is named"),
             Setting("labels", "path", None, "trained architectures of this space, CSV or JSON"),
             Setting("metric", "text", None, "which result of the labels (their own, or their only one)"),
-            Setting("calibration", "path", None, "what `zerolm calibrate --out` wrote"),
+            CALIBRATION,
         ),
         "Search": (
             Setting("top", "integer", 10, "how many architectures to list", low=1, high=1000),

@@ -15,6 +15,7 @@ ROOT = Path(zerolm.__file__).parent
 ROOMS = (
     "settings",
     "commands",
+    "progress",
     "registry",
     "io",
     "architecture",

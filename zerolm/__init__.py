@@ -6,9 +6,11 @@ The public functions are imported when they are first used, so that ``import zer
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing takes longer to import than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from zerolm.api.calibrate import calibrate
     from zerolm.api.carve import carve
     from zerolm.api.doctor import diagnose

@@ -31,11 +31,11 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed_at(moment: int) -> Callable[[object], None]:
+def killed_at(moment: int) -> Callable[..., None]:
     """To be called at every step: kills the process at the step of this number."""
     steps = iter(range(moment + 1))
 
-    def step(_: object) -> None:
+    def step(*_: object) -> None:
         if next(steps, None) == moment:
             die()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -13,6 +13,7 @@ from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS
 from zerolm.groundtruth.cache import cache_folder
 from zerolm.groundtruth.download.benchmarks import Stored, download
 from zerolm.groundtruth.listing import Listed, listing
+from zerolm.progress import Progress, silent
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,15 +48,15 @@ class DownloadReport(Shown):
         return self.rows()
 
     @property
-    def notices(self) -> list[str]:
-        notices = [f"{stored.name} is already there" for stored in self.benchmarks if not stored.fetched]
+    def remarks(self) -> list[str]:
+        remarks = [f"{stored.name} is already there" for stored in self.benchmarks if not stored.fetched]
         folder = os.environ.get("ZEROLM_DATA")
         if folder:
-            notices.append(
+            remarks.append(
                 f"ZEROLM_DATA is set, so names stand for files in {folder!r}; unset it, or give "
                 f"--data {str(cache_folder())!r}"
             )
-        return notices
+        return remarks
 
 
 def list_benchmarks(*, data: str | PathLike[str] | None = None) -> BenchmarksReport:
@@ -70,7 +71,7 @@ def download_benchmarks(
     names: str | Sequence[str] | None = None,
     *,
     force: bool = False,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
 ) -> DownloadReport:
     """Return where the benchmarks are, all seven if none is named, after fetching those that are not there.
 

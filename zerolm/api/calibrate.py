@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,8 @@ from zerolm.calibration.rivals import UNCALIBRATED
 from zerolm.commands.calibrate import CALIBRATE
 from zerolm.groundtruth.labels import benchmark_of, from_document, load, read_labels, to_document
 from zerolm.io.files import write_json
+from zerolm.progress import Progress, silent
+from zerolm.report.calibration import calibration_fragment, calibration_page
 from zerolm.settings import shown
 from zerolm.spaces import SearchSpace
 
@@ -51,7 +53,7 @@ class CalibrationReport(Report):
         return lines + _judged(self.judgement)
 
     @property
-    def notices(self) -> list[str]:
+    def remarks(self) -> list[str]:
         return [f"warning: {warning}" for warning in self.to_json()["warnings"]]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -60,6 +62,12 @@ class CalibrationReport(Report):
             {**architecture.choices, labels.metric: sign * float(value)}
             for architecture, value in zip(labels.pool.architectures, labels.result, strict=True)
         ]
+
+    def page(self) -> str:
+        return calibration_page(self.to_json(), self.run_yaml)
+
+    def fragment(self) -> str:
+        return calibration_fragment(self.to_json())
 
     @property
     def written(self) -> list[str]:
@@ -85,7 +93,7 @@ def calibrate(
     metric: str | None = None,
     method: str = "auto",
     seed: int = 0,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
 ) -> CalibrationReport:
     """Return a better ranking of a space from a few trained architectures, judged on those it did not see.
 

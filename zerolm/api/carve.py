@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -15,6 +15,8 @@ from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.result import Carved
 from zerolm.commands.carve import CARVE
 from zerolm.costs import COSTS, CostModel
+from zerolm.progress import Progress, silent
+from zerolm.report.carving import carving_fragment, carving_page
 from zerolm.report.phrases import cost_label, show_cost
 from zerolm.text.defaults import RANDOM
 
@@ -81,6 +83,12 @@ class CarvingReport(DocumentReport):
     def rows(self) -> list[dict[str, Any]]:
         return [dict(layer) for layer in self.widths]
 
+    def page(self) -> str:
+        return carving_page(self.document, self.run_yaml)
+
+    def fragment(self) -> str:
+        return carving_fragment(self.document)
+
 
 def carve(
     parent: Text,
@@ -115,7 +123,7 @@ def carve(
     format: str | None = None,
     recipe: Text | None = None,
     force: bool = False,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
 ) -> CarvingReport:
     """Cut a smaller checkpoint out of a larger one, write it into ``out``, reopen it and compare.
 

@@ -97,12 +97,16 @@ def configured(command: Command, file: str | None, given: Mapping[str, Any]) -> 
     return {**settings, **{name: value for name, value in given.items() if value is not None}}
 
 
+def plain(command: str, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a run as its file holds it."""
+    given = {name: _plain(value) for name, value in configuration.items() if value is not None}
+    return {"command": command, **given}
+
+
 def write_configuration(file: Path, command: str, configuration: Mapping[str, Any]) -> None:
     """Write the configuration of a run, from which it can be repeated, and beside it what is attached."""
-    given = {name: _plain(value) for name, value in configuration.items() if value is not None}
-    text = yaml.safe_dump(
-        {"command": command, **given}, sort_keys=False, allow_unicode=True, default_flow_style=None
-    )
+    document = plain(command, configuration)
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None)
     file.write_text(text, encoding="utf-8")
     for value in configuration.values():
         if isinstance(value, Attached):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -12,6 +11,8 @@ from zerolm.api.configuration import absolute
 from zerolm.api.document_report import DocumentReport
 from zerolm.commands.doctor import DOCTOR
 from zerolm.doctor import examine
+from zerolm.progress import Progress, silent
+from zerolm.report.doctor import doctor_fragment, doctor_page
 from zerolm.settings import shown
 
 
@@ -30,10 +31,14 @@ class DoctorReport(DocumentReport):
     def rows(self) -> list[dict[str, Any]]:
         return [row | {"reasons": "; ".join(row["reasons"])} for row in self.document["runtimes"]]
 
+    def page(self) -> str:
+        return doctor_page(self.document, self.run_yaml)
 
-def diagnose(
-    folder: str | PathLike[str], *, progress: Callable[[str], None] = lambda text: None
-) -> DoctorReport:
+    def fragment(self) -> str:
+        return doctor_fragment(self.document)
+
+
+def diagnose(folder: str | PathLike[str], *, progress: Progress = silent) -> DoctorReport:
     """Return which runtimes open a checkpoint, and why not.
 
     transformers and llama.cpp really open the folder where they are installed, in a process of their own;

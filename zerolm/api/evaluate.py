@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from os import PathLike
 from typing import Any, ClassVar
@@ -11,6 +11,8 @@ from zerolm.api.configuration import absolute
 from zerolm.api.document_report import DocumentReport
 from zerolm.api.extras import needing_torch
 from zerolm.commands.evaluate import EVAL
+from zerolm.progress import Progress, silent
+from zerolm.report.evaluation import evaluation_fragment, evaluation_page
 from zerolm.report.phrases import show_amount
 
 Text = str | PathLike[str]
@@ -58,6 +60,12 @@ class EvaluationReport(DocumentReport):
             rows.append({name: value for name, value in network.items() if name != "spread"} | ends)
         return rows
 
+    def page(self) -> str:
+        return evaluation_page(self.document, self.run_yaml)
+
+    def fragment(self) -> str:
+        return evaluation_fragment(self.document)
+
 
 def evaluate(
     child: Text,
@@ -68,7 +76,7 @@ def evaluate(
     length: int = 256,
     tasks: str | Sequence[str] | None = None,
     limit: int | None = None,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
 ) -> EvaluationReport:
     """Return what a child has lost beside its parent, and beside other carvings of its size.
 

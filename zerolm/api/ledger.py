@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from os import PathLike
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,10 +15,9 @@ from zerolm.carving.importance.weights import shares
 from zerolm.checkpoints import Checkpoint, Ledger, Slot, Totals, ledger_of
 from zerolm.commands.ledger import LEDGER
 from zerolm.io.files import cache_folder
+from zerolm.progress import Progress, silent
+from zerolm.report.ledger import ledger_fragment, ledger_page
 from zerolm.report.phrases import show_amount
-
-STEPS: Final = 20
-"""How often progress is told in all."""
 
 
 class LedgerReport(DocumentReport):
@@ -44,12 +42,18 @@ class LedgerReport(DocumentReport):
             for layer in self.document["layers"]
         ]
 
+    def page(self) -> str:
+        return ledger_page(self.document, self.run_yaml)
+
+    def fragment(self) -> str:
+        return ledger_fragment(self.document)
+
 
 def ledger(
     parent: str | PathLike[str],
     *,
     verify: bool = False,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
 ) -> LedgerReport:
     """Return the energies of the weights of each layer, from one pass over the files.
 
@@ -81,20 +85,15 @@ def ledger(
 
 
 class Watch:
-    """Tells of bytes done now and then, and counts the steps of passes over files."""
+    """Hands on progress, and counts the steps of passes over files."""
 
-    def __init__(self, shards: int, progress: Callable[[str], None]) -> None:
+    def __init__(self, shards: int, progress: Progress) -> None:
         self.passes = -shards  # each shard is reported once when it is done, from the cache too
         self._progress = progress
-        self._shown = 0
 
-    def told(self, done: int, of: int) -> None:
-        """Take notice of bytes done, and bytes in all."""
+    def told(self, text: str, done: int = 0, of: int = 0, /) -> None:
         self.passes += 1
-        step = done * STEPS // max(of, 1)
-        if step > self._shown:
-            self._shown = step
-            self._progress(f"read {show_amount(done, size=True)} of {show_amount(of, size=True)}")
+        self._progress(text, done, of)
 
 
 def of_layer(checkpoint: Checkpoint, made: Ledger, layer: int) -> dict[str, Any]:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from zerolm.api.configuration import read_yaml, write_configuration
+from zerolm.api.configuration import plain, read_yaml, write_configuration
 from zerolm.groundtruth.truth import first_problem
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.folders import new_folder
-from zerolm.report.page import page
 from zerolm.report.rows import short
 
 if TYPE_CHECKING:
@@ -50,8 +49,8 @@ class Shown(ABC):
         """Return the rows of ``to_pandas``."""
 
     @property
-    def notices(self) -> list[str]:
-        """Return what a user has to be told beside the result: the command prints it on stderr."""
+    def remarks(self) -> list[str]:
+        """Return what the command says on stderr beside the result: warnings, and what is left out."""
         return []
 
     def fragment(self) -> str:
@@ -82,15 +81,19 @@ class Report(Shown):
     @abstractmethod
     def to_json(self) -> dict[str, Any]: ...
 
+    @abstractmethod
     def page(self) -> str:
         """Return ``report.html``: one page that needs nothing else."""
-        lines = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
-        return page(f"zerolm {self.command}", [f"<h1>zerolm {self.command}</h1>", lines, self.fragment()])
 
     @classmethod
     @abstractmethod
     def from_folder(cls, folder: Path, document: dict[str, Any], configuration: dict[str, Any]) -> Self:
         """Return the result that ``save`` wrote, of its ``result.json`` and ``run.yaml``."""
+
+    @property
+    def run_yaml(self) -> dict[str, Any]:
+        """Return the configuration as ``save`` writes it into ``run.yaml``."""
+        return plain(self.command, self.configuration)
 
     @property
     def written(self) -> list[str]:

@@ -21,6 +21,7 @@ from zerolm.groundtruth.labels import as_labelled
 from zerolm.groundtruth.truth import Line
 from zerolm.io.files import parse_json, read_text
 from zerolm.report.phrases import cost_label, show_cost, show_expected, show_score
+from zerolm.report.score import score_page
 from zerolm.scores import all_variants
 from zerolm.solvers.result import Choice, Expected
 from zerolm.spaces import shape_text
@@ -99,8 +100,11 @@ class ScoreReport(Scored, Report):
         return lines + [", ".join(told[i : i + 4]) for i in range(0, len(told), 4)]
 
     @property
-    def notices(self) -> list[str]:
+    def remarks(self) -> list[str]:
         return [f"{name} is left out: {reason}" for name, reason in self.left_out.items()]
+
+    def page(self) -> str:
+        return score_page(self.to_json(), self.run_yaml)
 
     @classmethod
     def from_folder(cls, folder: Path, document: dict[str, Any], configuration: dict[str, Any]) -> Self:

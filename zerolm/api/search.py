@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -17,8 +17,9 @@ from zerolm.commands.search import SEARCH
 from zerolm.costs import CostModel
 from zerolm.groundtruth.labels import read_labels
 from zerolm.io.files import write_json
+from zerolm.progress import Progress, silent
 from zerolm.report.phrases import certificate_sentence, cost_label, expectation_lines, show_cost
-from zerolm.report.search import report as search_page
+from zerolm.report.search import search_fragment, search_page
 from zerolm.scores import SCORES, make_score, score_settings
 from zerolm.settings import Setting, nearest, setting_of, shown
 from zerolm.solvers import SearchResult
@@ -52,13 +53,13 @@ class SearchReport(SearchResult, Report):
         ]
 
     def page(self) -> str:
-        return search_page(self)
+        return search_page(self, self.run_yaml)
 
     def fragment(self) -> str:
-        return f"<pre>{self!r}</pre>"
+        return search_fragment(self)
 
     @property
-    def notices(self) -> list[str]:
+    def remarks(self) -> list[str]:
         return [f"warning: {warning}" for warning in (self.calibration or {}).get("warnings", ())]
 
     @property
@@ -106,7 +107,7 @@ def search(
     top: int = 10,
     method: str = "auto",
     seed: int = 0,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
     **settings: Any,
 ) -> SearchReport:
     """Return the best architectures of a space within budgets, with a proof that they are the best.

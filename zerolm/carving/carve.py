@@ -25,12 +25,12 @@ from zerolm.checkpoints.identity import fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.io.folders import REPORT, check_new, new_folder
+from zerolm.progress import Progress, silent
 from zerolm.text.defaults import LENGTH, SEQUENCES
 
 if TYPE_CHECKING:
     from zerolm.carving.session import Session
 
-Progress = Callable[[str], None]
 Finish = Callable[[Path, Carved], None]
 """Writes the files of ``REPORT`` into the folder of a child that was verified."""
 
@@ -98,7 +98,7 @@ def carve(
     costs: CostModel | None = None,
     force: bool = False,
     finish: Finish | None = None,
-    progress: Progress = lambda text: None,
+    progress: Progress = silent,
 ) -> Carved:
     """Carve a child out of a parent, a folder or a model of the hub; without ``out`` only plan it.
 
@@ -154,7 +154,7 @@ def rebuild(
     costs: CostModel | None = None,
     force: bool = False,
     finish: Finish | None = None,
-    progress: Progress = lambda text: None,
+    progress: Progress = silent,
 ) -> Carved:
     """Carve the child of a recipe out of its parent again.
 
@@ -222,8 +222,7 @@ def _check_possible(job: Job) -> None:
 
 def _sound(checkpoint: Checkpoint, progress: Progress) -> Ledger:
     """Return the ledger of a parent, which also tells that all its weights are finite."""
-    progress("reading the weights")
-    return ledger_of(checkpoint)
+    return ledger_of(checkpoint, progress=progress)
 
 
 def _criterion(job: Job, ledger: Ledger) -> Criterion:
@@ -293,10 +292,9 @@ def _written(job: Job, carved: Carved, out: Path) -> Carved:
     origin = origin_of(job.checkpoint.folder)
     making = Making(origin, session.fingerprint, session.calibration, repaired.ridges, versions)
     with new_folder(out, job.output.force) as folder:
-        job.progress("writing the child")
         recipe = document(replace(carved, losses=losses), making)
         more = REPORT if job.output.finish else ()
-        sha256 = write(job.checkpoint, carved.cut, repaired, recipe, folder, more)
+        sha256 = write(job.checkpoint, carved.cut, repaired, recipe, folder, more, progress=job.progress)
         if job.recipe and job.recipe.method.format == job.output.form:
             notes.append(job.recipe.difference(sha256, versions))
         job.progress("opening the child again")

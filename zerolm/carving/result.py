@@ -50,7 +50,7 @@ class Carved:
     def to_json(self) -> dict[str, Any]:
         """Return all but the cut, as one flat object."""
         own = {name: value for name, value in vars(self).items() if name not in ("cut", "method")}
-        return {**own, **asdict(self.method), "widths": self.widths}
+        return {**own, **asdict(self.method), "widths": self.widths, "parent_sizes": asdict(self.cut.parent)}
 
 
 def widths(cut: Cut) -> list[dict[str, int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,11 +35,13 @@ Text = Annotated[str | None, typer.Option(metavar="FILE|random", help="Tokens of
 Jobs = Annotated[int | None, typer.Option(help="Networks that --proxies compute at the same time; else 1.")]
 
 
-def application(app: typer.Typer, plugins: bool = True) -> None:
+def application(plugins: bool) -> typer.Typer:
     """Return the commands, ``run`` with the options of all scores."""
+    app = typer.Typer(help="Compare scores with published results.", no_args_is_help=True)
     app.command("ablate")(bench_ablate.ablate)
     taken = inspect.signature(run).parameters
     app.command("run")(with_flags(run, declared(SCORES.entries(plugins), taken), repeated=True))
+    return app
 
 
 def run(
@@ -103,7 +104,7 @@ def beside(
     jobs: int | None,
     store: Path | None,
     measured: list[Measured],
-    progress: Callable[[str], None],
+    progress: Any,
 ) -> More:
     """The proxies beside the scores, none unless they are named; results are added to ``measured``."""
     if proxies is None:
@@ -119,11 +120,10 @@ def beside(
 
 def write(comparison: Comparison, ablation: Ablation, out: Path, force: bool) -> None:
     """The page, and the numbers as JSON and CSV, in a new folder."""
-    from zerolm.report.ablation import ablation_section
-    from zerolm.report.comparison import write_comparison
+    from zerolm.report.comparison_files import write_comparison
 
     with new_folder(out, force) as folder:
-        write_comparison(comparison, folder, ablation_section(ablation))
+        write_comparison(comparison, folder, ablation)
 
 
 HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget", "regret 1/5")

@@ -12,49 +12,51 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zerolm.commands import Command
+from zerolm.cli.help import SHORT
+from zerolm.commands import OUTPUT, Command
 from zerolm.settings import Setting
 
 if TYPE_CHECKING:
     from zerolm.api.report import Shown
 
 
-def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) -> Callable[..., None]:
+def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) -> Any:
     """Return a function of the flags of a command, those of ``further`` groups of settings too."""
 
     def run(**given: Any) -> None:
-        _run(command, given)
+        _run(command, {name: _typed(value, flags.get(name)) for name, value in given.items()})
 
-    groups = {**command.groups, **further}
-    groups["Output"] = (*groups.pop("Output", ()), *command.output)
+    own = [setting for group in command.groups.values() for setting in group]
+    flags = {setting.name: setting for setting in own}
+    others = [setting for group in further.values() for setting in group]
     parameters = [_parameter(setting, typer.Argument) for setting in command.arguments]
-    for name, settings in groups.items():
-        repeated = command.repeated and name in further
-        parameters += [_parameter(setting, typer.Option, name, repeated) for setting in settings]
+    parameters += [_parameter(setting, typer.Option) for setting in (*own, *command.output)]
+    parameters += [_parameter(setting, typer.Option, command.repeated) for setting in others]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    examples = "\n\n".join(f"{line}\n    {what}" for line, what in command.examples)
-    run.__doc__ = f"{command.summary}\n\n{command.notes}\n\n{examples}"
+    run.__doc__ = command.summary
     return run
 
 
 def _run(command: Command, given: dict[str, Any]) -> None:
     from zerolm.api.configuration import configured
-    from zerolm.cli.progress import patient
+    from zerolm.cli.progress import Steps
     from zerolm.io.folders import check_new
 
-    asked = configured(command, given.pop("config", None), _typed(command, given))
-    output = {s.name: s.parse(asked.pop(s.name, s.default)) for s in command.output if s.name != "config"}
-    folder = Path(output["out"]) if output.get("out") is not None else None
+    asked = configured(command, given.pop("config", None), given)
+    output = {setting.name: setting.default for setting in OUTPUT}
+    output |= {s.name: s.parse(asked.pop(s.name)) for s in command.output if s.name in asked}
+    folder = Path(output["out"]) if output["out"] is not None else None
     if folder is not None:
         check_new(folder, output["force"])
     module, name = command.verb.split(":")
     verb = getattr(import_module(module), name)
-    told = {"progress": patient()} if "progress" in inspect.signature(verb).parameters else {}
-    result = verb(**asked, **told)
-    for notice in result.notices:
-        print(f"zerolm: {notice}", file=sys.stderr)
-    if folder is not None:
-        result.save(folder, force=output["force"])
+    with Steps(output["quiet"]) as progress:
+        told = {"progress": progress} if "progress" in inspect.signature(verb).parameters else {}
+        result = verb(**asked, **told)
+        if folder is not None:
+            result.save(folder, force=output["force"])
+    for remark in result.remarks:
+        print(f"zerolm: {remark}", file=sys.stderr)
     if output["json"]:
         print(json.dumps(result.to_json()))
     else:
@@ -74,33 +76,22 @@ def _show(result: Shown, name: str) -> None:
         print("\n".join(result.lines()))
 
 
-def _typed(command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was typed: flags of names that were repeated as one list, empty lists as nothing."""
-    listed = {s.name for group in command.groups.values() for s in group if s.kind == "names"}
-    typed = {name: None if value == [] else value for name, value in given.items()}
-    for name in listed:
-        names = typed.get(name)
-        if names is not None:
-            typed[name] = ",".join(names)
-    return typed
+def _typed(value: Any, setting: Setting | None) -> Any:
+    """Return what was typed: a flag of names that was repeated as A,B,C, an empty list as nothing."""
+    if isinstance(value, list) and setting is not None and setting.kind == "names":
+        value = ",".join(value) if value else None
+    return None if value == [] else value
 
 
-def _parameter(
-    setting: Setting, kind: Callable[..., Any], panel: str | None = None, repeated: bool = False
-) -> inspect.Parameter:
-    help_ = setting.help[:1].upper() + setting.help[1:] + "."
-    names = [] if kind is typer.Argument else ["--" + setting.name.replace("_", "-")]
+def _parameter(setting: Setting, kind: Callable[..., Any], repeated: bool = False) -> inspect.Parameter:
+    """Return a parameter of typer, always optional: the verb knows what is missing, whoever calls it."""
     annotation: Any = list[str] if repeated or setting.kind == "names" else str
+    names = [] if kind is typer.Argument else ["--" + setting.name.replace("_", "-")]
     if setting.kind == "flag":
         annotation = bool
         names = [f"{names[0]}/--{setting.off}"] if setting.off else names
-    declared = kind(
-        *names,
-        metavar=None if setting.kind == "flag" else setting.placeholder,
-        help=help_,
-        show_default=setting.default_text if setting.kind != "flag" and setting.default_text else False,
-        rich_help_panel=panel,
-    )
+    names += [SHORT[setting.name]] if setting.name in SHORT else []
+    declared = kind(*names, metavar=setting.placeholder or None, help=setting.help)
     return inspect.Parameter(
         setting.name,
         inspect.Parameter.KEYWORD_ONLY,

@@ -4,7 +4,7 @@ from typing import Final
 
 from zerolm.commands.calibrate import CALIBRATE
 from zerolm.commands.carve import CARVE
-from zerolm.commands.command import OUTPUT, Command
+from zerolm.commands.command import LISTING, OUTPUT, Command
 from zerolm.commands.doctor import DOCTOR
 from zerolm.commands.evaluate import EVAL
 from zerolm.commands.ledger import LEDGER
@@ -27,8 +27,14 @@ COMMANDS: Final = {
         BENCH_DOWNLOAD,
     )
 }
-"""All commands by name, in the order of the help."""
-GROUPS: Final = {"bench": "Compare scores with published results."}
-"""The first words of commands of two."""
+"""All commands by name."""
+PANELS: Final = {
+    "Choose": ("search", "score", "calibrate"),
+    "Shrink": ("carve",),
+    "Judge": ("eval", "doctor", "proxies", "bench run", "bench ablate"),
+    "Look": ("spaces", "ledger", "proxies ls", "bench ls", "bench download"),
+}
+"""The names of all commands as the help shows them."""
+SUMMARY: Final = "Choose and shrink transformer language models without training them."
 
-__all__ = ["COMMANDS", "GROUPS", "OUTPUT", "Command"]
+__all__ = ["COMMANDS", "LISTING", "OUTPUT", "PANELS", "SUMMARY", "Command"]

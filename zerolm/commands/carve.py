@@ -90,7 +90,7 @@ CARVE: Final = Command(
                 group_size=None,
             ),
         ),
-        "Output": (
+        "The child": (
             Setting(
                 "format", "text", None, "hf, unless a recipe says other; padded; or gguf", metavar="NAME"
             ),

@@ -13,10 +13,12 @@ OUTPUT: Final = (
     Setting("force", "flag", False, "replace that folder if it holds an earlier result"),
     Setting("json", "flag", False, "print one JSON object for machines"),
     Setting("config", "path", None, "YAML file with any of these settings, as a run.yaml", metavar="FILE"),
+    Setting("quiet", "flag", False, "print no progress"),
+    Setting("verbose", "flag", False, "say on stderr what is read, reused and chosen; -vv says more"),
 )
 """Where results go; the same for every command that computes."""
-LISTED: Final = OUTPUT[2:3]
-"""Where the output of a command goes that only lists or fetches."""
+LISTING: Final = tuple(setting for setting in OUTPUT if setting.name in ("json", "quiet", "verbose"))
+"""The same for commands that only list, or fetch: there is nothing to save or to repeat."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class Command:
     ``arguments`` are given by place, ``groups`` by flag, under the heading of their group. ``verb`` is
     ``module:function`` of the public function. ``owners`` name the kinds of plug-ins whose settings are
     further flags (``spaces``, ``scores``); ``repeated`` where a flag of theirs takes several values.
-    ``output`` are the settings of where results go, which are the command line's alone; a verb that writes
-    has a setting ``out`` of its own.
+    ``output`` is ``OUTPUT`` or ``LISTING``, or less where the verb has a setting ``out`` of its own. A name
+    may be of two words (``bench run``).
     """
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zerolm.commands.command import LISTED, Command
+from zerolm.commands.command import LISTING, Command
 from zerolm.settings import Setting
 
 DATA: Final = Setting(
@@ -24,7 +24,7 @@ SPACES: Final = Command(
         ("zerolm spaces llama", "what can be set in one of them, with the defaults"),
     ),
     notes="Every setting of a space is a flag of `zerolm search`, and a keyword of `zerolm.search`.",
-    output=LISTED,
+    output=LISTING,
 )
 BENCH_LS: Final = Command(
     name="bench ls",
@@ -36,7 +36,7 @@ BENCH_LS: Final = Command(
         ("zerolm bench ls --data mine", "one folder alone"),
     ),
     notes="A benchmark is a JSON or CSV file of trained architectures with their results.",
-    output=LISTED,
+    output=LISTING,
 )
 BENCH_DOWNLOAD: Final = Command(
     name="bench download",
@@ -53,5 +53,5 @@ BENCH_DOWNLOAD: Final = Command(
     notes="The cache is the folder benchmarks below ZEROLM_CACHE, else zerolm/benchmarks below "
     "XDG_CACHE_HOME or ~/.cache. ZEROLM_MIRROR=URL names a server to ask, for the same paths, in place of "
     "raw.githubusercontent.com and codeload.github.com; checksums hold for it too.",
-    output=LISTED,
+    output=LISTING,
 )

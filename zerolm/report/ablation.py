@@ -1,17 +1,19 @@
-"""The tables of an ablation, as text cells for every way to show them, and as a part of an HTML page."""
+"""The tables of an ablation, as text cells for every way to show them, and its page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 from zerolm.comparison.ablation import Ablation, AblationSection, BorrowedAlpha, Effect
 from zerolm.comparison.variants import WITHOUT
 from zerolm.report.ablation_conclusions import conclusions
-from zerolm.report.ablation_findings import column, moved, plain, sentences, signed
-from zerolm.report.page import table
+from zerolm.report.ablation_findings import EVEN, column, moved, plain, sentences, signed
+from zerolm.report.bars import Bar, bars, signed_tick
+from zerolm.report.chart import LINEAR, axis
+from zerolm.report.page import Heading, folded_html, note, page, paragraphs, section, table
 
 NOTES: Final = (
     "A cell is tau-b / tau with the score's ties broken at random; a change of tau-b is against the first "
@@ -76,16 +78,54 @@ def title(section: AblationSection) -> str:
     return f"{section.title}: {section.metric} ({better}), {section.n} architectures"
 
 
-def ablation_section(ablation: Ablation) -> str:
-    """The tables and sentences as HTML without a page around them; headings start at h2."""
-    parts = ["<h2>What the score hangs on</h2>"]
-    parts += [f"<p>{escape(sentence)}</p>" for sentence in conclusions(ablation).values()]
-    parts += [f'<p class="note">{escape(note)}</p>' for note in NOTES]
+def ablation_page(ablation: Ablation, configuration: Mapping[str, Any] | None = None) -> str:
+    """Return the page as HTML; ``configuration`` is what ``run.yaml`` holds."""
+    said = conclusions(ablation)
+    views = len(ablation.sections)
+    heading = Heading(
+        "zerolm bench ablate",
+        "What does ZeroLM's score hang on?",
+        f"{views} view{'s' * (views > 1)} of benchmarks, each change with its paired 95 % interval.",
+        said["matrices"],
+        said["initialisation"],
+        f"{said['seed']} {said['transfer']}",
+    )
+    return page(heading, [section("All numbers", ablation_section(ablation, said=False))], configuration)
+
+
+def ablation_section(ablation: Ablation, said: bool = True) -> str:
+    """Return charts, tables and, where they are to be ``said``, the conclusions; headings start at h3."""
+    parts = [paragraphs(conclusions(ablation).values())] if said else []
+    parts += map(note, NOTES)
     parts += [_html(sheet) for sheet in transfer_sheets(ablation)]
-    for section in ablation.sections:
-        parts.append(f"<h3>{escape(title(section))}</h3>")
-        parts += [_html(sheet) for sheet in sheets(ablation, section)]
+    for part in ablation.sections:
+        tables = "".join(_html(sheet) for sheet in sheets(ablation, part))
+        parts.append(f"<h3>{escape(title(part))}</h3>{_changes(part)}{folded_html('Tables', tables)}")
     return "".join(parts)
+
+
+def ablation_fragment(ablation: Ablation) -> str:
+    """Return the conclusions, and the changes on the first benchmark, without style or script."""
+    drawn = _changes(ablation.sections[0], narrow=True) if ablation.sections else ""
+    return f'<div style="max-width:720px">{paragraphs(conclusions(ablation).values())}{drawn}</div>'
+
+
+def _changes(part: AblationSection, narrow: bool = False) -> str:
+    """Return a chart of how tau-b changes with the matrices that count."""
+    effects = [effect for effect in column(part.matrices, EVEN) if effect.change is not None]
+    if not effects:
+        return ""
+    colours = {-1: "orange", 0: "grey", 1: "green"}
+    rows = [
+        Bar(effect.variant, effect.change, signed(effect.change), colours[effect.direction], effect.low,
+            effect.high, "dot")
+        for effect in effects
+    ]  # fmt: skip
+    ends = [value for bar in rows for value in (bar.value, bar.low, bar.high) if value is not None]
+    name = f"change of tau-b of {EVEN}, paired 95 % interval"
+    x = axis([0.0, *ends], name, wide=LINEAR, form=signed_tick)
+    label = f"{name}, by the matrices that count, on {part.title}"
+    return bars(rows, x, label, [(0.0, "ink")], narrow=narrow)
 
 
 def _effects(
@@ -153,4 +193,4 @@ def _borrowed(transfer: BorrowedAlpha) -> str:
 
 def _html(sheet: Sheet) -> str:
     said = "".join(f"<p>{escape(sentence)}</p>" for sentence in sheet.sentences)
-    return f"<h4>{escape(sheet.title)}</h4>{table(sheet.head, sheet.rows)}{said}"
+    return f"<h4>{escape(sheet.title)}</h4>{table(sheet.head, sheet.rows, 'ablation')}{said}"

@@ -1,54 +1,129 @@
-"""A comparison of scores with published results: one page, and all its numbers as JSON and CSV."""
+"""The page of a comparison: the findings, then a section for each benchmark and view."""
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from html import escape
 from typing import Any, Final
 
-from zerolm.comparison.results import Comparison, ScoreRow
-from zerolm.report.benchmark import comparison_page
-from zerolm.report.rows import in_own_unit, key_of, name_of
+from zerolm.comparison.ablation import Ablation
+from zerolm.comparison.results import Comparison, Section
+from zerolm.report.ablation import ablation_section
+from zerolm.report.comparison_charts import alpha_curve, gains, regrets, scatters
+from zerolm.report.facts import facts
+from zerolm.report.page import Heading, note, page, pairs, section
+from zerolm.report.rows import place, unit
+from zerolm.report.summary import sentences
+from zerolm.report.tables import HEADS_NOTE, agreement, overview
 
-FILES: Final = ("report.html", "result.json", "rows.csv", "scores.csv")
+VIEW_NOTES: Final = {
+    "published": "The networks as the published proxies scored them: hidden 256 and FFN 1024, whatever a "
+    "configuration says.",
+    "declared": "The networks as a user reads their configurations.",
+    "trained": "The networks as they were trained: every operation is plain attention, the first FFN matrix "
+    "is 4 x hidden, and the configured FFN width enters only layers with several stacks.",
+}
+OVERVIEW_NOTE: Final = (
+    "▴ beats counting parameters: the 95 % interval of the gain over body parameters lies above zero, and "
+    "total parameters are beaten too. ▾ does not: one of the two has at least the same tau-b. Unmarked "
+    "scores are higher, but not shown to be. Grey: baselines. Italic: the alpha was chosen by the labels "
+    "themselves."
+)
+UNSEEN: Final = (
+    "Intervals are 95 % bootstraps over architectures; views of one benchmark share its results and are no "
+    "independent evidence. Scores that saw the labels show what tuning could reach, not what a user gets."
+)
 
 
-def write_comparison(comparison: Comparison, folder: Path, ablation: str = "") -> None:
-    """Write ``FILES`` into a folder; ``ablation`` is HTML for the last part of the page.
+def comparison_page(
+    comparison: Comparison, ablation: Ablation | None = None, configuration: Mapping[str, Any] | None = None
+) -> str:
+    """Return the page as HTML; the ablation comes last, and ``configuration`` is what ``run.yaml`` holds."""
+    said = sentences(comparison)
+    findings = said["geo"] or said["best"], said["counts"] or said["never_worse"]
+    more = [text for text in said.values() if text and text not in findings]
+    heading = Heading(
+        "zerolm bench",
+        _title(comparison),
+        _lead(comparison),
+        findings[0] or "No score of these is defined.",
+        findings[1] or "No baseline is defined.",
+        f"{UNSEEN} {_capital(comparison.note)}{'.' * bool(comparison.note)}".strip(),
+    )
+    body = [
+        _navigation(comparison, ablation is not None),
+        section(
+            "All scores on all benchmarks",
+            f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in more)}</ul>" if more else "",
+            overview(comparison),
+            note(OVERVIEW_NOTE),
+        ),
+        *(benchmark(part, number) for number, part in enumerate(comparison.sections, 1)),
+    ]
+    if ablation is not None:
+        body.append(section("What the score hangs on", ablation_section(ablation), mark="ablation"))
+    return page(heading, body, configuration)
 
-    ``rows.csv`` holds every row; ``scores.csv`` one line an architecture of a benchmark and view: its
-    result in the unit of the metric, and the value of each score.
-    """
-    # A text of the benchmark may hold what no encoding has; it is then written by its number.
-    shown = comparison_page(comparison, ablation).encode("utf-8", "xmlcharrefreplace")
-    (folder / "report.html").write_bytes(shown)
-    (folder / "result.json").write_text(json.dumps(comparison.to_json(), indent=2) + "\n", encoding="utf-8")
-    columns = [field.name for field in fields(ScoreRow)]
-    _write_csv(folder / "rows.csv", columns, (row.to_json().values() for row in comparison.rows))
-    names = list(dict.fromkeys(name_of(key_of(row)) for row in comparison.rows))
-    _write_csv(
-        folder / "scores.csv", ["benchmark", "view", "id", "result", *names], _scored(comparison, names)
+
+def comparison_fragment(comparison: Comparison) -> str:
+    """Return the table of all scores and, of one benchmark, its gains, without style or script."""
+    drawn = gains(comparison.sections[0], narrow=True) if len(comparison.sections) == 1 else ""
+    return (
+        f'<div style="max-width:900px"><p>{escape(_lead(comparison))}</p>{overview(comparison)}{drawn}</div>'
     )
 
 
-def _scored(comparison: Comparison, names: Sequence[str]) -> Iterator[list[Any]]:
-    """The lines of ``scores.csv``; a score that a benchmark lacks is empty."""
-    for section in comparison.sections:
-        labels = {name_of(key_of(row)): row.label for row in section.rows}
-        columns = [
-            section.scores[labels[name]].tolist() if name in labels else [None] * len(section.result)
-            for name in names
-        ]
-        entries, results = section.truth.architectures, in_own_unit(section).tolist()
-        for entry, result, *values in zip(entries, results, *columns, strict=True):
-            yield [section.truth.name, section.view, entry.id, result, *values]
+def benchmark(part: Section, number: int) -> str:
+    """Return everything about one benchmark in one view."""
+    lead = f"{unit(part)}, {len(part.result)} architectures. {part.truth.task}".strip()
+    known = VIEW_NOTES.get(part.view or "") if part.truth.space == "flexibert" else None
+    view = f"View {part.view}: {known}" if known else ""
+    return (
+        f'<section id="s{number}"><h2>{escape(part.title)} <a class="top" href="#top">top</a></h2>'
+        f'<p class="lead">{escape(lead)}</p>{note(view)}'
+        f"<h3>Gain over counting body parameters</h3>{gains(part)}"
+        f"<h3>Result against score</h3>{scatters(part)}"
+        f'<div class="pair"><figure><h3>Alpha</h3>{alpha_curve(part)}</figure>'
+        f"<figure><h3>Regret against budget</h3>{regrets(part)}</figure></div>"
+        f"<h3>All numbers</h3>{agreement(part)}{note(HEADS_NOTE)}"
+        f"<h3>Facts</h3>{pairs(_facts(part), 'pairs wide')}</section>"
+    )
 
 
-def _write_csv(path: Path, columns: Sequence[str], lines: Iterable[Iterable[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(lines)
+def _title(comparison: Comparison) -> str:
+    names = {part.truth.name for part in comparison.sections}
+    ranked = f"{len(names)} benchmarks" if len(names) > 1 else next(iter(names), "nothing")
+    return f"Do scores rank {ranked} better than counting parameters?"
+
+
+def _lead(comparison: Comparison) -> str:
+    names = {part.truth.name: len(part.result) for part in comparison.sections}
+    views = len(comparison.sections)
+    return (
+        f"{sum(names.values())} trained architectures of {len(names)} benchmark{'s' * (len(names) > 1)}"
+        + (f" in {views} views" if views > len(names) else "")
+        + "."
+    )
+
+
+def _navigation(comparison: Comparison, ablation: bool) -> str:
+    links = [
+        f'<a href="#s{number}">{escape(place(part))}</a>'
+        for number, part in enumerate(comparison.sections, 1)
+    ]
+    links += ['<a href="#ablation">ablation</a>'] * ablation
+    return f'<nav aria-label="Sections">{"".join(links)}</nav>'
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _facts(part: Section) -> Iterator[tuple[str, str]]:
+    """Yield names, and what is known of each."""
+    yield from facts(part)
+    yield "task", part.truth.task or "not named"
+    yield "space", part.truth.space
+    source = dict(part.truth.source)
+    yield "licence", str(source.pop("licence", "not named"))
+    yield "source", "; ".join(f"{name} {value}" for name, value in source.items()) or "not named"

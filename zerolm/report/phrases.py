@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Final
 
 from zerolm.solvers import SearchResult
-from zerolm.solvers.result import Expected
+from zerolm.solvers.result import Choice, Expected
 from zerolm.spaces import shape_text
 
 LABELS: Final = {
@@ -91,4 +91,32 @@ def certificate_sentence(result: SearchResult) -> str:
     return (
         f"Nothing is proven: {certificate.method} looked at a sample of the {size} architectures of "
         f"{result.space.name}."
+    )
+
+
+def against_counting(result: SearchResult) -> str:
+    """Return how the pick differs from what counting parameters picks within the same budgets."""
+    said = []
+    for name, words in (("params", "Counting parameters"), ("body_params", "Counting body parameters")):
+        baseline = next((b for b in result.baselines if b.name == name), None)
+        if baseline is not None:
+            said.append(f"{words} {_differs(result, baseline.choice)}")
+    return " ".join(said) or "No baseline was asked for."
+
+
+def _differs(result: SearchResult, other: Choice) -> str:
+    pick, best, score = result.pick, result.best[0], result.question.score
+    if other.architecture.choices == pick.architecture.choices:
+        return f"picks the very same network within these budgets: here {score} adds nothing to it."
+    if other.architecture.choices == best.architecture.choices:
+        return (
+            "picks the network with the highest score, too; the pick is one within 1 % of it with a KV cache "
+            f"of {show_cost('kv_bytes', pick.costs['kv_bytes'])} in place of "
+            f"{show_cost('kv_bytes', other.costs['kv_bytes'])}."
+        )
+    change = 100 * (other.score - pick.score) / abs(pick.score or 1.0)
+    params, cache = (show_cost(name, other.costs[name]) for name in ("params", "kv_bytes"))
+    return (
+        f"picks another network: {shape_text(other.architecture)}. It has {abs(change):.1f} % "
+        f"{'more' if change > 0 else 'less'} {score}, {params} parameters and a KV cache of {cache}."
     )

@@ -1,49 +1,94 @@
-"""One self-contained page that shows a search: what was chosen, what it costs, how flat the optimum is."""
+"""The page of a search: what was picked, what counting would pick, what it costs, how flat the optimum is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
-from typing import Any
+from typing import Any, Final
 
 from zerolm.costs import COSTS
-from zerolm.report.page import BLUE, GREEN, GREY, INK, ORANGE, Cell, page, table
+from zerolm.report.chart import LINEAR, Axis, Frame, Plot, axis, legend, linked
+from zerolm.report.evidence import record_of
+from zerolm.report.page import Cell, Heading, note, page, paragraphs, section, table
 from zerolm.report.phrases import (
+    against_counting,
     certificate_sentence,
     cost_label,
     expectation_lines,
+    show_amount,
     show_cost,
     show_count,
     show_expected,
     show_score,
 )
+from zerolm.report.search_records import candidacies, detail, key
 from zerolm.solvers import SearchResult
 from zerolm.solvers.result import Choice
 from zerolm.spaces.words import shape_text
 
+FLAT: Final = 70.0
+"""Percent of the best score, below which the landscape is not drawn."""
+SPREAD: Final = 100.0
+"""A front that spreads less is drawn on linear axes, which show more of its better end."""
 
-def report(result: SearchResult) -> str:
-    """The page as HTML, with plotly and all data inside."""
-    title = f"zerolm search {result.space.name}"
+
+def search_page(result: SearchResult, configuration: Mapping[str, Any] | None = None) -> str:
+    """Return the page as HTML, with all data inside; ``configuration`` is what ``run.yaml`` holds."""
+    shown = candidacies(result)
+    places = {key(entry.choice): place for place, entry in enumerate(shown)}
+    warnings = result.calibration["warnings"] if result.calibration else []
+    expected = [*expectation_lines(result), *(f"warning: {warning}" for warning in warnings)]
+    heading = Heading(
+        f"zerolm search {result.space.name}",
+        f"The pick: {shape_text(result.pick.architecture)}",
+        _question(result),
+        " ".join([_costs(result.pick), _why(result), *(f"{_capital(line)}." for line in expected)]),
+        against_counting(result),
+        f"{certificate_sentence(result)} {_limits(result)}",
+    )
+    picture = linked(
+        _front(result),
+        [Plot(_frame(result), [_point(result, entry.choice) for entry in shown])],
+        [shape_text(entry.choice.architecture) for entry in shown],
+        f"Architectures by {cost_label(result.front.cost)}",
+        [
+            ("", [entry.words for entry in shown]),
+            (result.question.score, [show_score(entry.choice.score) for entry in shown]),
+        ],
+        detailed=True,
+    )
     body = [
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="lead">{escape(_question(result))}</p>',
-        _pick_card(result),
-        f"<p>{escape(certificate_sentence(result))}</p>",
-        f"<h2>Score against {escape(cost_label(result.front.cost))}</h2>",
-        _plot(_front_figure(result), first=True),
-        f'<p class="note">{escape(_front_note(result))}</p>',
-        "<h2>How flat the optimum is</h2>",
-        _plot(_flatness_figure(result)),
-        f'<p class="note">{escape(_flatness_note(result))}</p>',
-        f"<h2>The best {len(result.best)} shapes</h2>",
-        _best_table(result),
+        section(
+            f"Score against {cost_label(result.front.cost)}",
+            f'<div class="beside"><div>{picture}{note(_front_note(result))}</div>',
+            f"{detail(result, shown)}</div>",
+        ),
+        section("How flat the optimum is", _landscape(result), note(_flatness_note(result))),
+        section(f"The best {len(result.best)} shapes", _best_table(result, places)),
     ]
     if result.baselines:
-        body += ["<h2>What the baselines choose within the same budgets</h2>", _baseline_table(result)]
-    body += ["<h2>Bounds that cost score</h2>", _binding_table(result)]
-    body += ["<h2>What this score cannot see</h2>", f"<p>{escape(_blind(result))}</p>"]
-    return page(title, body)
+        body.append(
+            section("What the baselines choose within the same budgets", _baseline_table(result, places))
+        )
+    body.append(section("Bounds that cost score", _binding_table(result)))
+    body.append(section("What this score cannot see", paragraphs([_blind(result)])))
+    return page(heading, body, configuration)
+
+
+def search_fragment(result: SearchResult) -> str:
+    """Return a small table and the front as HTML without style or script, for a notebook."""
+    chosen = {b.name: b.choice for b in result.baselines if b.name in ("params", "body_params")}
+    rows = [("pick", result.pick), *((f"chosen by {name}", choice) for name, choice in chosen.items())]
+    lines = ([name, *_cells(choice, show_score(choice.score))] for name, choice in rows)
+    head = _head(result, result.space.name, "shape")
+    return (
+        f'<div style="max-width:720px">{table(head, lines)}<p>{escape(against_counting(result))}</p>'
+        f"{_front(result, narrow=True)}</div>"
+    )
+
+
+def _capital(line: str) -> str:
+    return line[:1].upper() + line[1:]
 
 
 def _question(result: SearchResult) -> str:
@@ -57,162 +102,96 @@ def _question(result: SearchResult) -> str:
     return f"Score {asked.score}{options}; {limits or 'no budget'}; {conditions}."
 
 
-def _pick_card(result: SearchResult) -> str:
+def _costs(choice: Choice) -> str:
+    shown = {name: show_cost(name, choice.costs[name]) for name in COSTS}
+    return (
+        f"{shown['params']} parameters ({shown['body_params']} in the body), {shown['macs']} MACs a token, "
+        f"{shown['kv_bytes']} of KV cache and {shown['weight_bytes']} of weights."
+    )
+
+
+def _why(result: SearchResult) -> str:
     pick, best = result.pick, result.best[0]
     relative = 100.0 * (pick.score - best.score) / abs(best.score) if best.score else 0.0
-    costs = "; ".join(f"{cost_label(name)} {show_cost(name, pick.costs[name])}" for name in COSTS)
     if relative >= -1e-7:
-        why = "It is the best by score, and of all within 1 % of it the one with the smallest KV cache."
-    else:
-        why = (
-            f"Its score is {-relative:.2f} % below the best; of all within 1 % it has the smallest KV cache, "
-            "then the fewest MACs."
-        )
+        return "It is the best by score, and of all within 1 % of it the one with the smallest KV cache."
     return (
-        f'<div class="card"><p>Pick: <b class="big">{escape(shape_text(pick.architecture))}</b></p>'
-        f"<p>{escape(costs)}</p>{_expectation(result)}<p>{escape(why)}</p></div>"
+        f"Its score is {-relative:.2f} % below the best; of all within 1 % it has the smallest KV cache, "
+        "then the fewest MACs."
     )
 
 
-def _expectation(result: SearchResult) -> str:
-    warnings = result.calibration["warnings"] if result.calibration else []
-    lines = [*expectation_lines(result), *(f"warning: {warning}" for warning in warnings)]
-    return "".join(f"<p>{escape(line[0].upper() + line[1:])}.</p>" for line in lines)
+def _limits(result: SearchResult) -> str:
+    if result.calibration:
+        return "A score fitted to few labels ranks what lies near them: train several of the best, not one."
+    return f"{record_of(result.question.score)} It has seen no training: train several of the best, not one."
 
 
-def _hover(choice: Choice) -> str:
-    return f"{shape_text(choice.architecture)}<br>score {show_score(choice.score)}"
+def _point(result: SearchResult, choice: Choice) -> tuple[float, float]:
+    return choice.costs[result.front.cost], choice.score
 
 
-def _points(choices: Sequence[Choice], cost: str, names: Sequence[str] = (), **look: Any) -> Any:
-    import plotly.graph_objects as go
-
-    names = names or [""] * len(choices)
-    return go.Scatter(
-        x=[choice.costs[cost] for choice in choices],
-        y=[choice.score for choice in choices],
-        hovertext=[name + _hover(choice) for name, choice in zip(names, choices, strict=True)],
-        hoverinfo="text",
-        **look,
-    )
-
-
-def _front_figure(result: SearchResult) -> Any:
-    import plotly.graph_objects as go
-
-    cost, figure = result.front.cost, go.Figure()
-    figure.add_hrect(
-        y0=result.best[0].score - 0.01 * abs(result.best[0].score),
-        y1=result.best[0].score,
-        fillcolor=ORANGE,
-        opacity=0.13,
-        line_width=0,
-    )
-    line = {"color": BLUE, "width": 2, "shape": "hv"}
-    mode = "lines" if len(result.front.points) > 200 else "lines+markers"
-    figure.add_trace(
-        _points(result.front.points, cost, mode=mode, line=line, marker={"size": 5}, name="front")
-    )
+def _frame(result: SearchResult) -> Frame:
+    cost = result.front.cost
+    drawn = [*result.front.points, *result.best, result.pick, *(b.choice for b in result.baselines)]
     limit = result.question.budgets.get(f"max_{cost}")
+    size = cost.endswith("bytes")
+    x = axis(
+        [choice.costs[cost] for choice in drawn] + ([limit] if limit else []),
+        cost_label(cost),
+        wide=SPREAD,
+        form=lambda value: show_amount(round(value), size),
+    )
+    y = axis([choice.score for choice in drawn], f"score ({result.question.score})", wide=SPREAD)
+    return Frame(x, y, 340)
+
+
+def _front(result: SearchResult, narrow: bool = False) -> str:
+    frame, best = _frame(result), result.best[0].score
+    marks = [frame.band(best - 0.01 * abs(best), best, "orange")]
+    points = [_point(result, choice) for choice in result.front.points]
+    if points:
+        marks.append(frame.line(points, "blue", step=True))
+        marks.append(frame.dots(points, "blue", size=5) if len(points) <= 200 else "")
+    limit = result.question.budgets.get(f"max_{result.front.cost}")
     if limit is not None:
-        figure.add_vline(
-            x=limit,
-            line={"color": GREY, "dash": "dash"},
-            annotation_text="budget",
-            annotation_position="top left",
-        )
-    figure.add_trace(
-        _points(
-            [baseline.choice for baseline in result.baselines],
-            cost,
-            names=[f"chosen by {baseline.name}: " for baseline in result.baselines],
-            mode="markers",
-            marker={"symbol": "x-thin-open", "size": 11, "color": GREY, "line": {"width": 2}},
-            name="what baselines choose",
-        )
-    )
-    figure.add_trace(
-        _points(
-            result.best,
-            cost,
-            mode="markers",
-            name=f"best {len(result.best)}",
-            marker={"size": 9, "color": GREEN, "line": {"width": 1, "color": "white"}},
-        )
-    )
-    figure.add_trace(
-        _points(
-            [result.pick],
-            cost,
-            mode="markers",
-            name="pick",
-            marker={"symbol": "star", "size": 17, "color": ORANGE, "line": {"width": 1, "color": "white"}},
-        )
-    )
-    return _styled(figure, cost_label(cost), f"score ({result.question.score})")
-
-
-def _flatness_figure(result: SearchResult) -> Any:
-    import plotly.graph_objects as go
-
-    best, figure = result.best[0].score, go.Figure()
-    share = [
-        100.0 * (1.0 + (p.score - best) / abs(best)) if best else 100.0 for p in result.plateau.landscape
+        marks.append(frame.limit(limit, "budget"))
+    marks += [
+        frame.mark("cross", _point(result, b.choice), "ink", f"chosen by {b.name}") for b in result.baselines
     ]
-    figure.add_hrect(y0=99, y1=100, fillcolor=ORANGE, opacity=0.13, line_width=0)
-    colour = {
-        "color": [peak.width for peak in result.plateau.landscape],
-        "colorscale": "Viridis",
-        "size": 9,
-        "colorbar": {"title": "width"},
-        "showscale": len({p.width for p in result.plateau.landscape}) > 1,
-    }
-    figure.add_trace(
-        go.Scatter(
-            x=[peak.depth for peak in result.plateau.landscape],
-            y=share,
-            mode="markers",
-            marker=colour,
-            hovertext=[
-                f"{p.depth} layers of width {p.width:.6g}: {s:.2f} % of the best"
-                for p, s in zip(result.plateau.landscape, share, strict=True)
-            ],
-            hoverinfo="text",
-            showlegend=False,
-        )
-    )
-    pick = result.pick
-    figure.add_trace(
-        go.Scatter(
-            x=[pick.architecture.depth],
-            y=[100.0 * (1.0 + (pick.score - best) / abs(best)) if best else 100.0],
-            mode="markers",
-            hovertext=[_hover(pick)],
-            hoverinfo="text",
-            name="pick",
-            marker={"symbol": "star", "size": 17, "color": ORANGE, "line": {"width": 1, "color": "white"}},
-            showlegend=False,
-        )
-    )
-    figure.update_yaxes(range=[70.0, 101.0])
-    return _styled(figure, "layers", "best score within budget, % of the best")
+    marks += [frame.mark("dot", _point(result, choice), "green") for choice in result.best]
+    marks.append(frame.mark("star", _point(result, result.pick), "orange", "pick"))
+    keys = [
+        ("star", "orange", "pick"),
+        ("dot", "green", f"best {len(result.best)}"),
+        ("bar", "blue", "front"),
+        ("cross", "ink", "chosen by baselines"),
+        ("band", "orange", "within 1 % of the best"),
+    ]
+    label = f"The best {result.question.score} that each {cost_label(result.front.cost)} buys, with the pick"
+    return legend(*keys) + frame.html(marks, label, narrow=narrow)
 
 
-def _styled(figure: Any, x: str, y: str) -> Any:
-    figure.update_layout(
-        template="plotly_white",
-        height=430,
-        margin={"l": 70, "r": 30, "t": 25, "b": 55},
-        font={"color": INK},
-        legend={"x": 0.01, "y": 0.99, "bgcolor": "rgba(255,255,255,.7)"},
-        xaxis_title=x,
-        yaxis_title=y,
-    )
-    return figure
+def _landscape(result: SearchResult) -> str:
+    best, pick = result.best[0].score, result.pick
 
+    def share(score: float) -> float:
+        return 100.0 * (1.0 + (score - best) / abs(best)) if best else 100.0
 
-def _plot(figure: Any, first: bool = False) -> str:
-    return str(figure.to_html(full_html=False, include_plotlyjs=first, config={"displaylogo": False}))
+    peaks = [peak for peak in result.plateau.landscape if share(peak.score) >= FLAT]
+    points = [(float(peak.depth), share(peak.score)) for peak in peaks]
+    here = (float(pick.architecture.depth), share(pick.score))
+    x = axis([*(x for x, _ in points), here[0]], "layers", wide=LINEAR)
+    low = min([99.0, here[1], *(y for _, y in points)])
+    frame = Frame(x, Axis(low - 1, 101.0, "best score at a depth and width, % of the best"), 280)
+    marks = [frame.band(99.0, 100.0, "orange"), frame.dots(points, "blue", size=8, opacity=0.75)]
+    marks.append(frame.mark("star", here, "orange", "pick"))
+    keys = legend(("star", "orange", "pick"), ("dot", "blue", "one depth and width"),
+                  ("band", "orange", "within 1 % of the best"))  # fmt: skip
+    drawn = keys + frame.html(marks, "The best score at each depth and width, in percent of the best")
+    names = [f"{peak.depth} layers of width {peak.width:.6g}" for peak in peaks]
+    columns = [("% of the best", [f"{y:.2f}" for _, y in points])]
+    return linked(drawn, [Plot(frame, points, columns)], names, "Depths and widths")
 
 
 def _front_note(result: SearchResult) -> str:
@@ -220,8 +199,8 @@ def _front_note(result: SearchResult) -> str:
     verb = "can buy" if result.certificate.optimal else "bought among the architectures looked at"
     return (
         f"{kind} point of the line is the best score that its {cost_label(result.front.cost)} {verb} "
-        f"({len(result.front.points)} points). The band holds all within 1 % of the best. Crosses: what "
-        "the baseline scores choose within the same budgets."
+        f"({len(result.front.points)} points). Pick a point to see its layers, costs and files; arrow keys "
+        "move along the points."
     )
 
 
@@ -231,42 +210,44 @@ def _flatness_note(result: SearchResult) -> str:
     more = "" if result.certificate.counts == "exact" else "at least "
     near, ties = show_count(result.plateau.near_ties.value), show_count(result.plateau.ties.value)
     return (
-        f"Each point is {kind} at one depth and width; those below 70 % are not drawn. Architectures within "
-        f"1 % of the best score: {more}{near}; with that very score: {more}{ties} (orders of layers and "
-        "unseen choices counted). The wider this plateau, the less the score says about depth against width."
+        f"Each point is {kind} at one depth and width; those below {FLAT:g} % are not drawn. Architectures "
+        f"within 1 % of the best score: {more}{near}; with that very score: {more}{ties} (orders of layers "
+        "and unseen choices counted). The wider this plateau, the less the score says of depth against width."
     )
 
 
-def _best_table(result: SearchResult) -> str:
-    rows: list[list[Cell | str]] = [
+def _head(result: SearchResult, first: str, shape: str) -> list[Cell | str]:
+    return [first, Cell(shape, "shape"), result.question.score, *map(cost_label, COSTS)]
+
+
+def _cells(choice: Choice, score: str, record: int | None = None) -> list[Cell | str]:
+    """Return shape, score and costs, the shape with the number of its record."""
+    shape = Cell(shape_text(choice.architecture), "shape", record=record)
+    return [shape, score, *(show_cost(name, choice.costs[name]) for name in COSTS)]
+
+
+def _best_table(result: SearchResult, places: Mapping[str, int]) -> str:
+    rows: Iterable[list[Cell | str]] = (
         [
             str(rank),
-            Cell(shape_text(choice.architecture), "shape"),
-            show_score(choice.score),
-            *(show_cost(name, choice.costs[name]) for name in COSTS),
+            *_cells(choice, show_score(choice.score), places[key(choice)]),
             *([show_expected(choice.expected)] if choice.expected else []),
         ]
         for rank, choice in enumerate(result.best, 1)
-    ]
+    )
     about = result.calibration
     expected = [f"expected {about['metric']}"] if about and result.pick.expected else []
-    return table(["", Cell("shape", "shape"), "score", *map(cost_label, COSTS), *expected], rows)
+    return table([*_head(result, "rank", "shape"), *expected], rows, "best")
 
 
-def _baseline_table(result: SearchResult) -> str:
+def _baseline_table(result: SearchResult, places: Mapping[str, int]) -> str:
     best = result.best[0].score
-    rows: list[list[Cell | str]] = [
-        [
-            b.name,
-            Cell(shape_text(b.choice.architecture), "shape"),
-            f"{100 * (b.choice.score - best) / abs(best or 1.0):+.2f} %",
-            *(show_cost(name, b.choice.costs[name]) for name in COSTS),
-        ]
-        for b in result.baselines
-    ]
-    return table(
-        ["baseline", Cell("its choice", "shape"), result.question.score, *map(cost_label, COSTS)], rows
+    scale = abs(best or 1.0)
+    rows = (
+        [baseline.name, *_cells(choice, f"{100 * (choice.score - best) / scale:+.2f} %", places[key(choice)])]
+        for baseline, choice in ((baseline, baseline.choice) for baseline in result.baselines)
     )
+    return table(_head(result, "baseline", "its choice"), rows, "baselines")
 
 
 def _binding_table(result: SearchResult) -> str:
@@ -283,10 +264,9 @@ def _binding_table(result: SearchResult) -> str:
         ]
         for b in result.bounds.binding
     ]
-    note = (
-        '<p class="note">Each bound alone made 10 % wider (at least one step), everything else as it is.</p>'
+    return table(["bound", "kind", "widened to", "best score"], rows, "bounds") + note(
+        "Each bound alone made 10 % wider (at least one step), everything else as it is."
     )
-    return table(["bound", "kind", "widened to", "best score"], rows) + note
 
 
 def _blind(result: SearchResult) -> str:
@@ -306,5 +286,5 @@ def _blind(result: SearchResult) -> str:
     return (
         f"The score reads shapes at random initialisation. It does not see {spots or 'anything but shapes'}, "
         "nor data, nor training; left alone it runs into the corners of a space, which is why the bounds "
-        f"above matter.{alpha} Train several of the best, not one."
+        f"above matter.{alpha}"
     )

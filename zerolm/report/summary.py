@@ -10,17 +10,18 @@ from zerolm.comparison.results import Comparison, ScoreRow
 from zerolm.report.rows import label_free, name_of, place, standings
 
 
-def sentences(comparison: Comparison) -> list[str]:
-    """The findings, most important first."""
-    return [
-        *_geo(comparison),
-        *_never_worse(comparison),
-        *_best(comparison),
-        *_counts(comparison),
-        *_alpha(comparison),
-        *_published(comparison),
-        *_ceiling(comparison),
-    ]
+def sentences(comparison: Comparison) -> dict[str, str]:
+    """Return the findings by what they are of, most important first; empty where nothing can be said."""
+    parts = {
+        "geo": _geo,
+        "never_worse": _never_worse,
+        "best": _best,
+        "counts": _counts,
+        "alpha": _alpha,
+        "published": _published,
+        "ceiling": _ceiling,
+    }
+    return {name: " ".join(part(comparison)) for name, part in parts.items()}
 
 
 def _geo(comparison: Comparison) -> Iterator[str]:

@@ -16,6 +16,7 @@ from zerolm.carving.kept_units import Cut
 from zerolm.carving.pruning import Repaired
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import read_object
+from zerolm.progress import Progress, silent
 
 LICENCES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "USE_POLICY")
 
@@ -27,13 +28,15 @@ def write(
     recipe: Mapping[str, Any],
     folder: Path,
     more: Sequence[str] = (),
+    *,
+    progress: Progress = silent,
 ) -> dict[str, str]:
     """Write everything of a child into an empty folder; return the SHA-256 of the files with its weights.
 
     The recipe lists ``more`` files that are still to come.
     """
     form = FORMATS[recipe["written_as"]]
-    kind, config = form.write(checkpoint, cut, repaired, folder)
+    kind, config = form.write(checkpoint, cut, repaired, folder, progress)
     weights = sorted(file for file in folder.iterdir() if file.suffix != ".json")
     sha256 = {file.name: _sha256(file) for file in weights}
     if config is not None:

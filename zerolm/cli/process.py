@@ -26,7 +26,7 @@ AGAIN = 0.02
 
 
 class Interruptions:
-    """What signals do: the first raises ``KeyboardInterrupt``, so that everything cleans up after itself."""
+    """Answers signals: the first raises ``KeyboardInterrupt``, so that everything cleans up after itself."""
 
     def __init__(self) -> None:
         self.signal = 0

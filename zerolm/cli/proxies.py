@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from zerolm.cli.bench_ablate import Data, Metric, aligned
+from zerolm.api.extras import needing_torch
 from zerolm.cli.progress import patient
-from zerolm.cli.proxy_options import Chosen, Store, listed, needing_torch
+from zerolm.cli.proxy_options import Chosen, Data, Metric, Store, listed
+from zerolm.cli.tables import aligned
 from zerolm.settings.units import parse_amount
 
 TARGET = "A space, a benchmark (by name or file), a folder with a model; or `ls`, which lists the proxies."

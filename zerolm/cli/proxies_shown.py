@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from zerolm.cli.bench_ablate import aligned
+from zerolm.cli.tables import aligned
 from zerolm.comparison.results import ScoreRow, Section
 from zerolm.proxies.job import Measured
 from zerolm.proxies.measure import Run

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zerolm.cli.complete import completion
 from zerolm.cli.help import SHORT
 from zerolm.commands import OUTPUT, Command
 from zerolm.settings import Setting
@@ -39,6 +40,7 @@ def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) ->
 
 def _run(command: Command, given: dict[str, Any]) -> None:
     from zerolm.api.configuration import configured
+    from zerolm.cli.logs import logged
     from zerolm.cli.progress import Steps
     from zerolm.io.folders import check_new
 
@@ -50,7 +52,7 @@ def _run(command: Command, given: dict[str, Any]) -> None:
         check_new(folder, output["force"])
     module, name = command.verb.split(":")
     verb = getattr(import_module(module), name)
-    with Steps(output["quiet"]) as progress:
+    with logged(output["verbose"]), Steps(output["quiet"]) as progress:
         told = {"progress": progress} if "progress" in inspect.signature(verb).parameters else {}
         result = verb(**asked, **told)
         if folder is not None:
@@ -61,8 +63,9 @@ def _run(command: Command, given: dict[str, Any]) -> None:
         print(json.dumps(result.to_json()))
     else:
         _show(result, name)
-    if folder is not None:
-        print(f"wrote {output['out']}: {', '.join(result.written)}", file=sys.stderr)
+    place = folder or asked.get("out")
+    if place is not None:
+        print(f"wrote {place}: {', '.join(result.written)}", file=sys.stderr)
 
 
 def _show(result: Shown, name: str) -> None:
@@ -90,7 +93,15 @@ def _parameter(setting: Setting, kind: Callable[..., Any], repeated: bool = Fals
         annotation = bool
         names = [f"{names[0]}/--{setting.off}"] if setting.off else names
     names += [SHORT[setting.name]] if setting.name in SHORT else []
-    declared = kind(*names, metavar=setting.placeholder or None, help=setting.help)
+    if setting.name == "verbose":
+        annotation = int
+    declared = kind(
+        *names,
+        **({"count": True} if annotation is int else {}),
+        metavar=setting.placeholder or None,
+        help=setting.help,
+        autocompletion=None if setting.kind == "flag" else completion(setting),
+    )
     return inspect.Parameter(
         setting.name,
         inspect.Parameter.KEYWORD_ONLY,

@@ -14,7 +14,7 @@ OUTPUT: Final = (
     Setting("json", "flag", False, "print one JSON object for machines"),
     Setting("config", "path", None, "YAML file with any of these settings, as a run.yaml", metavar="FILE"),
     Setting("quiet", "flag", False, "print no progress"),
-    Setting("verbose", "flag", False, "say on stderr what is read, reused and chosen; -vv says more"),
+    Setting("verbose", "integer", 0, "say what is read, reused and chosen; -vv says more", low=0, high=9),
 )
 """Where results go; the same for every command that computes."""
 LISTING: Final = tuple(setting for setting in OUTPUT if setting.name in ("json", "quiet", "verbose"))
@@ -28,7 +28,8 @@ class Command:
     ``arguments`` are given by place, ``groups`` by flag, under the heading of their group. ``verb`` is
     ``module:function`` of the public function. ``owners`` name the kinds of plug-ins whose settings are
     further flags (``spaces``, ``scores``); ``repeated`` where a flag of theirs takes several values.
-    ``output`` is ``OUTPUT`` or ``LISTING``. A name may be of two words (``bench run``).
+    ``output`` is ``OUTPUT`` or ``LISTING``, or less where the verb has a setting ``out`` of its own. A name
+    may be of two words (``bench run``).
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Sequence
@@ -27,12 +28,15 @@ from zerolm.io.files import parse_json, read_text
 from zerolm.spaces import make_space, space_names, space_settings
 from zerolm.spaces.flexibert import VIEWS
 
+logger = logging.getLogger(__name__)
+
 __all__ = [
     "GroundTruth",
     "TrainedArchitecture",
     "View",
     "chosen",
     "data_folder",
+    "is_file_name",
     "known_names",
     "locate",
     "named_corpus",
@@ -107,10 +111,15 @@ def chosen(names: Sequence[str], data: str | None, *, every: bool = False) -> li
     return known
 
 
+def is_file_name(name: str) -> bool:
+    """Return whether a benchmark is named by its file, not by its name in the data folder."""
+    return _form(Path(name)) in FORMATS or Path(name).name != name
+
+
 def locate(name: str, data: str | None) -> Path:
     """The file of a benchmark named by a path, or by its name in the data folder."""
     path = Path(name)
-    if _form(path) in FORMATS or path.name != name:
+    if is_file_name(name):
         return path
     folder = data_folder(data)
     files = _files(folder)
@@ -126,6 +135,7 @@ def locate(name: str, data: str | None) -> Path:
 def read(path: Path) -> GroundTruth:
     """Read and check a benchmark file, JSON or CSV; ``ValueError`` says what is wrong with it."""
     form = _form(path)
+    logger.info("reading %s", path)
     if form == ".csv":
         return read_csv(path)
     try:

@@ -26,6 +26,15 @@ def pages() -> dict[str, str]:
     return {"index": "\n".join(lines), **written}
 
 
+def verbs() -> str:
+    """Return the rows of a table of commands and their functions."""
+    rows = [
+        f"| [`zerolm {c.name}`](commands/{place(c)}) | `zerolm.{c.verb.partition(':')[2]}` |"
+        for c in COMMANDS.values()
+    ]
+    return "\n".join(rows)
+
+
 def place(command: Command) -> str:
     """Return the file of a command's page."""
     return f"{command.name.replace(' ', '-')}.md"

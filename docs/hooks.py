@@ -53,4 +53,5 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace ``{{ name }}`` by what the measurements say; an unknown name is an error."""
-    return re.sub(r"\{\{ (\w+) \}\}", lambda match: evidence.facts()[match[1]], markdown)
+    said = {**evidence.facts(), "verbs": command_pages.verbs()}
+    return re.sub(r"\{\{ (\w+) \}\}", lambda match: said[match[1]], markdown)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from snippets import Missing, agrees, blocks, run, steps
+from snippets import Missing, agrees, blocks, run, run_command, steps
 
+from zerolm.commands import COMMANDS
 from zerolm.proxies.registry import PROXIES
 from zerolm.scores import SCORES
 from zerolm.spaces import SPACES, space_names
@@ -80,6 +82,42 @@ def test_the_figures_are_those_of_the_measurements() -> None:
 
     for name, draw in figures.FIGURES.items():
         assert (figures.ASSETS / f"{name}.svg").read_text("utf-8") == draw(), "run `python docs/figures.py`"
+
+
+HEAVY = {"--all", "--proxies", "--tasks", "download"}
+"""What an example has that takes minutes, a network connection or another package."""
+
+
+def make_folder(folder: Path) -> None:
+    """Write what the examples name: labels, a tiny model and its child to be, a text, a configuration."""
+    from tiny import saved, word_tokenizer
+
+    page = (ROOT / "docs" / "tutorials" / "pretrain.md").read_text("utf-8")
+    (folder / "labels.csv").write_text(next(b.text for b in blocks(page) if b.title == "labels.csv"))
+    word_tokenizer(saved(folder / "PARENT", "llama"))
+    (folder / "TEXT").write_text(" ".join(f"w{i * 7 % 64}" for i in range(600)))
+    (folder / "config.json").write_bytes((folder / "PARENT" / "config.json").read_bytes())
+    (folder / "mine").mkdir()
+
+
+def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    make_folder(tmp_path)
+    data = os.environ.get("ZEROLM_DATA")
+    if data:
+        monkeypatch.setenv("ZEROLM_DATA", str(Path(data).resolve()))
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    ran = 0
+    for command in COMMANDS.values():
+        for example, _ in command.examples:
+            words = shlex.split(example)
+            if HEAVY & set(words) or (words[1:3] in (["bench", "run"], ["bench", "ablate"]) and not data):
+                continue
+            reads_text = "--text" in words and "--recipe" not in words
+            run_command([*words, *(("--sequences", "8", "--length", "16") if reads_text else ())])
+            ran += 1
+    assert ran > len(COMMANDS)
 
 
 def test_every_space_is_explained() -> None:

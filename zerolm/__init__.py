@@ -6,19 +6,24 @@ The public functions are imported when they are first used, so that ``import zer
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
 
+TYPE_CHECKING = False  # typing takes longer to import than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from zerolm.api.ablate import ablate as ablate
     from zerolm.api.bench import bench as bench
     from zerolm.api.benchmarks import download_benchmarks as download_benchmarks
     from zerolm.api.benchmarks import list_benchmarks as list_benchmarks
     from zerolm.api.calibrate import calibrate as calibrate
+    from zerolm.api.carve import carve as carve
+    from zerolm.api.doctor import diagnose as diagnose
+    from zerolm.api.evaluate import evaluate as evaluate
+    from zerolm.api.ledger import ledger as ledger
     from zerolm.api.load import load as load
     from zerolm.api.score import score as score
     from zerolm.api.search import search as search
     from zerolm.api.spaces import list_spaces as list_spaces
-    from zerolm.carving.carve import carve as carve
     from zerolm.groundtruth.labels import read_labels as read_labels
     from zerolm.proxies.measure import measure as measure
     from zerolm.scores.base import make_score as make_score
@@ -26,12 +31,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES: Final = {
+_HOMES = {
     "ablate": "zerolm.api.ablate",
     "bench": "zerolm.api.bench",
     "calibrate": "zerolm.api.calibrate",
-    "carve": "zerolm.carving.carve",
+    "carve": "zerolm.api.carve",
+    "diagnose": "zerolm.api.doctor",
     "download_benchmarks": "zerolm.api.benchmarks",
+    "evaluate": "zerolm.api.evaluate",
+    "ledger": "zerolm.api.ledger",
     "list_benchmarks": "zerolm.api.benchmarks",
     "list_spaces": "zerolm.api.spaces",
     "load": "zerolm.api.load",

@@ -18,7 +18,7 @@ from zerolm.commands import COMMANDS, Command
 from zerolm.settings import REQUIRED
 
 HELPERS = {"__version__", "load", "make_score", "make_space", "read_labels"}
-OLDER_VERBS = {"carve": "carve", "proxies": "measure"}
+OLDER_VERBS = {"proxies": "measure"}
 """Of commands that are not declared yet."""
 VERBS = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
 

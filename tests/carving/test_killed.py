@@ -18,9 +18,9 @@ from zerolm.io.folders import new_folder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 WISHES: dict[str, Any] = {
-    "budgets": {"max_body_params": "0.6x"},
+    "max_body_params": "0.6x",
     "shape": "per-layer",
-    "form": "padded",
+    "format": "padded",
     "text": "random",
     "sequences": 12,
     "length": 16,

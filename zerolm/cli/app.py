@@ -85,21 +85,14 @@ def _further(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Sett
     return further_settings(command, arguments)
 
 
-OLDER: Final = ("carve", "eval", "ledger", "doctor", "proxies")
+OLDER: Final = ("proxies",)
 
 
 def _older(name: str) -> Any:
-    from zerolm.cli import carve, doctor, evaluate, ledger, proxies
+    from zerolm.cli import proxies
 
     app = typer.Typer(add_completion=False, context_settings=CONTEXT)
-    functions: dict[str, Any] = {
-        "carve": carve.carve,
-        "eval": evaluate.evaluate,
-        "ledger": ledger.ledger,
-        "doctor": doctor.doctor,
-        "proxies": proxies.proxies,
-    }
-    app.command(name)(functions[name])
+    app.command(name)(proxies.proxies)
     return typer.main.get_command(app)
 
 

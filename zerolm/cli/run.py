@@ -61,8 +61,9 @@ def _run(command: Command, given: dict[str, Any]) -> None:
         print(json.dumps(result.to_json()))
     else:
         _show(result, name)
-    if folder is not None:
-        print(f"wrote {output['out']}: {', '.join(result.written)}", file=sys.stderr)
+    place = folder or asked.get("out")
+    if place is not None:
+        print(f"wrote {place}: {', '.join(result.written)}", file=sys.stderr)
 
 
 def _show(result: Shown, name: str) -> None:

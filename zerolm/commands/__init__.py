@@ -4,7 +4,11 @@ from typing import Final
 
 from zerolm.commands.bench import ABLATE, BENCH
 from zerolm.commands.calibrate import CALIBRATE
+from zerolm.commands.carve import CARVE
 from zerolm.commands.command import LISTING, OUTPUT, Command
+from zerolm.commands.doctor import DOCTOR
+from zerolm.commands.evaluate import EVAL
+from zerolm.commands.ledger import LEDGER
 from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS, SPACES
 from zerolm.commands.score import SCORE
 from zerolm.commands.search import SEARCH
@@ -13,6 +17,10 @@ COMMANDS: Final = {
     command.name: command
     for command in (
         SEARCH,
+        CARVE,
+        EVAL,
+        LEDGER,
+        DOCTOR,
         SCORE,
         CALIBRATE,
         BENCH,

@@ -28,7 +28,8 @@ class Command:
     ``arguments`` are given by place, ``groups`` by flag, under the heading of their group. ``verb`` is
     ``module:function`` of the public function. ``owners`` name the kinds of plug-ins whose settings are
     further flags (``spaces``, ``scores``); ``repeated`` where a flag of theirs takes several values.
-    ``output`` is ``OUTPUT`` or ``LISTING``. A name may be of two words (``bench run``).
+    ``output`` is ``OUTPUT`` or ``LISTING``, or less where the verb has a setting ``out`` of its own. A name
+    may be of two words (``bench run``).
     """
 
     name: str

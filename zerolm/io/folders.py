@@ -13,9 +13,11 @@ from typing import Final
 from zerolm.io.files import parse_json, read_text
 
 MAX_RECIPE: Final = 64 << 20
+REPORT: Final = ("result.json", "report.html", "run.yaml")
+"""The files of a result of every command."""
 WRITTEN: Final = frozenset(
     {
-        *("result.json", "report.html", "run.yaml", "pick", "rows.csv", "scores.csv", "benchmarks.json"),
+        *(*REPORT, "pick", "rows.csv", "scores.csv", "benchmarks.json"),
         *("calibration.json", "labels.json", "architecture.json"),
     }
 )

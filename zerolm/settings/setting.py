@@ -9,11 +9,22 @@ from os import PathLike, fspath
 from typing import Any, Final, Literal
 
 from zerolm.settings.messages import nearest, shown
-from zerolm.settings.units import is_finite, parse_integer, parse_integers, parse_number, parse_numbers
+from zerolm.settings.units import (
+    is_finite,
+    parse_amount,
+    parse_integer,
+    parse_integers,
+    parse_number,
+    parse_numbers,
+    parse_share,
+)
 
-Kind = Literal["integer", "number", "integers", "numbers", "interval", "flag", "text", "path", "names"]
+Kind = Literal[
+    "integer", "amount", "number", "integers", "numbers", "interval", "flag", "text", "path", "names"
+]
 METAVARS: Final[dict[Kind, str]] = {
     "integer": "N",
+    "amount": "AMOUNT",
     "number": "X",
     "integers": "RANGE",
     "numbers": "X,Y,...",
@@ -43,11 +54,12 @@ REQUIRED: Final = _Required()
 class Setting:
     """One setting: its flag, YAML key, help and error messages all come from here.
 
-    ``kind`` says how text becomes a value: ``integer`` (8k too), ``number``, ``integers`` (2,4 or LOW:HIGH
-    or LOW:HIGH:STEP), ``numbers``, ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a
-    folder, or a word in its place) or ``names`` (A,B,C, or a list of names and paths). ``default`` is
-    ``REQUIRED`` where there is none, and None where it depends on other settings. ``choices`` are the only
-    possible values where there are any, ``low`` to ``high`` the only possible numbers; a ``low`` of 0
+    ``kind`` says how text becomes a value: ``integer`` (8k too), ``amount`` (8k too, or 0.8x: a share of
+    what is known later), ``number``, ``integers`` (2,4 or LOW:HIGH or LOW:HIGH:STEP), ``numbers``,
+    ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a folder, or a word in its place) or
+    ``names`` (A,B,C, or a list of names and paths). ``default`` is ``REQUIRED`` where there is none, and
+    None where it depends on other settings. ``choices`` are the only possible values where there are any,
+    ``low`` to ``high`` the only possible numbers; a ``low`` of 0
     leaves 0 itself out of numbers and intervals. ``off`` names the flag that
     says no. ``examples`` are values to show where nobody gives one.
     """
@@ -92,6 +104,8 @@ class Setting:
         """Return the value of what a user types, or YAML holds; ``ValueError`` says what is possible."""
         if isinstance(value, bool) and self.kind != "flag":
             raise ValueError(f"{self.name} cannot be {str(value).lower()}: it is no switch")
+        if self.kind == "amount":
+            return self.check(parse_share(value) or parse_amount(self.name, value))
         if self.kind in ("integer", "number"):
             parse = parse_integer if self.kind == "integer" else parse_number
             return self._number(self.check_choice(parse(self.name, value)), said=value)
@@ -125,7 +139,9 @@ class Setting:
             if not isinstance(value, str):
                 raise ValueError(f"{self.name} must be text, not {shown(value)}")
             return value
-        if self.kind in ("integer", "number"):
+        if self.kind == "amount" and parse_share(value):
+            return parse_share(value)
+        if self.kind in ("integer", "amount", "number"):
             return self._number(value)
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise ValueError(
@@ -164,7 +180,7 @@ class Setting:
 
     @property
     def _integral(self) -> bool:
-        return self.kind in ("integer", "integers")
+        return self.kind in ("integer", "amount", "integers")
 
     @property
     def _is_positive(self) -> bool:

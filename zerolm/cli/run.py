@@ -45,6 +45,7 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     asked = configured(command, given.pop("config", None), given)
     output = {setting.name: setting.default for setting in OUTPUT}
     output |= {s.name: s.parse(asked.pop(s.name)) for s in command.output if s.name in asked}
+    command.check(asked)
     folder = Path(output["out"]) if output["out"] is not None else None
     if folder is not None:
         check_new(folder, output["force"])

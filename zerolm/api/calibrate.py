@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from zerolm.api.configuration import Attached, absolute
+from zerolm.api.documented import documented
 from zerolm.api.report import Report, checked
 from zerolm.calibration import METHODS, Calibration, Judgement, Labels, judge
 from zerolm.calibration import calibrate as fit
@@ -87,6 +88,7 @@ class CalibrationReport(Report):
         return cls(fitted, judgement, configuration)
 
 
+@documented(CALIBRATE)
 def calibrate(
     labels: str | PathLike[str] | Labels | None = None,
     *,

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from zerolm.api.calibrate import CalibrationReport, attached, calibration_of
 from zerolm.api.configuration import Attached, absolute
+from zerolm.api.documented import documented
 from zerolm.api.options import score_options
 from zerolm.api.report import Report, checked
 from zerolm.architecture import Architecture
@@ -114,6 +115,7 @@ class ScoreReport(Scored, Report):
         return cls(**vars(scored), configuration=configuration)
 
 
+@documented(SCORE)
 def score(
     architecture: str | PathLike[str] | Architecture | Choice | Mapping[str, Any],
     *,

@@ -52,7 +52,7 @@ class ScoreValue:
         return {**row, "options": self.options} if self.options else row
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scored:
     """An architecture by its space, choices and shape in words, with its costs and scores.
 
@@ -141,7 +141,10 @@ def score(
     calibrated = None if own["calibration"] is None else calibration_of(own["calibration"])
     labelled = as_labelled(calibrated, shape) if calibrated else shape
     costs = CostModel(**{setting.name: own[setting.name] for setting in CONDITIONS})
-    rows = [ScoreValue(**row) for row in scores_of(shape, own["score"], options=asked, costs=costs)]
+    told = scores_of(shape, own["score"], options=asked, costs=costs)
+    rows = [
+        ScoreValue(**row | {"alpha": None if row["alpha"] is None else float(row["alpha"])}) for row in told
+    ]
     expected = None
     if calibrated:
         value = float(calibrated.rank(Pool.of([labelled]))[0])

@@ -13,6 +13,7 @@ import pytest
 
 import zerolm
 from zerolm.api.report import Report, Shown
+from zerolm.cli import main
 from zerolm.commands import COMMANDS, Command
 from zerolm.settings import REQUIRED
 
@@ -95,3 +96,14 @@ def test_importing_is_light() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="prune"):
         zerolm.prune  # noqa: B018
+
+
+@VERBS
+def test_what_a_command_lacks_is_said_in_one_line(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = [setting.name for setting in command.settings if setting.default is REQUIRED]
+    if needed:
+        status, ran = main(command.name.split()), capsys.readouterr()
+        assert (status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
+        assert f"{command.name} needs {needed[0]}" in ran.err

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import zerolm
 from zerolm.commands import COMMANDS, Command
-from zerolm.settings import Setting
+from zerolm.settings import REQUIRED, Setting
 
 JUNK = st.one_of(
     st.none(),
@@ -42,8 +42,9 @@ def verb_of(command: Command) -> Any:
 
 def nowhere(command: Command) -> dict[str, Any]:
     """Return a target that does not exist: whatever else is given, the verb cannot begin."""
-    needed = command.arguments or [s for s in command.settings if s.default is not None][:1]
-    return {needed[0].name: "nowhere/at/all.csv"} if needed else {}
+    required = [setting for setting in command.settings if setting.default is REQUIRED]
+    needed = [*command.arguments, *required] or [s for s in command.settings if s.default is not None][:1]
+    return {setting.name: "nowhere/at/all.csv" for setting in needed}
 
 
 @pytest.fixture(autouse=True)

@@ -132,7 +132,7 @@ def carve(
     force: bool = False,
     progress: Progress = silent,
 ) -> CarvingReport:
-    """Cut a smaller checkpoint out of a larger one, write it into ``out``, reopen it and compare.
+    """Return what is left of a checkpoint that is cut smaller, written, opened again and compared.
 
     ``parent`` is a folder or a model of the hub; without ``out`` the child is only planned. Budgets are
     amounts or shares of the parent's (``max_params="0.8x"``), ``keep_ffn`` and the like shares of widths.

@@ -128,7 +128,7 @@ def test_force_replaces_only_when_the_new_one_is_complete(
     def fail(*_: Any) -> str:
         raise ValueError("the disk is full")
 
-    monkeypatch.setattr("zerolm.report.search.report", fail)
+    monkeypatch.setattr("zerolm.report.search.search_page", fail)
     assert zerolm(*FAST, "--top", "2", "--out", str(out), "--force").status == 2
     assert (out / "result.json").read_text() == before
     assert [p.name for p in tmp_path.iterdir()] == ["out"]

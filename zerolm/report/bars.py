@@ -41,7 +41,7 @@ def bars(
     lines = "".join(
         f'<li{_style(narrow, "display:contents")}><span class="name">{escape(row.name)}</span>'
         f'<svg width="100%" height="{PITCH}" overflow="visible" aria-hidden="true">'
-        f"{''.join(_vertical(axis(value), colour) for value, colour in rules)}{_drawn(row, axis)}</svg>"
+        f"{_drawn(row, axis)}{''.join(_vertical(axis(value), colour) for value, colour in rules)}</svg>"
         f'<span class="value">{escape(row.text)}</span></li>'
         for row in rows
     )

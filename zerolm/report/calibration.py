@@ -21,7 +21,7 @@ def calibration_page(document: Mapping[str, Any], configuration: Mapping[str, An
     better = "higher" if document["higher_is_better"] else "lower"
     heading = Heading(
         "zerolm calibrate",
-        f"{count} labels of {document['space']}: {_verdict(judged)}",
+        f"{count} labels of {document['space']} {_verdict(judged)}",
         f"{document['metric']} ({better} is better), method {document['method']}"
         + (f", chosen by {document['requested']}" if document["requested"] != document["method"] else ""),
         _found(judged),
@@ -44,8 +44,9 @@ def calibration_fragment(document: Mapping[str, Any]) -> str:
 
 def _verdict(judged: Mapping[str, Any]) -> str:
     if judged.get("tau") is None:
-        return "too few to judge it"
-    return "no better than what needs none" if _unbeaten(judged) else "better than what needs none"
+        return "are too few to judge a calibration"
+    unbeaten = [NAMES.get(name, name) for name in _unbeaten(judged)]
+    return f"do not beat {' and '.join(unbeaten)}" if unbeaten else "beat geo and counting parameters"
 
 
 def _unbeaten(judged: Mapping[str, Any]) -> list[str]:
@@ -97,7 +98,7 @@ def _taus(judged: Mapping[str, Any], narrow: bool = False) -> str:
 def _coverage(judged: Mapping[str, Any]) -> str:
     share = 100 * judged["coverage"]
     x = Axis(
-        0.0, 100.0, "% of hidden results within their interval; promised are 90", form=lambda v: f"{v:g} %"
+        0.0, 100.0, "% of hidden results within their interval (orange: 90 %)", form=lambda v: f"{v:g} %"
     )
     return bars([Bar("within", share, f"{share:.0f} %")], x, "Coverage", [(90.0, "orange")])
 
@@ -121,6 +122,8 @@ def _parts(document: Mapping[str, Any]) -> str:
             heading = "Weights of the methods" if title == "weight" else "Shares of what the predictor sees"
             parts.append(f"<h3>{heading}</h3>{bars(rows, Axis(0.0, x.high, title), heading)}")
     if document["dictionary"]:
-        lines = ([Cell(one["entry"], "shape"), f"{one['weight']:.4g}"] for one in document["dictionary"])
+        lines: Iterator[list[Cell | str]] = (
+            [Cell(one["entry"], "shape"), f"{one['weight']:.4g}"] for one in document["dictionary"]
+        )
         parts.append(f"<h3>Dictionary</h3>{table([Cell('entry', 'shape'), 'weight'], lines, 'dictionary')}")
     return "".join(parts) or "<p>Nothing but labels.</p>"

@@ -88,9 +88,7 @@ def _trust(document: Mapping[str, Any]) -> str:
     verified = document["verified"]
     if verified:
         difference = verified["difference"]
-        said.append(
-            f"The child was opened again; its outputs are the carved parent's within {difference:.2g}."
-        )
+        said.append(f"The child was opened again; its outputs are those of the plan within {difference:.2g}.")
     else:
         said.append("Nothing was written or opened: this is a plan.")
     if document["optimal"] is not None:

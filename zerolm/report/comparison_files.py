@@ -23,9 +23,7 @@ def write_comparison(comparison: Comparison, folder: Path, ablation: Ablation | 
     ``rows.csv`` holds every row; ``scores.csv`` one line an architecture of a benchmark and view: its
     result in the unit of the metric, and the value of each score.
     """
-    # A text of the benchmark may hold what no encoding has; it is then written by its number.
-    shown = comparison_page(comparison, ablation).encode("utf-8", "xmlcharrefreplace")
-    (folder / "report.html").write_bytes(shown)
+    (folder / "report.html").write_text(comparison_page(comparison, ablation), encoding="utf-8")
     (folder / "result.json").write_text(json.dumps(comparison.to_json(), indent=2) + "\n", encoding="utf-8")
     columns = [field.name for field in fields(ScoreRow)]
     _write_csv(folder / "rows.csv", columns, (row.to_json().values() for row in comparison.rows))

@@ -69,7 +69,7 @@ def page(heading: Heading, body: Iterable[str], configuration: Mapping[str, Any]
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
         f"<title>{escape(heading.command)}: {escape(heading.title)}</title><style>{asset('page.css')}</style>"
     )
-    return (
+    whole = (
         f'<!doctype html>\n<html lang="en"><head>{head}</head><body><header id="top">'
         f'<p class="command-name">{escape(heading.command)}</p><h1>{escape(heading.title)}</h1>'
         f'<p class="lead">{escape(heading.lead)}</p></header><main>'
@@ -78,6 +78,8 @@ def page(heading: Heading, body: Iterable[str], configuration: Mapping[str, Any]
         f"<footer><p>Written by zerolm {escape(__version__)}. This page is complete: it loads nothing.</p>"
         f"</footer><script>{asset('page.js')}</script></body></html>\n"
     )
+    # A text of a file may hold what no encoding has; it is then written by its number.
+    return whole.encode("utf-8", "xmlcharrefreplace").decode("utf-8")
 
 
 def asset(name: str) -> str:

@@ -14,6 +14,7 @@ from tiny import saved, word_tokenizer
 from zerolm.calibration import calibrate, judge
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.bench import bench
+from zerolm.comparison.results import Comparison
 from zerolm.groundtruth.labels import read_labels, to_document
 from zerolm.report.ablation import ablation_fragment, ablation_page
 from zerolm.report.calibration import calibration_fragment, calibration_page
@@ -105,7 +106,7 @@ def make(folder: Path) -> Made:
         "search": small_search(),
         "search-free": free_search(),
         "comparison": bench(files, draws=50),
-        "ablation": ablate(files),
+        "ablation": ablate(files[1:]),
         "calibration": json.loads(json.dumps(to_document(calibrate(labels), judge(labels)))),
         **proxy_runs(folder),
         **checkpoint_documents(folder),
@@ -123,5 +124,6 @@ def make(folder: Path) -> Made:
     }
     configuration = {"command": "any", "max_params": "900k", "text": "text.txt"}
     pages = {name: makers[name][0](given, configuration=configuration) for name, given in inputs.items()}
-    pages["comparison"] = comparison_page(inputs["comparison"], inputs["ablation"])
+    first, *_, last = inputs["comparison"].sections
+    pages["comparison"] = comparison_page(Comparison([first, last]), inputs["ablation"])
     return Made(pages, {name: makers[name][1](given) for name, given in inputs.items()}, inputs)

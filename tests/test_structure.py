@@ -14,6 +14,8 @@ import zerolm
 ROOT = Path(zerolm.__file__).parent
 ROOMS = (
     "settings",
+    "commands",
+    "progress",
     "registry",
     "io",
     "architecture",
@@ -34,6 +36,7 @@ ROOMS = (
     "doctor",
     "testing",
     "report",
+    "api",
     "cli",
 )
 CORE = ROOMS[ROOMS.index("architecture") : ROOMS.index("groundtruth")]

@@ -12,8 +12,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tiny import saved
 
-import zerolm
-from zerolm.carving.carve import rebuild
+from zerolm.carving.carve import carve, rebuild
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.pruning import Repaired
@@ -39,7 +38,7 @@ def changed(folder: Path, drop: str = "", **settings: Any) -> Path:
 def test_layers_attend_as_they_did_when_others_have_gone(tmp_path: Path) -> None:
     """Where a configuration lists no kinds, the stock class tells them by a layer's number."""
     parent = changed(saved(tmp_path / "parent", "gemma2"), drop="layer_types", sliding_window=4)
-    zerolm.carve(parent, tmp_path / "first", keep_ffn=0.5)
+    carve(parent, tmp_path / "first", keep_ffn=0.5)
     recipe = json.loads((tmp_path / "first" / "recipe.json").read_text())
     recipe["layers"] = recipe["layers"][1:]
     (tmp_path / "recipe.json").write_text(json.dumps(recipe))
@@ -57,7 +56,7 @@ def test_a_wrong_weight_on_the_disk_is_found(dtype: str, wrong: str, tmp_path: P
     parent = Checkpoint.open(saved(tmp_path / "parent", "llama", dtype=dtype))
     whole = Cut.whole(dimensions(parent))
     cut = Cut(whole.parent, tuple(LayerCut(x.layer, x.groups, np.arange(20)) for x in whole.layers))
-    zerolm.carve(parent.folder, tmp_path / "child", keep_ffn=0.5, criterion="prefix")
+    carve(parent.folder, tmp_path / "child", keep_ffn=0.5, criterion="prefix")
     run = Session(parent, Methods(None, "prefix", "none", "weights"), lambda text: None)
     assert FORMATS["hf"].verified(run, cut, Repaired(), tmp_path / "child").relative <= 1e-4
     file = tmp_path / "child" / "model.safetensors"
@@ -75,7 +74,7 @@ def test_nothing_that_runs_is_inherited(tmp_path: Path) -> None:
         (parent / name).write_text("boom")
     (parent / "LICENSE").write_text("mine")
     (parent / "chat_template.jinja").write_text("{{ messages }}")
-    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5)
+    carve(parent, tmp_path / "child", keep_ffn=0.5)
     names = {file.name for file in (tmp_path / "child").rglob("*")}
     assert {"LICENSE", "chat_template.jinja"} <= names
     assert not any(name.endswith((".py", ".pkl")) for name in names)
@@ -101,13 +100,13 @@ def test_what_cannot_be_is_refused(case: str, tmp_path: Path) -> None:
     name, wishes, words = FLOORS[case]
     parent = saved(tmp_path / "parent", name)
     with pytest.raises(ValueError, match=words) as told:
-        zerolm.carve(parent, tmp_path / "child", **wishes)
+        carve(parent, tmp_path / "child", **wishes)
     assert "\n" not in str(told.value)
     assert not (tmp_path / "child").exists()
 
 
 def test_floors_hold_for_widths_outright(tmp_path: Path) -> None:
-    found = zerolm.carve(saved(tmp_path / "parent", "llama"), keep_ffn=0.25, least_ffn=30)
+    found = carve(saved(tmp_path / "parent", "llama"), keep_ffn=0.25, least_ffn=30)
     assert {size["ffn"] for size in found.widths} == {30}
 
 
@@ -120,7 +119,7 @@ def test_heads_that_the_class_refuses_are_not_planned(tmp_path: Path) -> None:
     )  # fmt: skip
     transformers.Gemma2ForCausalLM(settings).save_pretrained(tmp_path / "parent")
     for wishes in ({"budgets": {"max_kv_bytes": "0.8x"}}, {"keep_heads": 0.75}):
-        found = zerolm.carve(tmp_path / "parent", tmp_path / str(len(wishes)), force=True, **wishes)  # type: ignore[arg-type]
+        found = carve(tmp_path / "parent", tmp_path / str(len(wishes)), force=True, **wishes)  # type: ignore[arg-type]
         assert {size["heads"] for size in found.widths} == {8}
 
 
@@ -139,7 +138,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 def test_hostile_configurations(case: str, text: str | None, tmp_path: Path) -> None:
     parent = changed(saved(tmp_path / "parent", "llama"), **HOSTILE[case])
     with pytest.raises(ValueError) as told:  # noqa: PT011 - each says something of its own
-        zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5, text=text, sequences=8, length=16)
+        carve(parent, tmp_path / "child", keep_ffn=0.5, text=text, sequences=8, length=16)
     assert "\n" not in str(told.value)
     assert not (tmp_path / "child").exists()
 
@@ -148,4 +147,4 @@ def test_adapters_are_merged_first(tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
     (parent / "adapter_config.json").write_text("{}")
     with pytest.raises(ValueError, match="merge it first"):
-        zerolm.carve(parent, keep_ffn=0.5)
+        carve(parent, keep_ffn=0.5)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
-import zerolm
+from zerolm.carving.carve import carve
 from zerolm.carving.evaluation.evaluate import NOT_COMPARED, Evaluated, chosen, cut_of, evaluate, uniform
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
@@ -58,7 +58,7 @@ def perplexities(folder: Path, cut: Cut) -> dict[str, float]:
 
 def test_rows_are_what_each_network_is_judged_alone(tmp_path: Path) -> None:
     parent = parent_of(tmp_path)
-    carved = zerolm.carve(parent, tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
+    carved = carve(parent, tmp_path / "child", text=tmp_path / "text.txt", **FEW, **HALF)
     result = found(tmp_path)
     assert [row.name for row in result.rows] == ["child", "parent", "random", "uniform"]
     opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
@@ -91,7 +91,7 @@ def test_rows_are_what_each_network_is_judged_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["llama", "gpt2", "qwen3"])
 def test_a_uniform_child_by_capacity_is_the_uniform_row(name: str, tmp_path: Path) -> None:
     heads = {} if name == "gpt2" else {"keep_heads": 0.5}
-    zerolm.carve(parent_of(tmp_path, name), tmp_path / "child", keep_ffn=0.4, criterion="capacity", **heads)
+    carve(parent_of(tmp_path, name), tmp_path / "child", keep_ffn=0.4, criterion="capacity", **heads)
     result = found(tmp_path)
     assert values(result, "uniform") == pytest.approx(values(result, "child"), rel=1e-5)
     assert values(result, "random") != pytest.approx(values(result, "child"), rel=1e-2)
@@ -99,7 +99,7 @@ def test_a_uniform_child_by_capacity_is_the_uniform_row(name: str, tmp_path: Pat
 
 def test_an_encoder_is_judged_by_its_embeddings(tmp_path: Path) -> None:
     parent = parent_of(tmp_path, "bert")
-    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.25, criterion="capacity")
+    carve(parent, tmp_path / "child", keep_ffn=0.25, criterion="capacity")
     result = found(tmp_path)
     opened = [Checkpoint.open(tmp_path / name) for name in ("child", "parent")]
     tokens = tokens_of(opened[1], str(tmp_path / "text.txt"), **FEW)
@@ -114,7 +114,7 @@ def test_an_encoder_is_judged_by_its_embeddings(tmp_path: Path) -> None:
 
 def test_a_padded_child_is_counted_and_matched_without_its_zeros(tmp_path: Path) -> None:
     parent = parent_of(tmp_path)
-    carved = zerolm.carve(
+    carved = carve(
         parent,
         tmp_path / "child",
         budgets={"max_body_params": "0.6x"},
@@ -134,7 +134,7 @@ def test_a_padded_child_is_counted_and_matched_without_its_zeros(tmp_path: Path)
 
 def test_carvings_keep_the_layers_of_a_child_that_lacks_some(tmp_path: Path) -> None:
     parent = parent_of(tmp_path)
-    carved = zerolm.carve(
+    carved = carve(
         parent, tmp_path / "child", keep_layers=0.67, keep_ffn=0.5, text=tmp_path / "text.txt", **FEW
     )
     assert len(carved.cut.layers) == 2
@@ -150,7 +150,7 @@ def test_carvings_keep_the_layers_of_a_child_that_lacks_some(tmp_path: Path) -> 
 
 def test_without_a_recipe_of_this_parent_the_configuration_tells(tmp_path: Path) -> None:
     parent = parent_of(tmp_path)
-    zerolm.carve(parent, tmp_path / "child", **HALF)
+    carve(parent, tmp_path / "child", **HALF)
     wanted, recipe = found(tmp_path).to_json(), tmp_path / "child" / "recipe.json"
     document = json.loads(recipe.read_text()) | {"parent_weights": "of another"}
     recipe.write_text(json.dumps(document))
@@ -168,8 +168,8 @@ def test_what_is_no_carving_is_compared_with_its_parent_alone(tmp_path: Path) ->
 
 def test_the_recipe_of_another_child_is_refused(tmp_path: Path) -> None:
     parent = parent_of(tmp_path)
-    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5)
-    zerolm.carve(parent, tmp_path / "other", keep_ffn=0.25)
+    carve(parent, tmp_path / "child", keep_ffn=0.5)
+    carve(parent, tmp_path / "other", keep_ffn=0.25)
     shutil.copy(tmp_path / "other" / "recipe.json", tmp_path / "child")
     with pytest.raises(ValueError, match="is of another child"):
         found(tmp_path)
@@ -211,7 +211,7 @@ def test_uniform_is_as_large_to_within_a_neuron(
 
 
 def test_cut_of_reads_the_units_that_the_recipe_lists(tmp_path: Path) -> None:
-    carved = zerolm.carve(parent_of(tmp_path), tmp_path / "child", **HALF)
+    carved = carve(parent_of(tmp_path), tmp_path / "child", **HALF)
     read = cut_of(Checkpoint.open(tmp_path / "child"), Checkpoint.open(tmp_path / "parent"))
     assert read is not None
     for ours, theirs in zip(read.layers, carved.cut.layers, strict=True):

@@ -10,7 +10,7 @@ import pytest
 import transformers
 from tiny import DECODER, MODELS
 
-import zerolm
+from zerolm.carving.carve import carve
 from zerolm.checkpoints import Checkpoint
 
 NAMES = ("llama", "llama_tied", "mistral", "mistral_odd", "qwen2", "qwen3", "gemma2", "gpt2", "bert")
@@ -40,11 +40,11 @@ def test_every_cut_of_every_family(
     can, flags = parent.family.cut, dict(CUTS[case])
     if not can.heads and "keep_heads" in flags:
         with pytest.raises(ValueError, match="heads cannot be cut here"):
-            zerolm.carve(parent.folder, tmp_path / "child", **flags)
+            carve(parent.folder, tmp_path / "child", **flags)
         if case == "heads":
             return
         del flags["keep_heads"]
-    carved = zerolm.carve(parent.folder, tmp_path / "child", **flags)
+    carved = carve(parent.folder, tmp_path / "child", **flags)
     assert carved.verified is not None
     assert carved.verified["relative"] <= 1e-4
     assert not carved.cut.is_whole
@@ -73,7 +73,7 @@ def test_every_cut_as_gguf(name: str, case: str, tmp_path: Path, monkeypatch: py
     settings = DECODER | {"hidden_size": 96, "intermediate_size": 64, "eos_token_id": 0}
     made(made.config_class(**settings)).save_pretrained(tmp_path / "parent")
     flags = CUTS["padded"] if case == "per layer" else CUTS[case]
-    carved = zerolm.carve(tmp_path / "parent", tmp_path / "child", **{**flags, "form": "gguf"})
+    carved = carve(tmp_path / "parent", tmp_path / "child", **{**flags, "form": "gguf"})
     assert carved.verified is not None
     assert not carved.cut.is_whole
     assert {file.suffix for file in (tmp_path / "child").iterdir()} == {".gguf", ".md", ".json"}

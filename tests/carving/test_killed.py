@@ -18,9 +18,9 @@ from zerolm.io.folders import new_folder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 WISHES: dict[str, Any] = {
-    "budgets": {"max_body_params": "0.6x"},
+    "max_body_params": "0.6x",
     "shape": "per-layer",
-    "form": "padded",
+    "format": "padded",
     "text": "random",
     "sequences": 12,
     "length": 16,
@@ -31,11 +31,11 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed_at(moment: int) -> Callable[[object], None]:
+def killed_at(moment: int) -> Callable[..., None]:
     """To be called at every step: kills the process at the step of this number."""
     steps = iter(range(moment + 1))
 
-    def step(_: object) -> None:
+    def step(*_: object) -> None:
         if next(steps, None) == moment:
             die()
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from tiny import saved, word_tokenizer
 
-import zerolm
-from zerolm.carving.carve import rebuild
+from zerolm.carving.carve import carve, rebuild
 
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 12, "length": 16}
 
@@ -39,7 +38,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 def test_the_same_bytes_again(case: str, tmp_path: Path) -> None:
     name, wishes = CASES[case]
     parent = saved(tmp_path / "parent", name)
-    child = zerolm.carve(parent, tmp_path / "child", **wishes)
+    child = carve(parent, tmp_path / "child", **wishes)
     again = rebuild(tmp_path / "child" / "recipe.json", parent, tmp_path / "again")
     ours, theirs = contents(tmp_path / "child"), contents(tmp_path / "again")
     assert ours["model.safetensors"] == theirs["model.safetensors"]
@@ -53,7 +52,7 @@ def test_the_same_bytes_again(case: str, tmp_path: Path) -> None:
 def test_repair_with_another_ridge_gives_other_bytes(tmp_path: Path) -> None:
     """The ridges of the recipe are really used."""
     parent = saved(tmp_path / "parent", "llama")
-    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5, **TOKENS)
+    carve(parent, tmp_path / "child", keep_ffn=0.5, **TOKENS)
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     recipe["ridges"]["down 1"] *= 3
     (tmp_path / "other.json").write_text(json.dumps(recipe))
@@ -68,7 +67,7 @@ def test_the_text_of_the_recipe_is_asked_for(tmp_path: Path) -> None:
     for name, step in (("text", 7), ("other", 5)):
         (tmp_path / name).write_text(" ".join(f"w{i * step % 64}" for i in range(400)))
     recipe = tmp_path / "child" / "recipe.json"
-    zerolm.carve(parent, recipe.parent, keep_ffn=0.5, text=tmp_path / "text", sequences=12, length=16)
+    carve(parent, recipe.parent, keep_ffn=0.5, text=tmp_path / "text", sequences=12, length=16)
     with pytest.raises(ValueError, match="give it by --text FILE"):
         rebuild(recipe, parent, tmp_path / "again")
     with pytest.raises(ValueError, match="but the recipe was repaired with"):
@@ -104,7 +103,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_wrong_recipe_is_refused_in_one_line(case: str, tmp_path: Path) -> None:
     change, words = WRONG[case]
     parent = saved(tmp_path / "parent", "llama")
-    zerolm.carve(parent, tmp_path / "child", keep_ffn=0.5)
+    carve(parent, tmp_path / "child", keep_ffn=0.5)
     recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
     (tmp_path / "wrong.json").write_text(json.dumps(recipe | change))
     with pytest.raises(ValueError, match=words) as told:

@@ -9,7 +9,7 @@ import pytest
 from divergences import fidelity
 from tiny import saved, word_tokenizer
 
-import zerolm
+from zerolm.carving.carve import carve
 from zerolm.carving.export import verify
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.planning.sensitivity import BATCH, Loss
@@ -63,7 +63,7 @@ def test_a_parent_that_does_not_fit_is_compared_block_by_block(
 ) -> None:
     parent = saved(tmp_path / "parent", name, dtype="bfloat16")
     monkeypatch.setattr(verify, "fits", lambda checkpoint: False)
-    found = zerolm.carve(
+    found = carve(
         parent, tmp_path / "child", keep_ffn=0.5, text="random", sequences=12, length=16, plan="measured"
     )
     assert found.verified is not None

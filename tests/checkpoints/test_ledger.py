@@ -175,7 +175,7 @@ def test_read_once(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch)
     folder = saved(tmp_path / "model", "llama", shard="20KB")
     checkpoint = Checkpoint.open(folder)
     told: list[tuple[int, int]] = []
-    ledger_of(checkpoint, progress=lambda done, of: told.append((done, of)))
+    ledger_of(checkpoint, progress=lambda text, done, of: told.append((done, of)))
     assert sorted(passes.names) == sorted(checkpoint.tensors)
     assert told == sorted(told)
     assert told[-1] == (told[0][1],) * 2

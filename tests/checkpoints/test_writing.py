@@ -60,7 +60,7 @@ def test_shards_are_loaded_by_transformers(tmp_path: Path) -> None:
     (tmp_path / "copy" / "config.json").write_bytes((folder / "config.json").read_bytes())
     told: list[tuple[int, int]] = []
     tensors = [copied(tensor) for tensor in checkpoint.tensors.values()]
-    paths = write_shards(tmp_path / "copy", tensors, 20_000, progress=lambda *done: told.append(done))
+    paths = write_shards(tmp_path / "copy", tensors, 20_000, progress=lambda text, *done: told.append(done))
     assert [path.name for path in paths[-2:]] == [
         "model-00005-of-00005.safetensors",
         "model.safetensors.index.json",

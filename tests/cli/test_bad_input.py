@@ -128,7 +128,7 @@ def test_force_replaces_only_when_the_new_one_is_complete(
     def fail(*_: Any) -> str:
         raise ValueError("the disk is full")
 
-    monkeypatch.setattr("zerolm.report.search.search_page", fail)
+    monkeypatch.setattr("zerolm.api.search.search_page", fail)
     assert zerolm(*FAST, "--top", "2", "--out", str(out), "--force").status == 2
     assert (out / "result.json").read_text() == before
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
@@ -356,7 +356,7 @@ def test_arithmetic_that_fails_is_one_line(
     def fail(*_: Any, **__: Any) -> None:
         raise OverflowError(34, "Numerical result out of range")
 
-    monkeypatch.setattr("zerolm.cli.search.run_search", fail)
+    monkeypatch.setattr("zerolm.api.search.solve", fail)
     ran = zerolm(*FAST)
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert "cannot be computed with" in ran.err
@@ -390,9 +390,9 @@ def nothing_runs(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("command", "work"),
     [
-        (FAST, "zerolm.cli.search.run_search"),
+        (FAST, "zerolm.api.search.solve"),
         (("bench", "run", "mine.json"), "zerolm.cli.bench.run_bench"),
-        (("calibrate", "--labels", "mine.json"), "zerolm.cli.calibrate.fit"),
+        (("calibrate", "--labels", "mine.json"), "zerolm.api.calibrate.fit"),
     ],
 )
 @pytest.mark.parametrize("place", ["closed", "file", "proc", "long"])

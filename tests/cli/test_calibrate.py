@@ -40,9 +40,9 @@ def labels(tmp_path: Path) -> Path:
 @pytest.fixture
 def saved(labels: Path, tmp_path: Path, zerolm: Callable[..., Any]) -> Callable[[str], Path]:
     def save(method: str) -> Path:
-        out = tmp_path / f"{method}.json"
+        out = tmp_path / method
         assert zerolm("calibrate", "--labels", str(labels), "--method", method, "--out", str(out)).status == 0
-        return out
+        return out / "calibration.json"
 
     return save
 
@@ -50,17 +50,19 @@ def saved(labels: Path, tmp_path: Path, zerolm: Callable[..., Any]) -> Callable[
 def test_a_calibration_is_printed_and_saved_alike(
     labels: Path, tmp_path: Path, zerolm: Callable[..., Any]
 ) -> None:
-    out = tmp_path / "calibration.json"
+    out = tmp_path / "fitted"
     asked = ("calibrate", "--labels", str(labels), "--method", "dictionary")
     ran = zerolm(*asked, "--out", str(out), "--json")
-    assert (ran.status, ran.err) == (0, f"wrote {out}\n")
+    files = ["calibration.json", "report.html", "result.json", "run.yaml"]
+    assert (ran.status, ran.err) == (0, f"wrote {out}: {', '.join(files)}\n")
+    assert sorted(file.name for file in out.iterdir()) == files
     printed = json.loads(ran.out)
-    assert printed == json.loads(out.read_text())
+    assert printed == json.loads((out / "calibration.json").read_text())
     assert printed["judged"]["folds"] == 20
     assert len(printed["labels"]) == 14
     assert zerolm(*asked, "--json").out == ran.out  # the same again, seed and all
     own, others = calibrate(read_labels(labels), "dictionary"), pool_of("gpt2", 9, 3)
-    assert load(out).rank(others).tolist() == own.rank(others).tolist()
+    assert load(out / "calibration.json").rank(others).tolist() == own.rank(others).tolist()
     shown = zerolm(*asked)
     assert (shown.status, shown.err) == (0, "")
     for words in (
@@ -255,13 +257,14 @@ def refused(ran: Any, *words: str) -> None:
 def test_label_files_that_cannot_be(place: str, tmp_path: Path, zerolm: Callable[..., Any]) -> None:
     """By either command; an earlier output stays as it was, even with --force."""
     lines, words = spoilt(place)
-    file, old, out = tmp_path / "labels.csv", tmp_path / "old.json", tmp_path / "out"
+    file, old, out = tmp_path / "labels.csv", tmp_path / "old", tmp_path / "out"
     file.write_text("\n".join([HEADING, *lines]) + "\n")
-    old.write_text("dear")
+    old.mkdir()
+    (old / "result.json").write_text("dear")
     refused(zerolm("calibrate", "--labels", str(file), "--out", str(old), "--force"), *words)
     refused(zerolm(*SEARCH, "--labels", str(file), "--out", str(out)), *words)
-    assert old.read_text() == "dear"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["labels.csv", "old.json"]
+    assert (old / "result.json").read_text() == "dear"
+    assert sorted(one.name for one in tmp_path.rglob("*")) == ["labels.csv", "old", "result.json"]
 
 
 def test_duplicates_that_agree_are_one_label(labels: Path, zerolm: Callable[..., Any]) -> None:
@@ -278,11 +281,11 @@ def test_duplicates_that_agree_are_one_label(labels: Path, zerolm: Callable[...,
         (("--metric", "rouge"), ("'rouge'", "loss")),
         (("--labels", "nowhere.csv"), ("'nowhere.csv'",)),
         (("--labels", "."), ("'.'",)),
-        (("--labels", ""), ("regular file",)),
-        (("--seed", "-1"), ("--seed",)),
+        (("--labels", ""), ("labels names no file",)),
+        (("--seed", "-1"), ("seed", "-1")),
         (("--out", "nowhere/it.json"), ("nowhere",)),
         (("--out", "/proc/it.json"), ("/proc",)),
-        (("--out", "."), ("'.'", "regular file")),
+        (("--out", "."), ("'.'", "exists")),
     ],
 )
 def test_arguments_that_cannot_be(
@@ -298,27 +301,25 @@ def test_the_labels_are_never_replaced(labels: Path, zerolm: Callable[..., Any])
     assert labels.read_text() == before
 
 
-def test_an_existing_file_is_replaced_by_force_and_only_whole(
+def test_an_earlier_result_is_replaced_by_force_and_only_whole(
     labels: Path, tmp_path: Path, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "out.json"
-    out.write_text("dear")
+    out = tmp_path / "out"
     asked = ("calibrate", "--labels", str(labels), "--method", "dictionary", "--out", str(out))
+    assert zerolm(*asked).status == 0
+    before = (out / "calibration.json").read_text()
     refused(zerolm(*asked), "--force")
-    link = tmp_path / "link.json"
-    link.symlink_to(out)
-    refused(zerolm(*asked[:-1], str(link), "--force"), "regular file")
 
     def fail(*_: Any) -> None:
         raise OSError("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr("os.replace", fail)
-        refused(zerolm(*asked, "--force"), "disk is full")
-    assert out.read_text() == "dear"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["labels.csv", "link.json", "out.json"]
-    assert zerolm(*asked, "--force").status == 0
-    assert load(out).method == "dictionary"
+        broken.setattr("zerolm.api.calibrate.write_json", fail)
+        refused(zerolm(*asked, "--seed", "7", "--force"), "disk is full")
+    assert (out / "calibration.json").read_text() == before
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["labels.csv", "out"]
+    assert zerolm(*asked, "--seed", "7", "--force").status == 0
+    assert load(out / "calibration.json").seed == 7
 
 
 @pytest.mark.parametrize("option", ["--labels", "--calibration"])
@@ -337,8 +338,9 @@ def test_what_a_search_cannot_be_told(
     if option == "--calibration":  # it knows what it was read as; this label file leaves that open
         refused(zerolm(*SEARCH, option, file, "--corpus", "lm1b"), "corpus 'wt103'", "'lm1b'")
     refused(zerolm("search", "llama", option, file), "space 'gpt2'", "'llama'")
-    refused(zerolm(*SEARCH, option, ""), "regular file")
-    refused(zerolm(*SEARCH, option, str(tmp_path)), "regular file")
+    refused(zerolm(*SEARCH, option, ""), f"{option[2:]} names no file")
+    nothing = "regular file" if option == "--labels" else "does not exist"
+    refused(zerolm(*SEARCH, option, str(tmp_path)), nothing)
     refused(zerolm(*SEARCH, option, str(tmp_path / "none.csv")), "none.csv")
     refused(zerolm(*SEARCH, option, file, "--max-params", "10"), "at least")
 
@@ -367,5 +369,5 @@ def test_score_of_another_space_is_refused(
     refused(zerolm("score", str(file), "--calibration", kept), "'gpt2'", "'autoformer'")
     for content in ("", "{}", "[]", '{"format": "zerolm-calibration", "version": 2}'):
         Path(kept).write_text(content)
-        refused(zerolm("score", str(file), "--calibration", kept), "dictionary.json", "cannot be used")
+        refused(zerolm("score", str(file), "--calibration", kept), "calibration.json", "cannot be used")
     refused(zerolm("score", str(file), "--calibration", str(tmp_path)), "cannot be used")

@@ -256,10 +256,14 @@ def test_eval_of_weights_that_are_not_finite(case: str, zerolm: Zerolm) -> None:
 IMPOSSIBLE: dict[str, tuple[str, tuple[str, ...], str]] = {
     "heads of a bert": ("bert", ("--keep-heads", "0.5"), "heads cannot be cut"),
     "heads of a gpt2": ("gpt2", ("--keep-heads", "0.5"), "heads cannot be cut"),
-    "odd heads of a gemma2": ("gemma2", ("--keep-heads", "0.9", "--keep-ffn", "7"), "(0, 1]"),
-    "nothing of the FFN": ("llama", ("--keep-ffn", "0"), "(0, 1]"),
-    "no number": ("llama", ("--keep-ffn", "nan"), "(0, 1]"),
-    "layers by half, and none": ("llama", ("--keep-layers", "-1"), "(0, 1]"),
+    "odd heads of a gemma2": (
+        "gemma2",
+        ("--keep-heads", "0.9", "--keep-ffn", "7"),
+        "must be a positive number up to 1",
+    ),
+    "nothing of the FFN": ("llama", ("--keep-ffn", "0"), "must be a positive number up to 1"),
+    "no number": ("llama", ("--keep-ffn", "nan"), "keep_ffn must be a finite number"),
+    "layers by half, and none": ("llama", ("--keep-layers", "-1"), "must be a positive number up to 1"),
     "a multiple beyond the width": ("llama", ("--keep-ffn", "0.5", "--multiple-of", "64"), "steps of 64"),
     "ways that divide nothing": ("llama", ("--max-params", "0.9x", "--tensor-parallel", "7"), "7"),
     "a floor beyond the parent": ("llama", ("--max-params", "0.9x", "--least-ffn", "41"), "41"),

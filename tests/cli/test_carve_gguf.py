@@ -27,7 +27,8 @@ def test_a_per_layer_child_opens_in_llama_cpp(
     assert len({(size["kv_heads"], size["ffn"]) for size in found["widths"]}) > 1
     assert found["verified"]["difference"] <= 5e-3
     files = sorted(file.name for file in out.iterdir())
-    assert files == ["LICENSE", "README.md", "parent-carved.gguf", "recipe.json"]
+    report = ["report.html", "result.json", "run.yaml"]
+    assert files == ["LICENSE", "README.md", "parent-carved.gguf", "recipe.json", *report]
     model = llama_cpp.Llama(str(out / "parent-carved.gguf"), n_ctx=8, verbose=False)
     assert model.metadata["general.architecture"] == "deci"
     model.close()

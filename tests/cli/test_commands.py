@@ -50,7 +50,7 @@ def test_search_writes_a_folder_that_reads_back(zerolm: Callable[..., Any], tmp_
     ran = zerolm(*SMALL, "--out", str(out), "--json")
     assert ran.status == 0
     assert sorted(p.name for p in out.iterdir()) == [
-        "01", "02", "03", "pick", "report.html", "result.json"
+        "01", "02", "03", "pick", "report.html", "result.json", "run.yaml"
     ]  # fmt: skip
     assert json.loads((out / "result.json").read_text()) == json.loads(ran.out)
     pick = json.loads(ran.out)["pick"]
@@ -182,9 +182,9 @@ def test_a_command_alone_shows_its_help(zerolm: Callable[..., Any]) -> None:
 
 
 def test_public_functions() -> None:
-    result = package.search("bert", budgets={"max_params": 10_000_000}, top=1)
-    rows = package.score(result.pick.architecture, ["geo"])
-    assert rows == [{"score": "geo", "alpha": None, "value": pytest.approx(result.pick.score)}]
+    result = package.search("bert", max_params="10M", top=1)
+    report = package.score(result.pick, score="geo")
+    assert report.rows() == [{"score": "geo", "alpha": None, "value": pytest.approx(result.pick.score)}]
     with pytest.raises(AttributeError, match="prune"):
         package.prune  # noqa: B018
 
@@ -216,7 +216,7 @@ def test_a_warning_of_the_package_is_one_line(
         warnings.warn("a row\nis damaged", DamagedWarning, stacklevel=1)
         raise ValueError("nothing else")
 
-    monkeypatch.setattr("zerolm.cli.spaces.make_space", warn)
+    monkeypatch.setattr("zerolm.api.spaces.make_space", warn)
     ran = zerolm("spaces")
     assert ran.err.splitlines() == ["zerolm: a row is damaged", "zerolm: nothing else"]
 
@@ -225,6 +225,6 @@ def test_an_interruption_says_so(zerolm: Callable[..., Any], monkeypatch: pytest
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("zerolm.cli.spaces.make_space", interrupt)
+    monkeypatch.setattr("zerolm.api.spaces.make_space", interrupt)
     ran = zerolm("spaces")
     assert (ran.status, ran.err.splitlines()[-1]) == (130, "zerolm: interrupted")

@@ -78,8 +78,8 @@ def test_for_people_and_in_help(installed: Zerolm) -> None:
     ran = installed("search", "rings", "--score", "narrow", "--limit-width", "20")
     assert ran.returncode == 0
     assert "pick: 1 rings of 32" in ran.stdout
-    helped = installed("search", "--help").stdout
-    for words in ("--ring-width RANGE", "--metal gold|iron", "--my-option", "--depth RANGE", "--alpha"):
+    helped = installed("search", "rings", "--score", "mine", "--help").stdout
+    for words in ("--ring-width RANGE", "--metal gold|iron", "--my-option"):
         assert words in helped
     assert "rings of attention, an example" in installed("spaces").stdout
     listed = installed("spaces", "rings")

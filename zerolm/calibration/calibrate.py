@@ -16,9 +16,9 @@ from zerolm.calibration.pool import Pool
 from zerolm.calibration.predictor import Prediction, Predictor
 from zerolm.calibration.rivals import RIVALS, Rivals
 from zerolm.calibration.stacking import stacked_weights
+from zerolm.commands.calibrate import METHODS as METHODS
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score
 
-METHODS: Final = ("auto", "stack", "dictionary", "gp", "blend", "algorithm1", "algorithm2")
 LEAST: Final = {
     "auto": 5, "stack": 5, "dictionary": 5, "gp": 8, "blend": 8, "algorithm1": 3, "algorithm2": 3
 }  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +12,7 @@ from zerolm.calibration.calibrate import LEAST, fitted
 from zerolm.calibration.labels import Labels, part
 from zerolm.calibration.rivals import UNCALIBRATED
 from zerolm.calibration.stacking import FEW
+from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
 from zerolm.statistics import kendall
 
@@ -52,7 +52,7 @@ def judge(
     method: str = "auto",
     *,
     seed: int = 0,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> Judgement:
     """Cross-validation of the whole of ``calibrate``, the choice of ``auto`` included.
 
@@ -69,7 +69,7 @@ def judge(
     for repeat in range(repeats):
         order = generator.permutation(len(labels))
         for fold in range(FOLDS):
-            progress(f"judging on hidden labels, {repeat * FOLDS + fold + 1} of {repeats * FOLDS}")
+            progress("judging on hidden labels", repeat * FOLDS + fold, repeats * FOLDS)
             hidden = order[fold::FOLDS]
             seen = np.setdiff1d(order, hidden)
             if len(seen) < LEAST[method] or len(hidden) < 2 or not part(labels, seen).varied:

@@ -24,22 +24,28 @@ from zerolm.checkpoints import Checkpoint, Ledger, ledger_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
-from zerolm.io.folders import check_new, new_folder
+from zerolm.io.folders import REPORT, check_new, new_folder
+from zerolm.progress import Progress, silent
 from zerolm.text.defaults import LENGTH, SEQUENCES
 
 if TYPE_CHECKING:
     from zerolm.carving.session import Session
 
-Progress = Callable[[str], None]
+Finish = Callable[[Path, Carved], None]
+"""Writes the files of ``REPORT`` into the folder of a child that was verified."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where a child is written and in which ``form``, a name of ``FORMATS``; ``folder`` None: nowhere."""
+    """Where a child is written and in which ``form``, a name of ``FORMATS``; ``folder`` None: nowhere.
+
+    ``finish`` is what else is written into that folder, if anything.
+    """
 
     folder: Path | None
     form: str
     force: bool
+    finish: Finish | None = None
 
     @property
     def format(self) -> Format:
@@ -91,15 +97,16 @@ def carve(
     form: str = "hf",
     costs: CostModel | None = None,
     force: bool = False,
-    progress: Progress = lambda text: None,
+    finish: Finish | None = None,
+    progress: Progress = silent,
 ) -> Carved:
     """Carve a child out of a parent, a folder or a model of the hub; without ``out`` only plan it.
 
     ``budgets`` maps ``max_params`` and the like to integers, or to ``"0.8x"`` of the parent's. ``keep_...``
     are shares of widths. ``text`` is a file of calibration text, or ``random``. Without ``costs``, weight
-    bytes are those of the types that weights are stored in. The others are those of the command ``zerolm
-    carve``. A run that was killed goes on when it is started again. Raises ``ValueError``, in one line, for
-    what cannot be done; nothing is written then.
+    bytes are those of the types that weights are stored in. ``finish`` writes further files of the child.
+    The others are those of the command ``zerolm carve``. A run that was killed goes on when it is started
+    again. Raises ``ValueError``, in one line, for what cannot be done; nothing is written then.
     """
     checkpoint, place = _opened(parent, out, force)
     costs = costs or StoredCosts()
@@ -123,7 +130,7 @@ def carve(
     named = {name: value for name, value in given.items() if value is not None}
     methods = replace(usual, **named, sequences=sequences, length=length, seed=seed)
     methods.check()
-    output = Output(place, form, force)
+    output = Output(place, form, force, finish)
     session = _session(checkpoint, methods, progress)
     job = Job(str(parent), checkpoint, request, methods, session, output, costs, progress)
     _check_possible(job)
@@ -146,7 +153,8 @@ def rebuild(
     form: str | None = None,
     costs: CostModel | None = None,
     force: bool = False,
-    progress: Progress = lambda text: None,
+    finish: Finish | None = None,
+    progress: Progress = silent,
 ) -> Carved:
     """Carve the child of a recipe out of its parent again.
 
@@ -160,7 +168,7 @@ def rebuild(
     session = _session(checkpoint, methods, progress)
     if session is not None:
         made.check_text(session.tokens.text)
-    output = Output(place, form or made.method.format, force)
+    output = Output(place, form or made.method.format, force, finish)
     request = SizeRequest(made.method.shape, space=made.method.space)
     costs = costs or StoredCosts()
     return _finished(
@@ -214,8 +222,7 @@ def _check_possible(job: Job) -> None:
 
 def _sound(checkpoint: Checkpoint, progress: Progress) -> Ledger:
     """Return the ledger of a parent, which also tells that all its weights are finite."""
-    progress("reading the weights")
-    return ledger_of(checkpoint)
+    return ledger_of(checkpoint, progress=progress)
 
 
 def _criterion(job: Job, ledger: Ledger) -> Criterion:
@@ -285,13 +292,16 @@ def _written(job: Job, carved: Carved, out: Path) -> Carved:
     origin = origin_of(job.checkpoint.folder)
     making = Making(origin, session.fingerprint, session.calibration, repaired.ridges, versions)
     with new_folder(out, job.output.force) as folder:
-        job.progress("writing the child")
         recipe = document(replace(carved, losses=losses), making)
-        sha256 = write(job.checkpoint, carved.cut, repaired, recipe, folder)
+        more = REPORT if job.output.finish else ()
+        sha256 = write(job.checkpoint, carved.cut, repaired, recipe, folder, more, progress=job.progress)
         if job.recipe and job.recipe.method.format == job.output.form:
             notes.append(job.recipe.difference(sha256, versions))
         job.progress("opening the child again")
         proof = job.output.format.verified(session, carved.cut, repaired, folder)
+        note = "; ".join(filter(None, notes))
+        carved = replace(carved, losses=losses, note=note, verified=asdict(proof))
+        if job.output.finish:
+            job.output.finish(folder, carved)
     session.done()
-    note = "; ".join(filter(None, notes))
-    return replace(carved, losses=losses, note=note, verified=asdict(proof))
+    return carved

@@ -24,10 +24,9 @@ from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model, open_model
+from zerolm.progress import Progress
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
-
-Progress = Callable[[str], None]
 
 
 class Session:

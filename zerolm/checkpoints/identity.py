@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -13,6 +13,7 @@ import numpy as np
 from zerolm.checkpoints.checkpoint import Checkpoint
 from zerolm.checkpoints.headers import Shard, TensorInfo
 from zerolm.io.cache import ArrayCache
+from zerolm.progress import Progress, silent
 
 VERSION: Final = "1"
 BLOCK: Final = 4096
@@ -57,20 +58,22 @@ def _blocks(tensor: TensorInfo, count: int) -> Iterator[tuple[int, int]]:
         yield start, start + BLOCK
 
 
-def fingerprint(checkpoint: Checkpoint, *, progress: Callable[[str], None] = lambda text: None) -> str:
+def fingerprint(checkpoint: Checkpoint, *, progress: Progress = silent) -> str:
     """Return the SHA-256 of all weights: by name their types, shapes and bytes, wherever the files lie.
 
     It does not depend on how tensors are spread over files. All bytes are read once; the cache holds the
     SHA-256 of each tensor as long as ``state_of`` its shard is the same.
     """
     digests: dict[str, bytes] = {}
+    done, of = 0, sum(shard.size for shard in checkpoint.shards)
     for shard in checkpoint.shards:
         cache = ArrayCache.of("fingerprints", VERSION, *state_of(shard))
         stored = (cache.get("tensors") or {}).get("sha256")
         if stored is None or stored.shape != (len(shard.tensors), 32) or stored.dtype != np.uint8:
-            progress(f"hashing {shard.file.name}")
+            progress("hashing the weights", done, of)
             stored = _hashed(shard)
             cache.put("tensors", {"sha256": stored})
+        done += shard.size
         digests |= {name: row.tobytes() for name, row in zip(shard.tensors, stored, strict=True)}
     lines = (
         f"{name} {info.dtype} {info.shape} {digests[name].hex()}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
 
@@ -12,10 +12,10 @@ from zerolm.checkpoints.identity import check_unchanged, threads
 from zerolm.checkpoints.layout import Slot
 from zerolm.checkpoints.matrix_sums import Summing, Sums, Totals, plain, sums_of
 from zerolm.checkpoints.shard_sums import Record, content_of, load, record_path, save
+from zerolm.progress import Progress, silent
 
 __all__ = ["Ledger", "Sums", "Totals", "ledger_of"]
 
-Progress = Callable[[int, int], None]
 WORTH_COMPILING: Final = 256 << 20
 """Bytes below which numpy is done before the compiled kernel is loaded."""
 
@@ -44,7 +44,7 @@ def ledger_of(
     *,
     verify: bool = False,
     cache: bool = True,
-    progress: Progress = lambda done, of: None,
+    progress: Progress = silent,
 ) -> Ledger:
     """Return the ledger of a checkpoint: from the cache where its shards have not changed, else by one pass.
 
@@ -69,7 +69,7 @@ def ledger_of(
             if cache:
                 save(path, record, shard, wanted, content)
         done += shard.size
-        progress(done, of)
+        progress("reading the weights", done, of)
         records |= dict.fromkeys(wanted, record)
     return Ledger(records)
 
@@ -101,7 +101,7 @@ def _pass_over(
             if wanted[tensor.name]:
                 record.rows[tensor.name], record.cols[tensor.name] = rows, cols
             done += tensor.end - tensor.start
-            progress(done, of)
+            progress("reading the weights", done, of)
     finally:
         pool.shutdown(cancel_futures=True)
     return record

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from zerolm.checkpoints.headers import ITEM_BYTES
 from zerolm.checkpoints.shards import INDEX, SINGLE
+from zerolm.progress import Progress, silent
 
 SHARD_BYTES: Final = 5_000_000_000
 COPY_BYTES: Final = 1 << 20
@@ -29,7 +30,6 @@ class Span:
 
 
 Chunk = bytes | NDArray[Any] | Span
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def write_shards(
     tensors: Sequence[Outgoing],
     max_bytes: int = SHARD_BYTES,
     metadata: Mapping[str, str] | None = None,
-    progress: Progress = lambda done, of: None,
+    progress: Progress = silent,
 ) -> list[Path]:
     """Write ``model.safetensors``, or shards of at most ``max_bytes`` of data with their index.
 
@@ -73,7 +73,7 @@ def write_shards(
             for tensor in shard:
                 _write(file, tensor)
                 done += tensor.bytes
-                progress(done, total)
+                progress("writing the weights", done, total)
             _flush(file)
     if len(shards) > 1:
         places = {

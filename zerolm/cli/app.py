@@ -1,111 +1,192 @@
-"""The command line: one thin file a command, errors in one line, results on stdout."""
+"""The program: its commands, each built when it is named, and what becomes of errors."""
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from zerolm.cli import bench, calibrate, carve, doctor, evaluate, ledger, proxies, score, search, spaces
-from zerolm.cli.flags import with_flags
+from zerolm.cli.help import command_help, program_help
+from zerolm.cli.process import interruptions, nowhere
+from zerolm.cli.run import function_of
+from zerolm.commands import COMMANDS
+from zerolm.commands.command import Command
 from zerolm.registry import PluginWarning
+from zerolm.settings import Setting, nearest
+
+CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 
 
-def application(plugins: bool = False) -> typer.Typer:
-    """Return the commands; with ``plugins`` the settings of theirs are flags too."""
+class DeclaredCommand(TyperCommand):
+    """A declared command, which shows its own help."""
+
+    command: Command
+    further: Mapping[str, tuple[Setting, ...]]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(command_help(self.command, self.further))
+
+
+class Commands(TyperGroup):
+    """All commands by their names, of one word or two; that which is named is built with its flags."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS, *(name for name in OLDER if name not in COMMANDS)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return built(cmd_name, ()) if cmd_name in self.list_commands(ctx) else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command whose name the arguments begin with, the longest, and the other arguments."""
+        names = self.list_commands(ctx)
+        for count in (2, 1):
+            name = " ".join(args[:count])
+            if name in names:
+                return name, built(name, args[count:]), args[count:]
+        if ctx.resilient_parsing:
+            return None, None, args
+        raise ValueError(unknown_command(args, names))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(program_help(""))
+
+
+def unknown_command(arguments: Sequence[str], names: Sequence[str]) -> str:
+    """Return the message for arguments that begin with no command."""
+    begun = [name for name in names if name.split()[0] == arguments[0]]
+    typed = " ".join(arguments[:2]) if begun else arguments[0]
+    return f"no command {typed!r}{nearest(typed, begun or names)}"
+
+
+def built(name: str, arguments: Sequence[str]) -> Any:
+    """Return a command with its flags; ``arguments`` say which plug-ins are named."""
+    if name not in COMMANDS:
+        return _older(name)
+    command = COMMANDS[name]
+    further = _further(command, arguments)
+    app = typer.Typer(add_completion=False)
+    app.command(name, cls=DeclaredCommand, context_settings=CONTEXT)(function_of(command, further))
+    made = typer.main.get_command(app)
+    assert isinstance(made, DeclaredCommand)
+    made.command, made.further = command, further
+    return made
+
+
+def _further(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
+    """Return the settings of spaces and scores: of those that are named for help, else of all."""
+    if not command.owners or not arguments or list(arguments) in (["--help"], ["-h"]):
+        return {}
+    from zerolm.cli.plugin_flags import further_settings
+
+    return further_settings(command, arguments)
+
+
+OLDER: Final = ("proxies", "bench")
+
+
+def _older(name: str) -> Any:
+    from zerolm.cli import bench, proxies
+
+    app = typer.Typer(add_completion=False, context_settings=CONTEXT)
+    if name == "bench":
+        bench.application(app)
+        return typer.main.get_command(app)
+    app.command(name)(proxies.proxies)
+    return typer.main.get_command(app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from zerolm.cli.version import version_text
+
+        print(version_text())
+        raise typer.Exit
+
+
+def application() -> Any:
+    """Return the program with all commands."""
     app = typer.Typer(
-        name="zerolm",
-        help="Choose and shrink transformer language models without training them.",
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        name="zerolm", cls=Commands, no_args_is_help=True, add_completion=True, context_settings=CONTEXT
     )
-    app.command("search")(with_flags(search.search, search.search_flags(plugins)))
-    app.command("score")(score.command(plugins))
-    app.command("calibrate")(calibrate.calibrate)
-    app.command("carve")(carve.carve)
-    app.command("eval")(evaluate.evaluate)
-    app.command("ledger")(ledger.ledger)
-    app.command("doctor")(doctor.doctor)
-    app.command("proxies")(proxies.proxies)
-    app.command("spaces")(spaces.spaces)
-    app.add_typer(bench.application(plugins), name="bench")
-    return app
+
+    @app.callback()
+    def program(
+        version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    ) -> None:
+        """Choose and shrink transformer language models without training them."""
+
+    return typer.main.get_command(app)
 
 
-COMMANDS = (
-    "search",
-    "score",
-    "calibrate",
-    "carve",
-    "eval",
-    "ledger",
-    "doctor",
-    "proxies",
-    "spaces",
-    "bench ls",
-    "bench download",
-    "bench run",
-    "bench ablate",
-)
-INTERRUPTED = 130
-LONGEST = 4000
+INTERRUPTED: Final = 130
+LONGEST: Final = 4000
 """Characters of a message, which clips the values that it shows; this clips what escaped that."""
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """The base of all errors in the way a command was typed."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status: 2 for wrong input, with one line on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", PluginWarning)
         warnings.showwarning = _show_warning
-        return _run(sys.argv[1:] if arguments is None else list(arguments))
+        return _run(list(arguments))
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     if category.__module__.startswith("zerolm."):
-        _say(message)
+        say(message)
     else:
         print(warnings.formatwarning(message, category, *where[:2]), file=sys.stderr, end="")
 
 
-def _say(message: object) -> None:
+def say(message: object) -> None:
     """Print one line on stderr, cut where it is absurdly long."""
     text = " ".join(str(message)[:LONGEST].split())
     print(f"zerolm: {text}" + (" ..." if len(str(message)) > LONGEST else ""), file=sys.stderr)
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments in (["bench"], ["bench", "--help"], ["bench", "-h"]) and "bench run" in COMMANDS:
+        print(program_help("bench"), file=sys.stderr if arguments == ["bench"] else sys.stdout)
+        return 2 if arguments == ["bench"] else 0
     try:
-        plugins = arguments[:1] in (["search"], ["score"]) or arguments[:2] == ["bench", "run"]
-        status = int(application(plugins)(args=arguments, standalone_mode=False) or 0)
+        status = int(application()(args=arguments, prog_name="zerolm", standalone_mode=False) or 0)
         if status == INTERRUPTED:  # typer has caught it
-            print("zerolm: interrupted", file=sys.stderr)
+            raise KeyboardInterrupt
+        sys.stdout.flush()
         return status
-    except (ValueError, ModuleNotFoundError) as error:
-        _say(error)
-    except ArithmeticError as error:
-        _say(f"these numbers cannot be computed with: {error}")
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - nobody reads any more
-            return 0
-        _say(error)
-    except (KeyboardInterrupt, typer.Abort):
-        print("zerolm: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except _USAGE_ERROR as error:
-        message = getattr(error, "format_message", error.__str__)()
-        if message.lstrip().startswith("Usage:"):  # a command that needs another shows its help
-            print(message, file=sys.stderr)
+    except BrokenPipeError:  # nobody reads any more
+        sys.stdout = nowhere()
+        return 0
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except (ValueError, ModuleNotFoundError, ArithmeticError, OSError, _USAGE_ERROR) as error:
+        if interruptions.signal:  # it comes of that
+            raise KeyboardInterrupt from None
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error, file=sys.stderr)
         else:
-            hint = f" There are {', '.join(COMMANDS)}." if "No such command" in message else ""
-            _say(f"{message}{hint}")
+            say(_message(error))
     return 2
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, ArithmeticError):
+        return f"these numbers cannot be computed with: {error}"
+    return _usage_message(error) if isinstance(error, _USAGE_ERROR) else str(error)
+
+
+def _usage_message(error: Any) -> str:
+    """Return the message of a command that was typed wrongly, with the flag that was meant."""
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if type(error).__name__ != "NoSuchOption" or context is None:
+        return str(error.format_message())
+    flags = [flag for param in context.command.params for flag in (*param.opts, *param.secondary_opts)]
+    close = nearest(option, [flag for flag in flags if flag.startswith("--")]).split(";")[1].split("?")
+    meant = f";{close[0]}?" if len(close) > 1 else ""
+    return f"{context.command.name} has no option {option}{meant}"

@@ -5,19 +5,17 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zerolm.cli import bench_ablate, bench_data
+from zerolm.cli import bench_ablate
 from zerolm.cli.bench_ablate import Data, Every, Metric, Names, aligned, left_out
 from zerolm.cli.flags import declared, parsed_options, with_flags
 from zerolm.cli.progress import patient
 from zerolm.cli.proxy_options import Chosen, Store, listed, needing_torch
-from zerolm.cli.score import say_left_out
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.ablation import Ablation
 from zerolm.comparison.bench import More
@@ -28,7 +26,7 @@ from zerolm.io.folders import check_new, new_folder
 from zerolm.report.facts import facts, tokens_of
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
-from zerolm.scores import SCORES
+from zerolm.scores import SCORES, all_variants
 
 if TYPE_CHECKING:
     from zerolm.proxies.job import Measured
@@ -40,8 +38,6 @@ Jobs = Annotated[int | None, typer.Option(help="Networks that --proxies compute 
 def application(plugins: bool) -> typer.Typer:
     """Return the commands, ``run`` with the options of all scores."""
     app = typer.Typer(help="Compare scores with published results.", no_args_is_help=True)
-    app.command("ls")(bench_data.ls)
-    app.command("download")(bench_data.download)
     app.command("ablate")(bench_ablate.ablate)
     taken = inspect.signature(run).parameters
     app.command("run")(with_flags(run, declared(SCORES.entries(plugins), taken), repeated=True))
@@ -89,7 +85,8 @@ def run(
         networks = measured[place].left_out if measured else {}
         for name, reason in {**section.left_out, **networks}.items():
             print(f"zerolm: {section.title}: {name} is left out: {reason}", file=sys.stderr)
-    say_left_out(options)
+    for name, reason in all_variants(options)[1].items():
+        print(f"zerolm: {name} is left out: {reason}", file=sys.stderr)
     if json_output:
         print(json.dumps(comparison.to_json()))
         return
@@ -107,7 +104,7 @@ def beside(
     jobs: int | None,
     store: Path | None,
     measured: list[Measured],
-    progress: Callable[[str], None],
+    progress: Any,
 ) -> More:
     """The proxies beside the scores, none unless they are named; results are added to ``measured``."""
     if proxies is None:

@@ -1,18 +1,172 @@
-"""Progress on stderr."""
+"""Progress on stderr: a bar with the remaining time on a terminal, a plain line a step in a pipe."""
 
 from __future__ import annotations
 
+import math
 import sys
+import threading
 import time
 from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from zerolm.progress import silent
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+Shown = Callable[..., None]
+PATIENCE: Final = 2.0
+"""Seconds within which a command is quick: nothing is shown of it."""
+PAUSE: Final = 5.0
+"""Seconds between two lines on the same step in a pipe."""
 
 
-def patient(seconds: float = 3.0) -> Callable[[str], None]:
-    """Return progress for those who wait: nothing is shown within the first seconds."""
-    start = time.monotonic()
+class Steps:
+    """Shows the steps of a command to those who wait; a ``with`` statement ends it and removes the bar."""
 
-    def show(text: str) -> None:
-        if time.monotonic() - start > seconds:
-            print(f"zerolm: {text} ...", file=sys.stderr, flush=True)
+    def __init__(self, quiet: bool = False, patience: float = PATIENCE) -> None:
+        self._quiet, self._lock = quiet, threading.RLock()
+        self._step = Step("", 0, 0)
+        self._timer = threading.Timer(patience, self._begin)
+        self._timer.daemon = True
+        self._bar: Bar | None = None
+        self._begun = self._ended = False
 
-    return show
+    def __enter__(self) -> Self:
+        if not self._quiet:
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._ended = True
+            self._timer.cancel()
+            if self._bar is not None:
+                self._bar.close()
+
+    def __call__(self, text: str, done: int = 0, of: int = 0, /) -> None:
+        """Say what is done now, and how much of it is done of how much where that is known."""
+        if self._quiet:
+            return
+        with self._lock:
+            if not self._step.goes_on(text, done, of):
+                self._step = Step(text, done, of)
+            self._step.text, self._step.done = text, done
+            if self._begun and not self._ended:
+                self._show()
+
+    def _begin(self) -> None:
+        """Begin to show, now that it takes long."""
+        with self._lock:
+            if self._ended:
+                return
+            self._begun = True
+            if sys.stderr is not None and sys.stderr.isatty():
+                self._bar = Bar()
+            if self._step.text:
+                self._show()
+
+    def _show(self) -> None:
+        if self._bar is not None:
+            self._bar.show(self._step)
+        elif self._step.is_due():
+            print(f"zerolm: {self._step.line()}", file=sys.stderr, flush=True)
+
+
+class Step:
+    """One step: its text, how far it is, and when it began."""
+
+    def __init__(self, text: str, done: int, of: int) -> None:
+        self.text, self.done, self.of = text, done, of
+        self._first, self._start = done, time.monotonic()
+        self._said, self._told = -math.inf, ""
+
+    def goes_on(self, text: str, done: int, of: int) -> bool:
+        """Return whether this is the same step, further on; the text of one that is counted may change."""
+        return of == self.of and done >= self.done and (of > 0 or text == self.text)
+
+    def is_due(self) -> bool:
+        """Return whether a line is due: for another text at once, and else now and then."""
+        now = time.monotonic()
+        if self.text == self._told and (self.done >= self.of or now - self._said < PAUSE):
+            return False
+        self._said, self._told = now, self.text
+        return True
+
+    def line(self) -> str:
+        """Return the step as one line, with the time that is left where that can be told."""
+        if not self.of:
+            return f"{self.text} ..."
+        share = f"{self.text}, {self.done / self.of:.0%}"
+        gained = self.done - self._first
+        if gained <= 0 or self.done >= self.of:
+            return f"{share} ..."
+        left = (time.monotonic() - self._start) / gained * (self.of - self.done)
+        return f"{share}, about {duration(left)} left ..."
+
+
+class Bar:
+    """The bar of ``rich``: a spinner where nobody knows how long a step takes."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            SpinnerColumn,
+            TaskProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._progress: Progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+        )
+        self._task: TaskID | None = None
+        self._step: Step | None = None
+        self._progress.start()
+
+    def show(self, step: Step) -> None:
+        """Show a step, which takes the place of the one before."""
+        if step is not self._step or self._task is None:
+            if self._task is not None:
+                self._progress.remove_task(self._task)
+            self._step = step
+            self._task = self._progress.add_task("", total=None, completed=step.done)
+        total = step.of or None
+        self._progress.update(self._task, description=_plain(step.text), completed=step.done, total=total)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._progress.stop()
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text[:1].upper() + text[1:])
+
+
+def patient(seconds: float = 0.0) -> Shown:
+    """Return no progress, for the commands that are not declared yet."""
+    return silent
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in the unit that people would say."""
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 1.0):.0f} s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from zerolm.comparison.ablation import Ablation, AblationSection, Draws, Effect,
 from zerolm.comparison.subjects import Subject, Unusable, subjects
 from zerolm.comparison.variants import EMBEDDED, embedding_terms, variants
 from zerolm.groundtruth.reader import View
+from zerolm.progress import Progress, silent
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.drawn import drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS
@@ -37,18 +38,21 @@ def ablate(
     metric: str | None = None,
     draws: int = DRAWS,
     unusable: Unusable | None = None,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> Ablation:
     """The ablation of every benchmark named, or given as a file.
 
     ``metric`` is the file's own unless named; ``draws`` bootstrap resamples. Everything is read and checked
     before anything is scored, as ``bench`` does. Fewer than eight architectures have no intervals.
     """
-    sections = []
-    for subject in subjects(names, data, metric, unusable=unusable):
+    sections: list[AblationSection] = []
+    given = list(subjects(names, data, metric, unusable=unusable))
+    of = sum(len(subject.views) for subject in given)
+    for subject in given:
         bootstrap = Bootstrap(subject.result, enough(len(subject.result), draws))
         for view in subject.views:
-            progress(f"ablating {subject.truth.name}" + (f", view {view.name}" if view.name else ""))
+            where = f", view {view.name}" if view.name else ""
+            progress(f"ablating {subject.truth.name}{where}", len(sections), of)
             sections.append(_section(subject, view, bootstrap))
     return Ablation(tuple(sections))
 

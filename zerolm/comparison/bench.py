@@ -10,6 +10,7 @@ from zerolm.comparison.results import Comparison, Section
 from zerolm.comparison.section import section_of
 from zerolm.comparison.subjects import Unusable, repeated_networks, subjects
 from zerolm.groundtruth.reader import GroundTruth, View
+from zerolm.progress import Progress, silent
 from zerolm.scores.capacity import ALPHAS
 from zerolm.statistics import Bootstrap, enough, noise_ceiling
 
@@ -29,7 +30,7 @@ def bench(
     limit: int | None = None,
     view: str | None = None,
     unusable: Unusable | None = None,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> Comparison:
     """Return the agreement of every closed-form score with benchmarks, named or given as files.
 
@@ -45,13 +46,15 @@ def bench(
     if len(asked.get("init", ())) > 1:
         raise ValueError("a benchmark is read with one init at a time; give one")
     sections: list[Section] = []
-    for subject in subjects(names, data, metric, limit=limit, unusable=unusable):
+    given = list(subjects(names, data, metric, limit=limit, unusable=unusable))
+    of = sum(view in (None, reading.name) for subject in given for reading in subject.views)
+    for subject in given:
         ceiling = noise_ceiling(subject.result, repeated_networks(subject.views))
         bootstrap = Bootstrap(subject.result, enough(len(subject.result), draws))
         for reading in subject.views:
             if view in (None, reading.name):
                 where = f", view {reading.name}" if reading.name else ""
-                progress(f"scoring {subject.truth.name}{where}")
+                progress(f"scoring {subject.truth.name}{where}", len(sections), of)
                 others = more(subject.truth, reading)
                 sections.append(section_of(subject, reading, bootstrap, asked, ceiling, others))
     return Comparison(sections)

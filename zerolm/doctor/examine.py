@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,8 +17,8 @@ from zerolm.doctor.rules import by_rules
 from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, SERVERS, TRANSFORMERS, UNKNOWN, RuntimeVerdict
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
+from zerolm.progress import Progress, silent
 
-Progress = Callable[[str], None]
 ROOM: Final = 1.5
 """Memory that opening takes, in sizes of the weights."""
 MODULES: Final = ("Transformer", "Pooling", "Normalize", "Dense", "Dropout")
@@ -37,7 +37,7 @@ class Diagnosis:
     advice: tuple[str, ...]
 
 
-def diagnose(folder: Path, progress: Progress = lambda text: None) -> Diagnosis:
+def diagnose(folder: Path, progress: Progress = silent) -> Diagnosis:
     """Examine any folder, sound or not, opening no pickle and running none of its code.
 
     What is installed of transformers and llama.cpp really opens it, in a process of its own; the other

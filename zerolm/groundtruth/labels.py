@@ -61,6 +61,23 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
     )
 
 
+def benchmark_of(labels: Labels) -> dict[str, Any]:
+    """Return labels as a document in the format of benchmark files."""
+    sign = 1.0 if labels.higher_is_better else -1.0
+    pairs = zip(labels.pool.architectures, labels.result, strict=True)
+    return {
+        "name": "labels",
+        "space": labels.space,
+        "settings": labels.settings,
+        "metric": labels.metric,
+        "higher_is_better": labels.higher_is_better,
+        "architectures": [
+            {"id": str(i), "architecture": one.choices, "results": {labels.metric: sign * float(value)}}
+            for i, (one, value) in enumerate(pairs)
+        ],
+    }
+
+
 def _told(truth: GroundTruth) -> Mapping[str, Any]:
     """The settings of a file, or what its name and task tell of them."""
     corpus = named_corpus(truth)

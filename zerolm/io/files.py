@@ -86,3 +86,8 @@ def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:  # Python's own refusal tells users to change the interpreter's limit
         raise ValueError(f"a number has {len(digits)} digits; at most {MAX_DIGITS} are read")
     return int(digits)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as a JSON file."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -13,8 +13,15 @@ from typing import Final
 from zerolm.io.files import parse_json, read_text
 
 MAX_RECIPE: Final = 64 << 20
-WRITTEN: Final = ("result.json", "report.html", "pick", "rows.csv", "scores.csv")
-"""The files of a search and of a benchmark run, besides numbered architectures."""
+REPORT: Final = ("result.json", "report.html", "run.yaml")
+"""The files of a result of every command."""
+WRITTEN: Final = frozenset(
+    {
+        *(*REPORT, "pick", "rows.csv", "scores.csv", "benchmarks.json"),
+        *("calibration.json", "labels.json", "architecture.json"),
+    }
+)
+"""The files of a result of any command, besides numbered architectures."""
 
 
 def check_new(path: Path, force: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -13,6 +12,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 import torch
 from joblib import Parallel, delayed, parallel_config
 
+from zerolm.progress import Progress, silent
 from zerolm.proxies import cluster
 from zerolm.proxies.store import Evaluation, Key, Store
 
@@ -20,9 +20,8 @@ Item = TypeVar("Item")
 Backend = Literal["loky", "ray"]
 Work = Callable[[Item, tuple[Key, ...]], Sequence[Evaluation]]
 """Evaluates an item, given those of its keys that the store lacks."""
+COMPUTING: Final = "computing proxies of networks"
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
-PAUSE: Final = 3.0
-"""Seconds between two lines of progress."""
 
 
 def run(
@@ -34,7 +33,7 @@ def run(
     name: Callable[[Item], str] = str,
     jobs: int = 1,
     backend: Backend = "loky",
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
 ) -> dict[Key, Evaluation]:
     """The evaluations of all keys of all items, of which ``work`` computes those that the store lacks.
 
@@ -62,14 +61,16 @@ def run(
     calls = (
         delayed(_attempt)(number, work, *task) for number, task in enumerate(tasks) if not failures
     )  # drawn one by one, so that none starts after a failure
-    pace = _Pace(len(everything), reused=len(everything) - len(tasks), show=progress)
+    done = len(everything) - len(tasks)
+    progress(COMPUTING, done, len(everything))
     with closing(_outcomes(calls, min(jobs, len(tasks)), backend)) as outcomes:
         for number, outcome in outcomes:
             if isinstance(outcome, _Failure):
                 failures.append(outcome.error(name(tasks[number][0])))
             else:
                 store.put(outcome)
-                pace.one_more()
+                done += 1
+                progress(COMPUTING, done, len(everything))
     if failures:
         raise failures[0]
     return store.get(key for _, asked in everything for key in asked)
@@ -133,27 +134,3 @@ def _in_workers(calls: Iterator[Call], jobs: int) -> Generator[Outcome, None, No
     except BrokenProcessPool:
         message = f"one of {jobs} worker processes was killed, perhaps for want of memory; try fewer jobs"
         raise ValueError(message) from None
-
-
-class _Pace:
-    """Says now and then how many networks are done and how long the others may take."""
-
-    def __init__(self, total: int, reused: int, show: Callable[[str], None]) -> None:
-        self.total, self.reused, self.show = total, reused, show
-        self.computed = 0
-        self.start = self.said = time.monotonic()
-
-    def one_more(self) -> None:
-        self.computed += 1
-        done, now = self.reused + self.computed, time.monotonic()
-        if done < self.total and now - self.said >= PAUSE:
-            self.said = now
-            left = (now - self.start) / self.computed * (self.total - done)
-            self.show(f"{done} of {self.total} networks, about {_duration(left)} left")
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= 1.5 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(seconds, 1.0):.0f} s"

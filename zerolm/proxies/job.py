@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ import torch
 import transformers
 
 from zerolm.architecture import Floats
+from zerolm.progress import Progress, silent
 from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.compute import Outcome, compute
 from zerolm.proxies.executor import Backend, run
@@ -90,7 +91,7 @@ def evaluate(
     store: Store,
     jobs: int = 1,
     backend: Backend = "loky",
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> Measured:
     """Return the proxies ``names`` of all candidates; what the store holds already is not computed again.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from zerolm.comparison.results import Section
 from zerolm.groundtruth.reader import GroundTruth, View, data_folder, known_names, locate, read, views
 from zerolm.groundtruth.sources import SOURCES
 from zerolm.networks.opener import one_line
+from zerolm.progress import Progress, silent
 from zerolm.proxies.candidates import Candidate, drawn
 from zerolm.proxies.job import Measured, evaluate
 from zerolm.proxies.request import USUAL, VOCABULARY, Request, Selection
@@ -34,7 +35,6 @@ __all__ = ["Request", "Run", "Selection", "measure", "measuring"]
 USUAL_VIEW: Final = "declared"
 USUAL_COUNT: Final = 20
 TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +88,10 @@ class _Job:
     request: Request
     names: Sequence[str]
     settings: Settings
-    progress: Say
+    progress: Progress
 
     @classmethod
-    def of(cls, request: Request, progress: Say) -> _Job:
+    def of(cls, request: Request, progress: Progress) -> _Job:
         return cls(request, *request.checked(), progress)
 
     def measure(self, candidates: Sequence[Candidate], source: TokenSource) -> Measured:
@@ -109,7 +109,7 @@ class _Job:
             )
 
 
-def measure(target: str, request: Request = USUAL, *, progress: Say = lambda _: None) -> Run:
+def measure(target: str, request: Request = USUAL, *, progress: Progress = silent) -> Run:
     """Compute proxies of networks drawn from a space, of a benchmark's architectures, or of a model.
 
     ``target`` is the name of a space or benchmark, a benchmark file, or a folder with ``config.json``.
@@ -174,7 +174,7 @@ def _benchmark(target: str, job: _Job) -> Run:
     return Run(title, settings, measured, section.scores["params"], section, verdict)
 
 
-def measuring(request: Request, results: list[Measured], progress: Say = lambda _: None) -> More:
+def measuring(request: Request, results: list[Measured], progress: Progress = silent) -> More:
     """For ``bench``: the proxies of a benchmark's architectures; what is measured is added to ``results``."""
     return _more(_Job.of(request, progress), results)
 

@@ -5,20 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike, fspath
 from typing import Any, Final, Literal
 
 from zerolm.settings.messages import nearest, shown
-from zerolm.settings.units import parse_integer, parse_integers, parse_number, parse_numbers
+from zerolm.settings.units import (
+    parse_amount,
+    parse_integer,
+    parse_integers,
+    parse_number,
+    parse_numbers,
+    parse_share,
+)
 
-Kind = Literal["integer", "number", "integers", "numbers", "interval", "flag", "text"]
+Kind = Literal[
+    "integer", "amount", "number", "integers", "numbers", "interval", "flag", "text", "path", "names"
+]
 METAVARS: Final[dict[Kind, str]] = {
     "integer": "N",
+    "amount": "AMOUNT",
     "number": "X",
     "integers": "RANGE",
     "numbers": "X,Y,...",
     "interval": "LOW:HIGH",
     "flag": "",
     "text": "TEXT",
+    "path": "FILE",
+    "names": "A,B,C",
 }
 
 
@@ -35,10 +48,12 @@ REQUIRED: Final = _Required()
 class Setting:
     """One setting: its flag, YAML key, help and error messages all come from here.
 
-    ``kind`` says how text becomes a value: ``integer`` (8k too), ``number``, ``integers`` (2,4 or LOW:HIGH
-    or LOW:HIGH:STEP), ``numbers``, ``interval`` (LOW:HIGH), ``flag`` or ``text``. ``default`` is ``REQUIRED``
-    where there is none, and None where it depends on other settings. ``choices`` are the only possible
-    values where there are any, ``low`` to ``high`` the only possible numbers; a ``low`` of 0
+    ``kind`` says how text becomes a value: ``integer`` (8k too), ``amount`` (8k too, or 0.8x: a share of
+    what is known later), ``number``, ``integers`` (2,4 or LOW:HIGH or LOW:HIGH:STEP), ``numbers``,
+    ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a folder, or a word in its place) or
+    ``names`` (A,B,C, or a list of names and paths). ``default`` is ``REQUIRED`` where there is none, and
+    None where it depends on other settings. ``choices`` are the only possible values where there are any,
+    ``low`` to ``high`` the only possible numbers; a ``low`` of 0
     leaves 0 itself out of numbers and intervals. ``off`` names the flag that
     says no. ``examples`` are values to show where nobody gives one.
     """
@@ -76,13 +91,15 @@ class Setting:
             return str(value).lower()
         if isinstance(value, Sequence) and not isinstance(value, str):
             separator = ":" if self.kind == "interval" else ","
-            return separator.join(f"{item:g}" for item in value)
+            return separator.join(item if isinstance(item, str) else f"{item:g}" for item in value)
         return str(value)
 
     def parse(self, value: Any) -> Any:
         """Return the value of what a user types, or YAML holds; ``ValueError`` says what is possible."""
         if isinstance(value, bool) and self.kind != "flag":
             raise ValueError(f"{self.name} cannot be {str(value).lower()}: it is no switch")
+        if self.kind == "amount":
+            return self.check(parse_share(value) or parse_amount(self.name, value))
         if self.kind in ("integer", "number"):
             parse = parse_integer if self.kind == "integer" else parse_number
             return self._number(self.check_choice(parse(self.name, value)), said=value)
@@ -92,6 +109,8 @@ class Setting:
             value = parse_numbers(self.name, value)
         elif self.kind == "interval" and isinstance(value, str):
             value = _ends(self.name, value)
+        elif self.kind == "names" and isinstance(value, str):
+            value = value.split(",")
         return self.check(value)
 
     def check(self, value: Any) -> Any:
@@ -106,11 +125,17 @@ class Setting:
             if not isinstance(value, bool):
                 raise ValueError(f"{self.name} must be true or false, not {shown(value)}")
             return value
+        if self.kind == "path":
+            return self._path(value)
+        if self.kind == "names":
+            return self._names(value)
         if self.kind == "text":
             if not isinstance(value, str):
                 raise ValueError(f"{self.name} must be text, not {shown(value)}")
             return value
-        if self.kind in ("integer", "number"):
+        if self.kind == "amount" and parse_share(value):
+            return parse_share(value)
+        if self.kind in ("integer", "amount", "number"):
             return self._number(value)
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise ValueError(
@@ -128,9 +153,26 @@ class Setting:
             raise ValueError(f"{self.name} {shown(value)} is not known{nearest(str(value), self.choices)}")
         return value
 
+    def _path(self, value: Any) -> str:
+        if not isinstance(value, str | PathLike) or not isinstance(fspath(value), str):
+            raise ValueError(f"{self.name} must be a path, not {shown(value)}")
+        path = fspath(value)
+        if not path.strip() or "\0" in path:
+            raise ValueError(f"{self.name} names no {'folder' if self.metavar == 'DIR' else 'file'}")
+        return path
+
+    def _names(self, value: Any) -> tuple[str, ...]:
+        names = [value] if isinstance(value, str | PathLike) else value
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str | PathLike) for n in names):
+            raise ValueError(f"{self.name} must be names, not {shown(value)}")
+        texts = [fspath(name) for name in names]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{self.name} must be names, not {shown(value)}")
+        return tuple(text.strip() for text in texts if text.strip())
+
     @property
     def _integral(self) -> bool:
-        return self.kind in ("integer", "integers")
+        return self.kind in ("integer", "amount", "integers")
 
     @property
     def _is_positive(self) -> bool:

@@ -23,6 +23,7 @@ BYTES: Final = {
     "tib": 2**40,
 }
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE]\+?[0-9]{1,2})?)\s*([A-Za-z]*)\s*")
+SHARE: Final = re.compile(r"\s*([0-9]{0,30}\.?[0-9]{1,30})\s*[xX]\s*")
 _NEGATIVE = re.compile(r"\s*-[0-9]{1,30}\s*")
 MAX_VALUES: Final = 100_000
 
@@ -41,6 +42,12 @@ def parse_amount(name: str, value: Any) -> int:
     if amount != int(amount):
         raise ValueError(f"{name} must be a whole number, not {shown(value)}")
     return int(amount)
+
+
+def parse_share(value: Any) -> str | None:
+    """Return a share of something, 0.8x, without spaces; None for what is no share."""
+    match = SHARE.fullmatch(value) if isinstance(value, str) else None
+    return f"{match[1]}x" if match else None
 
 
 def parse_integer(name: str, value: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerolm.architecture import Architecture
 from zerolm.solvers.engine import Count
-from zerolm.spaces import SearchSpace
+from zerolm.spaces import SearchSpace, make_space
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,16 @@ class Choice:
     def to_json(self) -> dict[str, Any]:
         document = {"architecture": self.architecture.choices, "score": self.score, "costs": self.costs}
         return {**document, "expected": asdict(self.expected)} if self.expected else document
+
+    @classmethod
+    def from_json(cls, space: SearchSpace, document: dict[str, Any]) -> Choice:
+        expected = document.get("expected")
+        return cls(
+            space.read(document["architecture"]),
+            document["score"],
+            document["costs"],
+            Expected(**expected) if expected else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -151,7 +161,7 @@ class BoundsTest:
     binding: list[Binding] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchResult:
     """The best architectures of a space within budgets, and how far that is proven.
 
@@ -201,3 +211,33 @@ class SearchResult:
             "calibration": self.calibration,
             "best_label": self.best_label.to_json() if self.best_label else None,
         }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> SearchResult:
+        """Return the result that ``to_json`` told."""
+        space = make_space(document["space"], **document["settings"])
+        exact = document["certificate"]["counts"] == "exact"
+
+        def choice(told: dict[str, Any]) -> Choice:
+            return Choice.from_json(space, told)
+
+        label = document["best_label"]
+        asked = (document[name] for name in ("score", "options", "budgets", "conditions"))
+        return cls(
+            question=Question(space, *asked),
+            certificate=Certificate(**document["certificate"]),
+            pick=choice(document["pick"]),
+            best=[choice(told) for told in document["best"]],
+            front=ParetoFront(
+                document["front_cost"], [choice(p) for p in document["front"]], document["front_complete"]
+            ),
+            plateau=Plateau(
+                Count(document["ties"], exact),
+                Count(document["near_ties"], exact),
+                [Peak(*peak) for peak in document["landscape"]],
+            ),
+            baselines=[Baseline(told["name"], told["value"], choice(told)) for told in document["baselines"]],
+            bounds=BoundsTest(document["bounds_tested"], [Binding(**told) for told in document["binding"]]),
+            calibration=document["calibration"],
+            best_label=BestLabel(choice(label), label["result"]) if label else None,
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Final
@@ -12,6 +12,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.costs import COSTS, CostModel
+from zerolm.progress import Progress, silent
 from zerolm.scores import SCORES, ClosedForm, Score, WholeScore, make_score
 from zerolm.settings import REQUIRED
 from zerolm.solvers.engine import PARAMS, PREFERENCE, Engine, StateList
@@ -116,7 +117,7 @@ def search(
     method: str = "auto",
     seed: int = 0,
     compare: bool = True,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> SearchResult:
     """Return the best architectures of ``space`` by ``score`` within ``budgets``.
 

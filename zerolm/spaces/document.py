@@ -37,7 +37,7 @@ def from_document(document: Any) -> Architecture:
     return make_space(str(document["space"]), **{str(key): settings[key] for key in settings}).read(choices)
 
 
-def score(
+def scores_of(
     architecture: Architecture | Mapping[str, Any],
     names: Sequence[str] | None = None,
     *,

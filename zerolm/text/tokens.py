@@ -74,11 +74,14 @@ class Tokens:
 
 
 def read_text(file: Path) -> Text:
-    """Read a UTF-8 file; ``ValueError`` where it is empty, no text or too long, else ``OSError``."""
-    if file.exists() and not file.is_file():
-        raise ValueError(f"{file} is not a regular file")
-    with file.open("rb") as opened:
-        data = opened.read(MAX_TEXT + 1)
+    """Read a UTF-8 file; ``ValueError`` where it cannot be read, is empty, no text or too long."""
+    try:
+        if file.exists() and not file.is_file():
+            raise ValueError(f"{file} is not a regular file")
+        with file.open("rb") as opened:
+            data = opened.read(MAX_TEXT + 1)
+    except OSError as error:
+        raise ValueError(f"the text {str(file)!r} cannot be read: {error.strerror}") from None
     if len(data) > MAX_TEXT:
         raise ValueError(f"{file} has more than {MAX_TEXT >> 20} MiB; a part of it does")
     try:

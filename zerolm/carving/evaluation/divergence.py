@@ -15,7 +15,10 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
+from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
+
+RUNNING = "running the text through all networks"
 
 Made = Callable[[], PreTrainedModel]
 """Makes a model when its turn comes, so that of several one is in memory at a time."""
@@ -30,14 +33,21 @@ class Divergence:
 
 
 def perplexities_and_kls(
-    models: Sequence[Made], parent: PreTrainedModel, tokens: Tokens, *, batch: int = 8
+    models: Sequence[Made],
+    parent: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    batch: int = 8,
+    progress: Progress = silent,
 ) -> list[Divergence]:
     """Return the divergence of the parent (none), then of each model, on sequences.
 
     The first token of each is given, not predicted. The parent runs once, each model is made once a batch.
     """
     sums, count = np.zeros((1 + len(models), 2)), 0  # nats of surprise and of divergence
-    for inputs in tokens.batches(batch):
+    batches = tokens.batches(batch)
+    for number, inputs in enumerate(batches):
+        progress(RUNNING, number, len(batches))
         theirs = log_probabilities(parent, inputs)[:, :-1]  # (b, t - 1, v)
         sums[0] += _losses(theirs, theirs, inputs)
         for place, make in enumerate(models, 1):
@@ -70,10 +80,13 @@ def fidelities(
     *,
     pooling: str = "mean",
     batch: int = 32,
+    progress: Progress = silent,
 ) -> list[float]:
     """Return the mean cosine of embeddings to the parent's: of the parent (1), then of each model."""
     sums = np.zeros(1 + len(models))
-    for inputs in tokens.batches(batch):
+    batches = tokens.batches(batch)
+    for number, inputs in enumerate(batches):
+        progress(RUNNING, number, len(batches))
         theirs = embeddings(parent, inputs, pooling)  # (b, d)
         sums[0] += _cosines(theirs, theirs)
         for place, make in enumerate(models, 1):

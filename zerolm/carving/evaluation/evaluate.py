@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
 from zerolm.networks.opener import is_decoder, open_model
+from zerolm.progress import Progress, silent
 from zerolm.text.calibration import tokens_of
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.tokens import Tokens
@@ -87,7 +88,7 @@ def evaluate(
     *,
     sequences: int = SEQUENCES,
     length: int = LENGTH,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
 ) -> Evaluated:
     """Return what a child has lost on a text, and what other carvings of its size lose.
 
@@ -102,14 +103,12 @@ def evaluate(
     tokens = tokens_of(theirs, str(text), sequences=sequences, length=length)
     cuts: dict[str, list[Cut]] = {}
     if cut is not None:
-        progress("reading the weights")
-        cuts = of_the_same_size(theirs, cut)
+        cuts = of_the_same_size(theirs, cut, progress)
     progress("opening both")
     model, reference = open_model(ours), open_model(theirs)
     made: list[Made] = [lambda: model]
     made += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
-    progress(f"running the text through {1 + len(made)} networks")
-    judged = iter(_judged(made, reference, tokens, theirs))
+    judged = iter(_judged(made, reference, tokens, theirs, progress))
     params = partial(_params, theirs)
     parent_row = _row("parent", params(None), [next(judged)])
     child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
@@ -119,12 +118,12 @@ def evaluate(
 
 
 def _judged(
-    made: Sequence[Made], reference: PreTrainedModel, tokens: Tokens, parent: Checkpoint
+    made: Sequence[Made], reference: PreTrainedModel, tokens: Tokens, parent: Checkpoint, progress: Progress
 ) -> list[dict[str, float]]:
     """Return the measures of the parent and then of each network on the tokens."""
     if is_decoder(parent):
-        return [asdict(row) for row in perplexities_and_kls(made, reference, tokens)]
-    cosines = fidelities(made, reference, tokens, pooling=pooling_of(parent.folder))
+        return [asdict(row) for row in perplexities_and_kls(made, reference, tokens, progress=progress)]
+    cosines = fidelities(made, reference, tokens, pooling=pooling_of(parent.folder), progress=progress)
     return [{"cosine": cosine} for cosine in cosines]
 
 
@@ -179,9 +178,9 @@ def _made_for(recipe: Path) -> object:
     return document.get("parent_weights") if isinstance(document, dict) else None
 
 
-def of_the_same_size(parent: Checkpoint, cut: Cut) -> dict[str, list[Cut]]:
+def of_the_same_size(parent: Checkpoint, cut: Cut, progress: Progress = silent) -> dict[str, list[Cut]]:
     """Return ``random`` cuts, one a seed, with the sizes of this one, and the ``uniform`` one by capacity."""
-    ledger = ledger_of(parent)
+    ledger = ledger_of(parent, progress=progress)
     draws = [criterion_of("random", parent, ledger, seed=seed) for seed in SEEDS]
     capacity = criterion_of("capacity", parent, ledger)
     return {

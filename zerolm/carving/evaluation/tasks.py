@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -17,6 +17,7 @@ from transformers import AutoTokenizer
 from zerolm.carving.evaluation.evaluate import opened
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import is_decoder, open_model
+from zerolm.progress import Progress, silent
 
 BATCH: Final = 8
 
@@ -67,9 +68,7 @@ class Tasks:
         harness = _harness()
         return cls(tuple(dict.fromkeys(names)), ours, theirs, harness, _manager(harness, names))
 
-    def compared(
-        self, *, limit: int | None = None, progress: Callable[[str], None] = lambda text: None
-    ) -> list[Scored]:
+    def compared(self, *, limit: int | None = None, progress: Progress = silent) -> list[Scored]:
         """Return all metrics on at most ``limit`` samples of a task, one network in memory at a time."""
         progress("running the tasks on the child")
         ours = self._values(self.child, limit)

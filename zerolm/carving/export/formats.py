@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zerolm.carving.export.folder import check_sizes, configuration, tensors
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint, write_shards
+from zerolm.progress import Progress
 from zerolm.registry import Entry, Registry
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Format(ABC):
 
     @abstractmethod
     def write(
-        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path
+        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path, progress: Progress
     ) -> tuple[str, dict[str, Any] | None]:
         """Write the weights into a folder; return the type of the model and its configuration, if any."""
 
@@ -58,10 +59,11 @@ class StockFolder(Format):
         check_sizes(checkpoint, cut)
 
     def write(
-        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path
+        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path, progress: Progress
     ) -> tuple[str, dict[str, Any] | None]:
         config = configuration(checkpoint, cut) | attention_kinds(checkpoint, cut)
-        write_shards(folder, tensors(checkpoint, cut, repaired.named(checkpoint.layout.name)))
+        outgoing = tensors(checkpoint, cut, repaired.named(checkpoint.layout.name))
+        write_shards(folder, outgoing, progress=progress)
         return str(config["model_type"]), config
 
     def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
@@ -87,14 +89,14 @@ class GgufFile(Format):
         write.expressible(checkpoint, cut)
 
     def write(
-        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path
+        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path, progress: Progress
     ) -> tuple[str, dict[str, Any] | None]:
         from zerolm.carving.export.gguf.write import write
         from zerolm.checkpoints.origin import origin_of
 
         name = origin_of(checkpoint.folder).name.rpartition("/")[2]
         arrays = repaired.named(checkpoint.layout.name)
-        write(checkpoint, cut, arrays, folder / f"{name}-carved.gguf")
+        write(checkpoint, cut, arrays, folder / f"{name}-carved.gguf", progress=progress)
         gguf = checkpoint.family.gguf
         return gguf.architecture if gguf else "", None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,16 +16,27 @@ from zerolm.carving.kept_units import Cut
 from zerolm.carving.pruning import Repaired
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import read_object
+from zerolm.progress import Progress, silent
 
 LICENCES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "USE_POLICY")
 
 
 def write(
-    checkpoint: Checkpoint, cut: Cut, repaired: Repaired, recipe: Mapping[str, Any], folder: Path
+    checkpoint: Checkpoint,
+    cut: Cut,
+    repaired: Repaired,
+    recipe: Mapping[str, Any],
+    folder: Path,
+    more: Sequence[str] = (),
+    *,
+    progress: Progress = silent,
 ) -> dict[str, str]:
-    """Write everything of a child into an empty folder; return the SHA-256 of the files with its weights."""
+    """Write everything of a child into an empty folder; return the SHA-256 of the files with its weights.
+
+    The recipe lists ``more`` files that are still to come.
+    """
     form = FORMATS[recipe["written_as"]]
-    kind, config = form.write(checkpoint, cut, repaired, folder)
+    kind, config = form.write(checkpoint, cut, repaired, folder, progress)
     weights = sorted(file for file in folder.iterdir() if file.suffix != ".json")
     sha256 = {file.name: _sha256(file) for file in weights}
     if config is not None:
@@ -37,7 +48,7 @@ def write(
     auto = _auto_class(checkpoint) if config is not None else weights[0].name
     (folder / "README.md").write_text(card(recipe, kind, auto), encoding="utf-8")
     files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
-    whole = {**recipe, "sha256": sha256, "files": sorted([*files, "recipe.json"])}
+    whole = {**recipe, "sha256": sha256, "files": sorted([*files, "recipe.json", *more])}
     _write_json(folder / "recipe.json", whole)
     return sha256
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 from transformers import PreTrainedModel
@@ -16,6 +14,7 @@ from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import StockLayer
 from zerolm.networks.stream import Stream
+from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
 
@@ -24,7 +23,7 @@ def importances(
     tokens: Tokens,
     criterion: str = "output_energy",
     *,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
     batch: int = 8,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> dict[str, list[Floats]]:
@@ -36,7 +35,7 @@ def importances(
     stream = Stream(Blocks(model, tokens.batches(batch)))
     worth: dict[str, list[Floats]] = {"groups": [], "ffn": []}
     for number in range(sizes.depth):
-        progress(f"{criterion}: layer {number + 1} of {sizes.depth}")
+        progress(f"weighing units by {criterion}", number, sizes.depth)
         known = cache.get(f"layer-{number}")
         if known is None:
             stream.before(number)

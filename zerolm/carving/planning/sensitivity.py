@@ -6,7 +6,7 @@ interpolated and summed, rank whole plans far better.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -25,6 +25,7 @@ from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.stream import Stream
+from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
 SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
@@ -86,7 +87,7 @@ def measured_losses(
     by: Criterion,
     kinds: Sequence[str],
     *,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
     batch: int = BATCH,
     pooling: str = "mean",
     cache: ArrayCache = ArrayCache(),  # noqa: B008
@@ -103,7 +104,7 @@ def measured_losses(
     loss = Loss(Blocks(model, tokens.spread(SEQUENCES).batches(batch)), parent.depth, pooling)
     rows = []
     for layer in range(parent.depth):
-        progress(f"measuring cuts of layer {layer + 1} of {parent.depth}")
+        progress("measuring cuts of each layer", layer, parent.depth)
         row = cache.get(f"layer-{layer}")
         if row is None:
             row = _row(model, loss, layer, by, sizes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -16,9 +15,9 @@ from zerolm.carving.planning.plan import Planned, plan_per_layer, plan_uniform
 from zerolm.carving.request import SHAPES, SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
+from zerolm.settings.units import parse_share
 from zerolm.solvers.problem import Budgets
 
-RELATIVE: Final = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*[xX]\s*")
 GRID: Final = 64
 """Steps of FFN widths that a plan within budgets tries, where nothing else is asked for."""
 UNITS: Final = {"heads": "KV groups", "ffn": "FFN neurons", "layers": "layers"}
@@ -195,7 +194,7 @@ def budgets_of(asked: Mapping[str, int | str], parent: Mapping[str, int]) -> dic
 def _budget(name: str, value: int | str, parent: Mapping[str, int]) -> int:
     if isinstance(value, int):
         return value
-    share, cost = RELATIVE.fullmatch(str(value)), name.partition("_")[2]
+    share, cost = parse_share(value), name.partition("_")[2]
     if share is None or cost not in parent:
         raise ValueError(f"{name} {value!r} is neither an integer nor a share of the parent's such as '0.8x'")
-    return int(Decimal(share[1]) * parent[cost])
+    return int(Decimal(share[:-1]) * parent[cost])

@@ -11,7 +11,7 @@ fits to few tokens would pile up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.roles import StockLayer, bias, matrix, set_matrix
 from zerolm.networks.stream import Stream
+from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
 
@@ -40,7 +41,7 @@ def repair(
     tokens: Tokens,
     method: str = "least-squares",
     *,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = silent,
     grid: tuple[float, ...] = GRID,
     batch: int = 8,
     ridges: Mapping[Place, float] | None = None,
@@ -56,8 +57,8 @@ def repair(
     widest = max(max(len(layer.ffn), len(spread_heads(cut, layer))) for layer in cut.layers)
     few = tokens.count < 2 * widest
     walk = Walk(model, cut, tokens, grid, batch, ridges)
-    for layer in walk.kept:
-        progress(f"repair: layer {layer + 1} of {cut.parent.depth}")
+    for place, layer in enumerate(walk.kept):
+        progress(f"repairing, {method}", place, len(walk.kept))
         known = cache.get(f"layer-{layer}")
         if known is not None:
             walk.take(layer, known)

@@ -13,10 +13,11 @@ from typing import Any, Final
 from zerolm.groundtruth.cache import cache_folder
 from zerolm.groundtruth.download.archive import Files, digest, read_folders
 from zerolm.groundtruth.download.convert import check_torch, convert
-from zerolm.groundtruth.download.fetch import Progress, mirrored, opened
+from zerolm.groundtruth.download.fetch import mirrored, opened
 from zerolm.groundtruth.reader import read
 from zerolm.groundtruth.sources import SOURCES, Source
 from zerolm.io.files import store
+from zerolm.progress import Progress, silent
 
 MAX_FILE: Final = 8 << 20
 MAX_ARCHIVE: Final = 512 << 20
@@ -37,9 +38,7 @@ class Stored:
         return asdict(self)
 
 
-def download(
-    names: Sequence[str] = (), *, force: bool = False, progress: Progress = lambda _: None
-) -> list[Stored]:
+def download(names: Sequence[str] = (), *, force: bool = False, progress: Progress = silent) -> list[Stored]:
     """Bring benchmarks, all of them if none is named, into the user's cache.
 
     What is there and up to date is kept unless ``force``. When anything fails, ``ValueError`` says what, and

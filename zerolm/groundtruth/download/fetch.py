@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection, responses
 from typing import IO, Final, Protocol
@@ -26,7 +26,7 @@ from urllib.request import (
     build_opener,
 )
 
-Progress = Callable[[str], None]
+from zerolm.progress import Progress, silent
 
 TIMEOUT: Final = 30.0
 """Seconds of silence after which a server is given up."""
@@ -51,14 +51,14 @@ class Metered:
         what: str,
         most: int,
         whole: int | None = None,
-        progress: Progress = lambda _: None,
+        progress: Progress = silent,
         deadline: float = math.inf,
     ) -> None:
         if whole is not None and whole > most:
             raise ValueError(f"{what} is of {whole} bytes; at most {most} are read")
         self.what = what
         self._stream, self._most, self._whole, self._progress = stream, most, whole, progress
-        self._seen, self._shown, self._deadline = 0, time.monotonic(), deadline
+        self._seen, self._deadline = 0, deadline
 
     def read(self, size: int = CHUNK, /) -> bytes:
         """At most ``size`` bytes; none at the end."""
@@ -70,10 +70,7 @@ class Metered:
             raise ValueError(f"{self.what} is longer than {self._most} bytes, the most that is read")
         if not content and size and self._whole is not None and self._seen < self._whole:
             raise ValueError(f"{self.what} ended after {self._seen} of {self._whole} bytes")
-        if time.monotonic() - self._shown > 1.0:
-            self._shown = time.monotonic()
-            whole = f" of {self._whole / 1e6:.1f}" if self._whole is not None else ""
-            self._progress(f"{self.what}: {self._seen / 1e6:.1f}{whole} MB")
+        self._progress(f"fetching {self.what}", self._seen, self._whole or 0)
         return content
 
     def read_all(self) -> bytes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +27,7 @@ from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.known import families
 from zerolm.networks.opener import stock_config
+from zerolm.progress import Progress, silent
 
 MOST: Final = (1 << 31) - 1
 FILE_TYPES: Final = {
@@ -53,7 +53,7 @@ def write(
     cut: Cut,
     repaired: Matrices,
     file: Path,
-    progress: Callable[[int, int], None] = lambda done, of: None,
+    progress: Progress = silent,
 ) -> None:
     """Write the child of a cut as one new file, which appears when it is complete.
 
@@ -83,9 +83,7 @@ def write(
         Path(unfinished).unlink(missing_ok=True)
 
 
-def _write(
-    writer: GGUFWriter, tensors: list[GgufTensor], file: Path, progress: Callable[[int, int], None]
-) -> None:
+def _write(writer: GGUFWriter, tensors: list[GgufTensor], file: Path, progress: Progress) -> None:
     """Write the head and the numbers, all on the disk when it returns."""
     writer.write_header_to_file(file)
     writer.write_kv_data_to_file()
@@ -94,7 +92,7 @@ def _write(
     for tensor in tensors:
         writer.write_tensor_data(tensor.values())
         done += tensor.bytes
-        progress(done, total)
+        progress("writing the weights", done, total)
     writer.close()
     with file.open("rb+") as written:
         os.fsync(written.fileno())

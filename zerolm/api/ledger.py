@@ -1,46 +1,75 @@
-"""``zerolm ledger``."""
+"""``zerolm.ledger``."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-from collections.abc import Callable
-from typing import Annotated, Any, Final
+from os import PathLike
+from typing import Any, ClassVar
 
 import numpy as np
-import typer
 
+from zerolm.api.configuration import absolute
+from zerolm.api.document_report import DocumentReport
 from zerolm.architecture import Floats
 from zerolm.carving.importance.weights import shares
 from zerolm.checkpoints import Checkpoint, Ledger, Slot, Totals, ledger_of
+from zerolm.commands.ledger import LEDGER
 from zerolm.io.files import cache_folder
+from zerolm.progress import Progress, silent
+from zerolm.report.ledger import ledger_fragment, ledger_page
 from zerolm.report.phrases import show_amount
 
-STEPS: Final = 20
-"""How often progress is shown in all."""
+
+class LedgerReport(DocumentReport):
+    """The energies of the weights of a checkpoint, a row for each layer."""
+
+    command: ClassVar[str] = LEDGER.name
+
+    def lines(self) -> list[str]:
+        whole, layers = self.document["total"]["all"], self.document["layers"]
+        size = show_amount(self.document["bytes"], size=True)
+        strongest = max(layers, key=lambda layer: layer["ffn"]["energy"] + layer["attention"]["energy"])
+        return [
+            f"{self.document['family']} of {len(layers)} layers, {whole['weights']:,} weights in {size}",
+            f"energy {whole['energy']:.6g}, largest {whole['largest']:.4g}",
+            f"most energy in layer {strongest['layer']}",
+        ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {"layer": layer["layer"]}
+            | {f"{part}_{name}": v for part in ("attention", "ffn") for name, v in layer[part].items()}
+            for layer in self.document["layers"]
+        ]
+
+    def page(self) -> str:
+        return ledger_page(self.document, self.run_yaml)
+
+    def fragment(self) -> str:
+        return ledger_fragment(self.document)
 
 
 def ledger(
-    parent: Annotated[str, typer.Argument(help="A folder with a checkpoint, or a model of the hub.")],
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Compare the SHA-256 of the content of the files, too.")
-    ] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-) -> None:
-    """Energies of the weights of each layer, from one pass over the files that is kept for later commands.
+    parent: str | PathLike[str],
+    *,
+    verify: bool = False,
+    progress: Progress = silent,
+) -> LedgerReport:
+    """Return the energies of the weights of each layer, from one pass over the files.
 
-    energy: sum of squares; strongest half: its share in the energy of all FFN neurons (.5 were even);
-    strongest group: its share in the energy of all KV groups.
+    The pass is kept for later commands; ``verify`` compares the SHA-256 of the files' content before it is
+    used again. Raises ``ValueError``, in one line, where ``parent`` is no checkpoint that can be read.
     """
-    checkpoint = Checkpoint.open(parent)
-    watch = Watch(len(checkpoint.shards))
+    own = LEDGER.values({"parent": parent, "verify": verify})
+    checkpoint = Checkpoint.open(own["parent"])
+    watch = Watch(len(checkpoint.shards), progress)
     start = time.monotonic()
-    made = ledger_of(checkpoint, verify=verify, progress=watch.told)
-    summary: dict[str, Any] = {
-        "parent": parent,
+    made = ledger_of(checkpoint, verify=own["verify"], progress=watch.told)
+    document = {
+        "parent": own["parent"],
         "family": checkpoint.family.name,
         "bytes": sum(shard.size for shard in checkpoint.shards),
+        "kv_groups": checkpoint.layout.kv_heads,
         "layers": [of_layer(checkpoint, made, layer) for layer in range(checkpoint.layout.depth)],
         "total": {
             "attention": weighed(_totals(checkpoint, made, "attention")),
@@ -49,31 +78,22 @@ def ledger(
         },
         "kept": str(cache_folder("ledgers")),
         "from_cache": watch.passes == 0,
-        "verified": verify,
+        "verified": own["verify"],
         "seconds": time.monotonic() - start,
     }
-    if json_output:
-        print(json.dumps(summary))
-    else:
-        show(summary, checkpoint.layout.kv_heads)
+    return LedgerReport.of(document, own | {"parent": absolute(own["parent"])})
 
 
 class Watch:
-    """Shows bytes done on stderr after some seconds, and counts the steps of passes over files."""
+    """Hands on progress, and counts the steps of passes over files."""
 
-    def __init__(self, shards: int, show: Callable[[str], None] | None = None, patience: float = 3.0) -> None:
+    def __init__(self, shards: int, progress: Progress) -> None:
         self.passes = -shards  # each shard is reported once when it is done, from the cache too
-        self._show = show or (lambda text: print(text, file=sys.stderr, flush=True))
-        self._next = time.monotonic() + patience
-        self._shown = 0
+        self._progress = progress
 
-    def told(self, done: int, of: int) -> None:
-        """Bytes done, and bytes in all."""
+    def told(self, text: str, done: int = 0, of: int = 0, /) -> None:
         self.passes += 1
-        step = done * STEPS // max(of, 1)
-        if step > self._shown and time.monotonic() > self._next:
-            self._shown = step
-            self._show(f"zerolm: read {show_amount(done, size=True)} of {show_amount(of, size=True)} ...")
+        self._progress(text, done, of)
 
 
 def of_layer(checkpoint: Checkpoint, made: Ledger, layer: int) -> dict[str, Any]:
@@ -126,31 +146,3 @@ def held(energies: Floats, strongest: int) -> float | None:
     """Return the share of the strongest units in the energy of all; None where there is no energy."""
     whole = float(energies.sum())
     return float(np.sort(energies)[len(energies) - strongest :].sum()) / whole if whole else None
-
-
-def show(summary: dict[str, Any], groups: int) -> None:
-    """Print a line for each layer, the totals, and where all this is kept."""
-    columns = f"{'energy':>10} {'mean square':>11} {'largest':>8} {'strongest':>10}"
-    print(f"{'':5} {'attention':^42}  {'FFN':^42}".rstrip())
-    print(f"{'layer':5} {columns}  {columns}")
-    for layer in summary["layers"]:
-        attention, ffn = layer["attention"], layer["ffn"]
-        group, half = _share(attention["strongest_group"]), _share(ffn["strongest_half"])
-        print(f"{layer['layer']:>5} {_numbers(attention)} {group:>10}  {_numbers(ffn)} {half:>10}")
-    total = summary["total"]
-    print(f"{'all':>5} {_numbers(total['attention'])} {'':>10}  {_numbers(total['ffn'])}")
-    print(f"strongest: of {groups} KV groups one; of the FFN neurons half")
-    whole = total["all"]
-    print(f"\n{whole['weights']:,} weights, energy {whole['energy']:.6g}, largest {whole['largest']:.4g}")
-    source = "kept from before" if summary["from_cache"] else "one pass over the files"
-    checked = ", content compared" if summary["verified"] else ""
-    print(f"{show_amount(summary['bytes'], size=True)}, {source}{checked}: {summary['seconds']:.2f} s")
-    print(f"the ledger is in {summary['kept']}")
-
-
-def _numbers(part: dict[str, Any]) -> str:
-    return f"{part['energy']:>10.5g} {part['mean_square']:>11.3g} {part['largest']:>8.3g}"
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"

@@ -1,0 +1,192 @@
+"""``zerolm.carve``: the child's folder holds its report, and repeats the carving to the byte."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from repeated import check_report
+from tiny import saved, word_tokenizer
+
+import zerolm as package
+from zerolm.api.carve import OF_A_RECIPE, CarvingReport
+from zerolm.carving.carve import carve as carve_alone
+from zerolm.carving.export.formats import FORMATS
+from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
+from zerolm.carving.planning.lonas import SPACES
+from zerolm.carving.repair.rules import REPAIRS
+from zerolm.carving.request import PLANS, SHAPES
+from zerolm.commands.carve import CARVE
+from zerolm.costs import CostModel
+from zerolm.doctor import examine
+from zerolm.doctor.opening import opened
+from zerolm.text.defaults import LENGTH, SEQUENCES
+
+Zerolm = Callable[..., Any]
+TOKENS: dict[str, Any] = {"text": "random", "sequences": 8, "length": 16}
+REPORT = {"report.html", "result.json", "run.yaml"}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    saved(Path("parent"), "llama")
+
+
+def contents(folder: str) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in Path(folder).iterdir() if file.name not in REPORT}
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "a share of the parent's": {"max_params": "0.8x"},
+    "an amount": {"max_weight_bytes": "130kB", "multiple_of": 4, "bits": 16},
+    "widths, repaired": {"keep_ffn": 0.5, "keep_heads": 0.5, **TOKENS},
+    "per layer, measured": {
+        "max_body_params": "0.6x", "shape": "per-layer", "format": "padded", **TOKENS
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_is_repeated_from_its_folder(case: str, zerolm: Zerolm) -> None:
+    report = package.carve("parent", Path("child"), **CASES[case])
+    assert report.verified
+    assert CarvingReport.load("child").to_json() == report.to_json()
+    assert CarvingReport.load("child").configuration == report.configuration
+    flags = ("--config", "child/run.yaml", "--out", "again", "--json")
+    ran = zerolm("carve", *flags)
+    assert ran.status == 0, ran.err
+    ours, theirs = contents("child"), contents("again")
+    assert ours["model.safetensors"] == theirs["model.safetensors"]
+    assert ours["config.json"] == theirs["config.json"]
+    assert json.loads(ran.out) | {"parent": "parent"} == report.to_json()
+    assert ran.err.splitlines()[-1] == "wrote again: the child, report.html, result.json, run.yaml"
+
+
+def test_a_child_with_its_report_is_the_child_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In all but the list of its files; it opens, and doctor says so."""
+    monkeypatch.setattr(examine, "attempt", opened)
+    package.carve("parent", "child", keep_ffn=0.5)
+    carve_alone("parent", "alone", keep_ffn=0.5)
+    ours, theirs = contents("child"), contents("alone")
+    recipes = [json.loads(files.pop("recipe.json")) for files in (ours, theirs)]
+    assert ours == theirs
+    assert set(recipes[0].pop("files")) - set(recipes[1].pop("files")) == REPORT
+    assert recipes[0] == recipes[1]
+    assert {file.name for file in Path("child").iterdir()} == {*ours, "recipe.json", *REPORT}
+    _, info = transformers.AutoModelForCausalLM.from_pretrained("child", output_loading_info=True)
+    assert not info["unexpected_keys"]
+    assert not info["missing_keys"]
+    diagnosis = package.diagnose("child")
+    assert diagnosis.rows()[0]["verdict"] == "opens"
+    grandchild = package.carve("child", "grandchild", keep_ffn=0.5)
+    assert CarvingReport.load("grandchild").to_json() == grandchild.to_json()
+
+
+def test_force_replaces_a_child_with_its_report_and_nothing_else() -> None:
+    package.carve("parent", "child", keep_ffn=0.5)
+    with pytest.raises(ValueError, match="exists"):
+        package.carve("parent", "child", keep_ffn=0.25)
+    package.carve("parent", "child", keep_ffn=0.25, force=True)
+    assert {row["ffn"] for row in CarvingReport.load("child").rows()} == {10}
+    Path("child/mine.txt").write_text("mine")
+    with pytest.raises(ValueError, match="more than an earlier result"):
+        package.carve("parent", "child", keep_ffn=0.5, force=True)
+    assert Path("child/mine.txt").read_text() == "mine"
+
+
+def test_a_plan_alone_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) -> None:
+    report = package.carve(str(tmp_path / "parent"), max_params="0.8x", shape="per-layer")
+    assert report.verified is None
+    check_report(report, zerolm, tmp_path / "out")
+    assert {file.name for file in Path("out").iterdir()} == REPORT
+    assert [row["layer"] for row in report.rows()] == [0, 1, 2]
+    pytest.importorskip("pandas")
+    assert list(report.to_pandas().columns) == ["layer", "heads", "kv_heads", "ffn"]
+
+
+def test_a_recipe_stands_alone() -> None:
+    word_tokenizer(Path("parent"))
+    package.carve("parent", "child", keep_ffn=0.5, repair="none", **TOKENS)
+    report = package.carve("parent", "again", recipe=Path("child/recipe.json"))
+    assert report.widths == CarvingReport.load("child").widths
+    assert contents("again")["model.safetensors"] == contents("child")["model.safetensors"]
+    for name in OF_A_RECIPE:
+        setting = next(setting for setting in CARVE.settings if setting.name == name)
+        other = setting.choices[0] if setting.choices else "none" if setting.kind == "text" else 1
+        other = 7 if setting.kind == "integer" else other
+        with pytest.raises(ValueError, match=f"{name.replace('_', '-')} cannot stand beside it"):
+            package.carve("parent", recipe="child/recipe.json", **{name: other})
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing asked": ({}, "nothing says how small"),
+    "an amount of nothing": ({"max_params": "much"}, "max_params .* 'much'"),
+    "an amount as a share": ({"max_params": 0.8}, "max_params"),
+    "a share as text": ({"keep_ffn": "half"}, "keep_ffn must be a number"),
+    "a share of three": ({"keep_ffn": 3}, "keep_ffn must be a positive number up to 1"),
+    "a share of nothing": ({"keep_layers": 0}, "keep_layers must be a positive number up to 1"),
+    "no such shape": ({"keep_ffn": 0.5, "shape": "round"}, "shape 'round' .* uniform, per-layer"),
+    "no such plan": ({"keep_ffn": 0.5, "plan": "best"}, "plan 'best'"),
+    "no such format": ({"keep_ffn": 0.5, "format": "onnx"}, "format 'onnx' .* hf, padded"),
+    "a format as a number": ({"keep_ffn": 0.5, "format": 3}, "format must be text"),
+    "no such text": ({"keep_ffn": 0.5, "text": "gone.txt"}, "gone.txt"),
+    "a text as a list": ({"keep_ffn": 0.5, "text": ["a"]}, "text must be a path"),
+    "an output in nowhere": ({"keep_ffn": 0.5, "out": "nowhere/child"}, "does not exist"),
+    "an output as a number": ({"keep_ffn": 0.5, "out": 3}, "out must be a path"),
+    "force as text": ({"keep_ffn": 0.5, "force": "yes"}, "force must be true or false"),
+    "no such recipe": ({"recipe": "gone.json"}, "gone.json"),
+    "no such parent": ({"parent": "gone/gone/gone", "keep_ffn": 0.5}, "gone/gone/gone"),
+    "a parent as a number": ({"parent": 3}, "parent must be a path"),
+    "a seed of text": ({"keep_ffn": 0.5, "seed": "x"}, "seed must be"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_values_are_said_in_one_line(case: str) -> None:
+    given, words = WRONG[case]
+    with pytest.raises(ValueError, match=words) as told:
+        package.carve(**({"parent": "parent", "out": "child"} | given))
+    assert "\n" not in str(told.value)
+    assert sorted(file.name for file in Path().iterdir() if file.name != "cache") == ["parent"]
+
+
+def test_the_declaration_names_what_the_registries_hold() -> None:
+    """The declaration is read without them, for they are heavy."""
+    settings = {setting.name: setting for setting in CARVE.settings}
+    assert settings["shape"].choices == SHAPES
+    assert settings["plan"].choices == PLANS
+    assert settings["space"].choices == tuple(SPACES)
+    from_weights, from_tokens = settings["criterion"].help.split("from tokens:")
+    assert [name for name in WEIGHTS_ONLY if name not in from_weights] == []
+    assert [name for name in WITH_TOKENS if name not in from_tokens] == []
+    assert [entry.name for entry in REPAIRS.entries() if entry.name not in settings["repair"].help] == []
+    assert [entry.name for entry in FORMATS.entries() if entry.name not in settings["format"].help] == []
+    assert (settings["sequences"].default, settings["length"].default) == (SEQUENCES, LENGTH)
+    conditions = {name: settings[name].default for name in ("context", "batch", "kv_bits")}
+    assert {name: getattr(CostModel(), name) for name in conditions} == conditions
+
+
+def test_without_torch_the_extra_is_named() -> None:
+    code = """import sys
+sys.modules["torch"] = None
+import zerolm
+print(zerolm.carve("parent", keep_ffn=0.5).widths[0]["ffn"])
+for more in ({"out": "child"}, {"text": "random"}):
+    try:
+        zerolm.carve("parent", keep_ffn=0.5, **more)
+    except ModuleNotFoundError as error:
+        print(error)"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    plan, *lines = ran.stdout.splitlines()
+    assert plan == "20"
+    assert len(lines) == 2
+    assert all(line.endswith("pip install 'zerolm[torch]'") for line in lines), lines
+    assert not Path("child").exists()

@@ -1,0 +1,185 @@
+"""``zerolm.carve``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from zerolm.api.configuration import absolute
+from zerolm.api.document_report import DocumentReport
+from zerolm.api.extras import needing_torch
+from zerolm.carving import carve as carving
+from zerolm.carving.planning.part_costs import StoredCosts
+from zerolm.carving.result import Carved
+from zerolm.commands.carve import CARVE
+from zerolm.costs import COSTS, CostModel
+from zerolm.progress import Progress, silent
+from zerolm.report.carving import carving_fragment, carving_page
+from zerolm.report.phrases import cost_label, show_cost
+from zerolm.text.defaults import RANDOM
+
+Amount = int | str
+Text = str | PathLike[str]
+BUDGETS: Final = tuple(f"max_{cost}" for cost in COSTS)
+CONDITIONS: Final = tuple(setting.name for setting in CARVE.groups["Costs"])
+SIZES: Final = ("keep_ffn", "keep_heads", "keep_layers", "multiple_of", "shape", "space")
+FLOORS: Final = ("tensor_parallel", "least_groups", "least_ffn")
+METHODS: Final = ("criterion", "repair", "plan", "sequences", "length", "seed")
+OF_A_RECIPE: Final = (*BUDGETS, *SIZES, *FLOORS, *METHODS)
+"""Settings that a recipe says for itself."""
+
+
+class CarvingReport(DocumentReport):
+    """A child: the sizes of its layers, its costs beside the parent's, and whether it was verified."""
+
+    command: ClassVar[str] = CARVE.name
+
+    @property
+    def widths(self) -> list[dict[str, int]]:
+        """Return the sizes of each kept layer: ``layer``, ``heads``, ``kv_heads`` and ``ffn``."""
+        return list(self.document["widths"])
+
+    @property
+    def costs(self) -> dict[str, dict[str, int]]:
+        """Return the costs of ``parent`` and ``child`` by name, and of what is ``stored`` with zeros."""
+        return dict(self.document["costs"])
+
+    @property
+    def verified(self) -> dict[str, Any] | None:
+        """Return how far the written child differs from the carved parent; None where none was written."""
+        return self.document["verified"]  # type: ignore[no-any-return]
+
+    @property
+    def notices(self) -> list[str]:
+        return [self.document["note"]] if self.document["note"] else []
+
+    @property
+    def written(self) -> list[str]:
+        return ["the child", *super().written] if self.verified else super().written
+
+    def lines(self) -> list[str]:
+        first = f"{self.document['family']} of {len(self.widths)} layers, {self.document['shape']}"
+        parts = (
+            f"{name} {_span([layer[name] for layer in self.widths])}" for name in ("heads", "kv_heads", "ffn")
+        )
+        costs = [f"  {cost_label(cost)} {self._share(cost)}" for cost in COSTS]
+        return [f"{first}: {', '.join(parts)}", *costs, *self.judged()]
+
+    def _share(self, cost: str) -> str:
+        parent, child = self.costs["parent"][cost], self.costs["child"][cost]
+        return f"{show_cost(cost, child)}, {child / parent if parent else 1.0:.1%} of the parent's"
+
+    def judged(self) -> list[str]:
+        """Return the losses on the calibration text and the verification, as lines."""
+        losses = [f"{name} {loss:.3g}" for name, loss in self.document["losses"].items()]
+        lines = [f"loss on the calibration text: {', '.join(losses)}"] if losses else []
+        if self.verified:
+            difference = self.verified["difference"]
+            lines.append(f"verified: opened again, outputs within {difference:.2g} of the carved parent's")
+        return lines
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [dict(layer) for layer in self.widths]
+
+    def page(self) -> str:
+        return carving_page(self.document, self.run_yaml)
+
+    def fragment(self) -> str:
+        return carving_fragment(self.document)
+
+
+def carve(
+    parent: Text,
+    out: Text | None = None,
+    *,
+    max_params: Amount | None = None,
+    max_body_params: Amount | None = None,
+    max_macs: Amount | None = None,
+    max_kv_bytes: Amount | None = None,
+    max_weight_bytes: Amount | None = None,
+    keep_ffn: float | None = None,
+    keep_heads: float | None = None,
+    keep_layers: float | None = None,
+    shape: str | None = None,
+    space: str | None = None,
+    multiple_of: int | None = None,
+    tensor_parallel: int = 1,
+    least_groups: int = 1,
+    least_ffn: int = 1,
+    criterion: str | None = None,
+    plan: str | None = None,
+    text: Text | None = None,
+    sequences: int = 256,
+    length: int = 256,
+    repair: str | None = None,
+    seed: int = 0,
+    context: Amount = 1024,
+    batch: int = 1,
+    kv_bits: int = 16,
+    bits: int | None = None,
+    group_size: int | None = None,
+    format: str | None = None,
+    recipe: Text | None = None,
+    force: bool = False,
+    progress: Progress = silent,
+) -> CarvingReport:
+    """Cut a smaller checkpoint out of a larger one, write it into ``out``, reopen it and compare.
+
+    ``parent`` is a folder or a model of the hub; without ``out`` the child is only planned. Budgets are
+    amounts or shares of the parent's (``max_params="0.8x"``), ``keep_ffn`` and the like shares of widths.
+    ``text`` is a file, or ``random``. A run that was killed goes on when it is started again. Raises
+    ``ValueError``, in one line, for what cannot be done; nothing is written then.
+    """
+    own = CARVE.values({name: value for name, value in locals().items() if name != "progress"})
+    kept = {name: absolute(own[name]) for name in ("parent", "recipe")}
+    kept["text"] = own["text"] if own["text"] == RANDOM else absolute(own["text"])
+    ran = {name: value for name, value in (own | kept).items() if name not in ("out", "force")}
+    configuration = {name: value for name, value in ran.items() if value is not None}
+
+    def finish(folder: Path, carved: Carved) -> None:
+        CarvingReport.of(carved.to_json(), configuration).write_into(folder)
+
+    common: dict[str, Any] = {
+        "text": own["text"],
+        "costs": _costs(own),
+        "force": own["force"],
+        "finish": finish,
+        "progress": progress,
+    }
+    with needing_torch("writing a child, and tokens, run networks"):
+        if own["recipe"] is None:
+            carved = carving.carve(
+                own["parent"],
+                own["out"],
+                budgets={name: own[name] for name in BUDGETS if own[name] is not None},
+                **{name: own[name] for name in (*SIZES, *FLOORS, *METHODS)},
+                form=own["format"] or "hf",
+                **common,
+            )
+        else:
+            _check_alone(own)
+            carved = carving.rebuild(own["recipe"], own["parent"], own["out"], form=own["format"], **common)
+    return CarvingReport.of(carved.to_json(), configuration)
+
+
+def _check_alone(own: Mapping[str, Any]) -> None:
+    """Refuse what a recipe says for itself."""
+    usual = {setting.name: setting.default for setting in CARVE.settings}
+    for name in OF_A_RECIPE:
+        if own[name] != usual[name]:
+            said = name.replace("_", "-")
+            raise ValueError(f"a recipe says all of the child: {said} cannot stand beside it")
+
+
+def _costs(own: Mapping[str, Any]) -> CostModel:
+    """Return how the child is run; weights count as they are stored where their bits are not given."""
+    given = {name: own[name] for name in CONDITIONS if own[name] is not None}
+    stored = "bits" not in given and "group_size" not in given
+    return StoredCosts(**given) if stored else CostModel(**given)
+
+
+def _span(sizes: list[int]) -> str:
+    low, high = min(sizes), max(sizes)
+    return str(low) if low == high else f"{low} to {high}"

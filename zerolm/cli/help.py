@@ -1,0 +1,133 @@
+"""The help of a command, from its declaration: what it does, examples, its settings in panels."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from io import StringIO
+from typing import Final
+
+from rich.box import ROUNDED
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from zerolm.commands import COMMANDS, PANELS, SUMMARY
+from zerolm.commands.command import Command
+from zerolm.settings import REQUIRED, Setting
+
+WIDEST: Final = 100
+"""Columns that help takes at most: longer lines are hard to read."""
+LEFT: Final = 27
+"""Columns of flags and of what they take."""
+FLAG, WORD, QUIET = "cyan", "green", "dim"
+
+
+def command_help(command: Command, further: Mapping[str, tuple[Setting, ...]]) -> str:
+    """Return the help of a command; ``further`` are the settings of plug-ins by heading."""
+    usage = " ".join(
+        (f"zerolm {command.name}", *(_placed(setting) for setting in command.arguments), "[OPTIONS]")
+    )
+    parts = [Text.assemble(("Usage: ", "bold"), usage), Text(""), Text(command.summary)]
+    if command.notes:
+        parts += [Text(""), Text(command.notes)]
+    pages: list[Text | Panel | Padding] = [Padding(Group(*parts), (0, 1, 1, 1))]
+    if command.examples:
+        pages.append(_panel("Examples", _examples(command)))
+    if command.arguments:
+        rows = [(Text(_placed(setting), style=WORD), _described(setting)) for setting in command.arguments]
+        pages.append(_panel("Arguments", _rows(rows)))
+    for title, settings in {**command.groups, **further, "Output": command.output}.items():
+        if settings:
+            pages.append(_panel(title, _rows((_flags(setting), _described(setting)) for setting in settings)))
+    return _rendered(pages)
+
+
+def program_help(first_word: str) -> str:
+    """Return the commands in panels: all of them, or those whose names begin with a word."""
+    usage = f"zerolm {first_word} COMMAND [OPTIONS]".replace("  ", " ")
+    parts = [Text.assemble(("Usage: ", "bold"), usage), Text(""), Text(SUMMARY)]
+    pages: list[Text | Panel | Padding] = [Padding(Group(*parts), (0, 1, 1, 1))]
+    for title, names in PANELS.items():
+        named = [name for name in names if name in COMMANDS and name.split()[0] in (first_word or name)]
+        rows = [(Text(name, style=FLAG), Text(COMMANDS[name].summary)) for name in named]
+        if rows:
+            pages.append(_panel(title, _rows(rows, 16)))
+    if not first_word:
+        options = {
+            "-h, --help": "This help; `zerolm COMMAND --help` for that of a command.",
+            "--version": "The version, and which extras are installed.",
+            "--install-completion": "Let the Tab key complete commands, flags and names in this shell.",
+            "--show-completion": "Print the script that does it.",
+        }
+        rows = [(Text(flag, style=FLAG), Text(text)) for flag, text in options.items()]
+        pages.append(_panel("Options", _rows(rows)))
+    return _rendered(pages)
+
+
+def _placed(setting: Setting) -> str:
+    several = "..." if setting.kind == "names" else ""
+    word = setting.placeholder.removesuffix("...")
+    return f"{word}{several}" if setting.default is REQUIRED else f"[{word}{several}]"
+
+
+def _flags(setting: Setting) -> Text:
+    name = setting.name.replace("_", "-")
+    flag = Text(f"--{name}", style=FLAG)
+    if setting.kind == "flag":
+        if setting.name in SHORT:
+            flag = Text(f"{SHORT[setting.name]}, --{name}", style=FLAG)
+        return flag.append(f" / --{setting.off}" if setting.off else "")
+    taken = setting.placeholder if len(setting.placeholder) <= LEFT - len(flag) else "NAME"
+    return flag.append(f" {taken}", style=WORD)
+
+
+SHORT: Final = {"quiet": "-q", "verbose": "-v"}
+"""Flags with a letter."""
+
+
+def _described(setting: Setting) -> Text:
+    text = Text(setting.help[:1].upper() + setting.help[1:] + ".")
+    if setting.choices and "|" in setting.placeholder and len(setting.placeholder) > LEFT:
+        text.append(f" One of {', '.join(map(str, setting.choices))}.")
+    if setting.default is REQUIRED:
+        text.append(" [required]", style=QUIET)
+    elif setting.default_text and setting.kind != "flag":
+        text.append(f" [{setting.default_text}]", style=QUIET)
+    return text
+
+
+def _rows(rows: Iterable[tuple[Text, Text]], left: int = LEFT) -> Table:
+    """Return two columns, in which nothing is cut."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(width=left, overflow="fold")
+    table.add_column(overflow="fold")
+    for word, text in rows:
+        table.add_row(word, text)
+    return table
+
+
+def _examples(command: Command) -> Group:
+    return Group(
+        *(
+            Padding(Group(Text(line, style=FLAG), Padding(Text(what, style=QUIET), (0, 0, 0, 2))), 0)
+            for line, what in command.examples
+        )
+    )
+
+
+def _panel(title: str, content: Table | Group) -> Panel:
+    return Panel(content, box=ROUNDED, title=title, title_align="left", border_style=QUIET)
+
+
+def _rendered(pages: Iterable[Text | Panel | Padding]) -> str:
+    text = StringIO()
+    console = Console(
+        file=text, force_terminal=sys.stdout is not None and sys.stdout.isatty(), highlight=False
+    )
+    console.width = min(console.width, WIDEST)
+    for page in pages:
+        console.print(page)
+    return text.getvalue()

@@ -1,0 +1,32 @@
+"""The terminal's view of a carving."""
+
+from __future__ import annotations
+
+from zerolm.api.carve import CarvingReport
+from zerolm.costs import COSTS
+from zerolm.report.phrases import cost_label, show_cost
+
+
+def show(result: CarvingReport) -> None:
+    """Print the kept sizes, and their costs beside the parent's."""
+    sizes = result.widths
+    same = len({(size["heads"], size["kv_heads"], size["ffn"]) for size in sizes}) == 1
+    for size in sizes[:1] if same else sizes:
+        place = f"{len(sizes)} layers" if same else f"layer {size['layer']}"
+        print(f"{place}: heads {size['heads']}, kv {size['kv_heads']}, ffn {size['ffn']}")
+    _show_costs(result)
+    for line in result.judged():
+        print(line)
+
+
+def _show_costs(result: CarvingReport) -> None:
+    costs = result.costs
+    parent, child = costs["parent"], costs["child"]
+    bits = " and ".join(map(str, result.document["weight_bits"]))
+    for cost in COSTS:
+        share = child[cost] / parent[cost] if parent[cost] else 1.0
+        label = cost_label(cost) + (f", {bits}-bit" if cost == "weight_bytes" else "")
+        print(f"  {label:<18} {show_cost(cost, child[cost]):>10}  {share:>6.1%} of the parent's")
+    if "stored" in costs:
+        share = costs["stored"]["params"] / parent["params"]
+        print(f"stored with zeros, for evaluation: {share:.1%} of the parent's parameters")

@@ -1,0 +1,40 @@
+"""The commands: what each takes, declared without importing what runs it."""
+
+from typing import Final
+
+from zerolm.commands.calibrate import CALIBRATE
+from zerolm.commands.carve import CARVE
+from zerolm.commands.command import LISTING, OUTPUT, Command
+from zerolm.commands.doctor import DOCTOR
+from zerolm.commands.evaluate import EVAL
+from zerolm.commands.ledger import LEDGER
+from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS, SPACES
+from zerolm.commands.score import SCORE
+from zerolm.commands.search import SEARCH
+
+COMMANDS: Final = {
+    command.name: command
+    for command in (
+        SEARCH,
+        CARVE,
+        EVAL,
+        LEDGER,
+        DOCTOR,
+        SCORE,
+        CALIBRATE,
+        SPACES,
+        BENCH_LS,
+        BENCH_DOWNLOAD,
+    )
+}
+"""All commands by name."""
+PANELS: Final = {
+    "Choose": ("search", "score", "calibrate"),
+    "Shrink": ("carve",),
+    "Judge": ("eval", "doctor", "proxies", "bench run", "bench ablate"),
+    "Look": ("spaces", "ledger", "proxies ls", "bench ls", "bench download"),
+}
+"""The names of all commands as the help shows them."""
+SUMMARY: Final = "Choose and shrink transformer language models without training them."
+
+__all__ = ["COMMANDS", "LISTING", "OUTPUT", "PANELS", "SUMMARY", "Command"]

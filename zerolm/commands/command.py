@@ -1,0 +1,76 @@
+"""A command, declared once: its flags, YAML keys, Python keywords and its page follow from here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from zerolm.settings import REQUIRED, Setting, nearest, shown
+
+OUTPUT: Final = (
+    Setting("out", "path", None, "folder to write the results to", metavar="DIR"),
+    Setting("force", "flag", False, "replace that folder if it holds an earlier result"),
+    Setting("json", "flag", False, "print one JSON object for machines"),
+    Setting("config", "path", None, "YAML file with any of these settings, as a run.yaml", metavar="FILE"),
+    Setting("quiet", "flag", False, "print no progress"),
+    Setting("verbose", "flag", False, "say on stderr what is read, reused and chosen; -vv says more"),
+)
+"""Where results go; the same for every command that computes."""
+LISTING: Final = tuple(setting for setting in OUTPUT if setting.name in ("json", "quiet", "verbose"))
+"""The same for commands that only list, or fetch: there is nothing to save or to repeat."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """The name of a command, one sentence on it, what it takes, and examples with what each does.
+
+    ``arguments`` are given by place, ``groups`` by flag, under the heading of their group. ``verb`` is
+    ``module:function`` of the public function. ``owners`` name the kinds of plug-ins whose settings are
+    further flags (``spaces``, ``scores``); ``repeated`` where a flag of theirs takes several values.
+    ``output`` is ``OUTPUT`` or ``LISTING``, or less where the verb has a setting ``out`` of its own. A name
+    may be of two words (``bench run``).
+    """
+
+    name: str
+    summary: str
+    verb: str
+    arguments: tuple[Setting, ...] = ()
+    groups: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
+    examples: tuple[tuple[str, str], ...] = ()
+    notes: str = ""
+    owners: tuple[str, ...] = ()
+    repeated: bool = False
+    output: tuple[Setting, ...] = OUTPUT
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Return all that the verb takes: arguments, then flags."""
+        return (*self.arguments, *(setting for group in self.groups.values() for setting in group))
+
+    def values(self, given: Mapping[str, Any], objects: tuple[type, ...] = ()) -> dict[str, Any]:
+        """Return the value of every setting of the verb, given (None: not) or by default.
+
+        ``objects`` are types that may stand in the place of a path: what a file of it would hold.
+        ``ValueError`` names an unknown setting, a wrong value, or one that is missing.
+        """
+        known = {setting.name: setting for setting in self.settings}
+        for name in given:
+            if name not in known:
+                raise ValueError(f"{self.name} has no setting {shown(name)}{nearest(name, known)}")
+        values = {}
+        for name, setting in known.items():
+            value = given.get(name)
+            if value is None and setting.default is REQUIRED:
+                raise ValueError(f"{self.name} needs {name}: {setting.help}")
+            if value is None or (setting.kind == "path" and isinstance(value, objects)):
+                values[name] = setting.default if value is None else value
+            else:
+                values[name] = setting.parse(value)
+        return values
+
+    def divided(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what is given of the command's own settings, and what is given of others."""
+        names = {setting.name for setting in self.settings}
+        own = {name: value for name, value in given.items() if name in names}
+        return own, {name: value for name, value in given.items() if name not in names}

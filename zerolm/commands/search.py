@@ -1,0 +1,47 @@
+"""``zerolm search``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zerolm.commands.command import Command
+from zerolm.commands.costs import CONDITIONS, budgets
+from zerolm.commands.score import CALIBRATION
+from zerolm.settings import Setting
+
+SEARCH: Final = Command(
+    name="search",
+    summary="Find the best architectures of a space within budgets, with a proof that they are the best.",
+    verb="zerolm.api.search:search",
+    arguments=(Setting("space", "text", None, "the search space; see `zerolm spaces`", metavar="SPACE"),),
+    groups={
+        "Budgets": (*budgets("max", "most"), *budgets("min", "least")),
+        "Conditions of the costs": CONDITIONS,
+        "What to maximise": (
+            Setting("score", "text", None, "the score to maximise; geo where nothing else is named"),
+            Setting("labels", "path", None, "trained architectures of this space, CSV or JSON"),
+            Setting("metric", "text", None, "which result of the labels (their own, or their only one)"),
+            CALIBRATION,
+        ),
+        "Search": (
+            Setting("top", "integer", 10, "how many architectures to list", low=1, high=1000),
+            Setting(
+                "method",
+                "text",
+                "auto",
+                "how to search: auto takes the cheapest that proves the optimum of exhaustive, exact, milp; "
+                "rerank, nsga2 and random prove nothing",
+                metavar="NAME",
+            ),
+            Setting("seed", "integer", 0, "seed of the methods that draw", low=0, high=2**32 - 1),
+        ),
+    },
+    examples=(
+        ("zerolm search llama --max-params 125M --max-kv-bytes 32MB --context 2048", "two budgets at once"),
+        ("zerolm search gpt2 --max-params 40M --score zerolm --alpha 1.1", "another score, with its option"),
+        ("zerolm search llama --per-layer --max-params 60M --hidden 512 --out best", "write the result"),
+    ),
+    notes="Every setting of the space and of the score is a flag too: `zerolm search llama --help` lists "
+    "those of llama.",
+    owners=("spaces", "scores"),
+)

@@ -1,0 +1,18 @@
+"""How long work says how far it is: a line of text, and where it is known how much is done of how much."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Called as ``progress("reading the weights", 3, 12)``: what is done now, how much of it, of how much.
+
+    The two numbers count anything, bytes or layers or networks; without them nobody knows how long it takes.
+    """
+
+    def __call__(self, text: str, done: int = 0, of: int = 0, /) -> None: ...
+
+
+def silent(text: str, done: int = 0, of: int = 0, /) -> None:
+    """Say nothing."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from zerolm.report.bars import Bar, bars
+from zerolm.report.bars import BarRow, bars
 from zerolm.report.chart import LINEAR, SPAN, Axis, Frame, Plot, axis, linked
 
 
@@ -62,14 +62,14 @@ def test_hostile_names_stay_text() -> None:
     assert text.count("<script") == text.count("</script") == 1
     document = json.loads(re.search(r'class="points">(.*)</script>', text)[1])  # type: ignore[index]
     assert (document["names"], document["plots"][0]["columns"]) == ([evil], [[evil, [evil]]])
-    assert "<script" not in bars([Bar(evil, 1.0, evil)], Axis(0.0, 2.0, evil), evil)
+    assert "<script" not in bars([BarRow(evil, 1.0, evil)], Axis(0.0, 2.0, evil), evil)
 
 
 def test_a_value_far_off_is_an_arrow_at_the_edge() -> None:
     rows = [
-        Bar("far", -7.0, "-7", "grey", -8.0, -6.0, "dot"),
-        Bar("near", 0.5, "0.5", "blue", 0.4, 0.6, "dot"),
+        BarRow("far", -7.0, "-7", "grey", -8.0, -6.0, "dot"),
+        BarRow("near", 0.5, "0.5", "blue", 0.4, 0.6, "dot"),
     ]
-    drawn = bars([*rows, Bar("none", None, "-")], Axis(0.0, 1.0, "tau"), "taus", [(0.2, "ink")])
+    drawn = bars([*rows, BarRow("none", None, "-")], Axis(0.0, 1.0, "tau"), "taus", [(0.2, "ink")])
     assert (drawn.count("◂"), drawn.count("▸"), drawn.count("<circle")) == (1, 0, 1)
     assert drawn.count("</li>") == 4

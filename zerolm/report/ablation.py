@@ -11,7 +11,7 @@ from zerolm.comparison.ablation import Ablation, AblationSection, BorrowedAlpha,
 from zerolm.comparison.variants import WITHOUT
 from zerolm.report.ablation_conclusions import conclusions
 from zerolm.report.ablation_findings import EVEN, column, moved, plain, sentences, signed
-from zerolm.report.bars import Bar, bars, signed_tick
+from zerolm.report.bars import BarRow, bars, signed_tick
 from zerolm.report.chart import LINEAR, axis
 from zerolm.report.page import Heading, folded_html, note, page, paragraphs, section, table
 
@@ -117,7 +117,7 @@ def _changes(part: AblationSection, narrow: bool = False) -> str:
         return ""
     colours = {-1: "orange", 0: "grey", 1: "green"}
     rows = [
-        Bar(effect.variant, effect.change, signed(effect.change), colours[effect.direction], effect.low,
+        BarRow(effect.variant, effect.change, signed(effect.change), colours[effect.direction], effect.low,
             effect.high, "dot")
         for effect in effects
     ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, Final
 
-from zerolm.report.bars import Bar, bars
+from zerolm.report.bars import BarRow, bars
 from zerolm.report.chart import LINEAR, Axis, axis
 from zerolm.report.page import Cell, Heading, page, pairs, paragraphs, section, table
 
@@ -85,9 +85,9 @@ def _taus(judged: Mapping[str, Any], narrow: bool = False) -> str:
     if tau is None:
         return ""
     ends = (None, None) if deviation is None else (tau - deviation, tau + deviation)
-    rows = [Bar("this calibration", tau, f"{tau:.3f}", "blue", *ends)]
+    rows = [BarRow("this calibration", tau, f"{tau:.3f}", "blue", *ends)]
     rows += [
-        Bar(NAMES.get(name, name), other, "-" if other is None else f"{other:.3f}", "grey")
+        BarRow(NAMES.get(name, name), other, "-" if other is None else f"{other:.3f}", "grey")
         for name, other in judged["baselines"].items()
     ]
     values = [value for bar in rows for value in (bar.value, bar.low, bar.high) if value is not None]
@@ -100,7 +100,7 @@ def _coverage(judged: Mapping[str, Any]) -> str:
     x = Axis(
         0.0, 100.0, "% of hidden results within their interval (orange: 90 %)", form=lambda v: f"{v:g} %"
     )
-    return bars([Bar("within", share, f"{share:.0f} %")], x, "Coverage", [(90.0, "orange")])
+    return bars([BarRow("within", share, f"{share:.0f} %")], x, "Coverage", [(90.0, "orange")])
 
 
 def _widths(document: Mapping[str, Any], judged: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -118,7 +118,7 @@ def _parts(document: Mapping[str, Any]) -> str:
         shown = {name: share for name, share in (shares or {}).items() if share >= 0.005}
         if shown:
             x = axis([0.0, *shown.values()], title, wide=LINEAR)
-            rows = [Bar(name, share, f"{share:.0%}") for name, share in shown.items()]
+            rows = [BarRow(name, share, f"{share:.0%}") for name, share in shown.items()]
             heading = "Weights of the methods" if title == "weight" else "Shares of what the predictor sees"
             parts.append(f"<h3>{heading}</h3>{bars(rows, Axis(0.0, x.high, title), heading)}")
     if document["dictionary"]:

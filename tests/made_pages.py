@@ -11,6 +11,7 @@ from small_benchmarks import llamas
 from small_comparison import decoder_file, encoder_file
 from tiny import saved, word_tokenizer
 
+import zerolm
 from zerolm.calibration import calibrate, judge
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.bench import bench
@@ -22,14 +23,16 @@ from zerolm.report.carving import carving_fragment, carving_page
 from zerolm.report.comparison import comparison_fragment, comparison_page
 from zerolm.report.doctor import doctor_fragment, doctor_page
 from zerolm.report.evaluation import evaluation_fragment, evaluation_page
+from zerolm.report.ledger import ledger_fragment, ledger_page
 from zerolm.report.proxies import proxies_fragment, proxies_page
+from zerolm.report.score import score_page
 from zerolm.report.search import search_fragment, search_page
 from zerolm.solvers import SearchResult, search
 from zerolm.spaces import make_space
 
 KINDS = (
     *("search", "search-free", "comparison", "ablation", "calibration", "proxies-benchmark", "proxies-space"),
-    *("proxies-model", "carving", "evaluation", "doctor"),
+    *("proxies-model", "carving", "evaluation", "doctor", "ledger", "score"),
 )
 PARENT, SEQUENCES, LENGTH = "llama", 6, 12
 
@@ -73,7 +76,7 @@ def proxy_runs(folder: Path) -> dict[str, Any]:
 
 
 def checkpoint_documents(folder: Path) -> dict[str, Any]:
-    """What carve, eval and doctor print of a tiny parent."""
+    """What the commands print of a tiny parent and its child."""
     from zerolm.carving.carve import carve
     from zerolm.carving.evaluation.evaluate import evaluate
     from zerolm.doctor.examine import diagnose
@@ -94,7 +97,13 @@ def checkpoint_documents(folder: Path) -> dict[str, Any]:
         **diagnosis.facts,
         "advice": diagnosis.advice,
     }
-    documents = {"carving": carved.to_json(), "evaluation": judged | {"tasks": [row]}, "doctor": doctor}
+    documents = {
+        "carving": carved.to_json(),
+        "evaluation": judged | {"tasks": [row]},
+        "doctor": doctor,
+        "ledger": zerolm.ledger(parent).to_json(),
+        "score": zerolm.score(parent).to_json(),
+    }
     return {name: json.loads(json.dumps(document)) for name, document in documents.items()}
 
 
@@ -121,6 +130,8 @@ def make(folder: Path) -> Made:
         "carving": (carving_page, carving_fragment),
         "evaluation": (evaluation_page, evaluation_fragment),
         "doctor": (doctor_page, doctor_fragment),
+        "ledger": (ledger_page, ledger_fragment),
+        "score": (score_page, lambda _: ""),
     }
     configuration = {"command": "any", "max_params": "900k", "text": "text.txt"}
     pages = {name: makers[name][0](given, configuration=configuration) for name, given in inputs.items()}

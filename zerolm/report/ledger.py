@@ -37,7 +37,10 @@ def ledger_page(document: Mapping[str, Any], configuration: Mapping[str, Any] | 
         section("Energy of each layer", *(_energies(document, part) for part in PARTS)),
         section("All numbers", _table(document, len(layers))),
         section(
-            "The pass", pairs([("kept in", str(document["kept"])), ("verified", str(document["verified"]))])
+            "The pass",
+            pairs(
+                [("kept in", str(document["kept"])), ("verified", str(document["verified"]))], "pairs wide"
+            ),
         ),
     ]
     return page(heading, body, configuration)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_pages import KINDS
+
+from zerolm.report.search import search_page
 
 WIDTHS = (390, 768, 1280)
 LEAST = 11.0
@@ -174,6 +177,17 @@ def test_a_command_is_copied(opened: Callable[..., Any], clipboard: bool) -> Non
     expect(button).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == picked(page)["command"]
     expect(button).to_have_text("Copy")
+
+
+def test_a_drawing_without_points_is_nothing_to_walk_along(opened: Callable[..., Any], made: Any) -> None:
+    result = made.inputs["search"]
+    made.pages["bare"] = search_page(replace(result, plateau=replace(result.plateau, landscape=[])))
+    page = opened("bare")
+    assert page.locator(".plot").count() == 2
+    assert page.locator(".cursor").count() == 1
+    page.locator(".cursor").focus()
+    page.keyboard.press("End")
+    assert picked(page)["words"]
 
 
 def test_the_page_says_all_without_its_script(opened: Callable[..., Any], made: Any) -> None:

@@ -44,12 +44,15 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     from zerolm.cli.progress import Steps
     from zerolm.io.folders import check_new
 
-    asked = configured(command, given.pop("config", None), given)
+    settings = {setting.name: setting for setting in command.output}
+    config = given.pop("config", None)
+    asked = configured(command, None if config is None else settings["config"].parse(config), given)
     output = {setting.name: setting.default for setting in OUTPUT}
     output |= {s.name: s.parse(asked.pop(s.name)) for s in command.output if s.name in asked}
     folder = Path(output["out"]) if output["out"] is not None else None
     if folder is not None:
         check_new(folder, output["force"])
+    command.check_required(asked)
     module, name = command.verb.split(":")
     verb = getattr(import_module(module), name)
     with logged(output["verbose"]), Steps(output["quiet"]) as progress:
@@ -75,7 +78,8 @@ def _show(result: Shown, name: str) -> None:
     if isinstance(result, Report):
         import_module(f"zerolm.cli.show_{name}").show(result)
     else:
-        print("\n".join(result.lines()))
+        for line in result.lines():
+            print(line)
 
 
 def _typed(value: Any, setting: Setting | None) -> Any:

@@ -58,16 +58,21 @@ class Command:
         for name in given:
             if name not in known:
                 raise ValueError(f"{self.name} has no setting {shown(name)}{nearest(name, known)}")
+        self.check_required(given)
         values = {}
         for name, setting in known.items():
             value = given.get(name)
-            if value is None and setting.default is REQUIRED:
-                raise ValueError(f"{self.name} needs {name}: {setting.help}")
             if value is None or (setting.kind == "path" and isinstance(value, objects)):
                 values[name] = setting.default if value is None else value
             else:
                 values[name] = setting.parse(value)
         return values
+
+    def check_required(self, given: Mapping[str, Any]) -> None:
+        """Raise ``ValueError`` where a setting that has no default is not given."""
+        for setting in self.settings:
+            if setting.default is REQUIRED and given.get(setting.name) is None:
+                raise ValueError(f"{self.name} needs {setting.name}: {setting.help}")
 
     def divided(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what is given of the command's own settings, and what is given of others."""

@@ -26,7 +26,19 @@ SOUND: dict[str, tuple[str, ...]] = {
     "proxies": ("labels.csv", "--proxies", "params", "--batch", "8", "--length", "8", "--micro-batches", "2"),
 }
 """What follows the name; a command that is not here is called without more."""
-NUMBERS = ("many", "", "nan", "inf", "-inf", "1e400", "9" * 5000, "-99999999999999999999", "1.5x", "0x10", "½")
+NUMBERS = (
+    "many",
+    "",
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "9" * 5000,
+    "-99999999999999999999",
+    "1.5x",
+    "0x10",
+    "½",
+)
 WRONG: dict[str, tuple[str, ...]] = {
     "integer": (*NUMBERS, "0.5"),
     "amount": (*(text for text in NUMBERS if text != "1.5x"), "0.5", "-1"),
@@ -36,7 +48,18 @@ WRONG: dict[str, tuple[str, ...]] = {
     "interval": ("many", "", "1", "3:1", "nan:2", "1:2:3", "1:inf"),
     "text": ("", "no such thing", "w" * 100_000, "\x1b[31m", "\udcff"),
     "names": ("no such thing", "w" * 100_000, ",,,x y,,", "\udcff"),
-    "path": ("", "nowhere", "nowhere/else", "empty", "binary", "folder", "closed", "/dev/null", "x" * 5000, "\udcff"),
+    "path": (
+        "",
+        "nowhere",
+        "nowhere/else",
+        "empty",
+        "binary",
+        "folder",
+        "closed",
+        "/dev/null",
+        "x" * 5000,
+        "\udcff",
+    ),
 }
 """Values by the kind of a setting; a file can be wrong in its content, too."""
 FREE = {("eval", "tasks"), ("doctor", "folder"), ("bench ls", "data")}

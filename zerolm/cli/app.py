@@ -166,8 +166,10 @@ def _run(arguments: list[str]) -> int:
             raise KeyboardInterrupt
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # nobody reads any more
-        sys.stdout = nowhere()
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        sys.stdout = nowhere()  # nobody reads any more
         return 0
     except typer.Abort:
         raise KeyboardInterrupt from None

@@ -177,8 +177,9 @@ def test_interrupted_at_any_moment(
             assert left == ({"out"} if has_out else set())
             continue
         said = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[which]
-        assert (process.returncode, err.splitlines()[-1:], left) == (128 + which, [f"zerolm: {said}"], set())
-        assert all(line.startswith("zerolm: ") for line in err.splitlines()), err
+        assert (process.returncode, err.splitlines()[-1:]) == (128 + which, [f"zerolm: {said}"])
+        assert left <= {"out"}  # which came when it was complete
+        assert not left or (folder / "out" / "run.yaml").is_file()
         shutil.rmtree(folder)
 
 

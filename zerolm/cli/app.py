@@ -48,7 +48,7 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command whose name the arguments begin with, the longest, and the other arguments."""
-        names = [*COMMANDS, *(name for name in OLDER if name not in COMMANDS)]
+        names = list(COMMANDS)
         completing = ["--help"] if ctx.resilient_parsing else []
         for count in (2, 1):
             name = " ".join(args[:count])
@@ -72,8 +72,6 @@ def unknown_command(arguments: Sequence[str], names: Sequence[str]) -> str:
 
 def built(name: str, arguments: Sequence[str]) -> Any:
     """Return a command with its flags; ``arguments`` say which plug-ins are named."""
-    if name not in COMMANDS:
-        return _older(name)
     command = COMMANDS[name]
     further = _further(command, arguments)
     app = typer.Typer(add_completion=False)
@@ -91,17 +89,6 @@ def _further(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Sett
     from zerolm.cli.plugin_flags import further_settings
 
     return further_settings(command, arguments)
-
-
-OLDER: Final = ("proxies",)
-
-
-def _older(name: str) -> Any:
-    from zerolm.cli import proxies
-
-    app = typer.Typer(add_completion=False, context_settings=CONTEXT)
-    app.command(name)(proxies.proxies)
-    return typer.main.get_command(app)
 
 
 def _version(asked: bool) -> None:
@@ -166,8 +153,10 @@ def _run(arguments: list[str]) -> int:
             raise KeyboardInterrupt
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # nobody reads any more
-        sys.stdout = nowhere()
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        sys.stdout = nowhere()  # nobody reads any more
         return 0
     except typer.Abort:
         raise KeyboardInterrupt from None

@@ -1,4 +1,4 @@
-"""What ``-v`` shows on stderr: which files are read, what is reused and chosen, how long each step takes."""
+"""The lines of ``-v`` on stderr: what is read, reused and chosen, and how long each step takes."""
 
 from __future__ import annotations
 

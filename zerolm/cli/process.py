@@ -96,6 +96,7 @@ def owned(run: Callable[[list[str]], int]) -> int:
         raise
     if interruptions.signal:
         interruptions.end()
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)  # all is done, and Python's end is not to be cut short
     return status
 
 

@@ -7,17 +7,13 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
-
-from zerolm.progress import silent
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 logger = logging.getLogger("zerolm.steps")
-Shown = Callable[..., None]
 PATIENCE: Final = {True: 1.5, False: 5.0}
 """Seconds within which a command is quick, on a terminal and in a pipe: nothing is shown of it."""
 PAUSE: Final = 5.0
@@ -166,11 +162,6 @@ def _plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text[:1].upper() + text[1:])
-
-
-def patient(seconds: float = 0.0) -> Shown:
-    """Return no progress, for the commands that are not declared yet."""
-    return silent
 
 
 def duration(seconds: float) -> str:

@@ -77,8 +77,3 @@ def _with_text(line: str, text: str, taken: int, width: int | None) -> Iterator[
     else:
         yield line.rstrip()
         yield from textwrap.wrap(text, width, initial_indent=" " * INDENT, subsequent_indent=" " * INDENT)
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Return the lines of a table of any width."""
-    return table_lines(lines[0], lines[1:], None)

@@ -14,7 +14,7 @@ OUTPUT: Final = (
     Setting("json", "flag", False, "print one JSON object for machines"),
     Setting("config", "path", None, "YAML file with any of these settings, as a run.yaml", metavar="FILE"),
     Setting("quiet", "flag", False, "print no progress"),
-    Setting("verbose", "flag", False, "say on stderr what is read, reused and chosen; -vv says more"),
+    Setting("verbose", "integer", 0, "say what is read, reused and chosen; -vv says more", low=0, high=9),
 )
 """Where results go; the same for every command that computes."""
 LISTING: Final = tuple(setting for setting in OUTPUT if setting.name in ("json", "quiet", "verbose"))
@@ -58,16 +58,21 @@ class Command:
         for name in given:
             if name not in known:
                 raise ValueError(f"{self.name} has no setting {shown(name)}{nearest(name, known)}")
+        self.check_required(given)
         values = {}
         for name, setting in known.items():
             value = given.get(name)
-            if value is None and setting.default is REQUIRED:
-                raise ValueError(f"{self.name} needs {name}: {setting.help}")
             if value is None or (setting.kind == "path" and isinstance(value, objects)):
                 values[name] = setting.default if value is None else value
             else:
                 values[name] = setting.parse(value)
         return values
+
+    def check_required(self, given: Mapping[str, Any]) -> None:
+        """Raise ``ValueError`` where a setting that has no default is not given."""
+        for setting in self.settings:
+            if setting.default is REQUIRED and given.get(setting.name) is None:
+                raise ValueError(f"{self.name} needs {setting.name}: {setting.help}")
 
     def divided(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what is given of the command's own settings, and what is given of others."""

@@ -66,7 +66,7 @@ def read_tables(document: Mapping[str, Any], folder: Path) -> Comparison:
 
 @dataclass(frozen=True)
 class ToldSection:
-    """What ``result.json`` holds of a section and cannot be computed again."""
+    """The part of a section in ``result.json`` that cannot be computed again."""
 
     benchmark: str
     view: str | None

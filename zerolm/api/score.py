@@ -53,7 +53,7 @@ class ScoreValue:
 
 
 @dataclass(frozen=True, repr=False)
-class Scored:
+class ArchitectureScores:
     """An architecture by its space, choices and shape in words, with its costs and scores.
 
     ``metric`` and ``expected`` are what a calibration expects, None without one or with too few labels.
@@ -69,7 +69,7 @@ class Scored:
 
 
 @dataclass(frozen=True, repr=False)
-class ScoreReport(Scored, Report):
+class ScoreReport(ArchitectureScores, Report):
     """The scores and costs of one architecture."""
 
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class ScoreReport(Scored, Report):
 
     @classmethod
     def from_folder(cls, folder: Path, document: dict[str, Any], configuration: dict[str, Any]) -> Self:
-        scored = checked(Scored, document)
+        scored = checked(ArchitectureScores, document)
         for cost in scored.costs:
             cost_label(cost)
         return cls(**vars(scored), configuration=configuration)

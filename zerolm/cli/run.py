@@ -49,10 +49,10 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     asked = configured(command, None if config is None else settings["config"].parse(config), given)
     output = {setting.name: setting.default for setting in OUTPUT}
     output |= {s.name: s.parse(asked.pop(s.name)) for s in command.output if s.name in asked}
+    command.check(asked)
     folder = Path(output["out"]) if output["out"] is not None else None
     if folder is not None:
         check_new(folder, output["force"])
-    command.check_required(asked)
     module, name = command.verb.split(":")
     verb = getattr(import_module(module), name)
     with logged(output["verbose"]), Steps(output["quiet"]) as progress:

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from zerolm.api.evaluate import evaluate as evaluate
     from zerolm.api.ledger import ledger as ledger
     from zerolm.api.load import load as load
+    from zerolm.api.measure import list_proxies as list_proxies
+    from zerolm.api.measure import measure as measure
     from zerolm.api.score import score as score
     from zerolm.api.search import search as search
     from zerolm.api.spaces import list_spaces as list_spaces
     from zerolm.groundtruth.labels import read_labels as read_labels
-    from zerolm.proxies.measure import measure as measure
     from zerolm.scores.base import make_score as make_score
     from zerolm.spaces.base import make_space as make_space
 
@@ -41,11 +42,12 @@ _HOMES = {
     "evaluate": "zerolm.api.evaluate",
     "ledger": "zerolm.api.ledger",
     "list_benchmarks": "zerolm.api.benchmarks",
+    "list_proxies": "zerolm.api.measure",
     "list_spaces": "zerolm.api.spaces",
     "load": "zerolm.api.load",
     "make_score": "zerolm.scores",
     "make_space": "zerolm.spaces",
-    "measure": "zerolm.proxies.measure",
+    "measure": "zerolm.api.measure",
     "read_labels": "zerolm.groundtruth.labels",
     "score": "zerolm.api.score",
     "search": "zerolm.api.search",

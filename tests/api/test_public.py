@@ -13,13 +13,11 @@ import pytest
 
 import zerolm
 from zerolm.api.report import Report, Shown
-from zerolm.cli.app import OLDER
+from zerolm.cli import main
 from zerolm.commands import COMMANDS, Command
 from zerolm.settings import REQUIRED
 
 HELPERS = {"__version__", "load", "make_score", "make_space", "read_labels"}
-OLDER_VERBS = {"proxies": "measure"}
-"""Of commands that are not declared yet."""
 VERBS = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
 
 
@@ -30,8 +28,7 @@ def verb_of(command: Command) -> object:
 
 def test_dir_is_the_public_api_and_nothing_else() -> None:
     verbs = {command.verb.split(":")[1] for command in COMMANDS.values()}
-    older = {OLDER_VERBS[name] for name in OLDER if name in OLDER_VERBS}
-    assert set(dir(zerolm)) == set(zerolm.__all__) == verbs | older | HELPERS
+    assert set(dir(zerolm)) == set(zerolm.__all__) == verbs | HELPERS
     assert len(zerolm.__all__) == len(set(zerolm.__all__))
     for name in dir(zerolm):
         assert getattr(zerolm, name)
@@ -47,12 +44,13 @@ def test_a_verb_takes_the_settings_of_its_command(command: Command) -> None:
     parameters = dict(inspect.signature(verb_of(command)).parameters)  # type: ignore[arg-type]
     parameters.pop("progress", None)
     keywords = [p for p in parameters.values() if p.kind is not p.VAR_KEYWORD]
-    assert {p.name for p in keywords} == {setting.name for setting in command.settings}
-    placed = [setting.name for setting in command.arguments]
-    assert [p.name for p in keywords][: len(placed)] == placed
+    by_place = {setting.name for setting in command.arguments} | {"out"}  # where a verb writes
+    declared = sorted(command.settings, key=lambda setting: setting.name not in by_place)
+    assert [p.name for p in keywords] == [setting.name for setting in declared]
     assert bool(command.owners) == (len(keywords) < len(parameters))
-    for setting in command.settings:
-        parameter = parameters[setting.name]
+    for parameter, setting in zip(keywords, declared, strict=True):
+        if setting.name not in by_place and command.arguments:
+            assert parameter.kind is parameter.KEYWORD_ONLY
         default = None if setting.default is REQUIRED else setting.default
         told = None if parameter.default is parameter.empty else parameter.default
         assert (told, type(told)) == (default, type(default)), setting.name
@@ -61,10 +59,11 @@ def test_a_verb_takes_the_settings_of_its_command(command: Command) -> None:
 @VERBS
 def test_help_reads_well(command: Command) -> None:
     text = pydoc.plain(pydoc.render_doc(verb_of(command)))
-    assert "Parameters\n    ----------" in text
+    assert ("Parameters\n    ----------" in text) == bool(command.settings)
     for setting in command.settings:
         assert f"    {setting.name}\n" in text
         assert setting.help.split()[0] in text
+    assert inspect.getdoc(verb_of(command)).startswith("Return")  # type: ignore[union-attr]
 
 
 @VERBS
@@ -97,3 +96,14 @@ def test_importing_is_light() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="prune"):
         zerolm.prune  # noqa: B018
+
+
+@VERBS
+def test_what_a_command_lacks_is_said_in_one_line(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = [setting.name for setting in command.settings if setting.default is REQUIRED]
+    if needed:
+        status, ran = main(command.name.split()), capsys.readouterr()
+        assert (status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
+        assert f"{command.name} needs {needed[0]}" in ran.err

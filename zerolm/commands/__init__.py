@@ -10,6 +10,7 @@ from zerolm.commands.doctor import DOCTOR
 from zerolm.commands.evaluate import EVAL
 from zerolm.commands.ledger import LEDGER
 from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS, SPACES
+from zerolm.commands.proxies import PROXIES, PROXIES_LS
 from zerolm.commands.score import SCORE
 from zerolm.commands.search import SEARCH
 
@@ -21,6 +22,8 @@ COMMANDS: Final = {
         EVAL,
         LEDGER,
         DOCTOR,
+        PROXIES,
+        PROXIES_LS,
         SCORE,
         CALIBRATE,
         BENCH,

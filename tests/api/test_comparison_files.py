@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 from small_comparison import decoder_file, encoder_file, results, written
 
+from zerolm.api.bench import BenchReport
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import Comparison
 from zerolm.report.comparison_charts import gains
-from zerolm.report.comparison_files import FILES, write_comparison
 from zerolm.report.rows import key_of, name_of
 from zerolm.report.summary import sentences
 
+FILES = ("benchmarks.json", "report.html", "result.json", "rows.csv", "run.yaml", "scores.csv")
 EVIL = '<script>alert("1 & 2")</script>'
 
 
@@ -29,6 +30,13 @@ EVIL = '<script>alert("1 & 2")</script>'
 def found(tmp_path: Path) -> Comparison:
     """Two benchmarks in four views, one of them in three."""
     return bench([encoder_file(tmp_path, 12), decoder_file(tmp_path, 10)], draws=50)
+
+
+def write_comparison(found: Comparison, folder: Path, ablation: Any = None) -> None:
+    report = BenchReport(found)
+    if ablation is not None:
+        vars(report)["ablation"] = ablation
+    report.write_into(folder)
 
 
 def page_of(found: Comparison, folder: Path, **more: Any) -> str:

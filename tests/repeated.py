@@ -28,7 +28,7 @@ def check_report(
     report.save(folder)
     again = type(report).load(folder)
     assert again.to_json() == report.to_json()
-    assert (again.configuration, repr(again)) == (report.configuration, repr(report))
+    assert (again.run_yaml, repr(again)) == (report.run_yaml, repr(report))
     assert again.page() == (folder / "report.html").read_text("utf-8")
     assert set(report.configuration) <= {setting.name for setting in COMMANDS[report.command].settings}
     words = [*report.command.split(), "--config", str(folder / "run.yaml"), "--json"]

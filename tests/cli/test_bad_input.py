@@ -391,7 +391,7 @@ def nothing_runs(*_: Any, **__: Any) -> None:
     ("command", "work"),
     [
         (FAST, "zerolm.api.search.solve"),
-        (("bench", "run", "mine.json"), "zerolm.cli.bench.run_bench"),
+        (("bench", "run", "mine.json"), "zerolm.api.bench.compare"),
         (("calibrate", "--labels", "mine.json"), "zerolm.api.calibrate.fit"),
     ],
 )

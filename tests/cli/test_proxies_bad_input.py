@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
 
-from zerolm.cli.proxies import needing_torch
+from zerolm.api.extras import needing_torch
 from zerolm.proxies import memory as needed
 from zerolm.proxies.store import Store
 
@@ -65,23 +65,24 @@ BENCHMARK = ("mine.csv", *FEW, "--store", "s")
         (["--proxies", "snpi"], "proxy 'snpi' is not known; did you mean 'snip'?"),
         (["--proxies", "SynFlow"], "did you mean 'synflow'?"),
         (["--proxies", " , "], "no proxy is named; there are"),
-        (["--batch", "0"], "a batch of 0 x 8 tokens is empty"),
-        (["--length", "-1"], "is empty"),
-        (["--batch", "1000000000000"], "too large"),
+        (["--batch", "0"], "batch must be an integer from 1 to"),
+        (["--length", "-1"], "length must be an integer from 1 to"),
+        (["--batch", "1000000000000"], "batch must be an integer from 1 to"),
+        (["--batch", "16M"], "too large"),
         (["--micro-batches", "3"], "3 equal micro-batches of 16 are not possible; 2 are"),
-        (["--micro-batches", "0"], "0 equal micro-batches of 16 are not possible; 1 are"),
+        (["--micro-batches", "0"], "micro_batches must be an integer from 1 to"),
         (["--micro-batches", "99"], "99 equal micro-batches of 16 are not possible; 16 are"),
-        (["--seed", "-1"], "seed -1 is not possible"),
-        (["--seed", str(2**64)], "is not possible"),
-        (["--mode", "insane"], "mode 'insane' is not known; there are sane, faithful"),
+        (["--seed", "-1"], "seed must be an integer from 0 to"),
+        (["--seed", str(2**64)], "seed must be an integer from 0 to"),
+        (["--mode", "insane"], "mode 'insane' is not known; did you mean 'sane'? there are sane, faithful"),
         (["--upstream", "twos"], "upstream 'twos' is not known; there are task, ones"),
-        (["--device", "tpu"], "device 'tpu' is not known; there are cpu, cuda"),
-        (["--jobs", "0"], "jobs 0: at least 1 is needed"),
+        (["--device", "tpu"], "device 'tpu' is not known; did you mean 'cpu'? there are cpu, cuda"),
+        (["--jobs", "0"], "jobs must be an integer from 1 to"),
         (["--jobs", "2", "--backend", "ray"], "jobs 2 are for loky"),
         (["--backend", "dask"], "backend 'dask' is not known; there are loky, ray"),
         (["--view", "trained"], "view 'trained' is not one of mine.csv's; there are none"),
         (["--count", "3"], "count is of a space; this is a benchmark: leave it out"),
-        (["--limit", "1"], "Invalid value for '--limit'"),
+        (["--limit", "1"], "limit must be an integer from 2 to"),
         (["--metric", "bleu"], "has no metric 'bleu'; it has loss"),
         (["--text", "missing.txt"], "missing.txt"),
         (["--text", "short.txt"], "a vocabulary of 64 is too small; 257 is the least"),
@@ -99,7 +100,7 @@ def test_of_a_benchmark(zerolm: Zerolm, arguments: list[str], words: str) -> Non
         (["--limit", "5"], "limit is of a benchmark; this is a space: leave it out"),
         (["--metric", "ppl"], "metric is of a benchmark; this is a space"),
         (["--data", "."], "data is of a benchmark; this is a space"),
-        (["--count", "0"], "count 0: at least 1 is needed"),
+        (["--count", "0"], "count must be an integer from 1 to"),
         (["--view", "odd"], "view 'odd' is not known; there are declared, published, trained"),
         (["--length", "513", "--proxies", "snip"], "network 0: 513 tokens are given; this network has"),
         (["--text", "short.txt", "--proxies", "snip"], "network 0: the text has"),
@@ -216,12 +217,12 @@ def test_without_something_else_of_the_extra() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--text", "random"], "--text is of networks that are built: name --proxies too"),
-        (["--jobs", "2"], "--jobs is of networks"),
-        (["--store", "s"], "--store is of networks"),
+        (["--text", "random"], "text is of networks that are built: name proxies too"),
+        (["--jobs", "2"], "jobs is of networks"),
+        (["--store", "s"], "store is of networks"),
         (["--proxies", "snpi"], "did you mean 'snip'?"),
         (["--proxies", ""], "no proxy is named"),
-        (["--proxies", "snip", "--jobs", "0"], "jobs 0"),
+        (["--proxies", "snip", "--jobs", "0"], "jobs must be an integer from 1 to"),
         (["--proxies", "snip", "--text", "missing.txt"], "missing.txt"),
         (["--proxies", "snip", "--store", "other.db"], "name another with --store"),
     ],
@@ -233,5 +234,5 @@ def test_of_bench_run(zerolm: Zerolm, arguments: list[str], words: str) -> None:
 
 def test_a_misspelt_space_is_named_before_its_options(zerolm: Zerolm) -> None:
     refused(zerolm, "proxies", "flexbert", *FEW, "--count", "2", words="flexibert")
-    refused(zerolm, "proxies", " ", *FEW, words="no space, benchmark or folder is named")
+    refused(zerolm, "proxies", " ", *FEW, words="target names no file")
     refused(zerolm, "proxies", "mine.csv", *FEW, "--count", "2", words="count is of a space")

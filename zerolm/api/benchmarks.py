@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
+from zerolm.api.documented import documented
 from zerolm.api.report import Shown
 from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS
 from zerolm.groundtruth.cache import cache_folder
@@ -59,6 +60,7 @@ class DownloadReport(Shown):
         return remarks
 
 
+@documented(BENCH_LS)
 def list_benchmarks(*, data: str | PathLike[str] | None = None) -> BenchmarksReport:
     """Return the benchmarks at hand, in the folder of ZEROLM_DATA and in the cache, and those to download.
 
@@ -67,6 +69,7 @@ def list_benchmarks(*, data: str | PathLike[str] | None = None) -> BenchmarksRep
     return BenchmarksReport(listing(BENCH_LS.values({"data": data})["data"]))
 
 
+@documented(BENCH_DOWNLOAD)
 def download_benchmarks(
     names: str | Sequence[str] | None = None,
     *,

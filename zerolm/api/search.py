@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Self
 
 from zerolm.api.calibrate import CalibrationReport, attached, calibration_of
 from zerolm.api.configuration import absolute
+from zerolm.api.documented import documented
 from zerolm.api.report import Report
 from zerolm.calibration import Calibration, calibrate, explained
 from zerolm.commands.costs import CONDITIONS, COSTS
@@ -82,6 +83,7 @@ class SearchReport(SearchResult, Report):
         return cls(**vars(SearchResult.from_json(document)), configuration=configuration)
 
 
+@documented(SEARCH)
 def search(
     space: str | None = None,
     *,

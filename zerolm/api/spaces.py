@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from zerolm.api.documented import documented
 from zerolm.api.report import Shown
 from zerolm.commands.listings import SPACES as COMMAND
 from zerolm.settings import REQUIRED, Setting
@@ -53,6 +54,7 @@ class SpaceReport(Shown):
         return {"name": self.name, "size": self.size, "summary": self.summary, "settings": self.rows()}
 
 
+@documented(COMMAND)
 def list_spaces(name: str | None = None) -> SpacesReport | SpaceReport:
     """Return the search spaces with their exact size, or the settings of one.
 

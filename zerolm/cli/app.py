@@ -35,7 +35,7 @@ class Commands(TyperGroup):
     """All commands by their names, of one word or two; that which is named is built with its flags."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*COMMANDS, *(name for name in OLDER if name not in COMMANDS)]
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return built(cmd_name, ()) if cmd_name in self.list_commands(ctx) else None
@@ -64,8 +64,6 @@ def unknown_command(arguments: Sequence[str], names: Sequence[str]) -> str:
 
 def built(name: str, arguments: Sequence[str]) -> Any:
     """Return a command with its flags; ``arguments`` say which plug-ins are named."""
-    if name not in COMMANDS:
-        return _older(name)
     command = COMMANDS[name]
     further = _further(command, arguments)
     app = typer.Typer(add_completion=False)
@@ -83,20 +81,6 @@ def _further(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Sett
     from zerolm.cli.plugin_flags import further_settings
 
     return further_settings(command, arguments)
-
-
-OLDER: Final = ("proxies", "bench")
-
-
-def _older(name: str) -> Any:
-    from zerolm.cli import bench, proxies
-
-    app = typer.Typer(add_completion=False, context_settings=CONTEXT)
-    if name == "bench":
-        bench.application(app)
-        return typer.main.get_command(app)
-    app.command(name)(proxies.proxies)
-    return typer.main.get_command(app)
 
 
 def _version(asked: bool) -> None:

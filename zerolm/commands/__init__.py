@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from zerolm.commands.bench import ABLATE, BENCH
 from zerolm.commands.calibrate import CALIBRATE
 from zerolm.commands.carve import CARVE
 from zerolm.commands.command import LISTING, OUTPUT, Command
@@ -9,6 +10,7 @@ from zerolm.commands.doctor import DOCTOR
 from zerolm.commands.evaluate import EVAL
 from zerolm.commands.ledger import LEDGER
 from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS, SPACES
+from zerolm.commands.proxies import PROXIES, PROXIES_LS
 from zerolm.commands.score import SCORE
 from zerolm.commands.search import SEARCH
 
@@ -20,8 +22,12 @@ COMMANDS: Final = {
         EVAL,
         LEDGER,
         DOCTOR,
+        PROXIES,
+        PROXIES_LS,
         SCORE,
         CALIBRATE,
+        BENCH,
+        ABLATE,
         SPACES,
         BENCH_LS,
         BENCH_DOWNLOAD,

@@ -45,8 +45,12 @@ def ablate(
     ``metric`` is the file's own unless named; ``draws`` bootstrap resamples. Everything is read and checked
     before anything is scored, as ``bench`` does. Fewer than eight architectures have no intervals.
     """
+    return ablated(subjects(names, data, metric, unusable=unusable), draws, progress)
+
+
+def ablated(given: Sequence[Subject], draws: int = DRAWS, progress: Progress = silent) -> Ablation:
+    """Return the ablation of benchmarks that were read."""
     sections: list[AblationSection] = []
-    given = list(subjects(names, data, metric, unusable=unusable))
     of = sum(len(subject.views) for subject in given)
     for subject in given:
         bootstrap = Bootstrap(subject.result, enough(len(subject.result), draws))

@@ -136,8 +136,9 @@ class Section:
             "ceiling": asdict(self.ceiling) if self.ceiling else None,
             "published": asdict(self.published) if self.published else None,
             "alpha_curve": [asdict(point) for point in self.curve],
-            "alpha_plateau": self.plateau,
+            "alpha_plateau": list(self.plateau) if self.plateau else None,
             "budgets": self.budgets.tolist(),
+            "left_out": self.left_out,
             "regret_by_budget": {label: curve.tolist() for label, curve in self.regrets.items()},
         }
 

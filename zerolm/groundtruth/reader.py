@@ -33,6 +33,7 @@ __all__ = [
     "View",
     "chosen",
     "data_folder",
+    "is_file_name",
     "known_names",
     "locate",
     "named_corpus",
@@ -107,10 +108,15 @@ def chosen(names: Sequence[str], data: str | None, *, every: bool = False) -> li
     return known
 
 
+def is_file_name(name: str) -> bool:
+    """Return whether a benchmark is named by its file, not by its name in the data folder."""
+    return _form(Path(name)) in FORMATS or Path(name).name != name
+
+
 def locate(name: str, data: str | None) -> Path:
     """The file of a benchmark named by a path, or by its name in the data folder."""
     path = Path(name)
-    if _form(path) in FORMATS or path.name != name:
+    if is_file_name(name):
         return path
     folder = data_folder(data)
     files = _files(folder)

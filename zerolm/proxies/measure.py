@@ -72,6 +72,7 @@ class Run:
         }
         if self.section is not None:
             document["metric"] = self.section.metric
+            document["section"] = self.section.to_json()
             document["rows"] = [row.to_json() for row in self.section.rows]
             document["libra"] = None if self.verdict is None else self.verdict.to_json()
         return document

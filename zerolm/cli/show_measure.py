@@ -1,17 +1,16 @@
-"""Tables of ``zerolm proxies`` for people."""
+"""The terminal's view of proxies."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from zerolm.cli.bench_ablate import aligned
+from zerolm.api.measure import ProxiesReport, ProxyColumns
+from zerolm.cli.tables import aligned
 from zerolm.comparison.results import ScoreRow, Section
-from zerolm.proxies.job import Measured
-from zerolm.proxies.measure import Run
-from zerolm.proxies.verdict import Verdict
 from zerolm.report.facts import facts, tokens_of
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
@@ -20,8 +19,8 @@ from zerolm.statistics import agreement
 HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "95 %", "over body", "in budget", "seconds")
 
 
-def show(results: Run) -> None:
-    """One network's values, the spread of several, or how they rank a benchmark; and what is left out."""
+def show(results: ProxiesReport) -> None:
+    """Print one network's values, the spread of several, or how they rank a benchmark."""
     print(results.title)
     print(tokens_of(results.measured.source))
     if results.section is not None:
@@ -36,7 +35,7 @@ def show(results: Run) -> None:
         _show_verdict(results.verdict)
 
 
-def _show_section(section: Section, measured: Measured) -> None:
+def _show_section(section: Section, measured: ProxyColumns) -> None:
     """How every score ranks the benchmark, best first."""
     rows = by_tau(section)
     lines = [HEADS, *(_cells(row, measured.seconds) for row in rows)]
@@ -67,7 +66,7 @@ def _number(value: float | None, form: str = ".3f") -> str:
     return "-" if value is None or math.isnan(value) else f"{value:{form}}"
 
 
-def _show_one(measured: Measured) -> None:
+def _show_one(measured: ProxyColumns) -> None:
     lines = [("proxy", "value", "seconds")]
     for name, column in measured.columns.items():
         lines.append((name, f"{column[0]:.6g}", f"{measured.seconds[name]:.2f}"))
@@ -75,7 +74,7 @@ def _show_one(measured: Measured) -> None:
         print(line)
 
 
-def _show_many(results: Run) -> None:
+def _show_many(results: ProxiesReport) -> None:
     """How the values spread, and how far a proxy only counts parameters."""
     assert results.params is not None
     lines = [("proxy", "lowest", "median", "highest", "rho with params", "seconds")]
@@ -87,7 +86,7 @@ def _show_many(results: Run) -> None:
         print(line)
 
 
-def _show_verdict(verdict: Verdict) -> None:
+def _show_verdict(verdict: Any) -> None:
     print(
         f"LIBRA, by {verdict.calibration} labels: {', '.join(verdict.libra.names)}; on the other "
         f"{verdict.test} tau-b {_number(verdict.tau)}, rho {_number(verdict.rho)} "

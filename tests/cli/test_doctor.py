@@ -25,7 +25,7 @@ RUNTIMES = ("transformers", "vLLM", "SGLang", "TensorRT-LLM", "MLX", "llama.cpp"
 def test_a_line_for_each_runtime(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     ran = zerolm("doctor", str(saved(tmp_path, "llama")))
     assert ran.status == 0
-    lines = [line.split(maxsplit=3) for line in ran.out.splitlines()[: len(RUNTIMES)]]
+    lines = [line.split(maxsplit=3) for line in ran.out.splitlines()[1 : 1 + len(RUNTIMES)]]
     assert tuple(line[0] for line in lines) == RUNTIMES
     assert lines[0][1:3] == ["opens", "opened"]
     assert all(line[1] in ("opens", "refuses", "unknown") and line[2] == "rules" for line in lines[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from zerolm.checkpoints.layout import Layout
 from zerolm.checkpoints.shards import read_shards
 from zerolm.families.family import Family
 from zerolm.families.known import family_of
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Checkpoint:
             layout = Layout.of(family, config, tensors)
         except ValueError as error:
             raise ValueError(f"checkpoint {str(folder)!r}: {error}") from None
+        logger.info("%s is a %s: %d tensors in %d files", folder, family.name, len(tensors), len(shards))
         return cls(folder, config, family, layout, shards, tensors)
 
     def raw(self, name: str) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
@@ -13,6 +14,8 @@ from zerolm.checkpoints.layout import Slot
 from zerolm.checkpoints.matrix_sums import Summing, Sums, Totals, plain, sums_of
 from zerolm.checkpoints.shard_sums import Record, content_of, load, record_path, save
 from zerolm.progress import Progress, silent
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["Ledger", "Sums", "Totals", "ledger_of"]
 
@@ -63,7 +66,15 @@ def ledger_of(
         content = content_of(shard) if verify else ""
         path = record_path(shard, wanted)
         record = load(path, shard, wanted, content) if cache else None
-        if record is None:
+        if record is not None:
+            logger.info("reused %s for %s", path, shard.file)
+        else:
+            logger.info(
+                "passing over %s, %d bytes, by %s",
+                shard.file,
+                shard.size,
+                "numpy" if summing is plain else "numba",
+            )
             record = _pass_over(shard, wanted, summing, done, of, progress)
             check_unchanged(shard)
             if cache:

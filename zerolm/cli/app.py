@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from zerolm.cli.complete import words
 from zerolm.cli.help import command_help, program_help
 from zerolm.cli.process import interruptions, nowhere
 from zerolm.cli.run import function_of
@@ -19,6 +20,9 @@ from zerolm.registry import PluginWarning
 from zerolm.settings import Setting, nearest
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
+
+BEGUN: Final = "zerolm.begun"
+"""Where a context keeps the words of a command's name that are typed already."""
 
 
 class DeclaredCommand(TyperCommand):
@@ -35,21 +39,25 @@ class Commands(TyperGroup):
     """All commands by their names, of one word or two; that which is named is built with its flags."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        """Return the words that may come next: these are completed."""
+        return list(words(ctx.meta.get(BEGUN, [])))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return built(cmd_name, ()) if cmd_name in self.list_commands(ctx) else None
+        """Return a command for its help alone."""
+        return TyperCommand(cmd_name, help=words(ctx.meta.get(BEGUN, [])).get(cmd_name))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command whose name the arguments begin with, the longest, and the other arguments."""
-        names = self.list_commands(ctx)
+        names = list(COMMANDS)
+        completing = ["--help"] if ctx.resilient_parsing else []
         for count in (2, 1):
             name = " ".join(args[:count])
             if name in names:
-                return name, built(name, args[count:]), args[count:]
-        if ctx.resilient_parsing:
-            return None, None, args
-        raise ValueError(unknown_command(args, names))
+                return name, built(name, [*args[count:], *completing]), args[count:]
+        if not completing:
+            raise ValueError(unknown_command(args, names))
+        ctx.meta[BEGUN] = args
+        return None, None, args
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(program_help(""))
@@ -135,17 +143,20 @@ def say(message: object) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    if arguments in (["bench"], ["bench", "--help"], ["bench", "-h"]) and "bench run" in COMMANDS:
-        print(program_help("bench"), file=sys.stderr if arguments == ["bench"] else sys.stdout)
-        return 2 if arguments == ["bench"] else 0
+    if arguments in (["bench"], ["bench", "--help"], ["bench", "-h"]):
+        alone = len(arguments) == 1
+        print(program_help("bench"), end="", file=sys.stderr if alone else sys.stdout)
+        return 2 if alone else 0
     try:
         status = int(application()(args=arguments, prog_name="zerolm", standalone_mode=False) or 0)
         if status == INTERRUPTED:  # typer has caught it
             raise KeyboardInterrupt
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # nobody reads any more
-        sys.stdout = nowhere()
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        sys.stdout = nowhere()  # nobody reads any more
         return 0
     except typer.Abort:
         raise KeyboardInterrupt from None

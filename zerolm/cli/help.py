@@ -76,16 +76,16 @@ def _placed(setting: Setting) -> str:
 def _flags(setting: Setting) -> Text:
     name = setting.name.replace("_", "-")
     flag = Text(f"--{name}", style=FLAG)
+    if setting.name in SHORT:
+        return Text(f"{SHORT[setting.name]}, --{name}", style=FLAG)
     if setting.kind == "flag":
-        if setting.name in SHORT:
-            flag = Text(f"{SHORT[setting.name]}, --{name}", style=FLAG)
         return flag.append(f" / --{setting.off}" if setting.off else "")
     taken = setting.placeholder if len(setting.placeholder) <= LEFT - len(flag) else "NAME"
     return flag.append(f" {taken}", style=WORD)
 
 
 SHORT: Final = {"quiet": "-q", "verbose": "-v"}
-"""Flags with a letter."""
+"""Switches with a letter; that of ``verbose`` counts."""
 
 
 def _described(setting: Setting) -> Text:
@@ -94,7 +94,7 @@ def _described(setting: Setting) -> Text:
         text.append(f" One of {', '.join(map(str, setting.choices))}.")
     if setting.default is REQUIRED:
         text.append(" [required]", style=QUIET)
-    elif setting.default_text and setting.kind != "flag":
+    elif setting.default_text and setting.kind != "flag" and setting.name not in SHORT:
         text.append(f" [{setting.default_text}]", style=QUIET)
     return text
 
@@ -130,4 +130,4 @@ def _rendered(pages: Iterable[Text | Panel | Padding]) -> str:
     console.width = min(console.width, WIDEST)
     for page in pages:
         console.print(page)
-    return text.getvalue()
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"

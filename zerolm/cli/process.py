@@ -26,7 +26,7 @@ AGAIN = 0.02
 
 
 class Interruptions:
-    """What signals do: the first raises ``KeyboardInterrupt``, so that everything cleans up after itself."""
+    """Answers signals: the first raises ``KeyboardInterrupt``, so that everything cleans up after itself."""
 
     def __init__(self) -> None:
         self.signal = 0
@@ -96,6 +96,7 @@ def owned(run: Callable[[list[str]], int]) -> int:
         raise
     if interruptions.signal:
         interruptions.end()
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)  # all is done, and Python's end is not to be cut short
     return status
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import threading
 import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
-
-from zerolm.progress import silent
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-Shown = Callable[..., None]
-PATIENCE: Final = 2.0
-"""Seconds within which a command is quick: nothing is shown of it."""
+logger = logging.getLogger("zerolm.steps")
+PATIENCE: Final = {True: 1.5, False: 5.0}
+"""Seconds within which a command is quick, on a terminal and in a pipe: nothing is shown of it."""
 PAUSE: Final = 5.0
 """Seconds between two lines on the same step in a pipe."""
 
@@ -25,12 +23,14 @@ PAUSE: Final = 5.0
 class Steps:
     """Shows the steps of a command to those who wait; a ``with`` statement ends it and removes the bar."""
 
-    def __init__(self, quiet: bool = False, patience: float = PATIENCE) -> None:
+    def __init__(self, quiet: bool = False, patience: float | None = None) -> None:
         self._quiet, self._lock = quiet, threading.RLock()
         self._step = Step("", 0, 0)
-        self._timer = threading.Timer(patience, self._begin)
+        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        wait = PATIENCE[self._is_terminal] if patience is None else patience
+        self._timer = threading.Timer(wait, self._begin)
         self._timer.daemon = True
-        self._bar: Bar | None = None
+        self._bar: TerminalBar | None = None
         self._begun = self._ended = False
 
     def __enter__(self) -> Self:
@@ -42,6 +42,7 @@ class Steps:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
+            self._step.log()
             self._ended = True
             self._timer.cancel()
             if self._bar is not None:
@@ -49,13 +50,12 @@ class Steps:
 
     def __call__(self, text: str, done: int = 0, of: int = 0, /) -> None:
         """Say what is done now, and how much of it is done of how much where that is known."""
-        if self._quiet:
-            return
         with self._lock:
             if not self._step.goes_on(text, done, of):
+                self._step.log()
                 self._step = Step(text, done, of)
             self._step.text, self._step.done = text, done
-            if self._begun and not self._ended:
+            if self._begun and not self._ended and not self._quiet:
                 self._show()
 
     def _begin(self) -> None:
@@ -64,8 +64,8 @@ class Steps:
             if self._ended:
                 return
             self._begun = True
-            if sys.stderr is not None and sys.stderr.isatty():
-                self._bar = Bar()
+            if self._is_terminal:
+                self._bar = TerminalBar()
             if self._step.text:
                 self._show()
 
@@ -96,6 +96,11 @@ class Step:
         self._said, self._told = now, self.text
         return True
 
+    def log(self) -> None:
+        """Log that the step is over, and how long it took."""
+        if self.text:
+            logger.info("%s took %.2f s", self.text, time.monotonic() - self._start)
+
     def line(self) -> str:
         """Return the step as one line, with the time that is left where that can be told."""
         if not self.of:
@@ -108,7 +113,7 @@ class Step:
         return f"{share}, about {duration(left)} left ..."
 
 
-class Bar:
+class TerminalBar:
     """The bar of ``rich``: a spinner where nobody knows how long a step takes."""
 
     def __init__(self) -> None:
@@ -157,11 +162,6 @@ def _plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text[:1].upper() + text[1:])
-
-
-def patient(seconds: float = 0.0) -> Shown:
-    """Return no progress, for the commands that are not declared yet."""
-    return silent
 
 
 def duration(seconds: float) -> str:

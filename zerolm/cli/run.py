@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zerolm.cli.complete import completion
 from zerolm.cli.help import SHORT
 from zerolm.commands import OUTPUT, Command
 from zerolm.settings import REQUIRED, Setting
@@ -39,10 +40,13 @@ def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) ->
 
 def _run(command: Command, given: dict[str, Any]) -> None:
     from zerolm.api.configuration import configured
+    from zerolm.cli.logs import logged
     from zerolm.cli.progress import Steps
     from zerolm.io.folders import check_new
 
-    asked = configured(command, given.pop("config", None), given)
+    settings = {setting.name: setting for setting in command.output}
+    config = given.pop("config", None)
+    asked = configured(command, None if config is None else settings["config"].parse(config), given)
     output = {setting.name: setting.default for setting in OUTPUT}
     output |= {s.name: s.parse(asked.pop(s.name)) for s in command.output if s.name in asked}
     command.check(asked)
@@ -52,7 +56,7 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     needed = {setting.name: None for setting in command.settings if setting.default is REQUIRED}
     module, name = command.verb.split(":")
     verb = getattr(import_module(module), name)
-    with Steps(output["quiet"]) as progress:
+    with logged(output["verbose"]), Steps(output["quiet"]) as progress:
         told = {"progress": progress} if "progress" in inspect.signature(verb).parameters else {}
         result = verb(**(needed | asked), **told)
         if folder is not None:
@@ -75,7 +79,8 @@ def _show(result: Shown, name: str) -> None:
     if isinstance(result, Report):
         import_module(f"zerolm.cli.show_{name}").show(result)
     else:
-        print("\n".join(result.lines()))
+        for line in result.lines():
+            print(line)
 
 
 def _typed(value: Any, setting: Setting | None) -> Any:
@@ -93,7 +98,15 @@ def _parameter(setting: Setting, kind: Callable[..., Any], repeated: bool = Fals
         annotation = bool
         names = [f"{names[0]}/--{setting.off}"] if setting.off else names
     names += [SHORT[setting.name]] if setting.name in SHORT else []
-    declared = kind(*names, metavar=setting.placeholder or None, help=setting.help)
+    if setting.name == "verbose":
+        annotation = int
+    declared = kind(
+        *names,
+        **({"count": True} if annotation is int else {}),
+        metavar=setting.placeholder or None,
+        help=setting.help,
+        autocompletion=None if setting.kind == "flag" else completion(setting),
+    )
     return inspect.Parameter(
         setting.name,
         inspect.Parameter.KEYWORD_ONLY,

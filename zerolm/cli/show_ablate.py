@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerolm.api.ablate import AblationReport
-from zerolm.cli.tables import aligned
+from zerolm.cli.tables import show_table, show_text
 from zerolm.report.ablation import NOTES, Sheet, sheets, title, transfer_sheets
 from zerolm.report.ablation_conclusions import conclusions
 
@@ -18,13 +18,13 @@ def show(result: AblationReport) -> None:
     for sheet in transfer_sheets(ablation):
         show_sheet(sheet)
     for line in (*NOTES, *conclusions(ablation).values()):
-        print(f"\n{line}")
+        print()
+        show_text(line)
 
 
 def show_sheet(sheet: Sheet) -> None:
     """Print a table under its title, and what it says."""
     print(f"\n{sheet.title}")
-    for line in aligned([sheet.head, *sheet.rows]):
-        print(line.rstrip())
+    show_table(sheet.head, sheet.rows)
     for sentence in sheet.sentences:
-        print(sentence)
+        show_text(sentence)

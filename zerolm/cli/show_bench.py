@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from zerolm.api.bench import BenchReport
-from zerolm.cli.tables import aligned
+from zerolm.cli.tables import show_table, show_text
 from zerolm.comparison.results import Section
 from zerolm.report.facts import facts
 from zerolm.report.rows import by_tau
 from zerolm.report.tables import remark
 
-HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget", "regret 1/5")
+HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget", "regret 1/5", "")
 
 
 def show(result: BenchReport) -> None:
@@ -25,7 +25,7 @@ def show_section(section: Section) -> None:
     truth = section.truth
     better = "higher is better" if truth.is_higher_better(section.metric) else "lower is better"
     print(f"\n{section.title}: {section.metric} ({better}), {len(section.result)} architectures")
-    rows, lines = by_tau(section), [HEADS]
+    rows, lines = by_tau(section), []
     for row in rows:
         cells = (
             row.label,
@@ -37,12 +37,12 @@ def show_section(section: Section) -> None:
             "" if row.score == "body_params" else _span(row.gain_low, row.gain_high, sign=True),
             _show(row.within_budget),
             f"{row.regret_1:.3g}/{row.regret_5:.3g}",
+            remark(row),
         )
         lines.append(cells)
-    for line, note in zip(aligned(lines), ("", *map(remark, rows)), strict=True):
-        print(f"{line}  {note}".rstrip())
+    show_table(HEADS, lines, remarks=True)
     for name, text in facts(section):
-        print(f"{name}: {text}")
+        show_text(f"{name}: {text}")
 
 
 def _show(value: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from zerolm.api.evaluate import EvaluationReport
+from zerolm.cli.tables import show_table, show_text
 from zerolm.report.phrases import show_amount
 
 HEADS: Final = {"perplexity": "perplexity", "kl": "KL", "cosine": "cosine"}
@@ -26,9 +27,10 @@ def _show_networks(result: EvaluationReport) -> None:
         [row["name"], show_amount(row["params"]), *(_digits(key, row[key]) for key in columns), _spread(row)]
         for row in result.networks
     ]
-    show_table(["", "parameters", *(HEADS[key] for key in columns), ""], body)
+    show_table(["", "parameters", *(HEADS[key] for key in columns), ""], body, remarks=True)
     meaning = "cosine: of embeddings to the parent's, mean" if "cosine" in columns else "KL: nats a token"
-    print(f"{meaning}\n{document['note']}")
+    show_text(meaning)
+    show_text(document["note"])
 
 
 def _digits(key: str, value: float) -> str:
@@ -57,14 +59,3 @@ def _show_tasks(rows: list[dict[str, Any]]) -> None:
 
 def _measured(value: float, stderr: float | None) -> str:
     return f"{value:.4f}" if stderr is None else f"{value:.4f} +- {stderr:.4f}"
-
-
-def show_table(head: list[str], body: list[list[str]]) -> None:
-    """Print columns below their heads: names to the left, numbers to the right, remarks behind."""
-    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-    for line in (head, *body):
-        cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
-        cells[0] = line[0].ljust(widths[0])
-        if not head[-1]:
-            cells[-1] = line[-1]
-        print("  ".join(cells).rstrip())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zerolm.api.measure import ProxiesReport, ProxyColumns
-from zerolm.cli.tables import aligned
+from zerolm.cli.tables import show_table, show_text
 from zerolm.comparison.results import ScoreRow, Section
 from zerolm.report.facts import facts, tokens_of
 from zerolm.report.rows import by_tau
@@ -30,7 +30,7 @@ def show(results: ProxiesReport) -> None:
     else:
         _show_many(results)
     for name, reason in results.measured.left_out.items():
-        print(f"left out: {name}: {reason}")
+        show_text(f"left out: {name}: {reason}")
     if results.verdict is not None:
         _show_verdict(results.verdict)
 
@@ -38,11 +38,9 @@ def show(results: ProxiesReport) -> None:
 def _show_section(section: Section, measured: ProxyColumns) -> None:
     """How every score ranks the benchmark, best first."""
     rows = by_tau(section)
-    lines = [HEADS, *(_cells(row, measured.seconds) for row in rows)]
-    for line, note in zip(aligned(lines), ("", *map(remark, rows)), strict=True):
-        print(f"{line}  {note}".rstrip())
+    show_table((*HEADS, ""), [(*_cells(row, measured.seconds), remark(row)) for row in rows], remarks=True)
     for name, text in facts(section):
-        print(f"{name}: {text}")
+        show_text(f"{name}: {text}")
 
 
 def _cells(row: ScoreRow, seconds: Mapping[str, float]) -> tuple[str, ...]:
@@ -67,27 +65,26 @@ def _number(value: float | None, form: str = ".3f") -> str:
 
 
 def _show_one(measured: ProxyColumns) -> None:
-    lines = [("proxy", "value", "seconds")]
-    for name, column in measured.columns.items():
-        lines.append((name, f"{column[0]:.6g}", f"{measured.seconds[name]:.2f}"))
-    for line in aligned(lines):
-        print(line)
+    rows = [
+        (name, f"{column[0]:.6g}", f"{measured.seconds[name]:.2f}")
+        for name, column in measured.columns.items()
+    ]
+    show_table(("proxy", "value", "seconds"), rows)
 
 
 def _show_many(results: ProxiesReport) -> None:
     """How the values spread, and how far a proxy only counts parameters."""
     assert results.params is not None
-    lines = [("proxy", "lowest", "median", "highest", "rho with params", "seconds")]
+    rows = []
     for name, column in results.measured.columns.items():
         spread = (f"{value:.5g}" for value in np.quantile(column, (0.0, 0.5, 1.0)))
         rho = _number(agreement(column, results.params).rho)
-        lines.append((name, *spread, rho, f"{results.measured.seconds[name]:.2f}"))  # type: ignore[arg-type]
-    for line in aligned(lines):
-        print(line)
+        rows.append([name, *spread, rho, f"{results.measured.seconds[name]:.2f}"])
+    show_table(("proxy", "lowest", "median", "highest", "rho with params", "seconds"), rows)
 
 
 def _show_verdict(verdict: Any) -> None:
-    print(
+    show_text(
         f"LIBRA, by {verdict.calibration} labels: {', '.join(verdict.libra.names)}; on the other "
         f"{verdict.test} tau-b {_number(verdict.tau)}, rho {_number(verdict.rho)} "
         f"(body parameters {_number(verdict.params)})"

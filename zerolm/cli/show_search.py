@@ -5,35 +5,45 @@ from __future__ import annotations
 import json
 
 from zerolm.api.search import SearchReport
+from zerolm.cli.tables import show_table, show_text
 from zerolm.costs import COSTS
-from zerolm.report.phrases import show_cost, show_count, show_score
+from zerolm.report.phrases import against_counting, show_cost, show_count, show_score
 from zerolm.solvers.result import Choice
 from zerolm.spaces import shape_text
 
+HEADS = ("params", "body", "MACs", "KV cache", "weights")
+
 
 def show(result: SearchReport) -> None:
-    """Print the pick, then the best; shapes come last in a line, for they may be long."""
+    """Print the pick and what counting parameters chooses instead, then the baselines and the best."""
     pick, best = result.pick, result.best[0]
-    print(result)
-    more = "" if result.certificate.counts == "exact" else "at least "
-    print(
-        f"{more}{show_count(result.plateau.ties.value)} with the best score, "
-        f"{more}{show_count(result.plateau.near_ties.value)} within 1 % of it\n"
-    )
-    heads = ["params", "body", "MACs", "KV cache", "weights"]
-    heads += ["expected"] if pick.expected else []
-    print(f"{'':>4} {result.question.score:>13} " + " ".join(f"{head:>8}" for head in heads) + "  shape")
-    for rank, choice in enumerate(result.best, 1):
-        print(f"{rank:>4} {show_score(choice.score):>13} {_line(choice)}")
+    for line in result.lines():
+        show_text(line)
     if result.baselines:
-        print("what the baselines choose within the same budgets:")
-    for names, choice in same_choices(result):
-        change = 100 * (choice.score - best.score) / abs(best.score or 1.0)
-        print(f"{'':>4} {change:>+12.2f}% {_line(choice)}  by {', '.join(names)}")
+        show_text(against_counting(result))
+    more = "" if result.certificate.counts == "exact" else "at least "
+    show_text(
+        f"{more}{show_count(result.plateau.ties.value)} with the best score, "
+        f"{more}{show_count(result.plateau.near_ties.value)} within 1 % of it"
+    )
+    heads = [*HEADS, *(["expected"] if pick.expected else []), "shape"]
+    if result.baselines:
+        print("\nwhat the baselines choose within the same budgets:")
+        rows = []
+        for names, choice in same_choices(result):
+            change = 100 * (choice.score - best.score) / abs(best.score or 1.0)
+            *costs, shape = _cells(choice)
+            rows.append([f"{change:+.2f}%", *costs, f"{shape}  by {', '.join(names)}"])
+        show_table([result.question.score, *heads], rows, remarks=True)
+    print("\nthe best:")
+    cells = [
+        [str(rank), show_score(choice.score), *_cells(choice)] for rank, choice in enumerate(result.best, 1)
+    ]
+    show_table(["", result.question.score, *heads], cells, remarks=True)
     for binding in result.bounds.binding:
         cost = binding.bound[4:] if binding.kind == "budget" else ""
         wider = show_cost(cost, int(binding.relaxed_to)) if cost else f"{binding.relaxed_to:g}"
-        print(f"binding: {binding.bound}; at {wider} the best score would be {100 * binding.gain:+.2f} %")
+        show_text(f"binding: {binding.bound}; at {wider} the best score would be {100 * binding.gain:+.2f} %")
 
 
 def same_choices(result: SearchReport) -> list[tuple[list[str], Choice]]:
@@ -45,7 +55,7 @@ def same_choices(result: SearchReport) -> list[tuple[list[str], Choice]]:
     return list(groups.values())
 
 
-def _line(choice: Choice) -> str:
-    costs = " ".join(f"{show_cost(cost, choice.costs[cost]):>8}" for cost in COSTS)
-    expected = f" {choice.expected.mean:>8.4g}" if choice.expected else ""
-    return f"{costs}{expected}  {shape_text(choice.architecture)}"
+def _cells(choice: Choice) -> list[str]:
+    expected = [f"{choice.expected.mean:.4g}"] if choice.expected else []
+    costs = [show_cost(cost, choice.costs[cost]) for cost in COSTS]
+    return [*costs, *expected, shape_text(choice.architecture)]

@@ -14,7 +14,7 @@ OUTPUT: Final = (
     Setting("json", "flag", False, "print one JSON object for machines"),
     Setting("config", "path", None, "YAML file with any of these settings, as a run.yaml", metavar="FILE"),
     Setting("quiet", "flag", False, "print no progress"),
-    Setting("verbose", "flag", False, "say on stderr what is read, reused and chosen; -vv says more"),
+    Setting("verbose", "integer", 0, "say what is read, reused and chosen; -vv says more", low=0, high=9),
 )
 """Where results go; the same for every command that computes."""
 LISTING: Final = tuple(setting for setting in OUTPUT if setting.name in ("json", "quiet", "verbose"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ from zerolm.groundtruth.truth import (
 from zerolm.io.files import parse_json, read_text
 from zerolm.spaces import make_space, space_names, space_settings
 from zerolm.spaces.flexibert import VIEWS
+
+logger = logging.getLogger(__name__)
 
 __all__ = [
     "GroundTruth",
@@ -132,6 +135,7 @@ def locate(name: str, data: str | None) -> Path:
 def read(path: Path) -> GroundTruth:
     """Read and check a benchmark file, JSON or CSV; ``ValueError`` says what is wrong with it."""
     form = _form(path)
+    logger.info("reading %s", path)
     if form == ".csv":
         return read_csv(path)
     try:

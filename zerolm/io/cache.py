@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.io.files import cache_folder, replacing
+
+logger = logging.getLogger(__name__)
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -38,9 +41,11 @@ class ArrayCache:
             return None
         try:
             with np.load(self.folder / f"{name}.npz", allow_pickle=False) as file:
-                return {key: file[key] for key in file.files}
+                arrays = {key: file[key] for key in file.files}
         except Exception:  # damage shows in many ways
             return None
+        logger.info("reused %s", self.folder / f"{name}.npz")
+        return arrays
 
     def put(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Store arrays under a name; a cache that cannot be written is no reason to fail."""
@@ -48,6 +53,7 @@ class ArrayCache:
             return
         with suppress(OSError), replacing(self.folder / f"{name}.npz") as file:
             np.savez(file, allow_pickle=False, **arrays)
+            logger.debug("kept %s", self.folder / f"{name}.npz")
 
     def forget(self) -> None:
         """Remove all of it: it has served."""

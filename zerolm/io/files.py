@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
 from collections import Counter
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from zerolm.settings import shown
+
+logger = logging.getLogger(__name__)
 
 MAX_DIGITS: Final = 1000
 
@@ -58,6 +61,7 @@ def store(contents: Mapping[Path, str | bytes]) -> None:
 
 def read_text(path: Path, most: int) -> str:
     """Return the text of a regular file of at most ``most`` bytes; ``ValueError`` for another."""
+    logger.debug("reading %s", path)
     if not path.exists():
         raise ValueError("it does not exist")
     if not path.is_file():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -15,6 +16,8 @@ from joblib import Parallel, delayed, parallel_config
 from zerolm.progress import Progress, silent
 from zerolm.proxies import cluster
 from zerolm.proxies.store import Evaluation, Key, Store
+
+logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Backend = Literal["loky", "ray"]
@@ -62,6 +65,7 @@ def run(
         delayed(_attempt)(number, work, *task) for number, task in enumerate(tasks) if not failures
     )  # drawn one by one, so that none starts after a failure
     done = len(everything) - len(tasks)
+    logger.info("%d of %d networks are in the store", done, len(everything))
     progress(COMPUTING, done, len(everything))
     with closing(_outcomes(calls, min(jobs, len(tasks)), backend)) as outcomes:
         for number, outcome in outcomes:

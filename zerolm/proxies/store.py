@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import sqlite3
 import struct
 import time
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.io.files import cache_folder
+
+logger = logging.getLogger(__name__)
 
 APPLICATION: Final = 0x7A65726F  # "zero", in the header of the file
 FORMAT: Final = 2
@@ -135,6 +138,7 @@ class Store:
         if self._path.is_symlink() or (self._path.exists() and not self._path.is_file()):
             raise self._refusal("is not a regular file")
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        logger.info("opening the store %s", self._path)
         return self._prepared(sqlite3.connect(self._path.absolute(), timeout=PATIENCE, isolation_level=None))
 
     def _prepared(self, database: sqlite3.Connection) -> sqlite3.Connection:

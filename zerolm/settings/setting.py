@@ -138,6 +138,8 @@ class Setting:
         if self.kind == "text":
             if not isinstance(value, str):
                 raise ValueError(f"{self.name} must be text, not {shown(value)}")
+            if not value.strip():
+                raise ValueError(f"{self.name} is empty; leave it out, or name one")
             return value
         if self.kind == "amount" and parse_share(value):
             return parse_share(value)

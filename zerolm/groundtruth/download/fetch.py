@@ -6,6 +6,7 @@ sends must have the same checksums.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import socket
@@ -27,6 +28,8 @@ from urllib.request import (
 )
 
 from zerolm.progress import Progress, silent
+
+logger = logging.getLogger(__name__)
 
 TIMEOUT: Final = 30.0
 """Seconds of silence after which a server is given up."""
@@ -146,6 +149,7 @@ def _shut_at(deadline: float) -> Iterator[list[BaseHandler]]:
 def opened(url: str, most: int, progress: Progress) -> Iterator[Metered]:
     """The content behind an address, of at most ``most`` bytes; ``ValueError`` says why there is none."""
     address = mirrored(url)
+    logger.info("asking %s", address)
     request = Request(address, headers={"User-Agent": "zerolm"})
     careful, deadline = Careful(), time.monotonic() + DEADLINE
     try:

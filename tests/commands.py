@@ -1,0 +1,127 @@
+"""Sound calls of every command on small inputs, and wrong values for each of its settings."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from small_benchmarks import llamas
+from tiny import saved, word_tokenizer
+
+from zerolm.commands import COMMANDS, Command
+from zerolm.settings import REQUIRED, Setting
+
+SOUND: dict[str, tuple[str, ...]] = {
+    "search": ("bert", "--hidden", "128", "--depth", "2"),
+    "score": ("parent",),
+    "calibrate": ("labels.csv",),
+    "bench run": ("labels", "--data", "."),
+    "bench ablate": ("labels", "--data", "."),
+    "bench download": ("gpt2_wt103",),
+    "carve": ("parent", "--keep-ffn", ".5"),
+    "eval": ("child", "--parent", "parent", "--text", "text.txt", "--sequences", "6", "--length", "12"),
+    "ledger": ("parent",),
+    "doctor": ("parent",),
+    "proxies": ("labels.csv", "--proxies", "params", "--batch", "8", "--length", "8", "--micro-batches", "2"),
+}
+"""What follows the name; a command that is not here is called without more."""
+NUMBERS = (
+    "many",
+    "",
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "9" * 5000,
+    "-99999999999999999999",
+    "1.5x",
+    "0x10",
+    "½",
+)
+WRONG: dict[str, tuple[str, ...]] = {
+    "integer": (*NUMBERS, "0.5"),
+    "amount": (*(text for text in NUMBERS if text != "1.5x"), "0.5", "-1"),
+    "number": ("many", "", "nan", "inf", "-inf", "1e400", "1,5", "\udcff"),
+    "integers": ("many", "", "8:4", "1:9:0", "1:2:3:4", "1:999999999999", "nan", ","),
+    "numbers": ("many", "", "nan", "1,,2", "inf"),
+    "interval": ("many", "", "1", "3:1", "nan:2", "1:2:3", "1:inf"),
+    "text": ("", "no such thing", "w" * 100_000, "\x1b[31m", "\udcff"),
+    "names": ("no such thing", "w" * 100_000, ",,,x y,,", "\udcff"),
+    "path": (
+        "",
+        "nowhere",
+        "nowhere/else",
+        "empty",
+        "binary",
+        "folder",
+        "closed",
+        "/dev/null",
+        "x" * 5000,
+        "\udcff",
+    ),
+}
+"""Values by the kind of a setting; a file can be wrong in its content, too."""
+FREE = {("eval", "tasks"), ("doctor", "folder"), ("bench ls", "data")}
+"""Settings that may have any value: another program judges it, or that is what the command is for."""
+NEW = {"out": {"nowhere", "\udcff"}, "store": {"nowhere", "\udcff"}}
+"""Paths that come into being, and values that are none of a wrong one."""
+
+
+def make_place(folder: Path) -> None:
+    """Fill a folder with a checkpoint, its child, labels, a text, and files that are none of these."""
+    word_tokenizer(saved(folder / "parent", "llama"))
+    llamas(folder / "labels.csv", 12)
+    (folder / "text.txt").write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
+    (folder / "empty").write_text("")
+    (folder / "binary").write_bytes(random.Random(0).randbytes(3000))
+    (folder / "closed").write_text("secret")
+    (folder / "closed").chmod(0)
+    (folder / "folder").mkdir()
+    for name, text in (("broken.json", '{"space": '), ("broken.csv", 'a,"b\n1'), ("broken.yaml", "a: [")):
+        (folder / name).write_text(text)
+
+
+def flag(setting: Setting) -> str:
+    return "--" + setting.name.replace("_", "-")
+
+
+def call(command: Command, *more: str) -> list[str]:
+    """Return a sound call, with more behind it."""
+    return [*command.name.split(), *SOUND.get(command.name, ()), *more]
+
+
+def wrong_calls(command: Command) -> Iterator[list[str]]:
+    """Yield calls that are wrong in one place, from the settings that a command declares."""
+    words = command.name.split()
+    for setting in (*command.settings, *command.output):
+        if (command.name, setting.name) in FREE or setting.name == "verbose":
+            continue
+        placed = setting in command.arguments
+        if setting.kind == "flag":
+            yield call(command, f"{flag(setting)}=maybe")
+            continue
+        if not placed:
+            yield call(command, flag(setting))  # its value is missing
+        kind = "text" if setting.choices else setting.kind
+        for value in WRONG[kind]:
+            if value in NEW.get(setting.name, ()):
+                continue
+            if placed:
+                others = SOUND.get(command.name, ())[len(command.arguments) :]
+                yield [*words, *others, "--", value]
+            else:
+                yield call(command, f"{flag(setting)}={value}")
+        if kind == "path" and setting.name not in NEW:
+            for file in ("broken.json", "broken.csv", "broken.yaml"):
+                yield [*words, file] if placed else call(command, f"{flag(setting)}={file}")
+    yield call(command, "--no-such-flag")
+    yield call(command, "--no-such-flag", "1")
+    yield call(command, "one", "too", "many", "arguments", "--nothing")
+    if any(setting.default is REQUIRED for setting in command.settings):
+        yield words
+    yield [*words[:-1], words[-1][:-1] + "x"]  # its name mistyped
+
+
+def all_wrong_calls() -> dict[str, list[list[str]]]:
+    return {name: list(wrong_calls(command)) for name, command in COMMANDS.items()}

@@ -1,0 +1,74 @@
+"""Words that the Tab key offers for a value: names of spaces, scores, proxies and the like."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from zerolm.commands import COMMANDS
+from zerolm.settings import Setting
+
+HOMES: Final = {
+    "space": "zerolm.spaces:SPACES",
+    "score": "zerolm.scores:SCORES",
+    "format": "zerolm.carving.export.formats:FORMATS",
+    "repair": "zerolm.carving.repair.rules:REPAIRS",
+    "proxy": "zerolm.proxies.definitions",
+    "benchmark": "zerolm.groundtruth.sources:SOURCES",
+}
+"""Where the names of each kind are."""
+KINDS: Final = {
+    **{kind: kind for kind in HOMES},
+    "proxies": "proxy",
+    "names": "benchmark",
+    "benchmarks": "benchmark",
+}
+"""The kind of name that a setting takes, by the name of the setting."""
+
+
+def completion(setting: Setting) -> Callable[[str], list[str]] | None:
+    """Return what completes the value of a setting; None where the shell does, with names of files."""
+    if setting.choices:
+        return lambda incomplete: _beginning(incomplete, map(str, setting.choices))
+    kind = "space" if setting.metavar == "SPACE" else KINDS.get(setting.name)
+    if kind is None:
+        return None
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",") if setting.kind == "names" else ("", "", incomplete)
+        return [f"{before}{comma}{name}" for name in _beginning(last, names_of(kind))]
+
+    return complete
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def names_of(kind: str) -> list[str]:
+    """Return all names of a kind; those of proxies are read, for importing them imports torch."""
+    module, _, attribute = HOMES[kind].partition(":")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if attribute:
+            return [str(name) for name in getattr(import_module(module), attribute)]
+    room = find_spec(module.rpartition(".")[0])
+    folders = room.submodule_search_locations if room and room.submodule_search_locations else []
+    files = [file for folder in folders for file in (Path(folder) / "definitions").glob("*.py")]
+    texts = (file.read_text(encoding="utf-8") for file in sorted(files))
+    return [name for text in texts for name in re.findall(r'^@proxy\(\s*"([a-z0-9_]+)"', text, re.MULTILINE)]
+
+
+def words(begun: list[str]) -> dict[str, str]:
+    """Return the words that may follow the first of a command's name, and what the command does."""
+    following: dict[str, str] = {}
+    for name, command in COMMANDS.items():
+        parts = name.split()
+        if parts[: len(begun)] == begun and len(parts) > len(begun):
+            following.setdefault(parts[len(begun)], command.summary if len(parts) == len(begun) + 1 else "")
+    return following

@@ -102,6 +102,9 @@ PROXIES_LS: Final = Command(
     name="proxies ls",
     summary="List the proxies: what they need, and where they come from.",
     verb="zerolm.api.measure:list_proxies",
-    examples=(("zerolm proxies ls", "one line a proxy"),),
+    examples=(
+        ("zerolm proxies ls", "one line a proxy"),
+        ("zerolm proxies ls --json", "the same for machines"),
+    ),
     output=LISTING,
 )

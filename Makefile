@@ -1,4 +1,5 @@
-# make demo   install the core and run a budgeted search that writes its result folder (demo/)
+# make demo   install the core and search a space within budgets: the result is in demo/
+# make docs   build the documentation in site/
 # make test   install everything the tests need and run them all
 # make env    .venv with every extra that the tests use
 
@@ -7,10 +8,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test env clean
+.PHONY: demo docs test env clean
 
 demo: $(VENV)/core.stamp
-	$(BIN)/zerolm search llama --max-params 125M --max-kv-bytes 32MB --context 2048 --out demo --force
+	$(BIN)/zerolm search llama --max-params 500M --max-kv-bytes 96MB --context 4096 --out demo --force
+
+docs: $(VENV)/docs.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 test: $(VENV)/env.stamp
 	$(BIN)/ruff check .
@@ -27,13 +31,24 @@ $(VENV)/core.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) --editable .
 	touch $@
 
-# Torch comes first and pinned: anything that depends on it would bring another build. llama-cpp-python is
-# compiled, which takes minutes and needs a C++ compiler; nothing else does.
-$(VENV)/env.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+# Torch comes first and pinned: anything that depends on it would bring another build.
+$(VENV)/torch.stamp: constraints.txt | $(VENV)/bin/python
 	$(PIP) torch==2.13.0
-	$(PIP) --editable '.[fast,nsga2,ray,torch]' pytest pytest-cov pytest-xdist hypothesis mypy ruff types-PyYAML
-	$(PIP) gguf protobuf sentencepiece llama-cpp-python || echo 'llama-cpp-python was not built: tests of GGUF are skipped'
+	touch $@
+
+$(VENV)/docs.stamp: pyproject.toml constraints.txt $(VENV)/torch.stamp
+	$(PIP) --editable '.[docs]'
 	touch $@ $(VENV)/core.stamp
 
+# What a machine may lack: llama-cpp-python is compiled, which takes minutes and needs a C++ compiler; the pages
+# are tested in Chromium. Without them their tests are skipped.
+$(VENV)/env.stamp: pyproject.toml constraints.txt $(VENV)/torch.stamp
+	$(PIP) --editable '.[dev]'
+	$(PIP) gguf protobuf sentencepiece llama-cpp-python || echo 'llama-cpp-python was not built: tests of GGUF are skipped'
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get && apt-get update \
+	  && apt-get install --yes --no-install-recommends chromium; } > /dev/null 2>&1 \
+	  || echo 'there is no Chromium: tests of pages are skipped'
+	touch $@ $(VENV)/core.stamp $(VENV)/docs.stamp
+
 clean:
-	rm -rf $(VENV) demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf $(VENV) demo site build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -9,7 +9,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # typing takes longer to import than all of this
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any
 
     from zerolm.api.ablate import ablate as ablate
     from zerolm.api.bench import bench as bench
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES: Final = {
+_HOMES = {
     "ablate": "zerolm.api.ablate",
     "bench": "zerolm.api.bench",
     "calibrate": "zerolm.api.calibrate",

@@ -23,7 +23,7 @@ from zerolm.report.ablation_conclusions import conclusions, to_document
 
 @dataclass(frozen=True, repr=False)
 class AblationReport(Report):
-    """What ZeroLM's score hangs on, for each benchmark in each view."""
+    """The ablation of ZeroLM's score, for each benchmark in each view."""
 
     ablation: Ablation
     problems: tuple[str, ...] = ()

@@ -54,7 +54,7 @@ class BenchReport(Report):
 
     @cached_property
     def ablation(self) -> Ablation:
-        """What ZeroLM's score hangs on, of the same benchmarks; computed when it is first asked for."""
+        """Return the ablation of the same benchmarks; it is computed when it is first asked for."""
         firsts = [sections[0] for sections in by_truth(self.comparison)]
         subjects = [Subject(one.truth, one.metric, one.result, views(one.truth)) for one in firsts]
         return ablated(subjects, progress=self.progress)

@@ -137,7 +137,7 @@ def _judged(judgement: Judgement) -> list[str]:
     others = ", ".join(f"{name} {_tau(tau)}" for name, tau in judgement.baselines.items())
     deviation = f" +- {judgement.deviation:.3f} a fold" if judgement.deviation is not None else ""
     lines = [f"tau-b on hidden labels ({judgement.folds} folds): {judgement.tau:.3f}{deviation}; {others}"]
-    if judgement.coverage is not None and judgement.width is not None:
+    if None not in (judgement.coverage, judgement.width, judgement.label_width):
         lines.append(
             f"90 % intervals hold {judgement.coverage:.0%} of hidden results, mean width "
             f"{judgement.width:.3g} (from the labels alone: {judgement.label_width:.3g})"

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from zerolm.api.configuration import absolute
 from zerolm.api.document_report import DocumentReport
+from zerolm.api.documented import documented
 from zerolm.api.extras import needing_torch
 from zerolm.carving import carve as carving
 from zerolm.carving.planning.part_costs import StoredCosts
@@ -47,6 +48,11 @@ class CarvingReport(DocumentReport):
         return dict(self.document["costs"])
 
     @property
+    def losses(self) -> dict[str, float]:
+        """Return the losses on the calibration tokens by name; empty where none were measured."""
+        return dict(self.document["losses"])
+
+    @property
     def verified(self) -> dict[str, Any] | None:
         """Return how far the written child differs from the carved parent; None where none was written."""
         return self.document["verified"]  # type: ignore[no-any-return]
@@ -73,7 +79,7 @@ class CarvingReport(DocumentReport):
 
     def judged(self) -> list[str]:
         """Return the losses on the calibration text and the verification, as lines."""
-        losses = [f"{name} {loss:.3g}" for name, loss in self.document["losses"].items()]
+        losses = [f"{name} {loss:.3g}" for name, loss in self.losses.items()]
         lines = [f"loss on the calibration text: {', '.join(losses)}"] if losses else []
         if self.verified:
             difference = self.verified["difference"]
@@ -90,6 +96,7 @@ class CarvingReport(DocumentReport):
         return carving_fragment(self.document)
 
 
+@documented(CARVE)
 def carve(
     parent: Text,
     out: Text | None = None,
@@ -125,7 +132,7 @@ def carve(
     force: bool = False,
     progress: Progress = silent,
 ) -> CarvingReport:
-    """Cut a smaller checkpoint out of a larger one, write it into ``out``, reopen it and compare.
+    """Return what is left of a checkpoint that is cut smaller, written, opened again and compared.
 
     ``parent`` is a folder or a model of the hub; without ``out`` the child is only planned. Budgets are
     amounts or shares of the parent's (``max_params="0.8x"``), ``keep_ffn`` and the like shares of widths.

@@ -6,7 +6,7 @@ import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,9 +55,9 @@ def read_tables(document: Mapping[str, Any], folder: Path) -> Comparison:
     truths = _truths(parse_json(read_text(folder / "benchmarks.json", MAX_RESULT_BYTES)))
     sections = []
     for one, truth in zip(told, truths, strict=True):
-        own = [next(rows) for _ in one.regret_by_budget]
-        count = len(truth.architectures)
-        sections.append(one.section(truth, own, names, [next(lines) for _ in range(count)]))
+        own = list(islice(rows, len(one.regret_by_budget)))
+        scored = list(islice(lines, len(truth.architectures)))
+        sections.append(one.section(truth, own, names, scored))
     note = document.get("note", "")
     if next(rows, None) or next(lines, None) or not isinstance(note, str) or not (is_line(note) or not note):
         raise ValueError("it has more rows or lines than sections, or its note is none")
@@ -66,7 +66,7 @@ def read_tables(document: Mapping[str, Any], folder: Path) -> Comparison:
 
 @dataclass(frozen=True)
 class ToldSection:
-    """What ``result.json`` holds of a section and cannot be computed again."""
+    """The part of a section in ``result.json`` that cannot be computed again."""
 
     benchmark: str
     view: str | None

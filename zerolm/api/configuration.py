@@ -23,7 +23,7 @@ HERE: Final = "{here}/"
 
 @dataclass(frozen=True)
 class Attached:
-    """What a run was given as an object: plain JSON for a file beside its configuration."""
+    """An object that a run was given, as plain JSON for a file beside its configuration."""
 
     name: str
     document: Any

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from zerolm.api.configuration import absolute
 from zerolm.api.document_report import DocumentReport
+from zerolm.api.documented import documented
 from zerolm.commands.doctor import DOCTOR
 from zerolm.doctor import examine
 from zerolm.progress import Progress, silent
@@ -38,6 +39,7 @@ class DoctorReport(DocumentReport):
         return doctor_fragment(self.document)
 
 
+@documented(DOCTOR)
 def diagnose(folder: str | PathLike[str], *, progress: Progress = silent) -> DoctorReport:
     """Return which runtimes open a checkpoint, and why not.
 

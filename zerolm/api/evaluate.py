@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from zerolm.api.configuration import absolute
 from zerolm.api.document_report import DocumentReport
+from zerolm.api.documented import documented
 from zerolm.api.extras import needing_torch
 from zerolm.commands.evaluate import EVAL
 from zerolm.progress import Progress, silent
@@ -67,6 +68,7 @@ class EvaluationReport(DocumentReport):
         return evaluation_fragment(self.document)
 
 
+@documented(EVAL)
 def evaluate(
     child: Text,
     *,

@@ -10,6 +10,7 @@ import numpy as np
 
 from zerolm.api.configuration import absolute
 from zerolm.api.document_report import DocumentReport
+from zerolm.api.documented import documented
 from zerolm.architecture import Floats
 from zerolm.carving.importance.weights import shares
 from zerolm.checkpoints import Checkpoint, Ledger, Slot, Totals, ledger_of
@@ -49,6 +50,7 @@ class LedgerReport(DocumentReport):
         return ledger_fragment(self.document)
 
 
+@documented(LEDGER)
 def ledger(
     parent: str | PathLike[str],
     *,

@@ -25,7 +25,7 @@ def load(folder: str | PathLike[str]) -> Report:
     if not (place / "run.yaml").is_file():
         raise ValueError(f"{str(place)!r} holds no result: it has no run.yaml")
     name = read_yaml(place / "run.yaml").get("command")
-    if name not in COMMANDS:
+    if not isinstance(name, str) or name not in COMMANDS:
         raise ValueError(f"{str(place)!r} holds no result of a command, but of {shown(name)}")
     module, verb = COMMANDS[name].verb.split(":")
     kind = get_type_hints(getattr(import_module(module), verb))["return"]

@@ -34,7 +34,7 @@ MOST_CELL: Final = 50
 
 
 class Shown(ABC):
-    """What a verb returns: it shows itself in a few lines, as a table, and as JSON."""
+    """A result of a verb: it shows itself in a few lines, as a table, and as JSON."""
 
     @abstractmethod
     def to_json(self) -> Any:

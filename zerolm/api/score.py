@@ -52,8 +52,8 @@ class ScoreValue:
         return {**row, "options": self.options} if self.options else row
 
 
-@dataclass(frozen=True)
-class Scored:
+@dataclass(frozen=True, repr=False)
+class ArchitectureScores:
     """An architecture by its space, choices and shape in words, with its costs and scores.
 
     ``metric`` and ``expected`` are what a calibration expects, None without one or with too few labels.
@@ -69,7 +69,7 @@ class Scored:
 
 
 @dataclass(frozen=True, repr=False)
-class ScoreReport(Scored, Report):
+class ScoreReport(ArchitectureScores, Report):
     """The scores and costs of one architecture."""
 
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class ScoreReport(Scored, Report):
 
     @classmethod
     def from_folder(cls, folder: Path, document: dict[str, Any], configuration: dict[str, Any]) -> Self:
-        scored = checked(Scored, document)
+        scored = checked(ArchitectureScores, document)
         for cost in scored.costs:
             cost_label(cost)
         return cls(**vars(scored), configuration=configuration)
@@ -141,7 +141,10 @@ def score(
     calibrated = None if own["calibration"] is None else calibration_of(own["calibration"])
     labelled = as_labelled(calibrated, shape) if calibrated else shape
     costs = CostModel(**{setting.name: own[setting.name] for setting in CONDITIONS})
-    rows = [ScoreValue(**row) for row in scores_of(shape, own["score"], options=asked, costs=costs)]
+    told = scores_of(shape, own["score"], options=asked, costs=costs)
+    rows = [
+        ScoreValue(**row | {"alpha": None if row["alpha"] is None else float(row["alpha"])}) for row in told
+    ]
     expected = None
     if calibrated:
         value = float(calibrated.rank(Pool.of([labelled]))[0])

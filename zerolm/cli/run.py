@@ -15,7 +15,7 @@ import typer
 from zerolm.cli.complete import completion
 from zerolm.cli.help import SHORT
 from zerolm.commands import OUTPUT, Command
-from zerolm.settings import Setting
+from zerolm.settings import REQUIRED, Setting
 
 if TYPE_CHECKING:
     from zerolm.api.report import Shown
@@ -49,15 +49,16 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     asked = configured(command, None if config is None else settings["config"].parse(config), given)
     output = {setting.name: setting.default for setting in OUTPUT}
     output |= {s.name: s.parse(asked.pop(s.name)) for s in command.output if s.name in asked}
+    command.check(asked)
     folder = Path(output["out"]) if output["out"] is not None else None
     if folder is not None:
         check_new(folder, output["force"])
-    command.check_required(asked)
+    needed = {setting.name: None for setting in command.settings if setting.default is REQUIRED}
     module, name = command.verb.split(":")
     verb = getattr(import_module(module), name)
     with logged(output["verbose"]), Steps(output["quiet"]) as progress:
         told = {"progress": progress} if "progress" in inspect.signature(verb).parameters else {}
-        result = verb(**asked, **told)
+        result = verb(**(needed | asked), **told)
         if folder is not None:
             result.save(folder, force=output["force"])
     for remark in result.remarks:

@@ -109,7 +109,7 @@ CARVE: Final = Command(
             "zerolm carve PARENT --max-params 0.8x --text TEXT --out child",
             "by what units do on a text, repaired, written, reopened and compared",
         ),
-        ("zerolm carve PARENT --recipe child/recipe.json --out again", "the same child again"),
+        ("zerolm carve PARENT --recipe child/recipe.json --text TEXT --out again", "the same child again"),
     ),
     notes="A carving that was killed goes on when it is started again. Weight bytes are those of the types "
     "that weights are stored in, unless --bits or --group-size is given.",

@@ -54,28 +54,22 @@ class Command:
         ``objects`` are types that may stand in the place of a path: what a file of it would hold.
         ``ValueError`` names an unknown setting, a wrong value, or one that is missing.
         """
-        known = {setting.name: setting for setting in self.settings}
-        for name in given:
-            if name not in known:
-                raise ValueError(f"{self.name} has no setting {shown(name)}{nearest(name, known)}")
-        self.check_required(given)
+        self.check(given)
         values = {}
-        for name, setting in known.items():
-            value = given.get(name)
+        for setting in self.settings:
+            name, value = setting.name, given.get(setting.name)
             if value is None or (setting.kind == "path" and isinstance(value, objects)):
                 values[name] = setting.default if value is None else value
             else:
                 values[name] = setting.parse(value)
         return values
 
-    def check_required(self, given: Mapping[str, Any]) -> None:
-        """Raise ``ValueError`` where a setting that has no default is not given."""
-        for setting in self.settings:
-            if setting.default is REQUIRED and given.get(setting.name) is None:
-                raise ValueError(f"{self.name} needs {setting.name}: {setting.help}")
-
-    def divided(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what is given of the command's own settings, and what is given of others."""
-        names = {setting.name for setting in self.settings}
-        own = {name: value for name, value in given.items() if name in names}
-        return own, {name: value for name, value in given.items() if name not in names}
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Raise ``ValueError`` for a setting that nobody has, and where one without a default is missing."""
+        known = {setting.name: setting for setting in self.settings}
+        for name in given:
+            if name not in known and not self.owners:
+                raise ValueError(f"{self.name} has no setting {shown(name)}{nearest(name, known)}")
+        for name, setting in known.items():
+            if setting.default is REQUIRED and given.get(name) is None:
+                raise ValueError(f"{self.name} needs {name}: {setting.help}")

@@ -11,7 +11,7 @@ from zerolm.comparison.ablation import Ablation, AblationSection, BorrowedAlpha,
 from zerolm.comparison.variants import WITHOUT
 from zerolm.report.ablation_conclusions import conclusions
 from zerolm.report.ablation_findings import EVEN, column, moved, plain, sentences, signed
-from zerolm.report.bars import Bar, bars, signed_tick
+from zerolm.report.bars import BarRow, bars, signed_tick
 from zerolm.report.chart import LINEAR, axis
 from zerolm.report.page import Heading, folded_html, note, page, paragraphs, section, table
 
@@ -97,7 +97,7 @@ def ablation_section(ablation: Ablation, said: bool = True) -> str:
     """Return charts, tables and, where they are to be ``said``, the conclusions; headings start at h3."""
     parts = [paragraphs(conclusions(ablation).values())] if said else []
     parts += map(note, NOTES)
-    parts += [_html(sheet) for sheet in transfer_sheets(ablation)]
+    parts += [_html(sheet, 3) for sheet in transfer_sheets(ablation)]
     for part in ablation.sections:
         tables = "".join(_html(sheet) for sheet in sheets(ablation, part))
         parts.append(f"<h3>{escape(title(part))}</h3>{_changes(part)}{folded_html('Tables', tables)}")
@@ -117,7 +117,7 @@ def _changes(part: AblationSection, narrow: bool = False) -> str:
         return ""
     colours = {-1: "orange", 0: "grey", 1: "green"}
     rows = [
-        Bar(effect.variant, effect.change, signed(effect.change), colours[effect.direction], effect.low,
+        BarRow(effect.variant, effect.change, signed(effect.change), colours[effect.direction], effect.low,
             effect.high, "dot")
         for effect in effects
     ]  # fmt: skip
@@ -191,6 +191,7 @@ def _borrowed(transfer: BorrowedAlpha) -> str:
     return f"{plain(transfer.tau)} {change}{'*' if transfer.same_data else ''}"
 
 
-def _html(sheet: Sheet) -> str:
-    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in sheet.sentences)
-    return f"<h4>{escape(sheet.title)}</h4>{table(sheet.head, sheet.rows, 'ablation')}{said}"
+def _html(sheet: Sheet, level: int = 4) -> str:
+    head = [name or "variant" for name in sheet.head]
+    shown = table(head, sheet.rows, "ablation")
+    return f"<h{level}>{escape(sheet.title)}</h{level}>{shown}{paragraphs(sheet.sentences)}"

@@ -13,7 +13,7 @@ PITCH: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class BarRow:
     """A value with its interval, the text beside it, and how it is drawn."""
 
     name: str
@@ -26,7 +26,7 @@ class Bar:
 
 
 def bars(
-    rows: Iterable[Bar],
+    rows: Iterable[BarRow],
     axis: Axis,
     label: str,
     rules: Sequence[tuple[float, str]] = (),
@@ -41,7 +41,7 @@ def bars(
     lines = "".join(
         f'<li{_style(narrow, "display:contents")}><span class="name">{escape(row.name)}</span>'
         f'<svg width="100%" height="{PITCH}" overflow="visible" aria-hidden="true">'
-        f"{''.join(_vertical(axis(value), colour) for value, colour in rules)}{_drawn(row, axis)}</svg>"
+        f"{_drawn(row, axis)}{''.join(_vertical(axis(value), colour) for value, colour in rules)}</svg>"
         f'<span class="value">{escape(row.text)}</span></li>'
         for row in rows
     )
@@ -70,7 +70,7 @@ def _vertical(share: float, colour: str) -> str:
     return f'<line x1="{x}" x2="{x}" y1="0" y2="{PITCH}" stroke-dasharray="4 3" {paint(colour, "s")}/>'
 
 
-def _drawn(row: Bar, axis: Axis) -> str:
+def _drawn(row: BarRow, axis: Axis) -> str:
     if row.value is None:
         return ""
     middle, share = PITCH / 2, axis(row.value)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, Final
 
-from zerolm.report.bars import Bar, bars
+from zerolm.report.bars import BarRow, bars
 from zerolm.report.chart import LINEAR, Axis, axis
 from zerolm.report.page import Cell, Heading, page, pairs, paragraphs, section, table
 
@@ -21,7 +21,7 @@ def calibration_page(document: Mapping[str, Any], configuration: Mapping[str, An
     better = "higher" if document["higher_is_better"] else "lower"
     heading = Heading(
         "zerolm calibrate",
-        f"{count} labels of {document['space']}: {_verdict(judged)}",
+        f"{count} labels of {document['space']} {_verdict(judged)}",
         f"{document['metric']} ({better} is better), method {document['method']}"
         + (f", chosen by {document['requested']}" if document["requested"] != document["method"] else ""),
         _found(judged),
@@ -44,8 +44,9 @@ def calibration_fragment(document: Mapping[str, Any]) -> str:
 
 def _verdict(judged: Mapping[str, Any]) -> str:
     if judged.get("tau") is None:
-        return "too few to judge it"
-    return "no better than what needs none" if _unbeaten(judged) else "better than what needs none"
+        return "are too few to judge a calibration"
+    unbeaten = [NAMES.get(name, name) for name in _unbeaten(judged)]
+    return f"do not beat {' and '.join(unbeaten)}" if unbeaten else "beat geo and counting parameters"
 
 
 def _unbeaten(judged: Mapping[str, Any]) -> list[str]:
@@ -84,9 +85,9 @@ def _taus(judged: Mapping[str, Any], narrow: bool = False) -> str:
     if tau is None:
         return ""
     ends = (None, None) if deviation is None else (tau - deviation, tau + deviation)
-    rows = [Bar("this calibration", tau, f"{tau:.3f}", "blue", *ends)]
+    rows = [BarRow("this calibration", tau, f"{tau:.3f}", "blue", *ends)]
     rows += [
-        Bar(NAMES.get(name, name), other, "-" if other is None else f"{other:.3f}", "grey")
+        BarRow(NAMES.get(name, name), other, "-" if other is None else f"{other:.3f}", "grey")
         for name, other in judged["baselines"].items()
     ]
     values = [value for bar in rows for value in (bar.value, bar.low, bar.high) if value is not None]
@@ -97,9 +98,9 @@ def _taus(judged: Mapping[str, Any], narrow: bool = False) -> str:
 def _coverage(judged: Mapping[str, Any]) -> str:
     share = 100 * judged["coverage"]
     x = Axis(
-        0.0, 100.0, "% of hidden results within their interval; promised are 90", form=lambda v: f"{v:g} %"
+        0.0, 100.0, "% of hidden results within their interval (orange: 90 %)", form=lambda v: f"{v:g} %"
     )
-    return bars([Bar("within", share, f"{share:.0f} %")], x, "Coverage", [(90.0, "orange")])
+    return bars([BarRow("within", share, f"{share:.0f} %")], x, "Coverage", [(90.0, "orange")])
 
 
 def _widths(document: Mapping[str, Any], judged: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -117,10 +118,12 @@ def _parts(document: Mapping[str, Any]) -> str:
         shown = {name: share for name, share in (shares or {}).items() if share >= 0.005}
         if shown:
             x = axis([0.0, *shown.values()], title, wide=LINEAR)
-            rows = [Bar(name, share, f"{share:.0%}") for name, share in shown.items()]
+            rows = [BarRow(name, share, f"{share:.0%}") for name, share in shown.items()]
             heading = "Weights of the methods" if title == "weight" else "Shares of what the predictor sees"
             parts.append(f"<h3>{heading}</h3>{bars(rows, Axis(0.0, x.high, title), heading)}")
     if document["dictionary"]:
-        lines = ([Cell(one["entry"], "shape"), f"{one['weight']:.4g}"] for one in document["dictionary"])
+        lines: Iterator[list[Cell | str]] = (
+            [Cell(one["entry"], "shape"), f"{one['weight']:.4g}"] for one in document["dictionary"]
+        )
         parts.append(f"<h3>Dictionary</h3>{table([Cell('entry', 'shape'), 'weight'], lines, 'dictionary')}")
     return "".join(parts) or "<p>Nothing but labels.</p>"

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, Final
 
 from zerolm.costs import COSTS
-from zerolm.report.bars import Bar, bars
+from zerolm.report.bars import BarRow, bars
 from zerolm.report.chart import LINEAR, Axis, amount, axis
 from zerolm.report.page import Heading, command, note, page, pairs, section
 from zerolm.report.phrases import cost_label, show_cost
@@ -88,9 +88,7 @@ def _trust(document: Mapping[str, Any]) -> str:
     verified = document["verified"]
     if verified:
         difference = verified["difference"]
-        said.append(
-            f"The child was opened again; its outputs are the carved parent's within {difference:.2g}."
-        )
+        said.append(f"The child was opened again; its outputs are those of the plan within {difference:.2g}.")
     else:
         said.append("Nothing was written or opened: this is a plan.")
     if document["optimal"] is not None:
@@ -127,7 +125,7 @@ def _gone() -> LayerSizes:
 def _costs(document: Mapping[str, Any], narrow: bool = False) -> str:
     parent, child = document["costs"]["parent"], document["costs"]["child"]
     rows = [
-        Bar(
+        BarRow(
             cost_label(cost),
             100 * _share(document, cost),
             f"{show_cost(cost, parent[cost])} → {show_cost(cost, child[cost])}",
@@ -150,7 +148,7 @@ def _losses(document: Mapping[str, Any]) -> str:
     losses = document["losses"]
     x = axis([0.0, *losses.values()], LOSS, wide=LINEAR)
     rows = [
-        Bar(NAMES.get(name, name), loss, f"{loss:.3g}", "green" if name == "repaired" else "grey")
+        BarRow(NAMES.get(name, name), loss, f"{loss:.3g}", "green" if name == "repaired" else "grey")
         for name, loss in losses.items()
     ]
     return bars(rows, Axis(0.0, x.high or 1.0, LOSS, form=amount), "Losses on the calibration tokens")

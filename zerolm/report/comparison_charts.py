@@ -9,7 +9,7 @@ import numpy as np
 
 from zerolm.calibration.alpha import GRID
 from zerolm.comparison.results import ScoreRow, Section
-from zerolm.report.bars import Bar, bars, signed_tick
+from zerolm.report.bars import BarRow, bars, signed_tick
 from zerolm.report.chart import LINEAR, Axis, Frame, Plot, amount, axis, legend, linked
 from zerolm.report.page import note
 from zerolm.report.rows import by_tau, in_own_unit, label_free, row_of, short, unit
@@ -47,7 +47,7 @@ def gains(section: Section, narrow: bool = False) -> str:
         ("diamond", "orange", "saw the labels"),
     ]
     lines = [
-        Bar(
+        BarRow(
             row.label,
             row.gain,
             f"tau-b {row.tau:.3f}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from zerolm.report.bars import Bar, bars
+from zerolm.report.bars import BarRow, bars
 from zerolm.report.chart import LINEAR, Axis, axis
 from zerolm.report.page import Cell, Heading, note, page, section, table
 from zerolm.report.phrases import show_amount
@@ -115,7 +115,7 @@ def _bars(rows: Sequence[Row], name: str, narrow: bool = False) -> str:
     for row in rows:
         low, high = row.get("spread", {}).get(name, (None, None))
         colour = COLOURS.get(row["name"], "grey")
-        lines.append(Bar(row["name"], row[name], _shown(name, row[name]), colour, low, high))
+        lines.append(BarRow(row["name"], row[name], _shown(name, row[name]), colour, low, high))
     values = [value for bar in lines for value in (bar.value, bar.low, bar.high) if value is not None]
     made = axis([0.0, *values], MEASURES[name][1], wide=LINEAR)
     x = Axis(min(0.0, *values), made.high, made.name)

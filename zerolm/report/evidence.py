@@ -1,4 +1,4 @@
-"""What published results say of the scores: the counts of ``benchmarks/leaderboard.md``."""
+"""Counts of ``benchmarks/leaderboard.md``: how scores do on published results beside counting parameters."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
-from zerolm.report.bars import Bar, bars
+from zerolm.report.bars import BarRow, bars
 from zerolm.report.chart import Axis
 from zerolm.report.page import Heading, page, pairs, section, table
 from zerolm.report.phrases import show_amount
@@ -37,7 +37,10 @@ def ledger_page(document: Mapping[str, Any], configuration: Mapping[str, Any] | 
         section("Energy of each layer", *(_energies(document, part) for part in PARTS)),
         section("All numbers", _table(document, len(layers))),
         section(
-            "The pass", pairs([("kept in", str(document["kept"])), ("verified", str(document["verified"]))])
+            "The pass",
+            pairs(
+                [("kept in", str(document["kept"])), ("verified", str(document["verified"]))], "pairs wide"
+            ),
         ),
     ]
     return page(heading, body, configuration)
@@ -70,7 +73,7 @@ def _evenness(document: Mapping[str, Any]) -> str:
 
 def _energies(document: Mapping[str, Any], part: str) -> str:
     values = [(layer["layer"], layer[part]["energy"]) for layer in document["layers"]]
-    rows = [Bar(f"{part} {layer}", energy, f"{energy:.5g}", PARTS[part]) for layer, energy in values]
+    rows = [BarRow(f"{part} {layer}", energy, f"{energy:.5g}", PARTS[part]) for layer, energy in values]
     most = max(energy for _, energy in values) or 1.0
     return bars(rows, Axis(0.0, most, ENERGY), ENERGY)
 

@@ -19,14 +19,14 @@ LABELS: Final = ("What was found", "Against the baseline", "How far to trust it"
 class Heading:
     """The first lines of a page: its command and title, and what was found, against what, how surely.
 
-    Each of ``found``, ``baseline`` and ``trust`` is one or more sentences; ``lead`` says what was asked,
+    Each of ``finding``, ``baseline`` and ``trust`` is one or more sentences; ``lead`` says what was asked,
     ``labels`` what the three are called.
     """
 
     command: str
     title: str
     lead: str
-    found: str
+    finding: str
     baseline: str
     trust: str
     labels: tuple[str, str, str] = LABELS
@@ -61,7 +61,7 @@ def page(heading: Heading, body: Iterable[str], configuration: Mapping[str, Any]
 
     With the ``configuration`` that it ran with, the page ends with how to repeat the run.
     """
-    parts = zip(heading.labels, (heading.found, heading.baseline, heading.trust), strict=True)
+    parts = zip(heading.labels, (heading.finding, heading.baseline, heading.trust), strict=True)
     findings = "".join(f"<div><h2>{label}</h2><p>{escape(text)}</p></div>" for label, text in parts)
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -69,7 +69,7 @@ def page(heading: Heading, body: Iterable[str], configuration: Mapping[str, Any]
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
         f"<title>{escape(heading.command)}: {escape(heading.title)}</title><style>{asset('page.css')}</style>"
     )
-    return (
+    whole = (
         f'<!doctype html>\n<html lang="en"><head>{head}</head><body><header id="top">'
         f'<p class="command-name">{escape(heading.command)}</p><h1>{escape(heading.title)}</h1>'
         f'<p class="lead">{escape(heading.lead)}</p></header><main>'
@@ -78,6 +78,8 @@ def page(heading: Heading, body: Iterable[str], configuration: Mapping[str, Any]
         f"<footer><p>Written by zerolm {escape(__version__)}. This page is complete: it loads nothing.</p>"
         f"</footer><script>{asset('page.js')}</script></body></html>\n"
     )
+    # A text of a file may hold what no encoding has; it is then written by its number.
+    return whole.encode("utf-8", "xmlcharrefreplace").decode("utf-8")
 
 
 def asset(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zerolm.report.bars import Bar, bars
+from zerolm.report.bars import BarRow, bars
 from zerolm.report.chart import Axis, Frame, Plot, axis, linked
 from zerolm.report.comparison import benchmark
 from zerolm.report.comparison_charts import gains
@@ -95,7 +95,7 @@ def _correlations(run: Run) -> dict[str, float]:
 
 def _rhos(run: Run, narrow: bool = False) -> str:
     rows = [
-        Bar(name, None if math.isnan(rho) else rho, "-" if math.isnan(rho) else f"{rho:.3f}",
+        BarRow(name, None if math.isnan(rho) else rho, "-" if math.isnan(rho) else f"{rho:.3f}",
             "orange" if abs(rho) >= COUNTS else "blue")
         for name, rho in sorted(_correlations(run).items(), key=lambda pair: -abs(np.nan_to_num(pair[1])))
     ]  # fmt: skip

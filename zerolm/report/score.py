@@ -39,7 +39,7 @@ def score_page(document: Mapping[str, Any], configuration: Mapping[str, Any] | N
         section(
             "Costs",
             table(
-                ("cost", "", "exactly"),
+                ("cost", "in short", "exactly"),
                 [(cost_label(cost), show_cost(cost, value), f"{value:,}") for cost, value in costs.items()],
             ),
         ),

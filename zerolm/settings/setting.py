@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from zerolm.settings.messages import nearest, shown
 from zerolm.settings.units import (
+    is_finite,
     parse_amount,
     parse_integer,
     parse_integers,
@@ -33,6 +34,11 @@ METAVARS: Final[dict[Kind, str]] = {
     "path": "FILE",
     "names": "A,B,C",
 }
+
+
+LONGEST_NAME: Final = 255
+LONGEST_PATH: Final = 4000
+"""What file systems take."""
 
 
 class _Required:
@@ -161,6 +167,8 @@ class Setting:
         path = fspath(value)
         if not path.strip() or "\0" in path:
             raise ValueError(f"{self.name} names no {'folder' if self.metavar == 'DIR' else 'file'}")
+        if max(map(len, path.split("/"))) > LONGEST_NAME or len(path) > LONGEST_PATH:
+            raise ValueError(f"{self.name} {shown(path)} is too long for a path")
         return path
 
     def _names(self, value: Any) -> tuple[str, ...]:
@@ -170,7 +178,7 @@ class Setting:
         texts = [fspath(name) for name in names]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{self.name} must be names, not {shown(value)}")
-        return tuple(text.strip() for text in texts if text.strip())
+        return tuple(self._path(text.strip()) for text in texts if text.strip())
 
     @property
     def _integral(self) -> bool:
@@ -205,7 +213,7 @@ class Setting:
         number = value.__index__() if hasattr(value, "__index__") else float(value)
         low = -math.inf if self.low is None else self.low
         high = math.inf if self.high is None else self.high
-        if not low <= number <= high or not math.isfinite(number) or (self._is_positive and number == 0):
+        if not low <= number <= high or not is_finite(number) or (self._is_positive and number == 0):
             raise ValueError(f"{self.name} must be {article} {self._one}, not {shown(said)}")
         return number
 

@@ -90,7 +90,7 @@ def parse_number(name: str, value: Any) -> float:
             number = float(value)
         except ValueError:
             raise ValueError(f"{name} must be a number, not {shown(value)}") from None
-    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+    if isinstance(number, bool) or not isinstance(number, int | float) or not is_finite(number):
         raise ValueError(f"{name} must be a finite number, not {shown(value)}")
     return number
 
@@ -111,3 +111,11 @@ def _integer(name: str, value: Any) -> int:
     if isinstance(value, float) and value != number:
         raise ValueError(f"{name} must consist of integers, not {shown(value)}")
     return number
+
+
+def is_finite(number: int | float) -> bool:
+    """Return whether a number is one of floating point, too."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False

@@ -23,7 +23,7 @@ BATCH: Final = 8
 
 
 @dataclass(frozen=True)
-class Scored:
+class TaskScore:
     """A metric of a task on both networks, with its standard errors where the harness has any."""
 
     task: str
@@ -68,14 +68,14 @@ class Tasks:
         harness = _harness()
         return cls(tuple(dict.fromkeys(names)), ours, theirs, harness, _manager(harness, names))
 
-    def compared(self, *, limit: int | None = None, progress: Progress = silent) -> list[Scored]:
+    def compared(self, *, limit: int | None = None, progress: Progress = silent) -> list[TaskScore]:
         """Return all metrics on at most ``limit`` samples of a task, one network in memory at a time."""
         progress("running the tasks on the child")
         ours = self._values(self.child, limit)
         progress("running the tasks on the parent")
         theirs = self._values(self.parent, limit)
         return [
-            Scored(task, metric, mine.samples, mine.value, mine.stderr, whole.value, whole.stderr)
+            TaskScore(task, metric, mine.samples, mine.value, mine.stderr, whole.value, whole.stderr)
             for (task, metric), mine in ours.items()
             if (whole := theirs.get((task, metric)))
         ]

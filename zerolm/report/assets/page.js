@@ -76,6 +76,7 @@
   };
   const link = (group) => {
     const points = read(group.querySelector("script.points"));
+    if (!points.names.length) return null;
     const detailed = held && group.hasAttribute("data-detail");
     const readout = detailed ? null : add(group, "readout");
     if (readout) {

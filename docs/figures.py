@@ -1,0 +1,186 @@
+"""The figures of the README and the documentation, as SVG: ``python docs/figures.py`` writes them again.
+
+They are drawn from the leaderboard and by the scores themselves; a test holds that the files agree.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+import evidence  # noqa: E402
+
+from zerolm.architecture import Architecture, Ends, Layer, Matrix  # noqa: E402
+from zerolm.scores import make_score  # noqa: E402
+
+ASSETS = HERE / "assets"
+STYLE = """<style>
+text { font: 13px system-ui, sans-serif; fill: #24292f }
+.title { font-weight: 600; font-size: 15px }
+.small { font-size: 12px; fill: #57606a }
+.end { text-anchor: end } .mid { text-anchor: middle }
+.axis { stroke: #8c959f; fill: none } .grid { stroke: #d8dee4; fill: none }
+.geo { fill: #0969da; stroke: #0969da } .count { fill: #bc4c00; stroke: #bc4c00 }
+.third { fill: #1a7f37; stroke: #1a7f37 } .dot { fill: #8c959f; opacity: .35 }
+.line { fill: none; stroke-width: 2.5 } .bar { stroke-width: 3; opacity: .45 }
+text.geo, text.count, text.third { stroke: none }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 } .small { fill: #9198a1 } .axis { stroke: #6e7681 } .grid { stroke: #30363d }
+.geo { fill: #58a6ff; stroke: #58a6ff } .count { fill: #f0883e; stroke: #f0883e }
+.third { fill: #3fb950; stroke: #3fb950 } .line { fill: none }
+}
+</style>"""
+
+
+def svg(width: int, height: int, title: str, parts: Iterable[str]) -> str:
+    """Return a picture that reads in light and in dark."""
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img" aria-label="{escape(title)}">'
+    )
+    return "\n".join([head, f"<title>{escape(title)}</title>", STYLE, *parts, "</svg>\n"])
+
+
+def text(x: float, y: float, words: str, kind: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{escape(words)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
+
+
+def dot(x: float, y: float, kind: str, size: float = 6) -> str:
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size:g}" class="{kind}"/>'
+
+
+def curve(points: Iterable[tuple[float, float]], kind: str) -> str:
+    return f'<polyline class="line {kind}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>'
+
+
+def equal_size() -> str:
+    """Draw how well geo and counting rank networks of about equal size, on every published view."""
+    rows = sorted(
+        ((name, scores["geo"], scores["body_params"]) for name, scores in evidence.views().items()),
+        key=lambda row: -row[1].in_budgets,
+    )
+    left, right, top, step = 210, 690, 84, 28
+    bottom = top + step * (len(rows) - 1)
+
+    def place(tau: float) -> float:
+        return left + (tau + 0.1) * (right - left) / 1.1
+
+    parts = [
+        text(16, 26, "Ranking networks of about equal size by their trained quality", "title"),
+        text(16, 46, "Kendall's tau-b within deciles of body parameters; 1 is perfect, 0 is chance", "small"),
+    ]
+    for tick in (0, 0.2, 0.4, 0.6, 0.8, 1):
+        kind = "axis" if tick == 0 else "grid"
+        parts.append(line(place(tick), top - 14, place(tick), bottom + 14, kind))
+        parts.append(text(place(tick), bottom + 32, f"{tick:g}", "small mid"))
+    for index, (name, geo, counted) in enumerate(rows):
+        y = top + step * index
+        parts.append(text(left - 22, y + 4, name, "end"))
+        parts.append(line(place(counted.in_budgets), y, place(geo.in_budgets), y, "bar geo"))
+        parts.append(dot(place(counted.in_budgets), y, "count"))
+        parts.append(dot(place(geo.in_budgets), y, "geo"))
+    y = bottom + 58
+    parts += [dot(left, y - 4, "count"), text(left + 12, y, "counting body parameters")]
+    parts += [dot(left + 210, y - 4, "geo"), text(left + 222, y, "geo, without training or labels")]
+    return svg(720, bottom + 74, "geo ranks networks of equal size better than counting on all views", parts)
+
+
+def plot(
+    title: str,
+    below: str,
+    across: tuple[str, Sequence[float], Sequence[float]],
+    lines: Sequence[tuple[str, str, int, Sequence[float]]],
+) -> str:
+    """Draw shares of 1 over a logarithmic axis.
+
+    ``across`` is the name of the axis, its ticks and where the values lie; a line has a name, a kind, the
+    value beside which its name stands, and its values.
+    """
+    left, right, top, bottom = 60, 560, 70, 300
+    name, marks, places = across
+
+    def x(value: float) -> float:
+        return left + math.log(value / marks[0]) / math.log(marks[-1] / marks[0]) * (right - left)
+
+    def y(value: float) -> float:
+        return bottom - value * (bottom - top)
+
+    parts = [text(16, 26, title, "title"), text(16, 46, below, "small")]
+    for tick in (0.25, 0.5, 0.75, 1):
+        parts += [
+            line(left, y(tick), right, y(tick), "grid"),
+            text(left - 8, y(tick) + 4, f"{tick:g}", "small end"),
+        ]
+    parts += [text(x(mark), bottom + 20, f"{mark:g}", "small mid") for mark in marks]
+    parts += [line(left, bottom, right, bottom, "axis")]
+    parts += [text((left + right) / 2, bottom + 42, name, "small mid")]
+    for label, kind, at, values in lines:
+        parts.append(curve(((x(place), y(value)) for place, value in zip(places, values, strict=True)), kind))
+        parts.append(text(x(places[at]) + 10, y(values[at]) + 18, label, kind))
+    return svg(720, bottom + 56, title, parts)
+
+
+def network(layers: int, width: int, ffn: int) -> Architecture:
+    """Return a plain network: four attention matrices and two of the FFN in each layer."""
+    attention = tuple(Matrix("attention", width, width) for _ in range(4))
+    matrices = (*attention, Matrix("ffn", ffn, width), Matrix("ffn", width, ffn))
+    layer = Layer(matrices, width, width, width)
+    return Architecture("figure", {}, (layer,) * layers, Ends(32_000 * width, tied_head=32_000 * width))
+
+
+def relative(score: str, networks: Sequence[Architecture]) -> list[float]:
+    """Return the scores of networks over the largest of them."""
+    values = make_score(score).of_many(networks)
+    return [float(value) for value in values / values.max()]
+
+
+def ffn_share() -> str:
+    """Draw what scores say of 8 layers of equal size as the FFN grows at the expense of attention."""
+    ratios = [2 ** (step / 4) for step in range(-8, 13)]
+    sizes = [(math.sqrt(12 * 1024**2 / (4 + 4 * ratio)), ratio) for ratio in ratios]
+    networks = [network(8, round(width), round(2 * width * ratio)) for width, ratio in sizes]
+    return plot(
+        "At equal size, geo wants attention and FFN in balance",
+        "Score over its largest value; 8 layers of 12.6 M weights each",
+        ("FFN weights over attention weights", (0.25, 0.5, 1, 2, 4, 8), ratios),
+        [("counting", "count", 17, [1.0] * len(ratios)), ("geo", "geo", 10, relative("geo", networks))],
+    )
+
+
+def depth() -> str:
+    """Draw what scores say of networks of equal size and ratios as they become deeper and narrower."""
+    layers = [1, 2, 4, 8, 16, 32, 64]
+    networks = [network(count, width := round(2048 / math.sqrt(count)), 4 * width) for count in layers]
+    return plot(
+        "At equal size and equal ratios, geo cannot tell deep from wide",
+        "Score over its largest value; 50 M weights in the layers",
+        ("layers", layers, layers),
+        [
+            ("geo, counting", "geo", 1, relative("geo", networks)),
+            ("geo_saturating", "third", 3, relative("geo_saturating", networks)),
+            ("log_complexity", "count", 4, relative("log_complexity", networks)),
+        ],
+    )
+
+
+FIGURES = {"equal_size": equal_size, "ffn_share": ffn_share, "depth": depth}
+
+
+def main() -> None:
+    """Write every figure."""
+    ASSETS.mkdir(exist_ok=True)
+    for name, draw in FIGURES.items():
+        (ASSETS / f"{name}.svg").write_text(draw(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Pages that MkDocs makes while it builds: one for each command, and the measurements.
+
+None of them is committed, so none can be out of date.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+import command_pages  # noqa: E402
+import evidence  # noqa: E402
+
+MEASUREMENTS = HERE.parent / "benchmarks"
+QUIET = "c = get_config()\nc.IPKernelApp.log_level = 40\n"
+"""The kernels of notebooks warn, else, of sockets that others on this machine may read."""
+
+
+def on_startup(**_: Any) -> None:
+    """Give the kernels a configuration of their own."""
+    profile = Path(tempfile.mkdtemp()) / "profile_default"
+    profile.mkdir()
+    (profile / "ipython_kernel_config.py").write_text(QUIET)
+    os.environ["IPYTHONDIR"] = str(profile.parent)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the pages of the commands in the navigation."""
+    names = ["index", *(name for name in command_pages.pages() if name != "index")]
+    for part in config.nav or ():
+        if isinstance(part, dict) and "Reference" in part:
+            part["Reference"][0] = {"Commands": [f"commands/{name}.md" for name in names]}
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    pages = {f"commands/{name}.md": text for name, text in command_pages.pages().items()}
+    pages |= {f"measurements/{file.name}": file.read_text("utf-8") for file in MEASUREMENTS.glob("*.md")}
+    for place, text in pages.items():
+        files.append(File.generated(config, place, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace ``{{ name }}`` by what the measurements say; an unknown name is an error."""
+    said = {**evidence.facts(), "verbs": command_pages.verbs()}
+    return re.sub(r"\{\{ (\w+) \}\}", lambda match: said[match[1]], markdown)

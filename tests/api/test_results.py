@@ -1,0 +1,249 @@
+"""Results: small where they are shown, the same when they are saved, loaded and repeated."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labelled import labelled
+
+import zerolm
+from zerolm.api.report import Report, Shown, clipped, table_of
+from zerolm.groundtruth.labels import benchmark_of, read_labels
+from zerolm.spaces import make_space
+from zerolm.spaces.document import to_document
+
+SEARCH: dict[str, Any] = {"hidden": "128,192", "depth": "2:4", "top": 3}
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> Path:
+    file = tmp_path / "labels.json"
+    file.write_text(json.dumps(benchmark_of(labelled("gpt2", 14))))
+    return file
+
+
+@pytest.fixture
+def architecture(tmp_path: Path) -> Path:
+    file = tmp_path / "architecture.json"
+    shape = labelled("gpt2", 14).pool.architectures[3]
+    file.write_text(json.dumps(to_document(make_space("gpt2"), shape)))
+    return file
+
+
+MAKERS: dict[str, Callable[[Path, Path], Report]] = {
+    "search": lambda labels, file: zerolm.search("bert", max_params="9M", **SEARCH),
+    "search with labels": lambda labels, file: zerolm.search(
+        "gpt2", labels=labels, depth="2", hidden="128,192", ffn="320,512", heads="2"
+    ),
+    "search by a calibration": lambda labels, file: zerolm.search(
+        "gpt2", calibration=zerolm.calibrate(labels, method="dictionary"), max_params="60M", depth="2"
+    ),
+    "score": lambda labels, file: zerolm.score(file, score=["geo", "zerolm"], alpha=[0.5, 1], bits=4),
+    "score of a document": lambda labels, file: zerolm.score(json.loads(file.read_text())),
+    "score of an architecture": lambda labels, file: zerolm.score(labelled("gpt2", 14).pool.architectures[1]),
+    "score by a calibration": lambda labels, file: zerolm.score(
+        file, calibration=zerolm.calibrate(labels, method="gp")
+    ),
+    "calibrate": lambda labels, file: zerolm.calibrate(labels, method="dictionary", seed=3),
+    "calibrate of labels": lambda labels, file: zerolm.calibrate(read_labels(labels)),
+    "bench": lambda labels, file: zerolm.bench(labels, alpha=[0.5, 1.0, 2.0]),
+    "ablate": lambda labels, file: zerolm.ablate([labels]),
+}  # fmt: skip
+
+
+@pytest.fixture(params=MAKERS)
+def report(request: pytest.FixtureRequest, labels: Path, architecture: Path) -> Report:
+    return MAKERS[request.param](labels, architecture)
+
+
+def without_seconds(document: Any) -> Any:
+    """Return JSON without what no two runs share."""
+    if isinstance(document, Mapping):
+        return {name: without_seconds(value) for name, value in document.items() if name != "seconds"}
+    return [without_seconds(item) for item in document] if isinstance(document, list) else document
+
+
+def as_json(report: Report) -> Any:
+    return json.loads(json.dumps(report.to_json()))
+
+
+def check_small(report: Shown) -> None:
+    text, html = repr(report), report._repr_html_()  # type: ignore[attr-defined]
+    assert 0 < len(text) <= 1500
+    assert text.count("\n") < 15
+    assert 0 < len(html) < 30_000
+    assert "<script" not in html
+
+
+def test_a_result_is_small_saves_loads_and_repeats(
+    report: Report, tmp_path: Path, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_small(report)
+    out, again = tmp_path / "out", tmp_path / "again"
+    report.save(out)
+    assert {file.name for file in out.iterdir()} >= {"result.json", "report.html", "run.yaml"}
+    assert json.loads((out / "result.json").read_text()) == as_json(report)
+    loaded = package_load(out)
+    assert type(loaded) is type(report)
+    assert as_json(loaded) == as_json(report)
+    assert repr(loaded) == repr(report)
+    assert loaded._repr_html_() == report._repr_html_()
+    loaded.save(again)
+    assert json.loads((again / "result.json").read_text()) == as_json(report)
+    monkeypatch.chdir(tmp_path.parent)
+    ran = zerolm(*report.command.split(), "--config", str(out / "run.yaml"), "--out", str(tmp_path / "third"))
+    assert ran.status == 0, ran.err
+    repeated = json.loads((tmp_path / "third" / "result.json").read_text())
+    assert without_seconds(repeated) == without_seconds(as_json(report))
+    with pytest.raises(ValueError, match="exists"):
+        report.save(out)
+    report.save(out, force=True)
+
+
+def package_load(folder: Path) -> Report:
+    return zerolm.load(folder)
+
+
+def test_rows_are_tables(report: Report) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = report.to_pandas()
+    assert isinstance(table, pandas.DataFrame)
+    assert len(table) == len(report.rows()) > 0
+
+
+def test_a_page_is_the_same_from_a_loaded_result(report: Report, tmp_path: Path) -> None:
+    report.save(tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert len(page) < 1_000_000
+    assert "</html>" in page
+    if "{here}" not in page:  # what lies beside it is named by its place once it is loaded
+        loaded = package_load(tmp_path / "out").page()
+        seconds = r"\d+\.\d\d s\b"  # are kept to a thousandth
+        assert re.sub(seconds, "", loaded) == re.sub(seconds, "", page)
+
+
+def spoilt(document: Any) -> Iterator[Any]:
+    """Yield documents with one value anywhere in their first levels replaced by something else."""
+    places = list(document.items()) if isinstance(document, dict) else list(enumerate(document))[:3]
+    for place, value in places:
+        for other in (None, EVIL * 40, -1, [], {"a": [EVIL]}, 1e400):
+            changed = dict(document) if isinstance(document, dict) else list(document)
+            changed[place] = other
+            yield changed
+        if isinstance(value, dict | list) and value:
+            inner = value if isinstance(value, dict) else value[:1]
+            for deeper in spoilt_once(inner):
+                changed = dict(document) if isinstance(document, dict) else list(document)
+                changed[place] = deeper if isinstance(value, dict) else [*deeper, *value[1:]]
+                yield changed
+
+
+def spoilt_once(document: Any) -> Iterator[Any]:
+    places = list(document.items()) if isinstance(document, dict) else list(enumerate(document))
+    for place, _ in places:
+        for other in (EVIL * 40, [EVIL], -3, None):
+            changed = dict(document) if isinstance(document, dict) else list(document)
+            changed[place] = other
+            yield changed
+
+
+@pytest.mark.parametrize("name", ["score", "calibrate", "ablate", "bench"])
+def test_a_spoilt_result_is_refused_or_harmless(
+    name: str, labels: Path, architecture: Path, tmp_path: Path
+) -> None:
+    """What a stranger may have written is shown escaped and short, or refused in one line."""
+    out = tmp_path / "out"
+    MAKERS[name](labels, architecture).save(out)
+    document = json.loads((out / "result.json").read_text())
+    messages = []
+    for changed in spoilt(document):
+        (out / "result.json").write_text(json.dumps(changed))
+        try:
+            check_small(package_load(out))
+        except ValueError as error:
+            messages.append(str(error))
+    assert len(messages) > 5
+    assert not [text for text in messages if "\n" in text or len(text) > 2000]
+
+
+@pytest.mark.parametrize("file", ["benchmarks.json", "scores.csv"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff\xfe", b"[[[[", b"a,b\n1,2\n", None])
+def test_a_comparison_whose_tables_are_not_its_own(
+    file: str, content: bytes | None, labels: Path, architecture: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    MAKERS["bench"](labels, architecture).save(out)
+    (out / file).unlink()
+    if content is not None:
+        (out / file).write_bytes(content)
+    with pytest.raises(ValueError, match="is not one of bench run"):
+        package_load(out)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "no run.yaml"),
+        ("command: nothing\n", "'nothing'"),
+        ("command: bench ls\n", "writes none"),
+        ("[]", "mapping"),
+        ("command: score\n", "cannot be read"),
+        ("command: [score]\n", "no result"),
+    ],
+)
+def test_what_is_no_result_is_not_loaded(text: str | None, words: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "run.yaml").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        package_load(tmp_path)
+
+
+def test_a_result_of_another_command_is_refused(labels: Path, architecture: Path, tmp_path: Path) -> None:
+    report = MAKERS["score"](labels, architecture)
+    report.save(tmp_path / "out")
+    with pytest.raises(ValueError, match="of score, not of search"):
+        type(zerolm.search("bert", **SEARCH)).load(tmp_path / "out")
+
+
+def test_listings(data_folder: Path) -> None:
+    for listing in (
+        zerolm.list_spaces(),
+        zerolm.list_spaces("llama"),
+        zerolm.list_benchmarks(),
+        zerolm.list_benchmarks(data=data_folder),
+    ):
+        check_small(listing)
+        assert json.loads(json.dumps(listing.to_json()))
+        assert len(listing.to_pandas()) == len(listing.rows()) > 0
+    assert {row["name"] for row in zerolm.list_spaces().rows()} >= {"llama", "gpt2"}
+
+
+def test_a_long_result_stays_short_and_says_what_it_leaves_out() -> None:
+    for lines in (["x" * 5000] * 3, [str(i) for i in range(1000)], ["y" * 200] * 14, ["z"] * 15):
+        text = clipped(lines)
+        assert len(text) <= 1500
+        assert text.count("\n") < 15
+        shown = sum(not line.startswith("... and") for line in text.split("\n"))
+        left = int(text.rsplit("... and ", 1)[1].split()[0].replace(",", "")) if "... and" in text else 0
+        assert shown + left == len(lines)
+    html = table_of([{f"{EVIL}{i}": EVIL * 100 for i in range(50)}] * 5000)
+    assert len(html) < 60_000
+    assert "<script" not in html
+
+
+def test_a_configuration_that_moved_finds_what_lies_beside_it(
+    labels: Path, tmp_path: Path, zerolm: Callable[..., Any]
+) -> None:
+    report = MAKERS["calibrate of labels"](labels, labels)
+    report.save(tmp_path / "out")
+    shutil.move(tmp_path / "out", tmp_path / "moved")
+    labels.unlink()
+    ran = zerolm("calibrate", "--config", str(tmp_path / "moved" / "run.yaml"), "--json")
+    assert json.loads(ran.out) == as_json(report)

@@ -1,0 +1,139 @@
+"""Wrong values of any keyword of any verb: a ``ValueError`` in one line, and nothing written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zerolm
+from zerolm.commands import COMMANDS, Command
+from zerolm.settings import REQUIRED, Setting
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([0, -1, 10**400, -(10**400), 2**63, math.nan, math.inf, -math.inf, 1e308, -0.0]),
+    st.floats(),
+    st.text(max_size=12),
+    st.binary(max_size=6),
+    st.sampled_from(["\0", "nan", "1:2:3:4", "9" * 5000, "x" * 300, "../..", "\ud800", "1e999", "a,,b"]),
+    st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=3), st.binary(max_size=3)), max_size=3),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+    st.just(object()),
+    st.just(Path("nowhere")),
+)
+LASTING = {"bench download", "proxies"}
+"""Commands that go to the network, or to the user's cache, with what is right."""
+
+
+def verb_of(command: Command) -> Any:
+    module, name = command.verb.split(":")
+    return getattr(import_module(module), name)
+
+
+def nowhere(command: Command) -> dict[str, Any]:
+    """Return a target that does not exist: whatever else is given, the verb cannot begin."""
+    needed = {*command.arguments, *(s for s in command.settings if s.default is REQUIRED)}
+    return {setting.name: "nowhere-at-all/x.csv" for setting in needed}
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Stand in an empty folder, without data and with an empty cache; all stay empty."""
+    folder = tmp_path_factory.mktemp("here")
+    (folder / "data").mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("ZEROLM_DATA", str(folder / "data"))
+    monkeypatch.setenv("ZEROLM_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("ZEROLM_MIRROR", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    yield
+    assert [file.name for file in folder.rglob("*")] == ["data"]
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
+@settings(max_examples=120)
+@given(data=st.data())
+def test_junk_is_a_value_error_in_one_line(command: Command, data: st.DataObject) -> None:
+    setting: Setting = data.draw(st.sampled_from(command.settings))
+    keywords = nowhere(command) | {setting.name: data.draw(JUNK)}
+    if command.owners and data.draw(st.booleans()):
+        keywords[data.draw(st.sampled_from(["alpha", "init", "hidden", "nothing"]))] = data.draw(JUNK)
+    if command.name in LASTING and not isinstance(next(iter(keywords.values())), str):
+        return
+    try:
+        verb_of(command)(**keywords)
+    except ValueError as error:
+        message = str(error)
+    else:
+        return
+    assert message.strip()
+    assert "\n" not in message
+    assert len(message) < 3000
+
+
+CHOICES = {"depth": 2, "hidden": 128, "head_size": 64, "heads": 2, "ffn": 512}
+ARCHITECTURE = {"space": "bert", "architecture": CHOICES}
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_junk_beside_a_right_target(data: st.DataObject) -> None:
+    command = COMMANDS["score"]
+    setting = data.draw(st.sampled_from(command.settings[1:]))
+    options = data.draw(st.dictionaries(st.sampled_from(["alpha", "init", "beta"]), JUNK, max_size=2))
+    try:
+        report = zerolm.score(ARCHITECTURE, **{setting.name: data.draw(JUNK)}, **options)
+    except ValueError as error:
+        message = str(error)
+        assert "\n" not in message
+    else:
+        assert json.dumps(report.to_json())
+        assert len(repr(report)) <= 1500
+
+
+@given(JUNK)
+def test_junk_in_place_of_a_folder(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        zerolm.load(value)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: zerolm.search("llama", max_params="60Q"), "'60Q'"),
+        (lambda: zerolm.search("llama", max_params=b"60M"), "max_params"),
+        (lambda: zerolm.search("llama", labels=3), "labels must be a path"),
+        (lambda: zerolm.search("llama", max_parms="60M"), "did you mean 'max_params'"),
+        (lambda: zerolm.score(3), "architecture must be a path"),
+        (lambda: zerolm.score("nowhere.json"), "'nowhere.json' does not exist"),
+        (lambda: zerolm.score(ARCHITECTURE, score="geom"), "'geom'"),
+        (lambda: zerolm.score(ARCHITECTURE, bits="many"), "bits"),
+        (lambda: zerolm.score(ARCHITECTURE, alpha=[0.5, "x"]), "alpha"),
+        (lambda: zerolm.calibrate(), "calibrate needs labels"),
+        (lambda: zerolm.calibrate("nowhere.csv", method="magic"), "method 'magic'"),
+        (lambda: zerolm.bench("x.csv", text="random"), "name proxies too"),
+        (lambda: zerolm.bench("x.csv", jobs=0, proxies="snip"), "jobs"),
+        (lambda: zerolm.bench(["x.csv", 3]), "names must be names"),
+        (lambda: zerolm.bench("x.csv", all=True), "not both"),
+        (lambda: zerolm.ablate(), "holds no benchmark"),
+        (lambda: zerolm.list_spaces("lama"), "did you mean 'llama'"),
+        (lambda: zerolm.list_spaces(3), "name must be text"),
+        (lambda: zerolm.list_benchmarks(data="nowhere"), "'nowhere' is not a folder"),
+        (lambda: zerolm.download_benchmarks("gpt3"), "'gpt3'"),
+        (lambda: zerolm.download_benchmarks(3), "names must be names"),
+    ],
+)
+def test_mistakes_are_named(call: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words.replace("'", "['\"]")) as raised:
+        call()
+    assert "\n" not in str(raised.value)

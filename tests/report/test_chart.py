@@ -1,0 +1,75 @@
+"""Axes and drawings: round ticks within, places as shares of the width."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+
+import pytest
+
+from zerolm.report.bars import BarRow, bars
+from zerolm.report.chart import LINEAR, SPAN, Axis, Frame, Plot, axis, linked
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0, 1.0], [1.0, 1e6], [-3.0, 400.0], [7.0, 7.0], [0.0, 0.0], [1e-9, 2e-9], [55.0, 75.0]]
+)
+@pytest.mark.parametrize("most", [4, 6, 9])
+def test_ticks_are_few_round_and_within_the_axis(values: list[float], most: int) -> None:
+    made = axis(values, "x")
+    ticks = made.ticks(most)
+    assert 2 <= len(ticks) <= most + 1
+    assert all(-1e-9 <= made(tick) <= 1 + 1e-9 for tick in ticks)
+    assert all(made(b) - made(a) > 0.7 / (most + 1) for a, b in pairwise(ticks))
+    assert all(float(f"{tick:.3g}") == pytest.approx(tick, rel=1e-9, abs=1e-15) for tick in ticks)
+
+
+def test_axes_are_logarithmic_where_values_spread() -> None:
+    assert axis([1.0, 8.0], "x").log
+    assert not axis([1.0, 7.9], "x").log
+    assert not axis([1.0, 800.0], "x", wide=LINEAR).log
+    assert not axis([0.0, 800.0], "x").log
+    assert axis([1.0, 100.0], "x")(10.0) == pytest.approx(0.5)
+
+
+def test_places_are_shares_of_the_width_and_pixels_of_the_height() -> None:
+    frame = Frame(Axis(0.0, 10.0, "x"), Axis(0.0, 1.0, "y"), 200)
+    assert frame.at((2.5, 0.25)) == (SPAN / 4, 150.0)
+    assert frame.at((10.0, 1.0)) == (SPAN, 0.0)
+    assert 'd="M250 150h0M1000 0h0"' in frame.dots([(2.5, 0.25), (10.0, 1.0)], "blue")
+    assert 'd="M250 150H1000V0"' in frame.line([(2.5, 0.25), (10.0, 1.0)], "blue", step=True)
+    assert 'x="25%" y="150"' in frame.mark("star", (2.5, 0.25), "orange")
+
+
+def test_a_long_line_is_as_short_as_the_eye_sees_it() -> None:
+    frame = Frame(Axis(0.0, 1.0, "x"), Axis(0.0, 1.0, "y"), 300)
+    points = [(i / 100_000, i / 100_000) for i in range(100_000)]
+    assert len(frame.line(points, "blue", step=True)) < 50_000
+
+
+def test_a_narrow_drawing_has_one_set_of_ticks() -> None:
+    frame = Frame(Axis(0.0, 10.0, "x"), Axis(0.0, 1.0, "y"))
+    assert 'class="soft w"' in frame.html([], "label")
+    assert not re.search(r'class="(soft )?[nw]"', frame.html([], "label", narrow=True))
+
+
+def test_hostile_names_stay_text() -> None:
+    evil = "</script><script>alert('1' & \"2\")\u2028</script>"
+    frame = Frame(Axis(0.0, 1.0, evil), Axis(0.0, 1.0, evil))
+    drawn = frame.html([frame.mark("dot", (0.5, 0.5), "blue", evil), frame.limit(0.5, evil)], evil)
+    text = linked(drawn, [Plot(frame, [(0.5, 0.5)], [(evil, [evil])])], [evil], evil)
+    assert text.count("<script") == text.count("</script") == 1
+    document = json.loads(re.search(r'class="points">(.*)</script>', text)[1])  # type: ignore[index]
+    assert (document["names"], document["plots"][0]["columns"]) == ([evil], [[evil, [evil]]])
+    assert "<script" not in bars([BarRow(evil, 1.0, evil)], Axis(0.0, 2.0, evil), evil)
+
+
+def test_a_value_far_off_is_an_arrow_at_the_edge() -> None:
+    rows = [
+        BarRow("far", -7.0, "-7", "grey", -8.0, -6.0, "dot"),
+        BarRow("near", 0.5, "0.5", "blue", 0.4, 0.6, "dot"),
+    ]
+    drawn = bars([*rows, BarRow("none", None, "-")], Axis(0.0, 1.0, "tau"), "taus", [(0.2, "ink")])
+    assert (drawn.count("◂"), drawn.count("▸"), drawn.count("<circle")) == (1, 0, 1)
+    assert drawn.count("</li>") == 4

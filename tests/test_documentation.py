@@ -1,0 +1,126 @@
+"""README and documentation: every command and snippet runs, numbers are those of the measurements."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from snippets import Missing, agrees, blocks, run, run_command, steps
+
+from zerolm.commands import COMMANDS
+from zerolm.proxies.registry import PROXIES
+from zerolm.scores import SCORES
+from zerolm.spaces import SPACES, space_names
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+sys.path.insert(0, str(ROOT / "docs"))
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """Forget what snippets register."""
+    before = {registry: dict(registry._entries) for registry in (SCORES, SPACES, PROXIES)}
+    yield
+    for registry, entries in before.items():
+        registry._entries = entries  # type: ignore[assignment]
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_the_snippets_run_and_print_what_is_shown(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = os.environ.get("ZEROLM_DATA")
+    if data:  # it may be relative to where the tests were started
+        monkeypatch.setenv("ZEROLM_DATA", str(Path(data).resolve()))
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("ZEROLM_FAMILIES", "")  # a snippet sets it
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    names: dict[str, Any] = {}
+    for step in steps(page.read_text("utf-8")):
+        if "data" in step.block.marks and not data:
+            continue
+        try:
+            printed = run(step, names)
+        except Missing as reason:
+            pytest.skip(str(reason))
+        shown = step.shown
+        if shown is not None and not agrees(shown, printed, "varies" in step.block.marks):
+            pytest.fail(f"{step.source}\nthe page shows\n{shown}\nbut it prints\n{printed}", pytrace=False)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_what_does_not_run_only_installs(page: Path) -> None:
+    known = {"console", "csv", "json", "python", "sh", "text", "toml", "yaml"}
+    for block in blocks(page.read_text("utf-8")):
+        assert block.language in known, f"{block.language} blocks are not run"
+        if block.language == "sh":
+            for line in block.text.splitlines():
+                assert re.match(r"(cd|git|make|pip|python -m) |make$|zerolm bench download", line), line
+    assert page.read_text("utf-8").count("```") % 2 == 0
+
+
+def test_the_readme_shows_the_measured_evidence() -> None:
+    import evidence
+
+    assert evidence.facts()["readme_evidence"] in README.read_text("utf-8")
+
+
+def test_the_figures_are_those_of_the_measurements() -> None:
+    import figures
+
+    for name, draw in figures.FIGURES.items():
+        assert (figures.ASSETS / f"{name}.svg").read_text("utf-8") == draw(), "run `python docs/figures.py`"
+
+
+HEAVY = {"--all", "--proxies", "--tasks", "download"}
+"""What an example has that takes minutes, a network connection or another package."""
+
+
+def make_folder(folder: Path) -> None:
+    """Write what the examples name: labels, a tiny model and its child to be, a text, a configuration."""
+    from tiny import saved, word_tokenizer
+
+    page = (ROOT / "docs" / "tutorials" / "pretrain.md").read_text("utf-8")
+    (folder / "labels.csv").write_text(next(b.text for b in blocks(page) if b.title == "labels.csv"))
+    word_tokenizer(saved(folder / "PARENT", "llama"))
+    (folder / "TEXT").write_text(" ".join(f"w{i * 7 % 64}" for i in range(600)))
+    (folder / "config.json").write_bytes((folder / "PARENT" / "config.json").read_bytes())
+    (folder / "mine").mkdir()
+
+
+def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    make_folder(tmp_path)
+    data = os.environ.get("ZEROLM_DATA")
+    if data:
+        monkeypatch.setenv("ZEROLM_DATA", str(Path(data).resolve()))
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    ran = 0
+    for command in COMMANDS.values():
+        for example, _ in command.examples:
+            words = shlex.split(example)
+            if HEAVY & set(words) or (words[1:3] in (["bench", "run"], ["bench", "ablate"]) and not data):
+                continue
+            reads_text = "--text" in words and "--recipe" not in words
+            run_command([*words, *(("--sequences", "8", "--length", "16") if reads_text else ())])
+            ran += 1
+    assert ran > len(COMMANDS)
+
+
+def test_every_space_is_explained() -> None:
+    text = (ROOT / "docs" / "how-it-works.md").read_text("utf-8")
+    for name in space_names():
+        assert f"`{name}`" in text

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from small_comparison import decoder_file, encoder_file, results, written
+from zerolm.report.comparison_files import FILES, write_comparison
 
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import Comparison
 from zerolm.report.comparison_charts import gains
-from zerolm.report.comparison_files import FILES, write_comparison
 from zerolm.report.rows import key_of, name_of
 from zerolm.report.summary import sentences
 

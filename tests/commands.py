@@ -15,7 +15,7 @@ from zerolm.settings import REQUIRED, Setting
 SOUND: dict[str, tuple[str, ...]] = {
     "search": ("bert", "--hidden", "128", "--depth", "2"),
     "score": ("parent",),
-    "calibrate": ("labels.csv",),
+    "calibrate": ("--labels", "labels.csv"),
     "bench run": ("labels", "--data", "."),
     "bench ablate": ("labels", "--data", "."),
     "bench download": ("gpt2_wt103",),

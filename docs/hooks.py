@@ -26,11 +26,12 @@ QUIET = "c = get_config()\nc.IPKernelApp.log_level = 40\n"
 
 
 def on_startup(**_: Any) -> None:
-    """Give the kernels a configuration of their own."""
+    """Give the kernels of notebooks a configuration of their own, in which they do not warn of widgets."""
     profile = Path(tempfile.mkdtemp()) / "profile_default"
     profile.mkdir()
     (profile / "ipython_kernel_config.py").write_text(QUIET)
     os.environ["IPYTHONDIR"] = str(profile.parent)
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -46,12 +47,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
     pages = {f"commands/{name}.md": text for name, text in command_pages.pages().items()}
     pages |= {f"measurements/{file.name}": file.read_text("utf-8") for file in MEASUREMENTS.glob("*.md")}
+    pages["contributing.md"] = (HERE.parent / "CONTRIBUTING.md").read_text("utf-8")
     for place, text in pages.items():
         files.append(File.generated(config, place, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace ``{{ name }}`` by what the measurements say; an unknown name is an error."""
+    """Replace ``{{ name }}`` by what the measurements say, and drop the marks of tests from snippets."""
+    markdown = re.sub(r"^(```\w+)(?: (?:data|torch|varies))+$", r"\1", markdown, flags=re.MULTILINE)
     said = {**evidence.facts(), "verbs": command_pages.verbs()}
     return re.sub(r"\{\{ (\w+) \}\}", lambda match: said[match[1]], markdown)

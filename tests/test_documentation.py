@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,39 @@ def test_the_figures_are_those_of_the_measurements() -> None:
 
     for name, draw in figures.FIGURES.items():
         assert (figures.ASSETS / f"{name}.svg").read_text("utf-8") == draw(), "run `python docs/figures.py`"
+
+
+def test_the_documentation_builds_without_a_warning_and_asks_nobody(tmp_path: Path) -> None:
+    """Its notebooks run while it is built."""
+    pytest.importorskip("mkdocs_jupyter")
+    pytest.importorskip("transformers")
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        tmp_path / "site",
+    ]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "ZEROLM_CACHE": str(tmp_path / "cache")}
+    built = subprocess.run(
+        [str(word) for word in command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert (built.returncode, built.stdout + built.stderr) == (0, "")
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > len(COMMANDS) + len(PAGES)
+    loaded = re.compile(r"<(?:script|img|iframe|link rel=\"?stylesheet)[^>]*(?:src|href)=\"?https?:")
+    for page in pages:
+        text = page.read_text("utf-8")
+        assert not loaded.search(text), page
+        assert "{{" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL), page
 
 
 HEAVY = {"--all", "--proxies", "--tasks", "download"}

@@ -15,7 +15,7 @@ from zerolm.settings import REQUIRED, Setting
 SOUND: dict[str, tuple[str, ...]] = {
     "search": ("bert", "--hidden", "128", "--depth", "2"),
     "score": ("parent",),
-    "calibrate": ("labels.csv",),
+    "calibrate": ("--labels", "labels.csv"),
     "bench run": ("labels", "--data", "."),
     "bench ablate": ("labels", "--data", "."),
     "bench download": ("gpt2_wt103",),
@@ -23,7 +23,19 @@ SOUND: dict[str, tuple[str, ...]] = {
     "eval": ("child", "--parent", "parent", "--text", "text.txt", "--sequences", "6", "--length", "12"),
     "ledger": ("parent",),
     "doctor": ("parent",),
-    "proxies": ("labels.csv", "--proxies", "params", "--batch", "8", "--length", "8", "--micro-batches", "2"),
+    "proxies": (
+        "labels",
+        "--data",
+        ".",
+        "--proxies",
+        "params",
+        "--batch",
+        "8",
+        "--length",
+        "8",
+        "--micro-batches",
+        "2",
+    ),
 }
 """What follows the name; a command that is not here is called without more."""
 NUMBERS = (
@@ -64,7 +76,7 @@ WRONG: dict[str, tuple[str, ...]] = {
 """Values by the kind of a setting; a file can be wrong in its content, too."""
 FREE = {("eval", "tasks"), ("doctor", "folder"), ("bench ls", "data")}
 """Settings that may have any value: another program judges it, or that is what the command is for."""
-NEW = {"out": {"nowhere", "\udcff"}, "store": {"nowhere", "\udcff"}}
+NEW = {"out": {"nowhere", "\udcff"}, "store": {"nowhere", "nowhere/else", "empty", "\udcff"}}
 """Paths that come into being, and values that are none of a wrong one."""
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from zerolm.settings import Setting, shown
 from zerolm.settings import nearest as nearest
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 Value = TypeVar("Value")
 
@@ -102,3 +104,10 @@ class Registry(Generic[Value]):
                     PluginWarning,
                     stacklevel=2,
                 )
+
+
+def entry_points(*, group: str) -> EntryPoints:
+    """Return what packages register under a group."""
+    from importlib import metadata  # takes some milliseconds, which --help need not wait for
+
+    return metadata.entry_points(group=group)

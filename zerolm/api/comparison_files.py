@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -18,7 +19,7 @@ from zerolm.calibration.alpha import GRID
 from zerolm.comparison.results import AlphaPoint, Comparison, ScoreRow, Section
 from zerolm.groundtruth.reader import quality
 from zerolm.groundtruth.truth import GroundTruth, check, is_line
-from zerolm.io.files import parse_json, read_text, write_json
+from zerolm.io.files import parse_json, read_text
 from zerolm.report.rows import in_own_unit, key_of, name_of
 from zerolm.statistics import Ceiling
 
@@ -39,7 +40,8 @@ def write_tables(comparison: Comparison, folder: Path) -> None:
     _write_csv(folder / "rows.csv", columns, (row.to_json().values() for row in comparison.rows))
     names = list(dict.fromkeys(name_of(key_of(row)) for row in comparison.rows))
     _write_csv(folder / "scores.csv", [*COLUMNS, *names], _scored(comparison, names))
-    write_json(folder / "benchmarks.json", [_benchmark(group) for group in by_truth(comparison)])
+    benchmarks = [_benchmark(group) for group in by_truth(comparison)]
+    (folder / "benchmarks.json").write_text(json.dumps(benchmarks), encoding="utf-8")
 
 
 def by_truth(comparison: Comparison) -> list[list[Section]]:

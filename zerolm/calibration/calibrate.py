@@ -18,6 +18,7 @@ from zerolm.calibration.rivals import RIVALS, Rivals
 from zerolm.calibration.stacking import stacked_weights
 from zerolm.commands.calibrate import METHODS as METHODS
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score
+from zerolm.settings import nearest, shown
 
 LEAST: Final = {
     "auto": 5, "stack": 5, "dictionary": 5, "gp": 8, "blend": 8, "algorithm1": 3, "algorithm2": 3
@@ -112,7 +113,7 @@ def calibrate(labels: Labels, method: str = "auto", *, seed: int = 0) -> Calibra
     Raises ``ValueError`` for an unknown method, too few labels, or labels that do not differ.
     """
     if method not in METHODS:
-        raise ValueError(f"method {method!r} is not known; there are {', '.join(METHODS)}")
+        raise ValueError(f"method {shown(method)} is not known{nearest(method, METHODS)}")
     if len(labels) < LEAST[method]:
         fits = [name for name in METHODS if LEAST[name] <= len(labels)]
         raise ValueError(

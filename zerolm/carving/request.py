@@ -8,6 +8,7 @@ from typing import Final
 
 from zerolm.carving.importance.criteria import needs_tokens
 from zerolm.carving.repair.rules import REPAIRS
+from zerolm.settings import nearest, shown
 from zerolm.text.defaults import LENGTH, SEQUENCES
 
 SHAPES: Final = ("uniform", "per-layer")
@@ -68,7 +69,7 @@ class Methods:
         if not 0 <= self.seed < 1 << 63:
             raise ValueError(f"the seed must lie in 0 to 2^63 - 1, not {self.seed}")
         if self.plan not in PLANS:
-            raise ValueError(f"plan {self.plan!r} is not known; there are {', '.join(PLANS)}")
+            raise ValueError(f"plan {shown(self.plan)} is not known{nearest(self.plan, PLANS)}")
         needing = {
             self.criterion: needs_tokens(self.criterion),
             f"repair {self.repair}": "tokens" in REPAIRS.entry(self.repair).needs,

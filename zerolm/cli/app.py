@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -99,15 +100,43 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _help(asked: bool) -> None:
+    if asked:
+        print(program_help(""), end="")
+        raise typer.Exit
+
+
+def _install(ctx: typer.Context, param: typer.CallbackParam, asked: bool) -> None:
+    if asked:
+        from typer.completion import install_callback
+
+        install_callback(ctx, param, True)
+
+
+def _show(ctx: typer.Context, param: typer.CallbackParam, asked: bool) -> None:
+    if asked:
+        from typer.completion import show_callback
+
+        show_callback(ctx, param, True)
+
+
 def application() -> Any:
     """Return the program with all commands."""
+    if "_ZEROLM_COMPLETE" in os.environ:  # a shell asks what the Tab key offers
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     app = typer.Typer(
-        name="zerolm", cls=Commands, no_args_is_help=True, add_completion=True, context_settings=CONTEXT
+        name="zerolm", cls=Commands, no_args_is_help=True, add_completion=False, add_help_option=False
     )
 
+    # Switches with a default of False: for one of None typer would import pydantic, its own --help too.
     @app.callback()
     def program(
+        help_: Annotated[bool, typer.Option("--help", "-h", callback=_help, is_eager=True)] = False,
         version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+        install: Annotated[bool, typer.Option("--install-completion", callback=_install)] = False,
+        show: Annotated[bool, typer.Option("--show-completion", callback=_show)] = False,
     ) -> None:
         """Choose and shrink transformer language models without training them."""
 
@@ -155,7 +184,7 @@ def _run(arguments: list[str]) -> int:
         return status
     except (BrokenPipeError, SystemExit) as error:
         if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
-            raise
+            return int(error.code or 0)
         sys.stdout = nowhere()  # nobody reads any more
         return 0
     except typer.Abort:

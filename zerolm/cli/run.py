@@ -15,7 +15,7 @@ import typer
 from zerolm.cli.complete import completion
 from zerolm.cli.help import SHORT
 from zerolm.commands import OUTPUT, Command
-from zerolm.settings import REQUIRED, Setting
+from zerolm.settings import Setting
 
 if TYPE_CHECKING:
     from zerolm.api.report import Shown
@@ -53,12 +53,11 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     folder = Path(output["out"]) if output["out"] is not None else None
     if folder is not None:
         check_new(folder, output["force"])
-    needed = {setting.name: None for setting in command.settings if setting.default is REQUIRED}
     module, name = command.verb.split(":")
     verb = getattr(import_module(module), name)
     with logged(output["verbose"]), Steps(output["quiet"]) as progress:
         told = {"progress": progress} if "progress" in inspect.signature(verb).parameters else {}
-        result = verb(**(needed | asked), **told)
+        result = verb(**asked, **told)
         if folder is not None:
             result.save(folder, force=output["force"])
     for remark in result.remarks:

@@ -14,7 +14,7 @@ from zerolm.architecture import Floats, Ints, Shapes
 from zerolm.costs import COSTS, CostModel
 from zerolm.progress import Progress, silent
 from zerolm.scores import SCORES, ClosedForm, Score, WholeScore, make_score
-from zerolm.settings import REQUIRED
+from zerolm.settings import REQUIRED, nearest, shown
 from zerolm.solvers.engine import PARAMS, PREFERENCE, Engine, StateList
 from zerolm.solvers.exhaustive import LIMIT, States, count_states
 from zerolm.solvers.limits import bounded_columns, single_limits
@@ -128,7 +128,7 @@ def search(
     """
     start = time.perf_counter()
     if method not in METHODS:
-        raise ValueError(f"method {method!r} is not known; there are {', '.join(METHODS)}")
+        raise ValueError(f"method {shown(method)} is not known{nearest(method, METHODS)}")
     if top < 1:
         raise ValueError(f"top must be at least 1, not {top}")
     space = make_space(space) if isinstance(space, str) else space

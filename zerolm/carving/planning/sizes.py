@@ -15,6 +15,7 @@ from zerolm.carving.planning.plan import Planned, plan_per_layer, plan_uniform
 from zerolm.carving.request import SHAPES, SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
+from zerolm.settings import nearest, shown
 from zerolm.settings.units import parse_share
 from zerolm.solvers.problem import Budgets
 
@@ -140,7 +141,7 @@ def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
 def plan_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel) -> Planned:
     """Return the best cut that the request allows; ``ValueError`` where there is none names the nearest."""
     if request.shape not in SHAPES:
-        raise ValueError(f"shape {request.shape!r} is not known; there are {', '.join(SHAPES)}")
+        raise ValueError(f"shape {shown(request.shape)} is not known{nearest(request.shape, SHAPES)}")
     if not request.budgets and all(share is None for share in request.shares.values()):
         raise ValueError(
             "nothing says how small: give a budget such as --max-params 0.8x, or --keep-ffn 0.75"

@@ -1,11 +1,8 @@
-"""The page and the tables of a comparison: complete, equal to the rows, safe against hostile names."""
+"""The page of a comparison: complete, equal to the rows, safe against hostile names."""
 
 from __future__ import annotations
 
-import csv
-import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,9 +14,8 @@ from small_comparison import decoder_file, encoder_file, results, written
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import Comparison
+from zerolm.report.comparison import comparison_page
 from zerolm.report.comparison_charts import gains
-from zerolm.report.comparison_files import FILES, write_comparison
-from zerolm.report.rows import key_of, name_of
 from zerolm.report.summary import sentences
 
 EVIL = '<script>alert("1 & 2")</script>'
@@ -31,9 +27,10 @@ def found(tmp_path: Path) -> Comparison:
     return bench([encoder_file(tmp_path, 12), decoder_file(tmp_path, 10)], draws=50)
 
 
-def page_of(found: Comparison, folder: Path, **more: Any) -> str:
-    write_comparison(found, folder, **more)
-    return (folder / "report.html").read_text(encoding="utf-8")
+def page_of(found: Comparison, **more: Any) -> str:
+    page = comparison_page(found, **more)
+    page.encode("utf-8")
+    return page
 
 
 class Page(HTMLParser):
@@ -72,24 +69,16 @@ class Page(HTMLParser):
             self.tables[-1][-1][-1] = (mark, text + data)
 
 
-def test_all_files_are_written(found: Comparison, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    write_comparison(found, out)
-    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
-    assert json.loads((out / "result.json").read_text()) == json.loads(json.dumps(found.to_json()))
-
-
-def test_the_page_needs_nothing_else(found: Comparison, tmp_path: Path) -> None:
-    page = Page(page_of(found, tmp_path))
+def test_the_page_needs_nothing_else(found: Comparison) -> None:
+    page = Page(page_of(found))
     assert page.tags.count("html") == page.tags.count("body") == 1
     assert page.addresses
     assert all(address.startswith("#") or address == "data:," for address in page.addresses)
     assert not {"img", "iframe"} & set(page.tags)
 
 
-def test_one_section_a_view(found: Comparison, tmp_path: Path) -> None:
-    text = page_of(found, tmp_path)
+def test_one_section_a_view(found: Comparison) -> None:
+    text = page_of(found)
     page = Page(text)
     assert [mark for mark in page.sections if mark] == ["s1", "s2", "s3", "s4"]
     assert len(page.tables) == len(found.sections) == 4
@@ -99,10 +88,8 @@ def test_one_section_a_view(found: Comparison, tmp_path: Path) -> None:
     assert "<h2>decoders <" in text
 
 
-def test_every_table_has_the_parameters_and_marks_what_does_not_beat_them(
-    found: Comparison, tmp_path: Path
-) -> None:
-    page, verdicts = Page(page_of(found, tmp_path)), set()
+def test_every_table_has_the_parameters_and_marks_what_does_not_beat_them(found: Comparison) -> None:
+    page, verdicts = Page(page_of(found)), set()
     for section, shown in zip(found.sections, page.tables, strict=True):
         lines = {line[0][1]: line for line in shown[1:]}
         assert len(lines) == len(section.rows)
@@ -129,34 +116,6 @@ def test_a_baseline_far_off_stands_at_the_edge_of_the_drawing(found: Comparison)
     assert drawn.count("<circle") == gains(section).count("<circle") - 1
 
 
-def test_rows_as_csv(found: Comparison, tmp_path: Path) -> None:
-    write_comparison(found, tmp_path)
-    with (tmp_path / "rows.csv").open(newline="") as file:
-        read = list(csv.DictReader(file))
-    assert len(read) == len(found.rows)
-    for line, row in zip(read, found.rows, strict=True):
-        given = row.to_json()
-        assert list(line) == list(given)
-        for name, value in given.items():
-            assert line[name] == ("" if value is None else str(value))
-            if isinstance(value, float):
-                assert float(line[name]) == value
-
-
-def test_scores_as_csv(found: Comparison, tmp_path: Path) -> None:
-    write_comparison(found, tmp_path)
-    with (tmp_path / "scores.csv").open(newline="") as file:
-        read = iter(list(csv.DictReader(file)))
-    for section in found.sections:
-        for place, entry in enumerate(section.truth.architectures):
-            line = next(read)
-            assert (line["benchmark"], line["view"]) == (section.truth.name, section.view or "")
-            assert (line["id"], float(line["result"])) == (entry.id, entry.results["quality"])
-            for row in section.rows:
-                assert float(line[name_of(key_of(row))]) == section.scores[row.label][place]
-    assert next(read, None) is None
-
-
 def test_hostile_names_are_text(tmp_path: Path) -> None:
     evil = tmp_path / "evil"
     evil.mkdir()
@@ -164,33 +123,31 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
         evil, EVIL, "gpt2", results(8), metric=EVIL, task=EVIL, prefix=EVIL,
         source={EVIL: EVIL, "licence": EVIL},
     )  # fmt: skip
-    text = page_of(bench([file], draws=20), evil)
-    plain = page_of(bench([written(tmp_path, "few", "gpt2", results(8))], draws=20), tmp_path)
+    text = page_of(bench([file], draws=20))
+    plain = page_of(bench([written(tmp_path, "few", "gpt2", results(8))], draws=20))
     assert text.count("<script") == plain.count("<script") == text.count("</script")
     assert Page(text).tags.count("script") == plain.count("<script")
     assert "&lt;script&gt;alert(&quot;1 &amp; 2&quot;)" in text
-    with (evil / "scores.csv").open(newline="") as lines:
-        assert next(csv.DictReader(lines))["id"] == f"{EVIL}0"
 
 
-def test_text_without_an_encoding_is_written_by_number(found: Comparison, tmp_path: Path) -> None:
+def test_text_without_an_encoding_is_written_by_number(found: Comparison) -> None:
     section = found.sections[0]
     truth = section.truth.model_copy(update={"source": {"paper": "\ud800"}})
-    page = page_of(Comparison([replace(section, truth=truth)]), tmp_path)
+    page = page_of(Comparison([replace(section, truth=truth)]))
     assert "paper &#55296;" in page
 
 
 @pytest.mark.parametrize("values", [[5.0] * 7 + [6.0], [1.0, 2.0], [1.0, 1e9, 3.0], [0.0, -1.0, 2.0]])
 def test_results_that_say_little_still_make_a_page(values: list[float], tmp_path: Path) -> None:
-    page = Page(page_of(bench([written(tmp_path, "few", "gpt2", values)], draws=20), tmp_path))
-    assert len(page.tables) == 1
-    text = (tmp_path / "report.html").read_text().split("</style>")[1]
+    written_page = page_of(bench([written(tmp_path, "few", "gpt2", values)], draws=20))
+    assert len(Page(written_page).tables) == 1
+    text = written_page.split("</style>")[1]
     assert not re.search(r"\b(nan|inf|None)\b", text)
 
 
 def test_the_ablation_comes_last(found: Comparison, tmp_path: Path) -> None:
     file = decoder_file(tmp_path, 10)
-    text = page_of(found, tmp_path, ablation=ablate([file]))
+    text = page_of(found, ablation=ablate([file]))
     assert Page(text).sections[-1] == "ablation"
     assert "<h2>What the score hangs on</h2>" in text
     assert '<a href="#ablation">' in text
@@ -207,17 +164,3 @@ def test_sentences_follow_the_rows(found: Comparison) -> None:
     said = sentences(Comparison(raised))
     assert said["geo"].startswith("geo ranks better than counting parameters in 4 of 4")
     assert "everywhere: zerolm 0.5, zerolm 1.0" in said["never_worse"]
-
-
-def test_force_replaces_an_earlier_result(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    file, out = written(tmp_path, "decoders", "gpt2", results(6)), tmp_path / "out"
-    run = ("bench", "run", file, "--out", str(out))
-    assert zerolm(*run).status == 0
-    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
-    refused = zerolm(*run)
-    assert (refused.status, refused.err.count("\n")) == (2, 1)
-    assert zerolm(*run, "--alpha", "0.3", "--force").status == 0
-    assert "zerolm 0.3" in (out / "report.html").read_text()
-    (out / "mine").write_text("dear")
-    assert zerolm(*run, "--force").status == 2
-    assert (out / "mine").read_text() == "dear"

@@ -1,0 +1,216 @@
+"""Help, version, completion, suggestions and the log: what a newcomer meets first."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zerolm.cli.complete import KINDS, names_of
+from zerolm.commands import COMMANDS, PANELS
+
+Zerolm = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def flat(text: str) -> str:
+    """The words of a page without its frames."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_names_everything_and_cuts_nothing(name: str, zerolm: Zerolm) -> None:
+    command, ran = COMMANDS[name], zerolm(*name.split(), "--help")
+    assert (ran.status, ran.err) == (0, "")
+    assert all(len(line) <= 80 for line in ran.out.splitlines())
+    text = flat(ran.out)
+    assert "…" not in text
+    for words in (f"Usage: zerolm {name}", command.summary, command.notes):
+        assert " ".join(words.split()) in text
+    for title, settings in {**command.groups, "Output": command.output}.items():
+        assert not settings or f"─ {title} ─" in ran.out
+    for setting in (*command.settings, *command.output):
+        if setting in command.groups.get("", ()):
+            continue
+        if setting not in command.arguments:
+            assert f"--{setting.name.replace('_', '-')}" in text
+        if setting.default_text and setting.kind != "flag" and setting.name != "verbose":
+            assert f"[{setting.default_text}]" in text
+    for line, what in command.examples:
+        assert " ".join(line.split()) in text
+        assert " ".join(what.split()) in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_setting_has_a_sentence_and_every_command_examples(name: str) -> None:
+    command = COMMANDS[name]
+    assert all(len(setting.help.split()) >= 2 for setting in (*command.settings, *command.output))
+    assert len(command.examples) >= 2
+    assert command.examples[0][0].startswith(f"zerolm {name}")
+    assert command.summary.endswith((".", "?"))
+
+
+def test_each_command_stands_in_one_panel(zerolm: Zerolm) -> None:
+    names = [name for panel in PANELS.values() for name in panel]
+    assert sorted(names) == sorted(COMMANDS)
+    ran = zerolm("--help")
+    assert all(len(line) <= 80 for line in ran.out.splitlines())
+    for title in PANELS:
+        assert f"─ {title} ─" in ran.out
+    for name, command in COMMANDS.items():
+        assert name in ran.out
+        assert command.summary in flat(ran.out)
+
+
+def test_help_of_a_word_that_begins_several(zerolm: Zerolm) -> None:
+    ran = zerolm("bench", "--help")
+    assert ran.status == 0
+    assert "bench run" in ran.out
+    assert "calibrate" not in ran.out
+    assert (zerolm("bench").status, zerolm("bench").out) == (2, "")
+
+
+def test_settings_of_what_is_named(zerolm: Zerolm) -> None:
+    assert "--heads-per-kv" in zerolm("search", "llama", "--help").out
+    assert "--heads-per-kv" not in zerolm("search", "--help").out
+    assert "--alpha X" in zerolm("search", "--score", "zerolm", "--help").out
+    assert "--alpha X" not in zerolm("search", "llama", "--help").out
+
+
+def test_version_says_which_extras_are_there(zerolm: Zerolm) -> None:
+    import zerolm as package
+
+    ran = zerolm("--version")
+    assert ran.status == 0
+    first, *extras = ran.out.splitlines()
+    assert first == f"zerolm {package.__version__}, Python {sys.version.split()[0]}"
+    assert {line.split()[0] for line in extras} >= {"torch", "gguf", "tasks"}
+    import torch
+
+    assert any(f"torch {torch.__version__}" in line for line in extras)
+
+
+def test_version_and_help_import_no_library() -> None:
+    code = (
+        "import sys; from zerolm.cli import main; status = main(sys.argv[1:]); "
+        "heavy = {'numpy', 'torch', 'scipy', 'pydantic', 'yaml', 'huggingface_hub'} & set(sys.modules); "
+        "assert status == 0 and not heavy, heavy"
+    )
+    for arguments in (["--help"], ["--version"], *([*name.split(), "--help"] for name in COMMANDS)):
+        subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["serch"], "no command 'serch'; did you mean 'search'?"),
+        (["bench", "rnu"], "no command 'bench rnu'; did you mean 'bench run'?"),
+        (["search", "bert", "--max-prams", "1M"], "no option --max-prams; did you mean '--max-params'?"),
+        (["search", "berd"], "did you mean 'bert'?"),
+        (["search", "bert", "--method", "exhaustiv"], "did you mean 'exhaustive'?"),
+        (["carve", "x", "--shape", "uniforn"], "did you mean 'uniform'?"),
+        (["spaces", "lama"], "did you mean 'llama'?"),
+    ],
+)  # fmt: skip
+def test_what_was_meant(arguments: list[str], words: str, zerolm: Zerolm) -> None:
+    ran = zerolm(*arguments)
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert words in ran.err
+
+
+def test_a_key_of_a_configuration_that_was_meant(zerolm: Zerolm, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("space: bert\nmax_prams: 1M\n")
+    ran = zerolm("search", "--config", str(tmp_path / "run.yaml"))
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "did you mean 'max_params'?" in ran.err
+
+
+def completed(shell: str, line: str) -> list[str]:
+    """The words that a shell is offered behind a line."""
+    words = line.split(" ")
+    more = {
+        "_ZEROLM_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+        "_TYPER_COMPLETE_ARGS": line,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    run = "from zerolm.cli import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", run], env=os.environ | more, capture_output=True, text=True, check=True
+    )
+    assert ran.stderr == ""
+    if shell == "zsh":
+        return re.findall(r'"([^"]+)"(?::|\n|\))', ran.stdout)[:: 2 if '":"' in ran.stdout else 1]
+    return [text.split("\t")[0] for text in ran.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("zerolm se", ["search"]),
+        ("zerolm bench ", ["run", "ablate", "ls", "download"]),
+        ("zerolm search ll", ["llama"]),
+        ("zerolm search llama --hid", ["--hidden", "--hidden-per-depth"]),
+        ("zerolm search llama --score ze", ["zerolm"]),
+        ("zerolm calibrate labels.csv --method alg", ["algorithm1", "algorithm2"]),
+    ],
+)
+def test_the_tab_key(shell: str, line: str, words: list[str]) -> None:
+    assert sorted(completed(shell, line)) == sorted(words)
+
+
+def test_names_that_are_completed_are_those_that_are_known() -> None:
+    from zerolm.carving.export.formats import FORMATS
+    from zerolm.carving.repair.rules import REPAIRS
+    from zerolm.proxies import proxy_names
+    from zerolm.scores import SCORES
+    from zerolm.spaces import SPACES
+
+    known = {"space": SPACES, "score": SCORES, "format": FORMATS, "repair": REPAIRS}
+    assert all(names_of(kind) == list(names) for kind, names in known.items())
+    assert sorted(names_of("proxy")) == sorted(proxy_names())
+    assert all(names_of(kind) for kind in KINDS.values())
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shell(
+    shell: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shellingham.detect_shell", lambda: (shell, f"/bin/{shell}"))
+    ran = zerolm("--show-completion")
+    assert ran.status == 0
+    assert f"_ZEROLM_COMPLETE=complete_{shell}" in ran.out
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert zerolm("--install-completion").status == 0
+    assert any(f"complete_{shell}" in file.read_text() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_the_log_says_what_is_done(zerolm: Zerolm, tmp_path: Path) -> None:
+    small = ("search", "bert", "--hidden", "128", "--depth", "2", "--json")
+    silent, told, more = zerolm(*small), zerolm(*small, "-v"), zerolm(*small, "-vv", "--quiet")
+    assert silent.err == ""
+    lines = told.err.splitlines()
+    assert any(
+        re.fullmatch(r"zerolm: [\d.]+ s, steps: searching bert .* took [\d.]+ s", line) for line in lines
+    )
+    assert len(more.err.splitlines()) >= len(lines)
+    documents = [json.loads(ran.out) for ran in (silent, told, more)]
+    for document in documents:
+        document["certificate"].pop("seconds")
+    assert documents[0] == documents[1] == documents[2]
+    zerolm(*small[:-1], "--out", str(tmp_path / "out"), "-vv", "--quiet")
+    written = (tmp_path / "out" / "run.yaml").read_text()
+    assert not re.search("verbose|quiet|out:|force|json", written)

@@ -57,4 +57,4 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace ``{{ name }}`` by what the measurements say, and drop the marks of tests from snippets."""
     markdown = re.sub(r"^(```\w+)(?: (?:data|torch|varies))+$", r"\1", markdown, flags=re.MULTILINE)
     said = {**evidence.facts(), "verbs": command_pages.verbs()}
-    return re.sub(r"\{\{ (\w+) \}\}", lambda match: said[match[1]], markdown)
+    return re.sub(r"\{\{\s+(\w+)\s+\}\}", lambda match: said[match[1]], markdown)

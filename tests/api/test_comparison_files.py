@@ -1,30 +1,20 @@
-"""The page of a comparison: complete, equal to the rows, safe against hostile names."""
+"""The tables of a comparison as files: every number that it holds, whatever its names."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-from html.parser import HTMLParser
+import csv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_comparison import decoder_file, encoder_file, results, written
-from zerolm.report.comparison_files import FILES, write_comparison
 
-from zerolm.api.bench import BenchReport
-from zerolm.comparison.ablate import ablate
+from zerolm.api.comparison_files import FILES, write_tables
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import Comparison
-from zerolm.report.comparison import comparison_page
-from zerolm.report.comparison_charts import gains
-<<<<<<<< HEAD:tests/api/test_comparison_files.py
 from zerolm.report.rows import key_of, name_of
-========
->>>>>>>> report:tests/report/test_comparison.py
-from zerolm.report.summary import sentences
 
-FILES = ("benchmarks.json", "report.html", "result.json", "rows.csv", "run.yaml", "scores.csv")
 EVIL = '<script>alert("1 & 2")</script>'
 
 
@@ -34,158 +24,52 @@ def found(tmp_path: Path) -> Comparison:
     return bench([encoder_file(tmp_path, 12), decoder_file(tmp_path, 10)], draws=50)
 
 
-<<<<<<<< HEAD:tests/api/test_comparison_files.py
-def write_comparison(found: Comparison, folder: Path, ablation: Any = None) -> None:
-    report = BenchReport(found)
-    if ablation is not None:
-        vars(report)["ablation"] = ablation
-    report.write_into(folder)
+def test_rows_as_csv(found: Comparison, tmp_path: Path) -> None:
+    write_tables(found, tmp_path)
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert len(read) == len(found.rows)
+    for line, row in zip(read, found.rows, strict=True):
+        given = row.to_json()
+        assert list(line) == list(given)
+        for name, value in given.items():
+            assert line[name] == ("" if value is None else str(value))
+            if isinstance(value, float):
+                assert float(line[name]) == value
 
 
-def page_of(found: Comparison, folder: Path, **more: Any) -> str:
-    write_comparison(found, folder, **more)
-    return (folder / "report.html").read_text(encoding="utf-8")
-========
-def page_of(found: Comparison, **more: Any) -> str:
-    page = comparison_page(found, **more)
-    page.encode("utf-8")
-    return page
->>>>>>>> report:tests/report/test_comparison.py
-
-
-class Page(HTMLParser):
-    """The elements of a page, the classes of its cells, and the text of each agreement table."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.addresses: list[str] = []
-        self.sections: list[str] = []
-        self.tables: list[list[list[tuple[str, str]]]] = []
-        self._open = False
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.tags.append(tag)
-        self.addresses += [given[name] or "" for name in ("href", "src") if name in given]
-        if tag == "section":
-            self.sections.append(given.get("id") or "")
-        if tag == "table":
-            self._open = given.get("class") == "agreement"
-            if self._open:
-                self.tables.append([])
-        if self._open and tag == "tr":
-            self.tables[-1].append([])
-        if self._open and tag in ("td", "th"):
-            self.tables[-1][-1].append((given.get("class") or "", ""))
-
-    def handle_endtag(self, tag: str) -> None:
-        self._open = self._open and tag != "table"
-
-    def handle_data(self, data: str) -> None:
-        if self._open and self.tables[-1] and self.tables[-1][-1]:
-            mark, text = self.tables[-1][-1][-1]
-            self.tables[-1][-1][-1] = (mark, text + data)
-
-
-def test_the_page_needs_nothing_else(found: Comparison) -> None:
-    page = Page(page_of(found))
-    assert page.tags.count("html") == page.tags.count("body") == 1
-    assert page.addresses
-    assert all(address.startswith("#") or address == "data:," for address in page.addresses)
-    assert not {"img", "iframe"} & set(page.tags)
-
-
-def test_one_section_a_view(found: Comparison) -> None:
-    text = page_of(found)
-    page = Page(text)
-    assert [mark for mark in page.sections if mark] == ["s1", "s2", "s3", "s4", "ablation"]
-    assert len(page.tables) == len(found.sections) == 4
-    for view in ("declared", "published", "trained"):
-        assert text.count(f"<h2>encoders, view {view} <") == 1
-        assert text.count(f"View {view}: The networks as") == 1
-    assert "<h2>decoders <" in text
-
-
-def test_every_table_has_the_parameters_and_marks_what_does_not_beat_them(found: Comparison) -> None:
-    page, verdicts = Page(page_of(found)), set()
-    for section, shown in zip(found.sections, page.tables, strict=True):
-        lines = {line[0][1]: line for line in shown[1:]}
-        assert len(lines) == len(section.rows)
-        for name in ("params", "body_params"):
-            assert lines[name][0][0] == "base"
-            assert "baseline" in lines[name][-1][1]
-        for row in section.rows:
-            verdicts.add(row.verdict)
-            mark, remark = lines[row.label][0][0], lines[row.label][-1][1]
-            assert (mark == "worse") == (row.verdict == "not better")
-            assert ("does not beat parameters" in remark) == (row.verdict == "not better")
-            assert ("not shown to beat parameters" in remark) == (row.verdict == "unclear")
-            assert ("saw the labels" in remark) == row.saw_labels
-    assert "not better" in verdicts
-
-
-def test_a_baseline_far_off_stands_at_the_edge_of_the_drawing(found: Comparison) -> None:
-    section = found.sections[0]
-    assert "◂" not in gains(section)
-    far = {"tau": -0.9, "gain": -7.0, "gain_low": -8.0, "gain_high": -6.0}
-    rows = [replace(row, **far) if row.score == "depth" else row for row in section.rows]
-    drawn = gains(replace(section, rows=rows))
-    assert drawn.count("◂") == 1
-    assert drawn.count("<circle") == gains(section).count("<circle") - 1
-
-
-def test_hostile_names_are_text(tmp_path: Path) -> None:
-    evil = tmp_path / "evil"
-    evil.mkdir()
-    file = written(
-        evil, EVIL, "gpt2", results(8), metric=EVIL, task=EVIL, prefix=EVIL,
-        source={EVIL: EVIL, "licence": EVIL},
-    )  # fmt: skip
-    text = page_of(bench([file], draws=20))
-    plain = page_of(bench([written(tmp_path, "few", "gpt2", results(8))], draws=20))
-    assert text.count("<script") == plain.count("<script") == text.count("</script")
-    assert Page(text).tags.count("script") == plain.count("<script")
-    assert "&lt;script&gt;alert(&quot;1 &amp; 2&quot;)" in text
-
-
-def test_text_without_an_encoding_is_written_by_number(found: Comparison) -> None:
-    section = found.sections[0]
-    truth = section.truth.model_copy(update={"source": {"paper": "\ud800"}})
-    page = page_of(Comparison([replace(section, truth=truth)]))
-    assert "paper &#55296;" in page
-
-
-@pytest.mark.parametrize("values", [[5.0] * 7 + [6.0], [1.0, 2.0], [1.0, 1e9, 3.0], [0.0, -1.0, 2.0]])
-def test_results_that_say_little_still_make_a_page(values: list[float], tmp_path: Path) -> None:
-    written_page = page_of(bench([written(tmp_path, "few", "gpt2", values)], draws=20))
-    assert len(Page(written_page).tables) == 1
-    text = written_page.split("</style>")[1]
-    assert not re.search(r"\b(nan|inf|None)\b", text)
-
-
-def test_the_ablation_comes_last(found: Comparison, tmp_path: Path) -> None:
-    file = decoder_file(tmp_path, 10)
-<<<<<<<< HEAD:tests/api/test_comparison_files.py
-    text = page_of(found, tmp_path, ablation=ablate([file]))
-    assert [mark for mark in Page(text).sections if mark][-1] == "ablation"
-========
-    text = page_of(found, ablation=ablate([file]))
-    assert Page(text).sections[-1] == "ablation"
->>>>>>>> report:tests/report/test_comparison.py
-    assert "<h2>What the score hangs on</h2>" in text
-    assert '<a href="#ablation">' in text
-
-
-def test_sentences_follow_the_rows(found: Comparison) -> None:
-    said = sentences(found)
-    verdicts = [row.verdict for row in found.rows if row.score == "geo"]
-    assert f"{verdicts.count('better') or 'none'} of 4" in said["geo"]
-    raised = []
+def test_scores_as_csv(found: Comparison, tmp_path: Path) -> None:
+    write_tables(found, tmp_path)
+    with (tmp_path / "scores.csv").open(newline="") as file:
+        read = iter(list(csv.DictReader(file)))
     for section in found.sections:
-        rows = [replace(row, gain=0.5, gain_high=0.6, verdict="better") for row in section.rows]
-        raised.append(replace(section, rows=rows))
-    said = sentences(Comparison(raised))
-    assert said["geo"].startswith("geo ranks better than counting parameters in 4 of 4")
-    assert "everywhere: zerolm 0.5, zerolm 1.0" in said["never_worse"]
+        for place, entry in enumerate(section.truth.architectures):
+            line = next(read)
+            assert (line["benchmark"], line["view"]) == (section.truth.name, section.view or "")
+            assert (line["id"], float(line["result"])) == (entry.id, entry.results["quality"])
+            for row in section.rows:
+                assert float(line[name_of(key_of(row))]) == section.scores[row.label][place]
+    assert next(read, None) is None
+
+
+def test_hostile_ids_are_fields(tmp_path: Path) -> None:
+    file = written(tmp_path, EVIL, "gpt2", results(8), metric=EVIL, prefix=EVIL)
+    write_tables(bench([file], draws=20), tmp_path)
+    with (tmp_path / "scores.csv").open(newline="") as lines:
+        assert next(csv.DictReader(lines))["id"] == f"{EVIL}0"
+
+
+def test_force_replaces_an_earlier_result(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    file, out = written(tmp_path, "decoders", "gpt2", results(6)), tmp_path / "out"
+    run = ("bench", "run", file, "--out", str(out))
+    assert zerolm(*run).status == 0
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        ["report.html", "result.json", "run.yaml", *FILES]
+    )
+    refused = zerolm(*run)
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert zerolm(*run, "--alpha", "0.3", "--force").status == 0
+    assert "zerolm 0.3" in (out / "report.html").read_text()
+    (out / "mine").write_text("dear")
+    assert zerolm(*run, "--force").status == 2
+    assert (out / "mine").read_text() == "dear"

@@ -10,21 +10,14 @@ from typing import Any
 
 import pytest
 from small_comparison import decoder_file, encoder_file, results, written
-from zerolm.report.comparison_files import FILES, write_comparison
 
-from zerolm.api.bench import BenchReport
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import Comparison
 from zerolm.report.comparison import comparison_page
 from zerolm.report.comparison_charts import gains
-<<<<<<<< HEAD:tests/api/test_comparison_files.py
-from zerolm.report.rows import key_of, name_of
-========
->>>>>>>> report:tests/report/test_comparison.py
 from zerolm.report.summary import sentences
 
-FILES = ("benchmarks.json", "report.html", "result.json", "rows.csv", "run.yaml", "scores.csv")
 EVIL = '<script>alert("1 & 2")</script>'
 
 
@@ -34,23 +27,10 @@ def found(tmp_path: Path) -> Comparison:
     return bench([encoder_file(tmp_path, 12), decoder_file(tmp_path, 10)], draws=50)
 
 
-<<<<<<<< HEAD:tests/api/test_comparison_files.py
-def write_comparison(found: Comparison, folder: Path, ablation: Any = None) -> None:
-    report = BenchReport(found)
-    if ablation is not None:
-        vars(report)["ablation"] = ablation
-    report.write_into(folder)
-
-
-def page_of(found: Comparison, folder: Path, **more: Any) -> str:
-    write_comparison(found, folder, **more)
-    return (folder / "report.html").read_text(encoding="utf-8")
-========
 def page_of(found: Comparison, **more: Any) -> str:
     page = comparison_page(found, **more)
     page.encode("utf-8")
     return page
->>>>>>>> report:tests/report/test_comparison.py
 
 
 class Page(HTMLParser):
@@ -100,7 +80,7 @@ def test_the_page_needs_nothing_else(found: Comparison) -> None:
 def test_one_section_a_view(found: Comparison) -> None:
     text = page_of(found)
     page = Page(text)
-    assert [mark for mark in page.sections if mark] == ["s1", "s2", "s3", "s4", "ablation"]
+    assert [mark for mark in page.sections if mark] == ["s1", "s2", "s3", "s4"]
     assert len(page.tables) == len(found.sections) == 4
     for view in ("declared", "published", "trained"):
         assert text.count(f"<h2>encoders, view {view} <") == 1
@@ -167,13 +147,8 @@ def test_results_that_say_little_still_make_a_page(values: list[float], tmp_path
 
 def test_the_ablation_comes_last(found: Comparison, tmp_path: Path) -> None:
     file = decoder_file(tmp_path, 10)
-<<<<<<<< HEAD:tests/api/test_comparison_files.py
-    text = page_of(found, tmp_path, ablation=ablate([file]))
-    assert [mark for mark in Page(text).sections if mark][-1] == "ablation"
-========
     text = page_of(found, ablation=ablate([file]))
     assert Page(text).sections[-1] == "ablation"
->>>>>>>> report:tests/report/test_comparison.py
     assert "<h2>What the score hangs on</h2>" in text
     assert '<a href="#ablation">' in text
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from snippets import Missing, agrees, blocks, run, run_command, steps
 
+import zerolm
 from zerolm.commands import COMMANDS
 from zerolm.proxies.registry import PROXIES
 from zerolm.scores import SCORES
@@ -152,6 +153,12 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
             run_command([*words, *(("--sequences", "8", "--length", "16") if reads_text else ())])
             ran += 1
     assert ran > len(COMMANDS)
+
+
+def test_every_public_function_is_documented() -> None:
+    text = (ROOT / "docs" / "api.md").read_text("utf-8")
+    public = {name for name in dir(zerolm) if not name.startswith("__")}
+    assert set(re.findall(r"^::: zerolm\.(\w+)$", text, flags=re.MULTILINE)) == public
 
 
 def test_every_space_is_explained() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from zerolm.cli.flags import declared
 from zerolm.commands import OUTPUT, Command
-from zerolm.registry import Entry
+from zerolm.registry import Entry, PluginWarning
 from zerolm.scores import SCORES
 from zerolm.settings import Setting
 from zerolm.spaces import SPACES
@@ -31,3 +32,20 @@ def further_settings(command: Command, arguments: Sequence[str]) -> dict[str, tu
             groups[title] = tuple(s for s in settings if s.name not in taken)
             taken |= {setting.name for setting in settings}
     return groups
+
+
+def declared(entries: Iterable[Entry[Any]], taken: Collection[str]) -> list[Setting]:
+    """Return the settings of spaces or scores, each name once, its help saying whose it is.
+
+    Names that are ``taken`` by the command itself cannot be given: a ``PluginWarning`` says so.
+    """
+    first, owners = dict[str, Setting](), dict[str, list[str]]()
+    for entry in entries:
+        for setting in entry.options:
+            if setting.name in taken:
+                said = f"setting {setting.name!r} of {entry.name!r} cannot be given: it is the command's own"
+                warnings.warn(said, PluginWarning, stacklevel=2)
+                continue
+            first.setdefault(setting.name, setting)
+            owners.setdefault(setting.name, []).append(entry.name)
+    return [replace(s, help=f"{s.help} ({', '.join(owners[s.name])})") for s in first.values()]

@@ -141,7 +141,7 @@ def test_repaired_matrices_are_written(dtype: str, tmp_path: Path) -> None:
 def test_the_head_of_a_file(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "mistral", dtype="bfloat16"))
     cut, told = some_cut(checkpoint, (0, 2)), []
-    write(checkpoint, cut, {}, tmp_path / "child.gguf", lambda done, of: told.append((done, of)))
+    write(checkpoint, cut, {}, tmp_path / "child.gguf", lambda text, done, of: told.append((done, of)))
     read = gguf.GGUFReader(tmp_path / "child.gguf")
     fields = {name.removeprefix("deci."): field.contents() for name, field in read.fields.items()}
     assert fields["attention.head_count"] == [3 * len(layer.groups) for layer in cut.layers]
@@ -170,7 +170,7 @@ def test_what_is_broken_off_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     file, written = tmp_path / "out" / "child.gguf", []
 
-    def interrupt(done: int, of: int) -> None:
+    def interrupt(text: str, done: int, of: int) -> None:
         written.append(sum(path.stat().st_size for path in file.parent.iterdir()))
         if done > of / 2:
             raise KeyboardInterrupt

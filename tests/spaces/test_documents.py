@@ -13,7 +13,7 @@ from twin_costs import exact_costs
 
 from zerolm.costs import CostModel
 from zerolm.scores import make_score
-from zerolm.spaces.document import from_document, score
+from zerolm.spaces.document import from_document, scores_of
 
 LAYER = {
     "operation_type": "DSC", "operation_parameter": 5, "num_operation_heads": 2,
@@ -215,12 +215,12 @@ def test_unknown_operations_are_refused(operation: list[Any]) -> None:
 
 @pytest.mark.parametrize("document", VALID)
 def test_scores_of_a_document_equal_those_of_its_architecture(document: dict[str, Any]) -> None:
-    rows = score(json.loads(json.dumps(document)), options={"alpha": [0.25, 2.0]})
+    rows = scores_of(json.loads(json.dumps(document)), options={"alpha": [0.25, 2.0]})
     architecture = from_document(document)
     for row in rows:
         options = {} if row["alpha"] is None else {"alpha": row["alpha"]}
         assert row["value"] == make_score(row["score"], **options).of(architecture)
     assert [row["alpha"] for row in rows if row["score"] == "zerolm"] == [0.25, 2.0]
-    assert score(architecture, ["geo"]) == [row for row in rows if row["score"] == "geo"]
+    assert scores_of(architecture, ["geo"]) == [row for row in rows if row["score"] == "geo"]
     with pytest.raises(ValueError, match="score 'goe' is not known"):
-        score(document, ["goe"])
+        scores_of(document, ["goe"])

@@ -58,7 +58,7 @@ class CarvingReport(DocumentReport):
         return self.document["verified"]  # type: ignore[no-any-return]
 
     @property
-    def notices(self) -> list[str]:
+    def remarks(self) -> list[str]:
         return [self.document["note"]] if self.document["note"] else []
 
     @property

@@ -56,9 +56,9 @@ def stopwatch(
     return statistics.median(taken), result
 
 
-def note(text: str) -> None:
+def note(text: str, done: int = 0, of: int = 0, /) -> None:
     """Progress, beside the results."""
-    print(text, file=sys.stderr, flush=True)
+    print(f"{text} {done}/{of}" if of else text, file=sys.stderr, flush=True)
 
 
 def number(value: float) -> str:

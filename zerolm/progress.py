@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Progress(Protocol):
@@ -14,5 +14,15 @@ class Progress(Protocol):
     def __call__(self, text: str, done: int = 0, of: int = 0, /) -> None: ...
 
 
-def silent(text: str, done: int = 0, of: int = 0, /) -> None:
-    """Say nothing."""
+class _Silent:
+    """Progress that nobody is told of."""
+
+    def __call__(self, text: str, done: int = 0, of: int = 0, /) -> None:
+        return
+
+    def __repr__(self) -> str:
+        return "silent"
+
+
+silent: Final[Progress] = _Silent()
+"""Says nothing; signatures show it by this name."""

@@ -107,3 +107,8 @@ def test_what_a_command_lacks_is_said_in_one_line(
         status, ran = main(command.name.split()), capsys.readouterr()
         assert (status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
         assert f"{command.name} needs {needed[0]}" in ran.err
+
+
+def test_signatures_show_no_address() -> None:
+    for command in COMMANDS.values():
+        assert " at 0x" not in str(inspect.signature(verb_of(command)))

@@ -167,11 +167,7 @@ def test_a_run_with_workers_that_is_stopped_goes_on(number: signal.Signals, tmp_
             assert time.monotonic() < deadline
             time.sleep(0.02)
         os.kill(process.pid, number) if number == signal.SIGKILL else os.killpg(process.pid, number)
-        try:
-            process.wait(timeout=60)
-        except subprocess.TimeoutExpired:  # the pool swallowed it at a moment of its own: press again
-            os.killpg(process.pid, number)
-            process.wait(timeout=240)
+        process.wait(timeout=300)
         assert rows(path) == whole[:done]
     finally:
         os.killpg(process.pid, signal.SIGKILL)  # workers outlive their parent by minutes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,11 @@ settings.register_profile(
     "zerolm", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("zerolm")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell without job control starts what is in the background so, and every child would inherit it: tests
+    # that interrupt a command would wait for one that is deaf.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.planning.sensitivity import BATCH, SEQUENCES, SHARES, Loss, LossTable, measured_losses
-from zerolm.carving.pruning import Place, Repaired, apply_in_memory, carved_layer
+from zerolm.carving.pruning import Place, Repaired, apply_in_memory, carved_layer, enter, finish
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.repair.walk import repair
 from zerolm.carving.request import Methods
@@ -138,11 +138,11 @@ class Session:
 
         def logits(ids: Tensor) -> Tensor:
             blocks = Blocks(self.model, [{"input_ids": ids}])
-            hidden = blocks.embed(0)
+            hidden = enter(cut, blocks.embed(0))
             for kept in cut.layers:
                 module = carved_layer(self.model, cut, kept, repaired).module
                 hidden = blocks.call(0, kept.layer, hidden, module)
-            sent: Tensor = blocks.finish(0, hidden).logits
+            sent: Tensor = finish(blocks, 0, hidden, cut, repaired.arrays if repaired else {}).logits
             return sent
 
         return logits

@@ -6,10 +6,10 @@ interpolated and summed, rank whole plans far better.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from functools import cached_property, partial
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.carving.evaluation.divergence import pooled
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of
+from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of, enter, finish
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.stream import Stream
@@ -164,18 +164,21 @@ class Loss:
 
     def of_cut(self, cut: Cut, repaired: Repaired | None = None) -> float:
         """Return the mean loss of a whole cut, one of its layers in memory at a time."""
-        hidden = list(Stream(self.blocks).before(0))
+        hidden = list(Stream(self.blocks, enter=partial(enter, cut)).before(0))
         for kept in cut.layers:
             module = carved_layer(self.blocks.model, cut, kept, repaired).module
             hidden = [self.blocks.call(i, kept.layer, states, module) for i, states in enumerate(hidden)]
-        return self._mean(hidden)
+        arrays = repaired.arrays if repaired else {}
+        return self._mean(hidden, lambda i, states: finish(self.blocks, i, states, cut, arrays))
 
-    def _mean(self, hidden: list[Tensor]) -> float:
-        return float(torch.cat([self._apart(i, states) for i, states in enumerate(hidden)]).double().mean())
+    def _mean(self, hidden: list[Tensor], finished: Callable[[int, Tensor], Any] | None = None) -> float:
+        end = finished or self.blocks.finish
+        apart = [self._apart(i, self._output(i, end(i, states))) for i, states in enumerate(hidden)]
+        return float(torch.cat(apart).double().mean())
 
-    def _apart(self, index: int, hidden: Tensor) -> Tensor:
+    def _apart(self, index: int, output: Tensor) -> Tensor:
         """Return the loss of each token of a batch, (n,), or of each sequence, (b,)."""
-        wanted, output = self._wanted(index), self._output(index, hidden)
+        wanted = self._wanted(index)
         if isinstance(wanted, Tensor):
             return 1.0 - functional.cosine_similarity(output, wanted, dim=-1)
         p, certainty = wanted
@@ -185,15 +188,14 @@ class Loss:
     def _wanted(self, index: int) -> Wanted:
         if index in self.wanted:
             return self.wanted[index]
-        output = self._output(index, self.last[index])
+        output = self._output(index, self.blocks.finish(index, self.last[index]))
         wanted = output if output.dim() == 2 else predictions(output)
         if output.numel() * len(self.blocks.batches) <= KEPT:
             self.wanted[index] = wanted
         return wanted
 
-    def _output(self, index: int, hidden: Tensor) -> Tensor:
-        """Return logits (b, t, v), or pooled embeddings (b, d)."""
-        sent = self.blocks.finish(index, hidden)
+    def _output(self, index: int, sent: Any) -> Tensor:
+        """Return logits (b, t, v), or pooled embeddings (b, d), of what a model sent."""
         logits: Tensor | None = getattr(sent, "logits", None)
         if logits is not None:
             return logits

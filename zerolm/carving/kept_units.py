@@ -126,8 +126,13 @@ class Cut:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is cut."""
-        return self.hidden == self.parent.hidden and len(self.layers) == self.parent.depth and all(
-            len(cut.groups) == self.parent.kv_heads and len(cut.ffn) == self.parent.ffn for cut in self.layers
+        return (
+            self.hidden == self.parent.hidden
+            and len(self.layers) == self.parent.depth
+            and all(
+                len(cut.groups) == self.parent.kv_heads and len(cut.ffn) == self.parent.ffn
+                for cut in self.layers
+            )
         )
 
     @property

@@ -29,8 +29,10 @@ from zerolm.networks.roles import (
 )
 
 Place = tuple[int, str]
-"""A layer of the parent and a role of the layout: ``o``, ``o_bias``, ``down`` or ``down_bias``; of a narrower
-stream also ``attention_norm``, ``ffn_norm`` and, with the number of layers, ``final_norm``."""
+"""A layer of the parent and a role of the layout: ``o``, ``o_bias``, ``down`` or ``down_bias``.
+
+Of a narrower stream also ``attention_norm``, ``ffn_norm`` and, with the number of layers, ``final_norm``.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +41,8 @@ class Repaired:
 
     ``arrays`` holds ``o`` and ``down`` (d, k), GPT-2's (k, d), and their biases (d,) where the parent has
     them; and for a narrower stream, by their norms, what the matrices that read it are multiplied by
-    (parent's d, child's d). ``ridges`` are shares of the mean diagonal. ``note`` says what was done other than
-    asked.
+    (parent's d, child's d). ``ridges`` are shares of the mean diagonal. ``note`` says what was done other
+    than asked.
     """
 
     arrays: dict[Place, NDArray[np.float32]] = field(default_factory=dict)
@@ -48,7 +50,7 @@ class Repaired:
     note: str = ""
 
     def named(self, name: Callable[[str, int], str | None]) -> dict[str, NDArray[np.float32]]:
-        """Return the output matrices by the names of the parent's tensors, which ``name(role, layer)`` gives."""
+        """Return output matrices by the parent's names of tensors, which ``name(role, layer)`` gives."""
         return {
             name(role, layer) or f"{role} of layer {layer}": x
             for (layer, role), x in self.arrays.items()

@@ -108,7 +108,7 @@ class Blocks:
         return self._finished(index, hidden, [])
 
     def head(self, index: int, read: Tensor, *, gradients: bool = False) -> Any:
-        """Return the output of the model for a batch whose head reads this (b, t, d), behind the last norm."""
+        """Return the output of the model for a batch whose last norm sends this (b, t, d) to the head."""
         names = places_of(self.model).modules
         return self._finished(index, read, [names.final] if names.final else [], gradients=gradients)
 

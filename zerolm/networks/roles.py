@@ -93,7 +93,7 @@ def final_norm(model: PreTrainedModel) -> nn.Module:
 
 
 def norm_gain(model: PreTrainedModel, norm: str, layer: int | None) -> Tensor:
-    """Return the gain (d,) of ``attention_norm`` or ``ffn_norm`` of a layer, or of ``final_norm``, float32."""
+    """Return the gain (d,) of a layer's ``attention_norm`` or ``ffn_norm``, or of ``final_norm``, float32."""
     names = places_of(model).modules
     if layer is None:
         return final_norm(model).get_parameter("weight").detach().float()

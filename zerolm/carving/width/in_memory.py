@@ -59,11 +59,11 @@ def put(module: nn.Module, name: str, value: Tensor) -> None:
 def narrow_ends(child: PreTrainedModel, parent: PreTrainedModel, maps: StreamMaps) -> None:
     """Give a copy of the parent the embedding, the last norm and the head of a narrower stream."""
     embedding: Any = parent.get_input_embeddings()
-    head: Any = parent.get_output_embeddings()
+    head: Any = parent.get_output_embeddings()  # type: ignore[no-untyped-call]
     put(child.get_input_embeddings(), "weight", _narrowed(embedding.weight, "embedding", None, maps))
     put(final_norm(child), "weight", _narrowed(final_norm(parent).weight, "final_norm", None, maps))  # type: ignore[arg-type]
     width = maps.narrowing.width
-    ours: Any = child.get_output_embeddings()
+    ours: Any = child.get_output_embeddings()  # type: ignore[no-untyped-call]
     if width.tied:
         ours.weight = child.get_input_embeddings().weight
         ours.in_features = width.hidden

@@ -48,7 +48,7 @@ def _moments(rows: NDArray[np.float32]) -> Floats:
 
 def _normalised(rows: NDArray[np.float32]) -> Floats:
     moments = _moments(rows)
-    return moments / max(np.trace(moments), 1e-300)
+    return np.asarray(moments / max(np.trace(moments), 1e-300))
 
 
 def _gain(checkpoint: Checkpoint, norm: str, layer: int | None) -> NDArray[np.float32]:

@@ -64,7 +64,10 @@ def flap(parent: Fluctuations, budget: int, *, adaptive: bool = True) -> Network
     share = left / (depth * (count * price["groups"] + len(block.gate) * price["ffn"]))
     groups = max(1, round(share * count))
     neurons = (left // depth - groups * price["groups"]) // price["ffn"]
-    return pruned(parent, [tuple(top(x, n) for x, n in zip(of, (groups, neurons), strict=True)) for of in parent.metrics])
+    return pruned(
+        parent,
+        [tuple(top(x, n) for x, n in zip(of, (groups, neurons), strict=True)) for of in parent.metrics],
+    )
 
 
 def top(metric: Tensor, count: int) -> Tensor:
@@ -75,7 +78,11 @@ def competed(parent: Fluctuations, budget: int, price: dict[str, int]) -> list[t
     """Return the groups and neurons of each layer above the lowest threshold that the budget allows."""
     metric = torch.cat([torch.cat(of) for of in parent.metrics])
     prices = torch.cat(
-        [torch.full((len(x),), price[kind]) for of in parent.metrics for kind, x in zip(price, of, strict=True)]
+        [
+            torch.full((len(x),), price[kind])
+            for of in parent.metrics
+            for kind, x in zip(price, of, strict=True)
+        ]
     )
     order = metric.argsort(descending=True)
     threshold = metric[order][(prices[order].cumsum(0) <= budget).sum() - 1]

@@ -1,4 +1,4 @@
-"""A network with fewer dimensions of the residual stream: projected to bases, and repaired by least squares."""
+"""A network whose residual stream has fewer dimensions: projected to bases, repaired by least squares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A llama in a few lines of torch, whose layers may be of any sizes and hold what rival methods add to them."""
+"""A llama in a few lines of torch, whose layers have any sizes and hold what rival methods add to them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,9 @@ class Network(nn.Module):
     def rotary(self, length: int) -> tuple[Tensor, Tensor]:
         """Return cosines and sines of positions, (t, head size) each."""
         steps = torch.arange(0, self.head_size, 2).float() / self.head_size
-        angles = torch.outer(torch.arange(length).float(), self.config.rope_parameters["rope_theta"] ** -steps)
+        angles = torch.outer(
+            torch.arange(length).float(), self.config.rope_parameters["rope_theta"] ** -steps
+        )
         angles = torch.cat([angles, angles], -1)
         return angles.cos(), angles.sin()
 

@@ -16,8 +16,8 @@ from zerolm.text.tokens import Tokens
 class Fluctuations:
     """Layer by layer, of the inputs of o_proj and of down_proj: means, and metrics of groups and neurons.
 
-    The metric is WIFV (equation 5), the variance of an input over tokens times the squared norm of its
-    column, standardised over the matrix (equation 6); of a group the mean of its inputs'.
+    The metric is WIFV, the variance of an input over tokens times the squared norm of its
+    column, standardised over the matrix; of a group the mean of its inputs'.
     """
 
     network: Network
@@ -90,7 +90,7 @@ def competed(parent: Fluctuations, budget: int, price: dict[str, int]) -> list[t
 
 
 def pruned(parent: Fluctuations, kept: list[tuple[Tensor, Tensor]], *, biases: bool = True) -> Network:
-    """Return the network of these units; what the others send on average is a bias (equation 4)."""
+    """Return the network of these units; what the others send on average is a bias."""
     wide = parent.network
     child = Network(wide, wide.embedding, [])
     child.gain = wide.gain

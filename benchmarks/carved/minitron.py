@@ -27,10 +27,10 @@ class Activations:
 
     @classmethod
     def of(cls, network: Network, tokens: Tokens) -> Activations:
-        """Return sums over sequences of squares of means over tokens (section 2.2: batch L2, sequence mean).
+        """Return mean magnitudes over the tokens of a sequence, aggregated by L2 over sequences.
 
-        A channel counts what all norms send of it, a neuron what it sends to down_proj, a KV group the L2
-        norms of its heads' outputs.
+        Of a channel what all norms send of it is summed, of a neuron it is what down_proj reads (the paper's
+        FFN has no gate), of a KV group the L2 norms of its heads' outputs are summed.
         """
         sites = states(network, tokens.ids)
         norms = [gain for b in network.blocks for gain in (b.attention_gain, b.ffn_gain)] + [network.gain]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
 import torch
 from timing import note
 from torch import Tensor
@@ -53,11 +54,19 @@ def own_bases(bench: Bench) -> Iterator[Line]:
         "**ours, tied**": lambda shape: ours(parent, shape, True, REPAIRED),
         "Minitron": lambda shape: minitron(bench.learnt.activations, shape),
     }
+    losses: dict[str, list[float]] = {}
     for name, make in methods.items():
         shapes = [Shape(width, bench.whole.ffn, bench.whole.groups) for width in widths]
-        losses = [judge.of(make(shape)).loss for shape in shapes]  # type: ignore[arg-type]
-        note(f"{name}: {losses}")
-        yield row(name, *map(kl, losses))
+        losses[name] = [judge.of(make(shape)).loss for shape in shapes]  # type: ignore[arg-type]
+        note(f"{name}: {losses[name]}")
+        yield row(name, *map(kl, losses[name]))
+    yield ""
+    theirs = np.min([loss for name, loss in losses.items() if name.startswith("SliceGPT")], axis=0)
+    apart = np.array(losses["**ours**"]) - theirs
+    yield (
+        "Ours, repaired, less the best of SliceGPT's own bases, repaired or not: "
+        f"{', '.join(f'{loss:+.4f} at {width}' for loss, width in zip(apart, widths, strict=True))}."
+    )
 
 
 def one_basis(bench: Bench) -> Iterator[Line]:

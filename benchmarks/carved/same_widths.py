@@ -53,6 +53,7 @@ def own_bases(bench: Bench) -> Iterator[Line]:
         "**ours**": lambda shape: ours(parent, shape, False, REPAIRED),
         "**ours, tied**": lambda shape: ours(parent, shape, True, REPAIRED),
         "Minitron": lambda shape: minitron(bench.learnt.activations, shape),
+        "Minitron, our least squares": lambda shape: minitron(bench.learnt.activations, shape, "outputs"),
     }
     losses: dict[str, list[float]] = {}
     for name, make in methods.items():

@@ -25,7 +25,7 @@ Amount = int | str
 Text = str | PathLike[str]
 BUDGETS: Final = tuple(f"max_{cost}" for cost in COSTS)
 CONDITIONS: Final = tuple(setting.name for setting in CARVE.groups["Costs"])
-SIZES: Final = ("keep_ffn", "keep_heads", "keep_layers", "multiple_of", "shape", "space")
+SIZES: Final = ("keep_ffn", "keep_heads", "keep_layers", "keep_hidden", "multiple_of", "shape", "space")
 FLOORS: Final = ("tensor_parallel", "least_groups", "least_ffn")
 METHODS: Final = ("criterion", "repair", "plan", "sequences", "length", "seed")
 OF_A_RECIPE: Final = (*BUDGETS, *SIZES, *FLOORS, *METHODS)
@@ -109,6 +109,7 @@ def carve(
     keep_ffn: float | None = None,
     keep_heads: float | None = None,
     keep_layers: float | None = None,
+    keep_hidden: float | None = None,
     shape: str | None = None,
     space: str | None = None,
     multiple_of: int | None = None,

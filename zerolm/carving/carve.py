@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import zerolm
 from zerolm.carving.export.formats import FORMATS, UNEVEN, Format
@@ -16,10 +16,12 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.lonas import choices_in
 from zerolm.carving.planning.part_costs import StoredCosts, stored_bits, window_note
 from zerolm.carving.planning.plan import Planned
-from zerolm.carving.planning.sizes import budgets_of, costs_of, heuristic_of, plan_of, rounding
+from zerolm.carving.planning.sizes import budgets_of, costs_of, heuristic_of, plan_of, rounding, width_note
 from zerolm.carving.recipe import Making, Recipe, document, read_recipe
 from zerolm.carving.request import Methods, SizeRequest, default_methods
-from zerolm.carving.result import Carved, CarvingMethod
+from zerolm.carving.result import Carved, CarvingMethod, spectrum
+from zerolm.carving.width.narrowing import Basis, Width
+from zerolm.carving.width.weights_basis import weights_basis
 from zerolm.checkpoints import Checkpoint, Ledger, ledger_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.checkpoints.origin import origin_of
@@ -81,6 +83,7 @@ def carve(
     keep_ffn: float | None = None,
     keep_heads: float | None = None,
     keep_layers: float | None = None,
+    keep_hidden: float | None = None,
     shape: str | None = None,
     space: str | None = None,
     multiple_of: int | None = None,
@@ -124,6 +127,7 @@ def carve(
         least_groups,
         least_ffn,
         space,
+        keep_hidden,
     )
     usual = default_methods(None if text is None else str(text), fixed=not limits and keep_layers is None)
     given = {"criterion": criterion, "repair": repair, "plan": plan}
@@ -139,9 +143,12 @@ def carve(
         return _finished(job, heuristic_of(checkpoint, by, request))
     if methods.plan == "weights" or session is None:
         return _planned(job, plan_of(checkpoint, by, request, costs))
-    table = session.table(by, _cuttable(checkpoint))
+    narrows = checkpoint.family.cut.hidden and bool(limits) and space is None
+    table = session.table(by, _cuttable(checkpoint), stream=narrows)
     planned = plan_of(checkpoint, table, request, costs)
-    return _planned(job, planned, {"predicted": table.predicted(planned.cut)})
+    predicted = table.predicted(_narrowed(job, planned.cut, planned.width))
+    known = table.stream.known(checkpoint.layout.tied) if table.stream else None
+    return _planned(job, planned, {"predicted": predicted}, known)
 
 
 def rebuild(
@@ -171,9 +178,8 @@ def rebuild(
     output = Output(place, form or made.method.format, force, finish)
     request = SizeRequest(made.method.shape, space=made.method.space)
     costs = costs or StoredCosts()
-    return _finished(
-        Job(str(parent), checkpoint, request, methods, session, output, costs, progress, made), made.cut
-    )
+    job = Job(str(parent), checkpoint, request, methods, session, output, costs, progress, made)
+    return _finished(job, _narrowed(job, made.cut, made.width))
 
 
 def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Checkpoint, Path | None]:
@@ -215,7 +221,7 @@ def _check_possible(job: Job) -> None:
         raise ValueError(UNEVEN)
     if job.methods.plan != "heuristic":
         any_layer = Indifferent(-1.0 if job.methods.plan == "measured" else None)
-        rounding(checkpoint, request, plan_of(checkpoint, any_layer, request, job.costs).cut)
+        rounding(checkpoint, request, plan_of(checkpoint, any_layer, request, job.costs))
     if output.folder is not None and output.form != "hf":
         form.check(checkpoint, Cut.whole(dimensions(checkpoint)))
 
@@ -238,10 +244,38 @@ def _cuttable(checkpoint: Checkpoint) -> list[str]:
     return [kind for kind, possible in (("groups", can.heads), ("ffn", can.ffn)) if possible]
 
 
-def _planned(job: Job, planned: Planned, losses: Mapping[str, float] | None = None) -> Carved:
-    notes = (rounding(job.checkpoint, job.request, planned.cut), window_note(job.checkpoint, job.costs))
+def _planned(
+    job: Job,
+    planned: Planned,
+    losses: Mapping[str, float] | None = None,
+    widths: Mapping[int, float] | None = None,
+) -> Carved:
+    """Return the outcome of a plan; ``widths`` are known losses by the width of the stream."""
+    cut = _narrowed(job, planned.cut, planned.width)
+    notes = (
+        rounding(job.checkpoint, job.request, planned),
+        window_note(job.checkpoint, job.costs),
+        width_note(cut),
+    )
     note = "; ".join(filter(None, notes))
-    return _finished(job, planned.cut, optimal=planned.optimal, losses=losses, note=note)
+    told = spectrum(_basis(job), widths) if cut.narrowing or widths else []
+    return _finished(job, cut, optimal=planned.optimal, losses=losses, note=note, told=told)
+
+
+def _narrowed(job: Job, cut: Cut, width: Width | None) -> Cut:
+    """Return the cut with a stream of this width."""
+    if width is None:
+        return cut
+    narrowing = _basis(job).narrowing(width)
+    share = f"{narrowing.kept:.1%} of its energy stays"
+    job.progress(f"narrowing the stream to {width.hidden} of {cut.parent.hidden} directions: {share}")
+    return replace(cut, narrowing=narrowing)
+
+
+def _basis(job: Job) -> Basis:
+    if job.session is not None:
+        return job.session.basis
+    return weights_basis(job.checkpoint, progress=job.progress)
 
 
 def _finished(
@@ -251,6 +285,7 @@ def _finished(
     optimal: bool | None = None,
     losses: Mapping[str, float] | None = None,
     note: str = "",
+    told: list[dict[str, Any]] | None = None,
 ) -> Carved:
     """Return the outcome of a plan, with its child on the disk where one is wanted."""
     form = job.output.format
@@ -273,6 +308,7 @@ def _finished(
         optimal,
         {**(losses or {}), **measured},
         note,
+        spectrum=told or [],
     )
     return carved if job.output.folder is None else _written(job, carved, job.output.folder)
 

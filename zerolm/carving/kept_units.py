@@ -1,13 +1,14 @@
-"""The part of a parent that a child has: layers, and in each its KV groups and FFN neurons."""
+"""The part of a parent that a child has: layers, in each its KV groups and FFN neurons, and a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
+from zerolm.carving.width.narrowing import Narrowing
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.config import CoreSizes
 
@@ -85,10 +86,11 @@ class LayerCut:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """The kept layers of a parent, in order."""
+    """The kept layers of a parent, in order, and the ``narrowing`` of the residual stream, if any."""
 
     parent: Dimensions
     layers: tuple[LayerCut, ...]
+    narrowing: Narrowing | None = None
 
     @classmethod
     def whole(cls, parent: Dimensions) -> Cut:
@@ -117,10 +119,20 @@ class Cut:
         return len({(len(cut.groups), len(cut.ffn)) for cut in self.layers}) == 1
 
     @property
+    def hidden(self) -> int:
+        """The width of the residual stream."""
+        return self.narrowing.width.hidden if self.narrowing else self.parent.hidden
+
+    @property
     def is_whole(self) -> bool:
         """Whether nothing is cut."""
-        return len(self.layers) == self.parent.depth and all(
-            len(cut.groups) == self.parent.kv_heads and len(cut.ffn) == self.parent.ffn for cut in self.layers
+        return (
+            self.hidden == self.parent.hidden
+            and len(self.layers) == self.parent.depth
+            and all(
+                len(cut.groups) == self.parent.kv_heads and len(cut.ffn) == self.parent.ffn
+                for cut in self.layers
+            )
         )
 
     @property
@@ -131,7 +143,7 @@ class Cut:
     def padded(self) -> Cut:
         """Return a cut of the same layers that all have the ``largest`` sizes."""
         layers = {cut.layer: self.largest for cut in self.layers}
-        return Cut.of(self.parent, list(layers), layers.__getitem__)
+        return replace(Cut.of(self.parent, list(layers), layers.__getitem__), narrowing=self.narrowing)
 
     def kept(self, cut: LayerCut, label: str) -> Ints | None:
         """Return the kept indices of an axis of a layer, ascending; None for one that stays whole."""

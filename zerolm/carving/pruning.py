@@ -5,13 +5,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
+from zerolm.carving.width.in_memory import entered, maps_of, narrow_ends, narrow_layer, narrow_output
+from zerolm.carving.width.narrowing import WRITERS
+from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import (
     StockLayer,
     keep_inputs,
@@ -24,7 +29,10 @@ from zerolm.networks.roles import (
 )
 
 Place = tuple[int, str]
-"""A layer of the parent and a role of the layout: ``o``, ``o_bias``, ``down`` or ``down_bias``."""
+"""A layer of the parent and a role of the layout: ``o``, ``o_bias``, ``down`` or ``down_bias``.
+
+Of a narrower stream also ``attention_norm``, ``ffn_norm`` and, with the number of layers, ``final_norm``.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +40,9 @@ class Repaired:
     """Output matrices of a carved network, cut to the kept columns and oriented as the parent stores them.
 
     ``arrays`` holds ``o`` and ``down`` (d, k), GPT-2's (k, d), and their biases (d,) where the parent has
-    them; ``ridges`` are shares of the mean diagonal. ``note`` says what was done other than asked.
+    them; and for a narrower stream, by their norms, what the matrices that read it are multiplied by
+    (parent's d, child's d). ``ridges`` are shares of the mean diagonal. ``note`` says what was done other
+    than asked.
     """
 
     arrays: dict[Place, NDArray[np.float32]] = field(default_factory=dict)
@@ -40,9 +50,11 @@ class Repaired:
     note: str = ""
 
     def named(self, name: Callable[[str, int], str | None]) -> dict[str, NDArray[np.float32]]:
-        """Return the arrays by the names of the parent's tensors, which ``name(role, layer)`` gives."""
+        """Return output matrices by the parent's names of tensors, which ``name(role, layer)`` gives."""
         return {
-            name(role, layer) or f"{role} of layer {layer}": x for (layer, role), x in self.arrays.items()
+            name(role, layer) or f"{role} of layer {layer}": x
+            for (layer, role), x in self.arrays.items()
+            if role in WRITERS
         }
 
 
@@ -79,9 +91,12 @@ def carved_layer(
 ) -> StockLayer:
     """Return a copy of one of the model's layers, sliced, in float32, with what is repaired of it."""
     layer = layer_of(places_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
+    arrays = repaired.arrays if repaired else {}
     slice_layer(layer, cut, kept)
+    if cut.narrowing:
+        narrow_layer(model, layer.module, kept.layer, maps_of(model, cut.narrowing, arrays))
     layer.module.float()
-    put_repaired(layer, kept.layer, repaired.arrays if repaired else {})
+    put_repaired(layer, kept.layer, arrays)
     return layer
 
 
@@ -93,6 +108,20 @@ def put_repaired(layer: StockLayer, number: int, arrays: Mapping[Place, NDArray[
                 module.get_parameter(name).data.copy_(torch.from_numpy(arrays[number, tensor]))
 
 
+def enter(cut: Cut, hidden: Tensor) -> Tensor:
+    """Return what the first layer of a carved network gets where the parent's gets this, (b, t, d)."""
+    return entered(cut.narrowing, hidden) if cut.narrowing else hidden
+
+
+def finish(
+    blocks: Blocks, index: int, hidden: Tensor, cut: Cut, arrays: Mapping[Place, NDArray[np.float32]]
+) -> Any:
+    """Return the output of a carved network for a batch whose last layer left these states."""
+    if cut.narrowing is None:
+        return blocks.finish(index, hidden)
+    return narrow_output(blocks, index, hidden, maps_of(blocks.model, cut.narrowing, arrays))
+
+
 def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
     """Return a copy of the parent that keeps what the cut keeps, with the repaired matrices in it.
 
@@ -101,11 +130,16 @@ def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None 
     """
     child, arrays = copy.deepcopy(model), repaired.arrays if repaired else {}
     layers = layer_list(child)
+    maps = maps_of(model, cut.narrowing, arrays) if cut.narrowing else None
     for place, kept in enumerate(cut.layers):
         layer = layer_of(places_of(child), layers[kept.layer])
         slice_layer(layer, cut, kept)
+        if maps:
+            narrow_layer(model, layer.module, kept.layer, maps)
         layer.attention.__dict__["layer_idx"] = place
         put_repaired(layer, kept.layer, arrays)
+    if maps:
+        narrow_ends(child, model, maps)
     wanted = [kept.layer for kept in cut.layers]
     for index in reversed(range(len(layers))):
         if index not in wanted:

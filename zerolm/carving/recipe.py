@@ -14,18 +14,23 @@ from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.lonas import choices_in
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import MAX_TOKENS, Methods
-from zerolm.carving.result import Carved, CarvingMethod
+from zerolm.carving.result import Carved, CarvingMethod, stream
+from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
 from zerolm.io.files import parse_json, read_text
 from zerolm.text.defaults import RANDOM
 
 FORMAT: Final = "zerolm-recipe"
-VERSION: Final = 3
-"""The first two knew a parent by the extremes of its weights, which a shuffled one has too."""
+VERSION: Final = 4
+"""The first two knew a parent by the extremes of its weights, which a shuffled one has too; the third had no
+width of the stream."""
+READABLE: Final = (3, VERSION)
 MAX_BYTES: Final = 64 << 20
 MAX_TEXT: Final = 80
 Place = tuple[int, str]
+BASES: Final = ("loss", "weights")
+IN_LAYER: Final = ("o", "down", "attention_norm", "ffn_norm")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +38,8 @@ class Recipe:
     """A child's recipe as it was read.
 
     ``calibration`` is None without tokens; ``ridges`` are by (layer, role); ``sha256`` is that of the files
-    with the weights that were written; ``versions`` are those of the software that did it.
+    with the weights that were written; ``versions`` are those of the software that did it. ``width`` is that
+    of a narrower stream, and ``basis`` how its directions were chosen.
     """
 
     cut: Cut
@@ -42,15 +48,18 @@ class Recipe:
     ridges: dict[Place, float]
     sha256: dict[str, str]
     versions: dict[str, str]
+    width: Width | None = None
+    basis: str | None = None
 
     def methods(self, text: str | None) -> Methods:
         """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
         method, tokens = self.method, self.calibration
-        if method.repair == "none" or tokens is None:
+        needed = method.repair != "none" or self.basis == "loss"
+        if not needed or tokens is None:
             return Methods(None, method.criterion, "none", method.plan)
         if tokens["text"] is not None and text in (None, RANDOM):
             raise ValueError(
-                f"the recipe was repaired with a text of SHA-256 {tokens['text']}: give it by --text FILE"
+                f"the recipe was made with a text of SHA-256 {tokens['text']}: give it by --text FILE"
             )
         return Methods(
             RANDOM if tokens["text"] is None else text,
@@ -66,7 +75,7 @@ class Recipe:
         """Refuse a text other than that of the recipe."""
         wanted = self.calibration["text"] if self.calibration else None
         if wanted is not None and sha256 != wanted:
-            raise ValueError(f"the text has SHA-256 {sha256}, but the recipe was repaired with {wanted}")
+            raise ValueError(f"the text has SHA-256 {sha256}, but the recipe was made with {wanted}")
 
     def difference(self, sha256: Mapping[str, str], versions: Mapping[str, str]) -> str:
         """Return in what the files written now differ from those of the recipe; empty where in none."""
@@ -146,6 +155,7 @@ def document(carved: Carved, making: Making) -> dict[str, Any]:
         "calibration": making.calibration,
         "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in making.ridges.items()},
         "versions": dict(making.versions),
+        "stream": stream(carved.cut),
         "layers": to_layers(carved.cut),
     }
 
@@ -166,8 +176,9 @@ def _recipe(given: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
             f"its version is {given['version']}, which does not tell its parent from one with shuffled "
             f"weights; {VERSION} can be read: carve again"
         )
-    if given.get("version") != VERSION:
-        raise ValueError(f"its version is {str(given.get('version'))[:MAX_TEXT]}; {VERSION} can be read")
+    if given.get("version") not in READABLE:
+        known = " and ".join(map(str, READABLE))
+        raise ValueError(f"its version is {str(given.get('version'))[:MAX_TEXT]}; {known} can be read")
     if given.get("parent_weights") != weights:
         parent = str(given.get("parent"))[:MAX_TEXT]
         raise ValueError(f"it was made for a parent with other weights: {parent!r}")
@@ -188,7 +199,23 @@ def _recipe(given: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         _ridges(given.get("ridges"), whole.depth),
         _texts("sha256", given.get("sha256")),
         _texts("versions", given.get("versions")),
+        *_stream(given.get("stream"), whole, checkpoint),
     )
+
+
+def _stream(given: Any, parent: Dimensions, checkpoint: Checkpoint) -> tuple[Width | None, str | None]:
+    """Return the width of a recipe's stream and its basis; ``ValueError`` where it does not fit."""
+    if given is None:
+        return None, None
+    fields = {"hidden": int, "tied": bool, "basis": str, "kept_energy": float}
+    sound = isinstance(given, dict) and set(given) == set(fields)
+    if not sound or not all(type(given[name]) is kind for name, kind in fields.items()):
+        raise ValueError(f"its stream must hold {', '.join(fields)}")
+    if not checkpoint.family.cut.hidden or not 1 <= given["hidden"] <= parent.hidden:
+        raise ValueError(f"its stream is {given['hidden']} wide, that of the parent {parent.hidden}")
+    if given["basis"] not in BASES or (given["tied"] and not checkpoint.layout.tied):
+        raise ValueError(f"its stream has the basis {given['basis'][:40]!r} and tied {given['tied']}")
+    return Width(given["hidden"], given["tied"]), given["basis"]
 
 
 def _text(name: str, given: Any) -> str:
@@ -222,7 +249,9 @@ def _ridges(given: Any, depth: int) -> dict[Place, float]:
         raise ValueError("it lists no ridges")
     for place, ridge in given.items():
         role, _, layer = place.partition(" ")
-        known = role in ("o", "down") and layer.isdecimal() and int(layer) < depth
+        known = layer.isdecimal() and (
+            (role in IN_LAYER and int(layer) < depth) or (role == "final_norm" and int(layer) == depth)
+        )
         if not known or not isinstance(ridge, float | int) or not 0 < ridge < 1e6:
             raise ValueError(f"its ridge of {place[:40]!r} is {ridge!r}")
         ridges[int(layer), role] = float(ridge)

@@ -23,7 +23,8 @@ class SizeRequest:
 
     ``budgets`` maps ``max_`` of a cost to an integer. ``multiple_of`` holds for FFN widths,
     ``tensor_parallel`` must divide KV groups and FFN widths; ``least_groups`` and ``least_ffn`` are floors.
-    ``space`` names one of LoNAS, whose sizes and whose costs then count.
+    ``space`` names one of LoNAS, whose sizes and whose costs then count. ``keep_hidden`` is of the width
+    of the residual stream, for which ``multiple_of`` holds too.
     """
 
     shape: str = "uniform"
@@ -36,11 +37,17 @@ class SizeRequest:
     least_groups: int = 1
     least_ffn: int = 1
     space: str | None = None
+    keep_hidden: float | None = None
 
     @property
     def shares(self) -> dict[str, float | None]:
         """Return the shares to keep, by the name of their flag."""
-        return {"heads": self.keep_heads, "ffn": self.keep_ffn, "layers": self.keep_layers}
+        return {
+            "heads": self.keep_heads,
+            "ffn": self.keep_ffn,
+            "layers": self.keep_layers,
+            "hidden": self.keep_hidden,
+        }
 
 
 @dataclass(frozen=True)

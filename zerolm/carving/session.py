@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from functools import cached_property
+from typing import Final
 
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -14,11 +16,23 @@ from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
-from zerolm.carving.planning.sensitivity import BATCH, SEQUENCES, SHARES, Loss, LossTable, measured_losses
-from zerolm.carving.pruning import Place, Repaired, apply_in_memory, carved_layer
+from zerolm.carving.planning.sensitivity import (
+    BATCH,
+    SEQUENCES,
+    SHARES,
+    STREAM_SHARES,
+    Loss,
+    LossTable,
+    measured_losses,
+    stream_losses,
+)
+from zerolm.carving.pruning import Place, Repaired, apply_in_memory, carved_layer, enter, finish
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.repair.walk import repair
 from zerolm.carving.request import Methods
+from zerolm.carving.width.loss_basis import loss_basis
+from zerolm.carving.width.narrowing import Basis
+from zerolm.carving.width.weights_basis import weights_basis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache
@@ -27,6 +41,8 @@ from zerolm.networks.opener import mapped_model, open_model
 from zerolm.progress import Progress
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
+
+BASIS: Final = ("vectors", "energy", "last", "gain")
 
 
 class Session:
@@ -99,9 +115,33 @@ class Session:
         name = self.methods.criterion
         return Additive(importances(self.model, self.tokens, name, cache=cache, progress=self.progress))
 
-    def table(self, by: Criterion, kinds: list[str]) -> LossTable:
-        """Return the measured losses of cutting one layer alone."""
+    @cached_property
+    def basis(self) -> Basis:
+        """The basis of the stream: by what the tokens' loss feels, without tokens by the weights."""
+        if self.methods.text is None:
+            return weights_basis(self.checkpoint, progress=self.progress)
+        cache = self._cache("basis", self.methods.seed)
+        known = cache.get("loss")
+        if known is None:
+            made = loss_basis(self.model, self.tokens, seed=self.methods.seed, progress=self.progress)
+            known = {name: getattr(made, name) for name in BASIS}
+            cache.put("loss", known)
+        return Basis("loss", **known)
+
+    def table(self, by: Criterion, kinds: list[str], *, stream: bool) -> LossTable:
+        """Return the measured losses of cutting one layer alone, and of narrowing the stream if wanted."""
         seed = self.methods.seed if self.methods.criterion == "random" else None
+        table = self._layers(by, kinds, seed)
+        if not stream:
+            return table
+        cache = self._cache("stream", STREAM_SHARES, self.methods.seed)
+        tied = self.checkpoint.layout.tied
+        losses = stream_losses(
+            self.model, self.tokens, self.basis, tied=tied, cache=cache, progress=self.progress
+        )
+        return replace(table, stream=losses)
+
+    def _layers(self, by: Criterion, kinds: list[str], seed: int | None) -> LossTable:
         return measured_losses(
             self.model,
             self.tokens,
@@ -118,7 +158,8 @@ class Session:
         rule = self.methods.repair
         if rule == "none":
             return Repaired()
-        cache = self._cache("repair", rule, to_layers(cut), sorted((ridges or {}).items()))
+        width = asdict(cut.narrowing.width) if cut.narrowing else None
+        cache = self._cache("repair", rule, to_layers(cut), width, sorted((ridges or {}).items()))
         self._spent.append(cache)
         return repair(self.model, cut, self.tokens, rule, ridges=ridges, cache=cache, progress=self.progress)
 
@@ -138,11 +179,11 @@ class Session:
 
         def logits(ids: Tensor) -> Tensor:
             blocks = Blocks(self.model, [{"input_ids": ids}])
-            hidden = blocks.embed(0)
+            hidden = enter(cut, blocks.embed(0))
             for kept in cut.layers:
                 module = carved_layer(self.model, cut, kept, repaired).module
                 hidden = blocks.call(0, kept.layer, hidden, module)
-            sent: Tensor = blocks.finish(0, hidden).logits
+            sent: Tensor = finish(blocks, 0, hidden, cut, repaired.arrays if repaired else {}).logits
             return sent
 
         return logits

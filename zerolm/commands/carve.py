@@ -20,6 +20,9 @@ CARVE: Final = Command(
             Setting("keep_ffn", "number", None, "share of the FFN neurons to keep", low=0, high=1),
             Setting("keep_heads", "number", None, "share of the KV groups of heads to keep", low=0, high=1),
             Setting("keep_layers", "number", None, "share of the layers to keep", low=0, high=1),
+            Setting(
+                "keep_hidden", "number", None, "share of the hidden size to keep, in one basis", low=0, high=1
+            ),
         ),
         "Sizes that may be": (
             Setting(
@@ -37,7 +40,14 @@ CARVE: Final = Command(
                 choices=("lonas-bert", "lonas-llama-7b", "lonas-llama-13b"),
                 metavar="NAME",
             ),
-            Setting("multiple_of", "integer", None, "what FFN widths are multiples of", low=1, high=1 << 24),
+            Setting(
+                "multiple_of",
+                "integer",
+                None,
+                "what FFN widths and hidden size are multiples of",
+                low=1,
+                high=1 << 24,
+            ),
             Setting(
                 "tensor_parallel", "integer", 1, "ways that divide KV groups and FFN", low=1, high=1 << 16
             ),

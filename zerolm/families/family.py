@@ -125,6 +125,8 @@ class Cuttable:
 
     ``heads`` includes KV groups. ``indivisible`` says what becomes of heads that do not divide the hidden
     size: ``kept`` (nothing is special), ``refused``, or the family that the child is ``written_as``.
+    ``hidden``: whether the residual stream can be narrowed, for which each sublayer must stand behind an
+    RMSNorm and nothing else on the stream; ``hidden_note`` says why it cannot.
     """
 
     layers: bool
@@ -133,6 +135,8 @@ class Cuttable:
     indivisible: str
     note: str
     written_as: Rewriting | None = None
+    hidden: bool = False
+    hidden_note: str = "its family does not say that norms commute with a rotation of the stream"
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,8 @@ class Modules:
 
     ``attention`` returns the probabilities; ``projections`` by role, ``o`` and ``down`` among them, in the
     order of use; ``outputs`` the axis of their outputs by role. ``between`` is the norm of a layer that has
-    the stream after attention; ``final`` the norm that the head reads, None where it reads the last layer.
+    the stream after attention; ``before`` the one before attention, None where none is; ``final`` the norm
+    that the head reads, None where it reads the last layer.
     ``resized`` are attributes of the attention module (``config.NAME``: of its configuration) that hold the
     length of an axis or a number of heads.
     """
@@ -172,6 +177,7 @@ class Modules:
     projections: dict[str, str]
     between: str
     final: str | None
+    before: str | None = None
     outputs: dict[str, str] = field(default_factory=dict)
     resized: dict[str, str] = field(default_factory=dict)
 
@@ -234,6 +240,7 @@ class Family:
             projections=projections,
             between=given.between or inside["attention_post_norm" if self.norm == "post" else "ffn_norm"],
             final=given.final or names.get("final_norm"),
+            before=inside.get("attention_norm"),
             outputs={p.role: p.axes[1 if p.transposed else 0] for p in linear},
             resized=given.resized,
         )

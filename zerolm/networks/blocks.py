@@ -84,24 +84,41 @@ class Blocks:
         self._calls.setdefault(self._key(index), calls)
         return inputs[0]
 
-    def call(self, index: int, layer: int, hidden: Tensor, module: nn.Module | None = None) -> Tensor:
+    def call(
+        self,
+        index: int,
+        layer: int,
+        hidden: Tensor,
+        module: nn.Module | None = None,
+        *,
+        gradients: bool = False,
+    ) -> Tensor:
         """Return the output of a layer for hidden states (b, t, d) of a batch; ``module`` in its place."""
         if self._key(index) not in self._calls:
             self.embed(index)
         call = self._calls[self._key(index)][layer]
         used = self.layer(layer).module if module is None else module
-        with torch.no_grad():
+        with torch.set_grad_enabled(gradients):
             out = used(hidden, *call.arguments, **call.named)
         assert isinstance(out, Tensor)
         return out
 
     def finish(self, index: int, hidden: Tensor) -> Any:
         """Return the output of the model for a batch whose last layer left these hidden states (b, t, d)."""
+        return self._finished(index, hidden, [])
+
+    def head(self, index: int, read: Tensor, *, gradients: bool = False) -> Any:
+        """Return the output of the model for a batch whose last norm sends this (b, t, d) to the head."""
+        names = places_of(self.model).modules
+        return self._finished(index, read, [names.final] if names.final else [], gradients=gradients)
+
+    def _finished(self, index: int, hidden: Tensor, more: list[str], *, gradients: bool = False) -> Any:
         embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings()
         tied = head is not None and head.weight is embedding.weight
         last = self._part("last", self.model, outside(self.model, None if tied else embedding.weight))
         skipped = [last.get_input_embeddings(), *layer_list(self.model)]
-        with torch.no_grad(), stand_ins(skipped, [lambda *_, **__: hidden] * len(skipped)):
+        skipped += [last.base_model.get_submodule(name) for name in more]
+        with torch.set_grad_enabled(gradients), stand_ins(skipped, [lambda *_, **__: hidden] * len(skipped)):
             return last(**self.batches[index], use_cache=False)
 
     def _part(self, name: object, module: M, used: Iterable[nn.Parameter]) -> M:

@@ -84,6 +84,24 @@ def layers_of(model: PreTrainedModel) -> list[StockLayer]:
     return [layer_of(places, module) for module in layer_list(model)]
 
 
+def final_norm(model: PreTrainedModel) -> nn.Module:
+    """Return the norm that the head reads; ``ValueError`` where it reads the last layer."""
+    name = places_of(model).modules.final
+    if name is None:
+        raise ValueError(f"a {model.config.model_type} has no norm before its head")
+    return model.base_model.get_submodule(name)
+
+
+def norm_gain(model: PreTrainedModel, norm: str, layer: int | None) -> Tensor:
+    """Return the gain (d,) of a layer's ``attention_norm`` or ``ffn_norm``, or of ``final_norm``, float32."""
+    names = places_of(model).modules
+    if layer is None:
+        return final_norm(model).get_parameter("weight").detach().float()
+    module = names.before if norm == "attention_norm" else names.between
+    assert module is not None
+    return layer_list(model)[layer].get_submodule(module).get_parameter("weight").detach().float()
+
+
 def layer_of(places: Places, module: nn.Module) -> StockLayer:
     """Return one layer, also one that stands outside its model."""
     names, get = places.modules, module.get_submodule

@@ -14,12 +14,18 @@ from zerolm.networks.roles import StockLayer, layer_of, places_of
 class Stream:
     """The hidden states of all batches, (b, t, d) each, on their way from the first layer to the last.
 
-    ``module(layer)`` stands in the place of a layer, else the model's own does. Nothing is run before it is
-    asked for; then the states pass through the layers below first.
+    ``module(layer)`` stands in the place of a layer, else the model's own does; ``enter`` is applied to what
+    the first layer gets. Nothing is run before it is asked for; then the states pass through the layers below
+    first.
     """
 
-    def __init__(self, blocks: Blocks, module: Callable[[int], nn.Module] | None = None) -> None:
-        self.blocks = blocks
+    def __init__(
+        self,
+        blocks: Blocks,
+        module: Callable[[int], nn.Module] | None = None,
+        enter: Callable[[Tensor], Tensor] = lambda hidden: hidden,
+    ) -> None:
+        self.blocks, self.enter = blocks, enter
         self.module = module or (lambda number: blocks.layer(number).module)
         self.hidden: list[Tensor] = []
         self.layer = 0
@@ -27,7 +33,7 @@ class Stream:
     def before(self, layer: int) -> list[Tensor]:
         """Return the inputs of this layer."""
         if not self.hidden:
-            self.hidden = [self.blocks.embed(index) for index in range(len(self.blocks.batches))]
+            self.hidden = [self.enter(self.blocks.embed(index)) for index in range(len(self.blocks.batches))]
         while self.layer < layer:
             for _ in self.through(self.layer):
                 pass

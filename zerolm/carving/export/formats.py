@@ -62,12 +62,12 @@ class StockFolder(Format):
         self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path, progress: Progress
     ) -> tuple[str, dict[str, Any] | None]:
         config = configuration(checkpoint, cut) | attention_kinds(checkpoint, cut)
-        outgoing = tensors(checkpoint, cut, repaired.named(checkpoint.layout.name))
+        outgoing = tensors(checkpoint, cut, repaired.named(checkpoint.layout.name), repaired.arrays)
         write_shards(folder, outgoing, progress=progress)
         return str(config["model_type"]), config
 
     def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
-        from zerolm.carving.export.verify import as_stored, compare, compare_blocks, fits
+        from zerolm.carving.export.verify import ROUNDED, as_stored, compare, compare_blocks, fits, rounded
         from zerolm.networks.opener import is_decoder, load_model
 
         parent, child = session.checkpoint, Checkpoint.open(folder)
@@ -75,7 +75,10 @@ class StockFolder(Format):
         if not fits(parent):
             return replace(proof, by="blocks")
         reference = session.carved(cut, as_stored(child, cut, repaired))
-        return compare(load_model(folder, is_decoder(parent)), reference)
+        model = load_model(folder, is_decoder(parent))
+        if cut.narrowing is None:
+            return compare(model, reference)
+        return compare(model, rounded(reference, child), tolerance=ROUNDED)
 
 
 class GgufFile(Format):
@@ -96,7 +99,8 @@ class GgufFile(Format):
 
         name = origin_of(checkpoint.folder).name.rpartition("/")[2]
         arrays = repaired.named(checkpoint.layout.name)
-        write(checkpoint, cut, arrays, folder / f"{name}-carved.gguf", progress=progress)
+        file = folder / f"{name}-carved.gguf"
+        write(checkpoint, cut, arrays, file, fitted=repaired.arrays, progress=progress)
         gguf = checkpoint.family.gguf
         return gguf.architecture if gguf else "", None
 

@@ -11,18 +11,28 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Ints
+from zerolm.carving.export.folder import maps_for
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.pruning import Repaired, carved_layer
+from zerolm.carving.width.maps import StreamMaps
+from zerolm.carving.width.narrowing import WRITERS
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.io.memory import free_memory
 from zerolm.networks.blocks import Blocks
+from zerolm.networks.mapped import parameters
 from zerolm.networks.opener import mapped_model
 
 TOLERANCE: Final = 1e-4
 """Largest difference of outputs, relative to their largest magnitude, that rounding may explain."""
+ROUNDED: Final = 1e-3
+"""The same where weights are products, which round to either of two neighbours."""
 BLOCK_TOLERANCE: Final = 1e-5
 """The same of one layer, all weights being as they are stored."""
+STEPS: Final = {"BF16": 2.0**-7, "F16": 2.0**-9, "F32": 2.0**-20}
+"""The relative step between two numbers of a stored type, but of F32, where products of it differ by more."""
+PRODUCT: Final = 1e-6
+"""Differences of products, relative to the largest weight, where the order of their sums does."""
 CHUNK: Final = 16 << 20
 """Bytes compared at a time."""
 
@@ -41,7 +51,12 @@ class Verified:
 
 @torch.no_grad()
 def compare(
-    child: PreTrainedModel, reference: PreTrainedModel, *, length: int = 64, seed: int = 0
+    child: PreTrainedModel,
+    reference: PreTrainedModel,
+    *,
+    length: int = 64,
+    seed: int = 0,
+    tolerance: float = TOLERANCE,
 ) -> Verified:
     """Run both on the same random tokens; ``ValueError`` where they differ by more than rounding."""
     generator = torch.Generator().manual_seed(seed)
@@ -50,7 +65,7 @@ def compare(
     ids = torch.randint(size, (2, length), generator=generator)  # (2, length)
     ours, theirs = (_outputs(model(input_ids=ids)) for model in (child, reference))
     proof = _apart(ours, theirs)
-    if not proof.relative <= TOLERANCE:
+    if not proof.relative <= tolerance:
         raise ValueError(
             f"the written child differs from the carved parent by {proof.difference:.3g} "
             f"({proof.relative:.2g} of the largest output)"
@@ -74,8 +89,8 @@ def compare_blocks(
     zeros beyond them; and both send the same random hidden states on alike. What is outside the layers is
     compared byte by byte. ``ValueError`` names the layer or the tensor that differs.
     """
-    _same_outside(child, parent)
     stored = as_stored(child, cut, repaired or Repaired())
+    _same_outside(child, parent, maps_for(parent, cut, stored.arrays))
     length = min(length, parent.layout.sizes.get("positions", length))
     batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
     ours, theirs = (Blocks(mapped_model(opened), [batch]) for opened in (child, parent))
@@ -84,12 +99,15 @@ def compare_blocks(
     axes = {pattern.name.partition(".{layer}.")[2]: pattern.axes for pattern in patterns}
     generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
     for place, kept in enumerate(cut.layers):
-        hidden = torch.randn(2, length, parent.layout.hidden, generator=generator)  # (2, length, d)
+        hidden = torch.randn(2, length, cut.hidden, generator=generator)  # (2, length, d)
         carved = carved_layer(theirs.model, cut, kept, stored)
         differs = f"layer {place} of the written child differs from layer {kept.layer} of the carved parent"
         for name, weight in carved.module.named_parameters():
             places = [cut.places(kept, label) for label in axes.get(name, ("",) * weight.dim())]
-            if not _within(ours.layer(place).module.get_parameter(name), weight, places):
+            written = ours.layer(place).module.get_parameter(name)
+            if cut.narrowing:
+                weight.data = _if_close(_corner(written, places), weight, coarseness(child))
+            if not _within(written, weight, places):
                 raise ValueError(f"{differs} in {name!r}")
         wanted = theirs.call(0, kept.layer, hidden, carved.module)
         proof = _apart(ours.call(0, place, hidden), wanted)
@@ -113,9 +131,13 @@ def _same_kinds(child: PreTrainedModel, parent: PreTrainedModel, kept: list[int]
         raise ValueError(f"layers of the written child attend otherwise than the parent's: {', '.join(ours)}")
 
 
-def _same_outside(child: Checkpoint, parent: Checkpoint) -> None:
-    """That all that is in no layer has been copied, byte by byte."""
-    for name in parent.layout.layer(None).values():
+def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None) -> None:
+    """That all that is in no layer has been copied, byte by byte; of a narrower stream, what it became."""
+    for role, name in parent.layout.layer(None).items():
+        if maps and "hidden" in parent.layout.slots[name].axes:
+            if not (role == "head" and parent.layout.tied):
+                _same_product(child, name, parent, name, role, maps)
+            continue
         if name not in child.tensors:
             raise ValueError(f"the written child lacks {name!r}")
         ours, theirs = child.tensors[name], parent.tensors[name]
@@ -124,6 +146,24 @@ def _same_outside(child: Checkpoint, parent: Checkpoint) -> None:
             same = same and _bytes(ours, start) == _bytes(theirs, start)
         if not same:
             raise ValueError(f"{name!r} of the written child differs from the parent's")
+
+    head, embedding = (opened.layout.name(role) for opened, role in ((child, "head"), (parent, "embedding")))
+    if maps and parent.layout.tied and head and embedding:
+        _same_product(child, head, parent, embedding, "head", maps)
+
+
+def _same_product(
+    child: Checkpoint, ours: str, parent: Checkpoint, theirs: str, role: str, maps: StreamMaps
+) -> None:
+    """That a tensor outside the layers is what the narrower stream makes of the parent's."""
+    start, step = 0, STEPS[parent.tensors[theirs].dtype]
+    dtype = child.tensors[ours].dtype if ours in child.tensors else "F32"
+    for block in maps.blocks(role, None, parent.raw(theirs), parent.tensors[theirs].dtype):
+        rows = child.read(ours, slice(start, start + len(block))) if ours in child.tensors else block[:0]
+        wanted = torch.from_numpy(widened(narrowed(block, dtype), dtype))
+        if not torch.equal(_if_close(torch.from_numpy(rows), wanted, step), torch.from_numpy(rows)):
+            raise ValueError(f"{ours!r} of the written child differs from what was carved")
+        start += len(block)
 
 
 def _bytes(tensor: TensorInfo, start: int) -> bytes:
@@ -135,21 +175,51 @@ def _bytes(tensor: TensorInfo, start: int) -> bytes:
 def as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> Repaired:
     """Return the repaired matrices, rounded as the child stores them."""
     places = {kept.layer: place for place, kept in enumerate(cut.layers)}
-    rounded = Repaired()
+    own = Repaired()
     for (layer, role), values in repaired.arrays.items():
+        if role not in WRITERS:
+            own.arrays[layer, role] = values
+            continue
         name = child.layout.name(role, places[layer])
         dtype = child.tensors[name].dtype if name else "F32"
-        rounded.arrays[layer, role] = widened(narrowed(values, dtype), dtype)
-    return rounded
+        own.arrays[layer, role] = widened(narrowed(values, dtype), dtype)
+    return own
 
 
 def _within(ours: Tensor, theirs: Tensor, places: Sequence[Ints | None]) -> bool:
     """Whether weights are at these places of others along each axis, and zeros are all around them."""
-    corner = ours
+    return torch.equal(_corner(ours, places), theirs) and bool(ours.count_nonzero() == theirs.count_nonzero())
+
+
+def _corner(ours: Tensor, places: Sequence[Ints | None]) -> Tensor:
+    """Return what lies at these places along each axis."""
     for axis, index in enumerate(places):
         if index is not None:
-            corner = corner.index_select(axis, torch.as_tensor(index))
-    return torch.equal(corner, theirs) and bool(ours.count_nonzero() == theirs.count_nonzero())
+            ours = ours.index_select(axis, torch.as_tensor(index))
+    return ours
+
+
+def _if_close(ours: Tensor, theirs: Tensor, coarseness: float) -> Tensor:
+    """Return our weights where they are theirs but for the rounding of products, else theirs."""
+    if ours.shape != theirs.shape:
+        return theirs
+    room = coarseness * theirs.abs() + PRODUCT * theirs.abs().max()
+    return ours if bool(((ours - theirs).abs() <= room).all()) else theirs
+
+
+def coarseness(child: Checkpoint) -> float:
+    """Return the largest step between two stored weights, as a share of them."""
+    return max(STEPS[child.tensors[name].dtype] for name in child.layout.slots)
+
+
+def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:
+    """Return the carved parent with its weights as the child's types have them, in place."""
+    types = {name: child.tensors[stored].dtype for stored, name in parameters(child).items()}
+    prefix = f"{reference.base_model_prefix}."
+    for name, parameter in reference.named_parameters():
+        dtype = types.get(name, types.get(name.removeprefix(prefix), "F32"))
+        parameter.data = torch.from_numpy(widened(narrowed(parameter.detach().numpy(), dtype), dtype))
+    return reference
 
 
 def _apart(ours: Tensor, theirs: Tensor) -> Verified:

@@ -10,6 +10,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.kept_units import best
+from zerolm.carving.width.narrowing import Width
 
 
 class Criterion(ABC):
@@ -27,10 +28,14 @@ class Criterion(ABC):
         """Return the worth of a network without the layer; None where this cannot be told."""
         return None
 
+    def narrower(self, width: Width) -> float | None:
+        """Return the worth of a network with a narrower stream; None where this cannot be told."""
+        return None
+
 
 @dataclass(frozen=True)
 class Indifferent(Criterion):
-    """Keeps the first units and values nothing but layers, which may go where ``gone`` is their loss."""
+    """Keeps the first units; values layers and the stream alone, which may go where ``gone`` is a loss."""
 
     gone: float | None
 
@@ -41,6 +46,9 @@ class Indifferent(Criterion):
         return 0.0
 
     def without(self, layer: int) -> float | None:
+        return self.gone
+
+    def narrower(self, width: Width) -> float | None:
         return self.gone
 
 

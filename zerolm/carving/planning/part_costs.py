@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from zerolm.architecture import Ends, Ints, Layer, Matrix, Shapes
-from zerolm.carving.kept_units import dimensions
+from zerolm.carving.kept_units import Dimensions, dimensions
+from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 
@@ -26,13 +28,15 @@ class StoredCosts(CostModel):
 class Choices:
     """The numbers of KV groups and of neurons that a layer may keep, ascending; and of layers.
 
-    ``own`` lists (groups, neurons) for each layer where they differ; all of them are in the others.
+    ``own`` lists (groups, neurons) for each layer where they differ; all of them are in the others. ``width``
+    is that of the residual stream, None for the parent's.
     """
 
     groups: tuple[int, ...]
     ffn: tuple[int, ...]
     depth: tuple[int, ...]
     own: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+    width: Width | None = None
 
     def of(self, layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the numbers of KV groups and of neurons that this layer may keep."""
@@ -67,6 +71,7 @@ def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Pa
     """
     layout, parent = checkpoint.layout, dimensions(checkpoint)
     names, window = layout.layer(0).values(), common_window(checkpoint)
+    width = choices.width or Width(layout.hidden, layout.tied)
     stored = isinstance(costs, StoredCosts)
     if stored:
         _check_alike(checkpoint)
@@ -76,7 +81,7 @@ def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Pa
         for name in names:
             info, axes = checkpoint.tensors[name], layout.slots[name].axes
             lengths = zip(axes, info.shape, strict=True)
-            shape = [parent.length(label, groups, ffn) or whole for label, whole in lengths]
+            shape = [_length(parent, label, groups, ffn, width) or whole for label, whole in lengths]
             size += int(np.prod(shape)) * info.item_bytes
             if len(shape) == 2:
                 kinds = {part.kind for label in axes for part in parent.parts(label)}
@@ -84,19 +89,44 @@ def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> Pa
             else:
                 vectors += int(np.prod(shape))
         q, kv = (parent.length(label, groups, ffn) for label in ("q", "kv"))
-        one = Layer(tuple(matrices), layout.hidden, q, kv, vectors, vectors, window)
+        one = Layer(tuple(matrices), width.hidden, q, kv, vectors, vectors, window)
         return _with_bytes(costs.layers(Shapes.of([one]))[0], size if stored else None)
 
     least_g, least_f = choices.groups[0], choices.ffn[0]
     rest = layer(least_g, least_f)
-    outside = (checkpoint.tensors[name] for name in layout.layer(None).values())
-    size = sum(info.count * info.item_bytes for info in outside) if stored else None
+    size = _stored_outside(checkpoint, choices.width) if stored else None
     return PartCosts(
         {groups: layer(groups, least_f) - rest for groups in choices.groups},
         {ffn: layer(least_g, ffn) - rest for ffn in choices.ffn},
         rest,
-        _with_bytes(costs.ends(_ends(checkpoint)), size),
+        _with_bytes(costs.ends(_ends(checkpoint, choices.width)), size),
     )
+
+
+def _length(parent: Dimensions, label: str, groups: int, ffn: int, width: Width) -> int:
+    """Return the length of an axis with so many units; 0 for one that stays whole."""
+    return width.hidden if label == "hidden" else parent.length(label, groups, ffn)
+
+
+def _outside(checkpoint: Checkpoint, width: Width | None) -> Iterator[tuple[str, tuple[int, ...], int]]:
+    """Yield role, shape and bytes a number of the tensors outside the layers."""
+    layout = checkpoint.layout
+    for role, name in layout.layer(None).items():
+        info, axes = checkpoint.tensors[name], layout.slots[name].axes
+        if width is None:
+            yield role, info.shape, info.item_bytes
+            continue
+        if role == "head" and layout.tied:
+            continue  # stored beside the embedding, and not used
+        lengths = zip(axes, info.shape, strict=True)
+        shape = tuple(width.hidden if label == "hidden" else size for label, size in lengths)
+        yield role, shape, info.item_bytes
+        if role == "embedding" and layout.tied and not width.tied:
+            yield "head", shape, info.item_bytes
+
+
+def _stored_outside(checkpoint: Checkpoint, width: Width | None) -> int:
+    return sum(math.prod(shape) * size for _, shape, size in _outside(checkpoint, width))
 
 
 def common_window(checkpoint: Checkpoint) -> int:
@@ -142,19 +172,18 @@ def _check_alike(checkpoint: Checkpoint) -> None:
                 )
 
 
-def _ends(checkpoint: Checkpoint) -> Ends:
+def _ends(checkpoint: Checkpoint, width: Width | None) -> Ends:
     """Return the tensors outside the layers."""
-    layout = checkpoint.layout
+    tied = checkpoint.layout.tied if width is None else width.tied
     embedding = head = 0
     heads: list[Matrix] = []
     vectors = 0
-    for role, name in layout.layer(None).items():
-        shape = checkpoint.tensors[name].shape
-        count = int(np.prod(shape))
+    for role, shape, _ in _outside(checkpoint, width):
+        count = math.prod(shape)
         if role in ("embedding", "positions", "types"):
             embedding += count
-            head = count if role == "embedding" and layout.tied else head
-        elif len(shape) == 2 and not (role == "head" and layout.tied):
+            head = count if role == "embedding" and tied else head
+        elif len(shape) == 2 and not (role == "head" and tied):
             heads.append(Matrix("head", shape[0], shape[1]))
         elif len(shape) == 1:
             vectors += count

@@ -12,6 +12,7 @@ from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, Dimensions
 from zerolm.carving.planning.equal_layers import Side, best_pair, fits
 from zerolm.carving.planning.part_costs import Choices, PartCosts
+from zerolm.carving.width.narrowing import Width
 from zerolm.costs import COSTS
 from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.problem import Budgets, Problem, at_least
@@ -25,12 +26,16 @@ GONE: Final = (0, 0)
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """A cut with its costs by name, its worth, and whether no other of its shape is worth more."""
+    """A cut with its costs by name, its worth, and whether no other of its shape is worth more.
+
+    ``width`` is that of the residual stream which it stands beside, None for the parent's.
+    """
 
     cut: Cut
     costs: dict[str, int]
     worth: float
     optimal: bool
+    width: Width | None = None
 
 
 def plan_uniform(

@@ -6,10 +6,10 @@ interpolated and summed, rank whole plans far better.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from zerolm.architecture import Floats, Ints
 from zerolm.carving.evaluation.divergence import pooled
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of
+from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of, enter, finish
+from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.stream import Stream
@@ -30,6 +31,8 @@ from zerolm.text.tokens import Tokens
 
 SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
 """Kept shares of the FFN, and of KV groups where there are many, where a layer is measured: one or more."""
+STREAM_SHARES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
+"""Kept shares of the width of the stream where it is measured."""
 MANY: Final = 8
 SEQUENCES: Final = 64
 BATCH: Final = 4
@@ -46,32 +49,34 @@ class LossTable(Criterion):
 
     ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending and the last whole, where the loss
     is 0. Between them it is interpolated geometrically, for what the last units lose is a multiple of what
-    the first ones do; linearly towards 0. ``gone`` (depth,) are the losses without a layer at all.
+    the first ones do; linearly towards 0. ``gone`` (depth,) are the losses without a layer at all. ``stream``
+    are those of a narrower stream, if it can be cut.
     """
 
     by: Criterion
     sizes: dict[str, Ints]
     losses: dict[str, list[Floats]]
     gone: Floats
+    stream: StreamLosses | None = None
 
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return self.by.choose(layer, kind, count)
 
     def worth(self, layer: int, kind: str, count: int) -> float:
-        sizes, losses = self.sizes[kind], self.losses[kind][layer]
-        above = int(np.searchsorted(sizes, count))
-        ends = slice(max(above - 1, 0), above + 1)
-        geometric = (losses[ends] > 0).all()
-        loss = np.interp(count, sizes[ends], np.log(losses[ends]) if geometric else losses[ends])
-        return -float(np.exp(loss) if geometric else loss)
+        return -interpolated(count, self.sizes[kind], self.losses[kind][layer])
 
     def without(self, layer: int) -> float:
         return -float(self.gone[layer])
+
+    def narrower(self, width: Width) -> float | None:
+        return None if self.stream is None else -self.stream.loss(width)
 
     def predicted(self, cut: Cut) -> float:
         """Return the sum of the losses of a cut's parts."""
         kept = {layer.layer: layer for layer in cut.layers}
         total = 0.0
+        if cut.narrowing and self.stream:
+            total += self.stream.loss(cut.narrowing.width)
         for layer in range(cut.parent.depth):
             if layer not in kept:
                 total -= self.without(layer)
@@ -79,6 +84,68 @@ class LossTable(Criterion):
             total -= self.worth(layer, "groups", len(kept[layer].groups))
             total -= self.worth(layer, "ffn", len(kept[layer].ffn))
         return total
+
+
+@dataclass(frozen=True, eq=False)
+class StreamLosses:
+    """Losses of a narrower stream, everything else whole, (s,) at each of ``sizes`` (s,), ascending.
+
+    ``losses`` are by whether the head is the embedding; that of the parent's width is 0.
+    """
+
+    sizes: Ints
+    losses: dict[bool, Floats]
+
+    def known(self, tied: bool) -> dict[int, float]:
+        """Return the measured losses by width."""
+        return dict(zip(self.sizes.tolist(), self.losses[tied].tolist(), strict=True))
+
+    def loss(self, width: Width) -> float:
+        """Return the loss of a width, interpolated."""
+        return interpolated(width.hidden, self.sizes, self.losses[width.tied])
+
+
+def interpolated(size: int, sizes: Ints, losses: Floats) -> float:
+    """Return the loss at a size, geometrically between two that are not 0."""
+    above = int(np.searchsorted(sizes, size))
+    ends = slice(max(above - 1, 0), above + 1)
+    geometric = (losses[ends] > 0).all()
+    loss = np.interp(size, sizes[ends], np.log(losses[ends]) if geometric else losses[ends])
+    return float(np.exp(loss) if geometric else loss)
+
+
+def stream_losses(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    basis: Basis,
+    *,
+    tied: bool,
+    progress: Progress = silent,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> StreamLosses:
+    """Narrow the stream of the whole network to a few sizes, and measure the loss; nothing is repaired.
+
+    Of a parent whose head is its embedding (``tied``), children are measured with and without a head of
+    their own. Sizes that are in the ``cache`` are not measured again.
+    """
+    whole = Cut.whole(dimensions_of(model))
+    hidden = whole.parent.hidden
+    loss = Loss(Blocks(model, tokens.spread(SEQUENCES).batches(BATCH)), whole.parent.depth)
+    sizes = np.unique([max(1, round(share * hidden)) for share in STREAM_SHARES])
+    losses: dict[bool, list[float]] = {}
+    for head in {False, tied}:
+        losses[head] = []
+        for number, size in enumerate(sizes.tolist()):
+            progress("measuring widths of the stream", number, len(sizes))
+            row = cache.get(f"{size}-{head}")
+            if row is None:
+                narrower = replace(whole, narrowing=basis.narrowing(Width(size, head)))
+                row = {"loss": np.array(loss.of_cut(narrower))}
+                cache.put(f"{size}-{head}", row)
+            losses[head].append(float(row["loss"]))
+    return StreamLosses(
+        np.append(sizes, hidden), {head: np.array([*column, 0.0]) for head, column in losses.items()}
+    )
 
 
 def measured_losses(
@@ -164,18 +231,21 @@ class Loss:
 
     def of_cut(self, cut: Cut, repaired: Repaired | None = None) -> float:
         """Return the mean loss of a whole cut, one of its layers in memory at a time."""
-        hidden = list(Stream(self.blocks).before(0))
+        hidden = list(Stream(self.blocks, enter=partial(enter, cut)).before(0))
         for kept in cut.layers:
             module = carved_layer(self.blocks.model, cut, kept, repaired).module
             hidden = [self.blocks.call(i, kept.layer, states, module) for i, states in enumerate(hidden)]
-        return self._mean(hidden)
+        arrays = repaired.arrays if repaired else {}
+        return self._mean(hidden, lambda i, states: finish(self.blocks, i, states, cut, arrays))
 
-    def _mean(self, hidden: list[Tensor]) -> float:
-        return float(torch.cat([self._apart(i, states) for i, states in enumerate(hidden)]).double().mean())
+    def _mean(self, hidden: list[Tensor], finished: Callable[[int, Tensor], Any] | None = None) -> float:
+        end = finished or self.blocks.finish
+        apart = [self._apart(i, self._output(i, end(i, states))) for i, states in enumerate(hidden)]
+        return float(torch.cat(apart).double().mean())
 
-    def _apart(self, index: int, hidden: Tensor) -> Tensor:
+    def _apart(self, index: int, output: Tensor) -> Tensor:
         """Return the loss of each token of a batch, (n,), or of each sequence, (b,)."""
-        wanted, output = self._wanted(index), self._output(index, hidden)
+        wanted = self._wanted(index)
         if isinstance(wanted, Tensor):
             return 1.0 - functional.cosine_similarity(output, wanted, dim=-1)
         p, certainty = wanted
@@ -185,15 +255,14 @@ class Loss:
     def _wanted(self, index: int) -> Wanted:
         if index in self.wanted:
             return self.wanted[index]
-        output = self._output(index, self.last[index])
+        output = self._output(index, self.blocks.finish(index, self.last[index]))
         wanted = output if output.dim() == 2 else predictions(output)
         if output.numel() * len(self.blocks.batches) <= KEPT:
             self.wanted[index] = wanted
         return wanted
 
-    def _output(self, index: int, hidden: Tensor) -> Tensor:
-        """Return logits (b, t, v), or pooled embeddings (b, d)."""
-        sent = self.blocks.finish(index, hidden)
+    def _output(self, index: int, sent: Any) -> Tensor:
+        """Return logits (b, t, v), or pooled embeddings (b, d), of what a model sent."""
         logits: Tensor | None = getattr(sent, "logits", None)
         if logits is not None:
             return logits

@@ -13,15 +13,28 @@ from zerolm.carving.planning.lonas import choices_in, heuristic, part_costs_in
 from zerolm.carving.planning.part_costs import Choices, PartCosts, part_costs
 from zerolm.carving.planning.plan import Planned, plan_per_layer, plan_uniform
 from zerolm.carving.request import SHAPES, SizeRequest
+from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 from zerolm.settings import nearest, shown
 from zerolm.settings.units import parse_share
 from zerolm.solvers.problem import Budgets
+from zerolm.statistics import TOLERANCE
 
 GRID: Final = 64
 """Steps of FFN widths that a plan within budgets tries, where nothing else is asked for."""
-UNITS: Final = {"heads": "KV groups", "ffn": "FFN neurons", "layers": "layers"}
+HIDDEN_STEP: Final = 128
+"""Steps of the stream's width are powers of two, up to this one and to an eighth of the parent's."""
+FLAT: Final = 0.9
+"""A narrower stream that keeps less of the energy is worth a word."""
+KERNELS: Final = 32
+"""Widths that are no multiple of this run slowly."""
+UNITS: Final = {
+    "heads": "KV groups",
+    "ffn": "FFN neurons",
+    "layers": "layers",
+    "hidden": "components of the stream",
+}
 
 
 @dataclass(frozen=True)
@@ -45,13 +58,19 @@ class Sizes:
         return next(text for text in texts if self.nearest(float(text)) == smaller[-1])
 
 
-def sizes_of(checkpoint: Checkpoint, request: SizeRequest) -> dict[str, Sizes]:
-    """Return the possible sizes of ``heads`` (as KV groups), ``ffn`` and ``layers``."""
+def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = None) -> dict[str, Sizes]:
+    """Return the possible sizes of ``heads`` (as KV groups), ``ffn``, ``layers`` and ``hidden``.
+
+    Those of heads are the ones beside a residual stream of this ``width``.
+    """
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
+    hidden = width.hidden if width else parent.hidden
     step = request.multiple_of or max(1, parent.ffn // GRID)
     every = 1 if request.keep_ffn is not None and request.multiple_of is None else step
     groups = (
-        count for count in range(1, parent.kv_heads + 1) if _group_count_goes(count, checkpoint, request)
+        count
+        for count in range(1, parent.kv_heads + 1)
+        if _group_count_goes(count, hidden, checkpoint, request)
     )
     ffn = sorted(
         width for width in {*range(every, parent.ffn + 1, every), parent.ffn} if _goes(width, request)
@@ -61,11 +80,46 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest) -> dict[str, Sizes]:
         "heads": Sizes(parent.kv_heads, tuple(groups), cut.heads),
         "ffn": Sizes(parent.ffn, tuple(ffn), cut.ffn),
         "layers": Sizes(parent.depth, tuple(layers), cut.layers),
+        "hidden": Sizes(parent.hidden, tuple(_hidden_sizes(parent.hidden, request)), cut.hidden),
     }
 
 
-def choices(checkpoint: Checkpoint, request: SizeRequest) -> Choices:
-    """Return the sizes that a layer may have; ``ValueError`` where the request leaves none."""
+def _hidden_sizes(whole: int, request: SizeRequest) -> Iterator[int]:
+    """Yield the widths of the stream that are tried, ascending."""
+    usual = min(HIDDEN_STEP, 1 << max(0, (whole // 8).bit_length() - 1))
+    step = request.multiple_of or (usual if request.keep_hidden is None else 1)
+    yield from (width for width in range(step, whole, step))
+    yield whole
+
+
+def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> list[Width | None]:
+    """Return the widths of the stream that a plan may have, the narrowest first; None for the parent's.
+
+    Where the head is the embedding, a narrower stream may keep that or have a head of its own, if the
+    criterion tells which loses less.
+    """
+    sizes, tied = sizes_of(checkpoint, request)["hidden"], checkpoint.layout.tied
+    share, possible = request.keep_hidden, tuple([sizes.whole])
+    usual = Width(sizes.whole, tied)
+    told = sizes.can_be_cut and request.space is None and criterion.narrower(usual) is not None
+    if share is not None:
+        _check_share("hidden", share, sizes, checkpoint.family.cut.hidden_note)
+        possible = (sizes.nearest(share),)
+    elif request.budgets and told:
+        possible = sizes.possible
+    heads = (True, False) if tied and told and request.budgets else (tied,)
+    return [
+        None if hidden == sizes.whole else Width(hidden, head)
+        for hidden in possible
+        for head in (heads if hidden < sizes.whole else (tied,))
+    ]
+
+
+def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = None) -> Choices:
+    """Return the sizes that a layer may have; ``ValueError`` where the request leaves none.
+
+    ``width`` is that of the residual stream, None for the parent's.
+    """
     least = min(request.tensor_parallel, request.least_groups, request.least_ffn, request.multiple_of or 1)
     if least < 1:
         raise ValueError(f"floors, divisors and steps must be at least 1, not {least}")
@@ -75,7 +129,7 @@ def choices(checkpoint: Checkpoint, request: SizeRequest) -> Choices:
                 "a space says the sizes, layer by layer: beside it go budgets, or --plan heuristic"
             )
         return choices_in(request.space, checkpoint)
-    kinds = sizes_of(checkpoint, request)
+    kinds = sizes_of(checkpoint, request, width)
     chosen = {}
     for kind, share in request.shares.items():
         sizes = kinds[kind]
@@ -91,10 +145,10 @@ def choices(checkpoint: Checkpoint, request: SizeRequest) -> Choices:
             f"{request.least_ffn}"
         )
     for kind, share in request.shares.items():
-        if share is not None:
-            _check_share(kind, share, kinds[kind], checkpoint)
+        if share is not None and kind != "hidden":
+            _check_share(kind, share, kinds[kind], checkpoint.family.cut.note)
             chosen[kind] = (kinds[kind].nearest(share),)
-    return Choices(chosen["heads"], chosen["ffn"], chosen["layers"])
+    return Choices(chosen["heads"], chosen["ffn"], chosen["layers"], width=width)
 
 
 def _goes(width: int, request: SizeRequest) -> bool:
@@ -103,29 +157,49 @@ def _goes(width: int, request: SizeRequest) -> bool:
     return divides and width >= request.least_ffn
 
 
-def _group_count_goes(count: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:
+def _group_count_goes(count: int, hidden: int, checkpoint: Checkpoint, request: SizeRequest) -> bool:
     """Whether so many KV groups are asked for, and uniform layers with them can be written."""
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     biased = any(checkpoint.config.get(flag) for flag in checkpoint.family.config.flags)
-    divisible = parent.hidden % (count * parent.heads_per_group) == 0 or count == parent.kv_heads
+    as_parent = count == parent.kv_heads and hidden == parent.hidden
+    divisible = hidden % (count * parent.heads_per_group) == 0 or as_parent
     needed = cut.indivisible == "refused" or (cut.written_as is not None and biased)
     written = divisible or not needed or request.shape == "per-layer"
     return written and count >= request.least_groups and count % request.tensor_parallel == 0
 
 
-def _check_share(kind: str, share: float, sizes: Sizes, checkpoint: Checkpoint) -> None:
+def _check_share(kind: str, share: float, sizes: Sizes, why: str) -> None:
     if not 0.0 < share <= 1.0:
         raise ValueError(f"the share of {kind} to keep must lie in (0, 1], not {share:g}")
     if share < 1.0 and not sizes.can_be_cut:
-        raise ValueError(f"{kind} cannot be cut here: {checkpoint.family.cut.note}")
+        raise ValueError(f"{kind} cannot be cut here: {why}")
 
 
-def rounding(checkpoint: Checkpoint, request: SizeRequest, cut: Cut) -> str:
+def rounding(checkpoint: Checkpoint, request: SizeRequest, plan: Planned) -> str:
     """Return what shares came to nothing by rounding; ``ValueError`` where nothing is cut at all for it."""
     lines = list(_rounded(checkpoint, request))
-    if lines and cut.is_whole:
+    if lines and plan.cut.is_whole and plan.width is None:
         raise ValueError(f"nothing would be cut: {', '.join(lines)}")
     return ", ".join(lines)
+
+
+def width_note(cut: Cut) -> str:
+    """Return what is to be known of a narrower stream: a flat spectrum, and a width that kernels dislike."""
+    narrowing = cut.narrowing
+    if narrowing is None:
+        return ""
+    notes = []
+    if narrowing.kept < FLAT:
+        notes.append(
+            f"the stream's spectrum is flat: {cut.hidden} of its {cut.parent.hidden} directions keep "
+            f"{narrowing.kept:.1%} of its energy"
+        )
+    if cut.hidden % KERNELS:
+        nearest = max(1, round(cut.hidden / KERNELS)) * KERNELS
+        notes.append(
+            f"a hidden size of {cut.hidden} is slow, being no multiple of {KERNELS}; {nearest} is one"
+        )
+    return "; ".join(notes)
 
 
 def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
@@ -140,6 +214,16 @@ def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
 
 def plan_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel) -> Planned:
     """Return the best cut that the request allows; ``ValueError`` where there is none names the nearest."""
+    return plans_of(checkpoint, criterion, request, costs)[0]
+
+
+def plans_of(
+    checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel
+) -> list[Planned]:
+    """Return the best cut beside each width of the stream that allows one, the best of all first.
+
+    Of equals the cheapest in parameters is first. ``ValueError`` where there is none names the nearest.
+    """
     if request.shape not in SHAPES:
         raise ValueError(f"shape {shown(request.shape)} is not known{nearest(request.shape, SHAPES)}")
     if not request.budgets and all(share is None for share in request.shares.values()):
@@ -148,7 +232,31 @@ def plan_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, 
         )
     if request.shape == "per-layer" and request.keep_layers is not None:
         raise ValueError("a number of layers goes with --shape uniform; per layer, budgets say which go")
-    parent, sizes = dimensions(checkpoint), choices(checkpoint, request)
+    plans, errors = [], []
+    for width in widths(checkpoint, criterion, request):
+        try:
+            plan = _plan_beside(checkpoint, criterion, request, costs, width)
+        except ValueError as error:
+            errors.append(error)
+            continue
+        worth = plan.worth + (criterion.narrower(width) or 0.0 if width else 0.0)
+        plans.append(replace(plan, worth=worth, width=width))
+    if not plans:
+        raise errors[0]
+    top = max(plan.worth for plan in plans)
+    equal = top - TOLERANCE * abs(top)
+    return sorted(plans, key=lambda plan: (-min(plan.worth, equal), plan.costs["params"]))
+
+
+def _plan_beside(
+    checkpoint: Checkpoint,
+    criterion: Criterion,
+    request: SizeRequest,
+    costs: CostModel,
+    width: Width | None,
+) -> Planned:
+    """Return the best cut beside a stream of this width; ``ValueError`` where there is none."""
+    parent, sizes = dimensions(checkpoint), choices(checkpoint, request, width)
     if criterion.without(0) is None:
         if sizes.depth[-1] < parent.depth:
             raise ValueError(
@@ -181,9 +289,10 @@ def costs_of(
 ) -> dict[str, int]:
     """Return the costs by name of a cut, without one those of the parent."""
     cut = cut or Cut.whole(dimensions(checkpoint))
+    width = cut.narrowing.width if cut.narrowing else None
     sizes = [(len(layer.groups), len(layer.ffn)) for layer in cut.layers]
     groups, ffn = (tuple(sorted(set(kind))) for kind in zip(*sizes, strict=True))
-    prices = prices_of(checkpoint, Choices(groups, ffn, (len(sizes),)), costs, space)
+    prices = prices_of(checkpoint, Choices(groups, ffn, (len(sizes),), width=width), costs, space)
     return dict(zip(COSTS, prices.of(sizes).tolist(), strict=True))
 
 

@@ -7,10 +7,15 @@ also pays back what earlier layers lost. In post-norm networks the sum is taken 
 stands between the matrix and the sum (gemma2), the target is what the same matrix sends in the parent.
 Where the text is too short for all this, each matrix is solved on the parent's own activations: errors of
 fits to few tokens would pile up.
+
+Of a narrower stream the target is in the child's coordinates, and what reads it is solved too: what stands
+behind a norm in the parent is foretold from what the child's norm sends, in one regression for all matrices
+there.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,13 +28,14 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Ints
 from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.pruning import Place, Repaired, carved_layer
+from zerolm.carving.pruning import Place, Repaired, carved_layer, enter
 from zerolm.carving.repair.ridge import GRID, Fit
 from zerolm.carving.repair.rules import REPAIRS
+from zerolm.carving.width.in_memory import put
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
-from zerolm.networks.roles import StockLayer, bias, matrix, set_matrix
+from zerolm.networks.roles import StockLayer, bias, final_norm, matrix, norm_gain, set_matrix
 from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -65,6 +71,13 @@ def repair(
             continue
         REPAIRS[method](walk, layer, few)
         cache.put(f"layer-{layer}", walk.arrays(layer))
+    if method == "least-squares" and not few and cut.narrowing and not cut.narrowing.width.tied:
+        known = cache.get("head")
+        if known is not None:
+            walk.take(cut.parent.depth, known)
+        else:
+            walk.read_by_head()
+            cache.put("head", walk.arrays(cut.parent.depth))
     if method == "bias" or not few:
         return walk.repaired
     note = f"{tokens.count} tokens are few for {widest} columns: solved on the parent's own activations"
@@ -81,8 +94,8 @@ def spread_heads(cut: Cut, layer: LayerCut) -> Ints:
 class Walk:
     """The parent and the carved network side by side, layer after layer.
 
-    In memory are three hidden states of all tokens, one carved layer, and the moments of one matrix (of two
-    where a layer is solved on the parent's activations).
+    In memory are three hidden states of all tokens (five where the stream is narrower), one carved layer, and
+    the moments of one matrix (of two where a layer is solved on the parent's activations).
     """
 
     def __init__(
@@ -102,7 +115,8 @@ class Walk:
         self.kept = {kept.layer: kept for kept in cut.layers}
         self.repaired = Repaired()
         self.parent = Stream(self.blocks)
-        self.child = Stream(self.blocks, partial(child_module, model, cut, self.kept, self.repaired))
+        module = partial(child_module, model, cut, self.kept, self.repaired)
+        self.child = Stream(self.blocks, module, partial(enter, cut))
 
     def carved(self, layer: int) -> StockLayer:
         """Return a kept layer of the child, with what is repaired so far."""
@@ -110,6 +124,9 @@ class Walk:
 
     def in_order(self, layer: int) -> None:
         """Repair a layer on what the carved predecessors send."""
+        if self.cut.narrowing:
+            self._narrow_in_order(layer)
+            return
         ours, child = self.carved(layer), self.child.before(layer)
 
         wanted = []  # what down_proj and its residual, where that counts, add up to in the parent, (b, t, d)
@@ -132,6 +149,78 @@ class Walk:
             fit.add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
         self.solve((layer, "down"), ours.ffn_out, fit)
 
+    def _narrow_in_order(self, layer: int) -> None:
+        """Repair a layer of a narrower stream, norm by norm: what is read behind it, then what is written."""
+        child = self.child.before(layer)
+        between, reads, after = [], [], []  # the parent's, (b, t, k), (b, t, d), (b, t, k)
+        ours = self.carved(layer)
+        fit = self._reading_fit()
+        for i, hidden, seen in self.parent.through(layer, inputs_and_outputs):
+            middle = hidden + seen.outputs["o"]
+            between.append(self._kept(middle))
+            after.append(self._kept(middle + seen.outputs["down"]))
+            reads.append(seen.inputs["ffn"])
+            sent = self._input_of(ours, "attention", i, layer, child[i])
+            fit.add(sent, seen.inputs["attention"], self.masks[i], self.firsts[i])
+        self._solve_reading((layer, "attention_norm"), fit)
+
+        ours = self.carved(layer)
+        fit = empty_fit(ours.attention_out)
+        for i, hidden in enumerate(child):
+            sent = self._input_of(ours, "o", i, layer, hidden)
+            fit.add(sent, between[i] - hidden, self.masks[i], self.firsts[i])
+        self.solve((layer, "o"), ours.attention_out, fit)
+
+        fit = self._reading_fit()
+        for i, hidden in enumerate(child):
+            sent = self._input_of(ours, "ffn", i, layer, hidden)
+            fit.add(sent, reads[i], self.masks[i], self.firsts[i])
+        self._solve_reading((layer, "ffn_norm"), fit)
+
+        ours = self.carved(layer)
+        fit = empty_fit(ours.ffn_out)
+        for i, hidden in enumerate(child):
+            with watching(parts(ours), until="down") as seen:
+                self.blocks.call(i, layer, hidden, ours.module)
+            target = after[i] - before_ffn(ours, hidden, seen)
+            fit.add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
+        self.solve((layer, "down"), ours.ffn_out, fit)
+
+    def read_by_head(self) -> None:
+        """Fit what the head of a narrower stream reads, behind all layers."""
+        depth = self.cut.parent.depth
+        norm, unit = (copy.deepcopy(final_norm(self.model)).float() for _ in range(2))
+        fit = self._reading_fit()
+        put(unit, "weight", torch.ones(self.cut.hidden, device=self.blocks.device))
+        pairs = zip(self.parent.before(depth), self.child.before(depth), strict=True)
+        with torch.no_grad():
+            for i, (theirs, ours) in enumerate(pairs):
+                fit.add(unit(ours), norm(theirs), self.masks[i], self.firsts[i])
+        self._solve_reading((depth, "final_norm"), fit)
+
+    def _kept(self, stream: Tensor) -> Tensor:
+        """Return the parent's stream (b, t, d) in the coordinates of the child, (b, t, k)."""
+        narrowing = self.cut.narrowing
+        return stream if narrowing is None else stream @ torch.from_numpy(narrowing.basis).to(stream)
+
+    def _reading_fit(self) -> Fit:
+        return Fit.empty(self.cut.hidden, self.cut.parent.hidden, bias=False, device=self.blocks.device)
+
+    def _input_of(self, ours: StockLayer, role: str, i: int, layer: int, hidden: Tensor) -> Tensor:
+        """Return what a module of a carved layer gets of a batch whose states before it are ``hidden``."""
+        with watching(inputs_and_outputs(ours), until=role) as seen:
+            self.blocks.call(i, layer, hidden, ours.module)
+        return seen.inputs[role]
+
+    def _solve_reading(self, place: Place, fit: Fit) -> None:
+        """Fit what a parent's matrices read, (d,), from what the child's norm sends, (k,)."""
+        layer, norm = place
+        assert self.cut.narrowing is not None
+        gain = norm_gain(self.model, norm, None if norm == "final_norm" else layer).double().cpu().numpy()
+        start = torch.from_numpy(self.cut.narrowing.reading(gain).T).to(self.blocks.device)  # (k, d)
+        columns, self.repaired.ridges[place] = fit.best(start, self.grid, self.ridge(place))
+        self.repaired.arrays[place] = columns.T.float().cpu().contiguous().numpy()
+
     def on_parent(self, layer: int, *, bias_only: bool) -> None:
         """Repair a layer on what the parent's own layers send."""
         ours, kept = self.carved(layer), self.kept[layer]
@@ -140,7 +229,7 @@ class Walk:
         for i, _, seen in self.parent.through(layer, parts):
             for role, fit in fits.items():
                 x = seen.inputs[role][..., torch.as_tensor(columns[role])]
-                fit.add(x, seen.outputs[role], self.masks[i], self.firsts[i])
+                fit.add(x, self._kept(seen.outputs[role]), self.masks[i], self.firsts[i])
         self.solve((layer, "o"), ours.attention_out, fits["o"], bias_only=bias_only)
         self.solve((layer, "down"), ours.ffn_out, fits["down"], bias_only=bias_only)
 
@@ -206,6 +295,10 @@ def empty_fit(module: nn.Module) -> Fit:
 
 def parts(layer: StockLayer) -> dict[str, nn.Module]:
     return {"o": layer.attention_out, "ffn": layer.ffn_in[0], "down": layer.ffn_out}
+
+
+def inputs_and_outputs(layer: StockLayer) -> dict[str, nn.Module]:
+    return {"attention": layer.attention_in[0], **parts(layer)}
 
 
 def before_ffn(layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:

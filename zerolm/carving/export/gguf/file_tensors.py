@@ -7,7 +7,7 @@ a head, so these rows change places.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,8 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
-from zerolm.carving.export.folder import Matrices, check_repaired, kept_indices, taken
+from zerolm.carving.export.folder import (
+    Matrices,
+    check_repaired,
+    child_shape,
+    kept_indices,
+    maps_for,
+    products,
+    taken,
+)
 from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.width.maps import StreamMaps
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import narrowed, widened
 from zerolm.checkpoints.headers import ITEM_BYTES
@@ -38,37 +47,58 @@ class GgufTensor:
         return math.prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
-def entries(checkpoint: Checkpoint, cut: Cut, repaired: Matrices) -> Iterator[GgufTensor]:
+def entries(
+    checkpoint: Checkpoint,
+    cut: Cut,
+    repaired: Matrices,
+    fitted: Mapping[tuple[int, str], NDArray[np.float32]],
+) -> Iterator[GgufTensor]:
     """Yield the tensors of a child; a tied head is left out, for readers then take the embedding.
 
-    ``repaired`` holds new values by the parent's name of a tensor, in the shape that the cut leaves. Matrices
-    keep their types, norms and biases become float32.
+    ``repaired`` holds new values by the parent's name of a tensor, in the shape that the cut leaves;
+    ``fitted`` maps of a narrower stream by layer and norm. Matrices keep their types, norms and biases become
+    float32.
     """
     layout, tensors = checkpoint.layout, checkpoint.family.tensors
+    source = Source(checkpoint, cut, repaired, maps_for(checkpoint, cut, fitted))
     names = {pattern.role: pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.gguf}
-    for role, source in layout.layer(None).items():
+    for role, stored in layout.layer(None).items():
         if role in names and not (role == "head" and layout.tied):
-            yield _entry(checkpoint, cut, names[role], source, None, repaired)
+            yield _entry(source, names[role], stored, role, None)
+    embedding = layout.name("embedding")
+    if embedding and layout.tied and cut.narrowing and not cut.narrowing.width.tied:
+        yield _entry(source, names["head"], embedding, "head", None)
     for place, layer in enumerate(cut.layers):
-        for role, source in layout.layer(layer.layer).items():
-            yield _entry(checkpoint, cut, names[role].replace("{layer}", str(place)), source, layer, repaired)
+        for role, stored in layout.layer(layer.layer).items():
+            yield _entry(source, names[role].replace("{layer}", str(place)), stored, role, layer)
 
 
-def _entry(
-    checkpoint: Checkpoint, cut: Cut, name: str, source: str, layer: LayerCut | None, repaired: Matrices
-) -> GgufTensor:
-    info, slot = checkpoint.tensors[source], checkpoint.layout.slots[source]
+@dataclass(frozen=True)
+class Source:
+    """A parent, what is kept of it, what is new, and the maps of a narrower stream, if any."""
+
+    checkpoint: Checkpoint
+    cut: Cut
+    repaired: Matrices
+    maps: StreamMaps | None
+
+
+def _entry(source: Source, name: str, stored: str, role: str, layer: LayerCut | None) -> GgufTensor:
+    checkpoint, cut, repaired, maps = source.checkpoint, source.cut, source.repaired, source.maps
+    info, slot = checkpoint.tensors[stored], checkpoint.layout.slots[stored]
     kept = {} if layer is None else kept_indices(cut, layer, slot.axes, info.shape)
-    shape = tuple(len(kept[axis]) if axis in kept else size for axis, size in enumerate(info.shape))
-    check_repaired(repaired, source, shape)
+    shape = child_shape(cut, slot.axes, info.shape, kept)
+    check_repaired(repaired, stored, shape)
     dtype = info.dtype if len(shape) == 2 else "F32"
 
     def values() -> NDArray[Any]:
-        if source in repaired:
-            raw = narrowed(repaired[source], info.dtype)
+        if stored in repaired:
+            raw = narrowed(repaired[stored], info.dtype)
+        elif maps is None or "hidden" not in slot.axes:
+            raw = taken(checkpoint, stored, kept)
         else:
-            raw = taken(checkpoint, source, kept)
-        if slot.role in ROTATED:
+            raw = np.concatenate(list(products(checkpoint, stored, role, slot.layer, kept, maps)))
+        if role in ROTATED:
             raw = raw[neighbouring(len(raw), cut.parent.head_size)]
         return np.ascontiguousarray(raw if dtype == info.dtype else widened(raw, info.dtype))
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from transformers import PreTrainedConfig
 
 try:
@@ -53,20 +55,22 @@ def write(
     cut: Cut,
     repaired: Matrices,
     file: Path,
+    *,
+    fitted: Mapping[tuple[int, str], NDArray[np.float32]] | None = None,
     progress: Progress = silent,
 ) -> None:
     """Write the child of a cut as one new file, which appears when it is complete.
 
     One tensor at a time is in memory. ``repaired`` holds new values by the parent's name of a tensor, in the
-    shape that the cut leaves. The context of a mistral with a window ends with it: so far it attends to all
-    tokens. ``progress`` is told bytes written and bytes in all. Raises ``ValueError`` for what is not
-    ``expressible``.
+    shape that the cut leaves; ``fitted`` are maps of a narrower stream by layer and norm. The context of a
+    mistral with a window ends with it: so far it attends to all tokens. ``progress`` is told bytes written
+    and bytes in all. Raises ``ValueError`` for what is not ``expressible``.
     """
     _check(checkpoint, cut)
     if file.exists():
         raise ValueError(f"output {str(file)!r} exists; name another")
     writer = _described(checkpoint, cut, file.stem)
-    tensors = [*_factors(checkpoint), *entries(checkpoint, cut, repaired)]
+    tensors = [*_factors(checkpoint), *entries(checkpoint, cut, repaired, fitted or {})]
     types = {tensor.dtype for tensor in tensors}
     writer.add_file_type(next(number for name, number in FILE_TYPES.items() if name in types))
     for tensor in tensors:
@@ -108,6 +112,8 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
             f"gguf is written of {family.head_classes[0]}, with a language-model head, not of "
             f"{kinds[0] if kinds else 'a checkpoint that names no class'}; --format hf is"
         )
+    if cut.narrowing and not family.cut.hidden:
+        raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
     if not cut.layers or not all(len(layer.groups) and len(layer.ffn) for layer in cut.layers):
         raise ValueError("gguf needs a layer, and in each layer a KV group and an FFN neuron")
 
@@ -140,7 +146,7 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     writer.add_name(name)
     writer.add_vocab_size(checkpoint.layout.vocab)
     writer.add_context_length(_context(checkpoint))
-    writer.add_embedding_length(parent.hidden)
+    writer.add_embedding_length(cut.hidden)
     writer.add_block_count(len(cut.layers))
     writer.add_feed_forward_length([len(layer.ffn) for layer in cut.layers])
     writer.add_head_count([count * parent.heads_per_group for count in groups])

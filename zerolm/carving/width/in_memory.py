@@ -1,0 +1,94 @@
+"""The narrower stream in a loaded network: its layers, and what stands before and behind them (torch)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from zerolm.carving.width.maps import StreamMaps, Values
+from zerolm.carving.width.narrowing import Narrowing
+from zerolm.families.known import family_named
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.roles import final_norm, layer_list, norm_gain
+
+
+def maps_of(
+    model: PreTrainedModel, narrowing: Narrowing, arrays: Mapping[tuple[int, str], NDArray[np.float32]]
+) -> StreamMaps:
+    """Return the maps for the tensors of a loaded parent; ``arrays`` hold those that were fitted."""
+    return StreamMaps(narrowing, len(layer_list(model)), partial(_gain, model), arrays)
+
+
+def _gain(model: PreTrainedModel, norm: str, layer: int | None) -> Values:
+    return norm_gain(model, norm, layer).cpu().numpy()
+
+
+def narrow_layer(model: PreTrainedModel, module: nn.Module, number: int, maps: StreamMaps) -> None:
+    """Narrow a layer of the parent, which may be cut already, in place; rounded to its own type."""
+    patterns = family_named(str(model.config.model_type)).tensors.body
+    inside = {p.name.partition(".{layer}.")[2]: p for p in patterns if p.in_layer}
+    for name, parameter in list(module.named_parameters()):
+        if "hidden" in inside[name].axes:
+            put(module, name, _narrowed(parameter, inside[name].role, number, maps))
+
+
+def _narrowed(parameter: Tensor, role: str, layer: int | None, maps: StreamMaps) -> Tensor:
+    values = maps.whole(role, layer, parameter.detach().float().cpu().numpy(), "F32")
+    return torch.from_numpy(values).to(parameter)
+
+
+def put(module: nn.Module, name: str, value: Tensor) -> None:
+    """Give a module this parameter, of any size."""
+    place, _, leaf = name.rpartition(".")
+    owner = module.get_submodule(place)
+    setattr(owner, leaf, nn.Parameter(value.contiguous(), requires_grad=False))
+    if isinstance(owner, nn.Linear) and leaf == "weight":
+        owner.out_features, owner.in_features = value.shape
+    if isinstance(owner, nn.Embedding):
+        owner.embedding_dim = value.shape[1]
+
+
+def narrow_ends(child: PreTrainedModel, parent: PreTrainedModel, maps: StreamMaps) -> None:
+    """Give a copy of the parent the embedding, the last norm and the head of a narrower stream."""
+    embedding: Any = parent.get_input_embeddings()
+    head: Any = parent.get_output_embeddings()  # type: ignore[no-untyped-call]
+    put(child.get_input_embeddings(), "weight", _narrowed(embedding.weight, "embedding", None, maps))
+    put(final_norm(child), "weight", _narrowed(final_norm(parent).weight, "final_norm", None, maps))  # type: ignore[arg-type]
+    width = maps.narrowing.width
+    ours: Any = child.get_output_embeddings()  # type: ignore[no-untyped-call]
+    if width.tied:
+        ours.weight = child.get_input_embeddings().weight
+        ours.in_features = width.hidden
+    else:
+        put(ours, "weight", _narrowed(head.weight, "head", None, maps))
+    child.config.hidden_size = width.hidden
+    child.config.tie_word_embeddings = width.tied
+
+
+def entered(narrowing: Narrowing, hidden: Tensor) -> Tensor:
+    """Return what the child's first layer gets, (b, t, k), where the parent's gets this, (b, t, d)."""
+    return hidden @ torch.from_numpy(narrowing.embedding).to(hidden)
+
+
+def narrow_output(blocks: Blocks, index: int, hidden: Tensor, maps: StreamMaps) -> Any:
+    """Return the output of a model with a narrower stream whose last layer left these states, (b, t, k).
+
+    No head of its own is made: the parent's reads what the child's would be multiplied by.
+    """
+    narrowing = maps.narrowing
+    norm = copy.deepcopy(final_norm(blocks.model)).float()
+    gain = narrowing.final_gain
+    size = hidden.shape[-1]
+    put(norm, "weight", torch.ones(size) if gain is None else torch.from_numpy(gain).float())
+    behind = maps.reading("final_norm", None) if gain is None else narrowing.embedding
+    with torch.no_grad():
+        read = norm.to(hidden.device)(hidden) @ torch.from_numpy(behind.astype(np.float32)).to(hidden).T
+    return blocks.head(index, read)

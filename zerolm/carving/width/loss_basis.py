@@ -1,0 +1,108 @@
+"""A basis of the stream by what the loss feels of it (torch)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from zerolm.carving.width.narrowing import Basis, energies, ordered_basis
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.hooks import watching
+from zerolm.networks.roles import StockLayer, layer_list, norm_gain
+from zerolm.progress import Progress, silent
+from zerolm.text.tokens import Tokens
+
+BY: Final = "loss"
+SEQUENCES: Final = 64
+"""So many, evenly spread, suffice: second moments of a few thousand tokens hardly move."""
+BATCH: Final = 2
+EPSILON: Final = 1e-12
+READ: Final = ("attention_norm", "ffn_norm")
+
+
+def loss_basis(
+    model: PreTrainedModel, tokens: Tokens, *, seed: int = 0, progress: Progress = silent
+) -> Basis:
+    """Return the basis that loses least of what the loss feels, to second order.
+
+    Wherever a norm reads the stream, let x (d,) be the normalised stream without the norm's gain, and g (d,)
+    the gradient of -log p(y) in it, for a y that is drawn from the model's own predictions. What goes of x is
+    weighed by the Fisher information, the mean of g g^T; both x x^T and g g^T are summed over all norms.
+
+    Hidden states of one batch are in memory, one of each layer.
+    """
+    blocks = Blocks(model, tokens.spread(SEQUENCES).batches(BATCH))
+    generator = torch.Generator().manual_seed(seed)
+    gain = norm_gain(model, "final_norm", None)
+    energy, metric, last = (torch.zeros(len(gain), len(gain), dtype=torch.float64) for _ in range(3))
+    for index in range(len(blocks.batches)):
+        progress("weighing directions of the stream", index, len(blocks.batches))
+        mask = blocks.batches[index].get("attention_mask")
+        for reading in _readings(model, blocks, index, generator):
+            rows = torch.ones(reading.stream.shape[:2]).bool() if mask is None else mask.bool()
+            x = normalised(reading.stream)[rows].double().cpu()  # (n, d)
+            g = reading.felt[rows].double().cpu()  # (n, d)
+            moments = x.T @ x
+            energy += moments
+            metric += g.T @ g
+            if reading.is_last:
+                last += moments
+    vectors = ordered_basis(energy.numpy(), metric.numpy())
+    share = energies(vectors, energy.numpy())
+    return Basis(BY, vectors, share, (last / last.trace()).numpy(), gain.double().cpu().numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """The ``stream`` (b, t, d) before a norm, and the gradient ``felt`` (b, t, d) in it normalised."""
+
+    stream: Tensor
+    felt: Tensor
+    is_last: bool
+
+
+def _readings(
+    model: PreTrainedModel, blocks: Blocks, index: int, generator: torch.Generator
+) -> Iterator[Reading]:
+    """Yield what each norm reads of a batch, from the last to the first."""
+    states = [blocks.embed(index)]
+    depth = len(layer_list(model))
+    for layer in range(depth):
+        states.append(blocks.call(index, layer, states[-1]))
+    top, gain = states[-1].detach().requires_grad_(), norm_gain(model, "final_norm", None)
+    with torch.enable_grad():
+        sent = normalised(top) * gain
+        loss = _surprise(blocks.head(index, sent, gradients=True).logits, generator)
+        felt, upstream = torch.autograd.grad(loss, (sent, top))
+    yield Reading(states[-1], felt * gain, True)
+    for layer in reversed(range(depth)):
+        below, ours = states[layer].detach().requires_grad_(), blocks.layer(layer)
+        with torch.enable_grad(), watching(_watched(ours)) as seen:
+            out = blocks.call(index, layer, below, ours.module, gradients=True)
+            reads = (seen.inputs["attention_norm"], seen.inputs["ffn_norm"])
+            *felt_in, upstream = torch.autograd.grad(out, (*reads, below), grad_outputs=upstream)
+        between = states[layer] + seen.outputs["o"].detach()
+        for norm, stream, gradient in zip(READ, (states[layer], between), felt_in, strict=True):
+            yield Reading(stream, gradient * norm_gain(model, norm, layer), False)
+
+
+def _surprise(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the sum of -log p of tokens that are drawn from the predictions (b, t, v) themselves."""
+    log = functional.log_softmax(logits.float(), dim=-1).flatten(0, 1)  # (b x t, v)
+    drawn = torch.multinomial(log.detach().exp().cpu(), 1, generator=generator)  # (b x t, 1)
+    return -log.gather(1, drawn.to(log.device)).sum()
+
+
+def _watched(layer: StockLayer) -> Mapping[str, nn.Module]:
+    return {"attention_norm": layer.attention_in[0], "ffn_norm": layer.ffn_in[0], "o": layer.attention_out}
+
+
+def normalised(x: Tensor) -> Tensor:
+    """Return states (b, t, d) over their root mean square."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON)

@@ -1,0 +1,72 @@
+"""The tensors of a child with a narrower stream, from its parent's: one product each, a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolm.carving.width.narrowing import READERS, WRITERS, Narrowing
+from zerolm.checkpoints.dtypes import widened
+
+Values = NDArray[np.float32]
+BLOCK: Final = 1024
+"""Rows or columns of a product at a time: the same everywhere, so that the same product has the same bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamMaps:
+    """What each tensor with an axis along the stream is multiplied by, by its role and layer.
+
+    ``gain(norm, layer)`` reads a norm's gain (d,) of the parent. ``fitted`` holds maps (d, k) by (layer,
+    norm) that take the place of those that the basis gives; the last norm has the number of layers.
+    """
+
+    narrowing: Narrowing
+    depth: int
+    gain: Callable[[str, int | None], Values]
+    fitted: Mapping[tuple[int, str], Values]
+
+    def reading(self, norm: str, layer: int | None) -> Values:
+        """Return the map of the matrices behind a norm, (d, k)."""
+        fitted = self.fitted.get((self.depth if layer is None else layer, norm))
+        if fitted is not None:
+            return fitted
+        return self.narrowing.reading(self.gain(norm, layer).astype(np.float64)).astype(np.float32)
+
+    def blocks(self, role: str, layer: int | None, raw: NDArray[Any], dtype: str) -> Iterator[Values]:
+        """Yield the child's tensor in blocks of rows, from the parent's ``raw`` numbers of a ``dtype``."""
+        role = role.split("+")[0]
+        if role.endswith("norm"):
+            ones = np.ones(self.narrowing.width.hidden, np.float32)
+            final = self.narrowing.final_gain if role == "final_norm" else None
+            yield ones if final is None else final.astype(np.float32)
+        elif role in WRITERS:
+            yield self._written(raw, dtype)
+        else:
+            factor = self._factor(role, layer)
+            for start in range(0, len(raw), BLOCK):
+                yield widened(raw[start : start + BLOCK], dtype) @ factor
+
+    def whole(self, role: str, layer: int | None, raw: NDArray[Any], dtype: str) -> Values:
+        """Return the child's tensor."""
+        return np.concatenate(list(self.blocks(role, layer, raw, dtype)))
+
+    def _factor(self, role: str, layer: int | None) -> Values:
+        if role == "embedding":
+            return self.narrowing.embedding.astype(np.float32)
+        return self.reading(READERS[role], layer)
+
+    def _written(self, raw: NDArray[Any], dtype: str) -> Values:
+        """Return R^T W, or R^T b of a bias, with W (d, n) read some columns at a time."""
+        across = np.ascontiguousarray(self.narrowing.basis.T.astype(np.float32))  # (k, d)
+        if raw.ndim == 1:
+            return across @ widened(raw, dtype)
+        out = np.empty((len(across), raw.shape[1]), np.float32)
+        for start in range(0, raw.shape[1], BLOCK):
+            columns = np.ascontiguousarray(raw[:, start : start + BLOCK])
+            out[:, start : start + BLOCK] = across @ widened(columns, dtype)
+        return out

@@ -1,0 +1,131 @@
+"""One orthonormal basis of the residual stream, and what a child keeps of it.
+
+A norm without its gain (RMSNorm) commutes with an orthogonal Q. So with every gain in the matrices behind
+it, the network in the coordinates y = Q^T x is the same; its first k columns R leave a plain network of a
+smaller hidden size. With W_in behind a norm of gain g, and W_out that writes to the stream,
+
+    E' = E R,  W_in' = W_in diag(g) R s,  W_out' = R^T W_out,  gains 1,
+
+where s = sqrt(kept share of the energy x d / k) sets right that the norm's mean is over k components.
+
+A head that is the embedding can only be scaled component by component. R is therefore turned within what it
+spans until R^T diag(g) R is diagonal, G: then E diag(g) is E G in the directions that are kept. What of the
+final state lies in the others is foretold from the kept ones, x ~ B y, and E' = E diag(g) B G^-1 serves as
+embedding and, times G s, as head. With all components kept B is R and E' is E R: exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Floats
+
+READERS: Final = {
+    "q": "attention_norm",
+    "k": "attention_norm",
+    "v": "attention_norm",
+    "gate": "ffn_norm",
+    "up": "ffn_norm",
+    "head": "final_norm",
+}
+"""The norm that each reading matrix stands behind."""
+WRITERS: Final = ("o", "down", "o_bias", "down_bias")
+"""The roles of what is added to the stream."""
+RIDGE: Final = 1e-6
+"""Of the mean energy of a component, where the dropped ones are foretold."""
+SMALL: Final = 1e-2
+"""Gains of a tied head below this share of the largest do not divide."""
+
+
+@dataclass(frozen=True)
+class Width:
+    """A width of the residual stream, and whether the head then is the embedding."""
+
+    hidden: int
+    tied: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Narrowing:
+    """The maps from a parent's stream of d components to a child's of k.
+
+    ``basis`` (d, k) has orthonormal columns, ``scale`` is s, ``embedding`` (d, k) maps the parent's embedding
+    to the child's, ``final_gain`` (k,) is that of the child's last norm where the head is the embedding; None
+    where it has a head of its own. ``kept`` is the share of the stream's energy in the basis; ``by`` says how
+    that was chosen.
+    """
+
+    by: str
+    basis: Floats
+    scale: float
+    embedding: Floats
+    final_gain: Floats | None
+    kept: float
+
+    @property
+    def width(self) -> Width:
+        return Width(self.basis.shape[1], self.final_gain is not None)
+
+    def reading(self, gain: Floats) -> Floats:
+        """Return what a matrix behind a norm of this ``gain`` (d,) is multiplied by, (d, k)."""
+        return gain[:, None] * self.basis * self.scale
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """Orthonormal directions of the residual stream of d components, the most wanted first.
+
+    ``vectors`` (d, d) has them as columns; ``energy`` (d,) is their share of the energy of the normalised
+    stream; ``last`` (d, d) are second moments of the normalised stream before the head; ``gain`` (d,) is that
+    of the norm there. ``by`` says how they were chosen: ``loss`` or ``weights``.
+    """
+
+    by: str
+    vectors: Floats
+    energy: Floats
+    last: Floats
+    gain: Floats
+
+    def kept(self, hidden: int) -> float:
+        """Return the share of the stream's energy in the first ``hidden`` directions."""
+        return min(1.0, float(self.energy[:hidden].sum()))
+
+    def narrowing(self, width: Width) -> Narrowing:
+        """Return the maps to a child of this width."""
+        whole, hidden = len(self.vectors), width.hidden
+        basis, kept = self.vectors[:, :hidden], self.kept(hidden)
+        scale = float(np.sqrt(kept * whole / hidden))
+        if not width.tied:
+            return Narrowing(self.by, basis, scale, basis, None, kept)
+        gains, turn = np.linalg.eigh(basis.T @ (self.gain[:, None] * basis))
+        basis = basis @ turn
+        crossed = self.last @ basis  # (d, k)
+        inner = basis.T @ crossed  # (k, k)
+        ridge = RIDGE * np.trace(inner) / hidden * np.eye(hidden)
+        foretold = basis + np.linalg.solve(inner + ridge, (crossed - basis @ inner).T).T  # B, (d, k)
+        divides = np.abs(gains) >= SMALL * np.abs(gains).max()
+        embedding = self.gain[:, None] * foretold / np.where(divides, gains, 1.0)
+        embedding = np.where(divides, embedding, basis)
+        return Narrowing(self.by, basis, scale, embedding, gains * scale, kept)
+
+
+def ordered_basis(energy: Floats, metric: Floats) -> Floats:
+    """Return orthonormal columns (d, d) whose first k span what should be kept, for every k.
+
+    ``energy`` (d, d) are second moments of what is projected, ``metric`` (d, d) what an error e costs, e^T
+    metric e. The best subspaces are spanned by metric^1/2 V, V the eigenvectors of metric^1/2 energy
+    metric^1/2, the largest first; orthonormalised in this order.
+    """
+    values, vectors = np.linalg.eigh(metric / np.trace(metric) * len(metric))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    wanted = np.linalg.eigh(root @ energy @ root)[1][:, ::-1]
+    basis, triangle = np.linalg.qr(root @ wanted)
+    return np.asarray(basis * np.where(np.diag(triangle) < 0, -1.0, 1.0))
+
+
+def energies(basis: Floats, moments: Floats) -> Floats:
+    """Return the share of each direction, (d,), in the energy of second ``moments`` (d, d)."""
+    return np.asarray(np.einsum("ij,ij->j", basis, moments @ basis) / np.trace(moments))

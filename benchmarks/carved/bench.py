@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Final
 
 from timing import note
+from transformers import PreTrainedModel
 
 from carved.flap import Fluctuations, flap
 from carved.judging import Judge, Quality
 from carved.minitron import Activations, minitron
 from carved.network import Network
-from carved.ours import Calibrated, Shape, ours
+from carved.ours import Calibrated, Shape, carved, ours
 from carved.parent import Parent
 from carved.slicegpt import slicegpt
 from zerolm.carving.pruning import apply_in_memory
@@ -83,7 +84,7 @@ class Bench:
         note(", ".join(f"{shape}: {loss:.4f}" for shape, loss in losses.items()))
         return min(losses, key=losses.__getitem__)
 
-    def judged(self, name: str, child: Network) -> Quality:
+    def judged(self, name: str, child: Network | PreTrainedModel) -> Quality:
         """Return what a child is worth on unseen text."""
         quality = self.parent.judge.of(child)  # type: ignore[arg-type]
         note(f"{name}: {quality.loss:.4f} {quality.perplexity:.2f}")
@@ -104,6 +105,8 @@ class Bench:
             "ours": ours(learnt.calibrated, shape, False, "none"),
             "ours, repaired": ours(learnt.calibrated, shape, False, "outputs and reads"),
             "ours, tied, repaired": ours(learnt.calibrated, shape, True, "outputs and reads"),
+            "zerolm": carved(learnt.calibrated, shape, False),
+            "zerolm, tied": carved(learnt.calibrated, shape, True),
         }
         losses = {name: abs(judge.of(child).loss) for name, child in children.items()}  # type: ignore[arg-type]
         for name, loss in losses.items():

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from timing import note
+from transformers import AutoModelForCausalLM
 
+import zerolm
 from carved.bench import Bench, Learnt
 from carved.flap import flap
 from carved.judging import Quality
 from carved.minitron import minitron
 from carved.network import Network
-from carved.ours import Shape, ours
+from carved.ours import Shape, carved, ours
+from carved.parent import LENGTH
 from carved.slicegpt import slicegpt
 from carved.writing import Line, heading, kl, row
 from zerolm.carving.kept_units import Cut
@@ -121,7 +126,34 @@ def results(bench: Bench, size: Size, table: LossTable) -> Iterator[Result]:
             return ours(on.calibrated, shape, tied, REPAIR)
 
         shape = bench.best(stock_shapes(bench, size, budget, tied=tied), narrow)
-        yield result(f"ours, {'tied' if tied else 'untied'}", narrow(learnt, shape), shape)
+        child = carved(learnt.calibrated, shape, tied)
+        name = f"zerolm with hidden, best shape tried, {'tied' if tied else 'untied'}"
+        share = stock_size(bench, size, shape, tied=tied) / size.of(bench.network)
+        yield Result(name, str(shape), share, bench.judged(f"{size}: {name}", child))
+    yield planned(bench, size, budget)
+
+
+def planned(bench: Bench, size: Size, budget: int) -> Result:
+    """What ``zerolm carve`` plans and writes within a budget, opened again by stock software."""
+    parent, scale = bench.parent, bench.parent.scale
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch) / "child"
+        made = zerolm.carve(
+            parent.folder,
+            place,
+            **{f"max_{size.cost}": budget},
+            keep_layers=1.0,
+            text=parent.texts.seen,
+            sequences=scale.calibration,
+            length=LENGTH,
+        )
+        child = AutoModelForCausalLM.from_pretrained(place).eval()
+        quality = bench.judged(f"{size}: zerolm carve", child)
+    config = child.config
+    shape = Shape(config.hidden_size, config.intermediate_size, config.num_key_value_heads)
+    head = "tied" if config.tie_word_embeddings else "untied"
+    share = made.costs["child"][size.cost] / made.costs["parent"][size.cost]
+    return Result("**`zerolm carve`, its own plan, opened again**", f"{shape}, {head}", share, quality)
 
 
 def today(bench: Bench, size: Size, budget: int, table: LossTable) -> Iterator[Result]:
@@ -141,7 +173,7 @@ def today(bench: Bench, size: Size, budget: int, table: LossTable) -> Iterator[R
 def cut_shape(cut: Cut) -> str:
     if cut.uniform:
         groups, ffn = cut.largest
-        return str(Shape(cut.parent.hidden, ffn, groups))
+        return str(Shape(cut.hidden, ffn, groups))
     return "layers of their own sizes"
 
 

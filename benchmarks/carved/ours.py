@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from carved.bases import basis, energies, loss_grams
 from carved.narrowing import Bases, Seen, narrowed
 from carved.network import Network
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut
-from zerolm.carving.pruning import dimensions_of
+from zerolm.carving.pruning import apply_in_memory, dimensions_of
+from zerolm.carving.repair.walk import repair
+from zerolm.carving.width.loss_basis import loss_basis
+from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.text.tokens import Tokens
 
 
@@ -33,7 +37,7 @@ class Shape:
 class Calibrated:
     """A parent and what is learnt of it from tokens, each once."""
 
-    model: object
+    model: PreTrainedModel
     tokens: Tokens
     by: Criterion
 
@@ -58,17 +62,29 @@ class Calibrated:
         """The basis (d, d) that the loss feels most."""
         return basis(torch.stack(self.energies).sum(0), self.loss)
 
+    @cached_property
+    def zerolm_basis(self) -> Basis:
+        """The basis as zerolm finds it."""
+        return loss_basis(self.model, self.tokens)
+
     def cut(self, shape: Shape) -> Cut:
         """Return the units that output energy keeps; of a cut the hidden width is no part."""
         sizes = dimensions_of(self.model)
         return Cut.of(sizes, range(sizes.depth), lambda layer: (shape.groups, shape.ffn), self.by.choose)
 
 
-def ours(parent: Calibrated, shape: Shape, tied: bool, repair: str) -> Network:
-    """Return the child of a shape, with a tied head or one of its own."""
+def carved(parent: Calibrated, shape: Shape, tied: bool, how: str = "least-squares") -> PreTrainedModel:
+    """Return the child of a shape as zerolm carves and repairs it, in memory."""
+    narrowing = parent.zerolm_basis.narrowing(Width(shape.hidden, tied))
+    cut = replace(parent.cut(shape), narrowing=narrowing)
+    return apply_in_memory(parent.model, cut, repair(parent.model, cut, parent.tokens, how))
+
+
+def ours(parent: Calibrated, shape: Shape, tied: bool, how: str) -> Network:
+    """Return the same by the quick twin of the formulas here, with a tied head or one of its own."""
     chosen = parent.basis[:, : shape.hidden]
     if not tied:
-        return narrowed(parent.seen, Bases.shared(chosen, parent.energies), parent.cut(shape), repair)
+        return narrowed(parent.seen, Bases.shared(chosen, parent.energies), parent.cut(shape), how)
     gains = parent.network.gain.double()
     slopes, turned = torch.linalg.eigh(chosen.T @ (gains[:, None] * chosen))
     chosen = chosen @ turned  # R^T diag(g) R is diagonal
@@ -76,6 +92,6 @@ def ours(parent: Calibrated, shape: Shape, tied: bool, repair: str) -> Network:
     back = last @ chosen @ torch.linalg.inv(chosen.T @ last @ chosen)  # (d, k): the whole from what is kept
     entry = (gains[:, None] * back / slopes).float()
     bases = Bases.shared(chosen, parent.energies, entry)
-    child = narrowed(parent.seen, bases, parent.cut(shape), repair)
+    child = narrowed(parent.seen, bases, parent.cut(shape), how)
     child.head, child.gain = None, (slopes * bases.scales[-1]).float()
     return child

@@ -8,46 +8,57 @@ Sizes and tables are measured side by side, one thread each.
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import os
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 from carved.bench import Bench
 from carved.equal_sizes import SIZES, Result, Size, measured_table, results, tables
+from carved.judging import Quality
 from carved.parent import LENGTH, Parent, Scale
 from carved.same_widths import one_basis, own_bases
 from carved.writing import Line
 from carving import texts
 from timing import machine, note, one_thread
 
-from zerolm.carving.planning.sensitivity import LossTable
-
 PLACE: Final = Path(__file__).with_suffix(".md")
 FULL: Final = (Scale(calibration=192, judged=250), 24)
 QUICK: Final = (Scale(calibration=16, judged=4), 4)
 """How much is calibrated and judged on, and how many sequences shapes are tried with."""
-BENCHES: Final[list[Bench]] = []
-"""The one of this process."""
+BENCHES: Final[list[tuple[Bench, Path]]] = []
+"""The one of this process, and the folder of what is measured."""
 
 
-def prepare(folder: Path, scale: Scale, tried: int, scratch: Path) -> None:
+def prepare(folder: Path, scale: Scale, tried: int, work: Path) -> None:
     """Open the parent in a process that measures."""
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    os.environ["ZEROLM_CACHE"] = str(scratch / f"cache-{os.getpid()}")  # nothing is known from an earlier run
-    BENCHES.append(Bench(Parent(folder, texts(folder, scratch), scale), tried))
+    os.environ["ZEROLM_CACHE"] = str(work / "cache")  # nothing is known from a run with another folder
+    BENCHES.append((Bench(Parent(folder, texts(folder, work), scale), tried), work))
 
 
-def introduction() -> list[Line]:
+def stored(name: str, make: Callable[[Bench], Any]) -> Any:
+    """Return plain JSON that was measured before, or is now."""
+    ((bench, work),) = BENCHES
+    file = work / f"{name}.json"
+    if not file.exists():
+        unfinished = file.with_suffix(".part")
+        unfinished.write_text(json.dumps(make(bench)), encoding="utf-8")
+        unfinished.replace(file)
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def introduction(bench: Bench) -> list[Line]:
     """Check that all methods can keep everything, and say what is measured."""
-    (bench,) = BENCHES
     apart, scale = bench.check(), bench.parent.scale
     note(f"all that keep everything are the parent: KL at most {apart:.1e}")
     return [
@@ -63,28 +74,30 @@ def introduction() -> list[Line]:
     ]
 
 
-def losses() -> LossTable:
-    return measured_table(BENCHES[0])
+def size_results(bench: Bench, size: Size) -> list[dict[str, Any]]:
+    return [asdict(result) for result in results(bench, size, measured_table(bench))]
 
 
-def size_results(size: Size, table: LossTable) -> list[Result]:
-    return list(results(BENCHES[0], size, table))
+def as_result(row: dict[str, Any]) -> Result:
+    return Result(**{**row, "quality": Quality(**row["quality"])})
 
 
-def own() -> list[Line]:
-    return list(own_bases(BENCHES[0]))
+def own(bench: Bench) -> list[Line]:
+    return list(own_bases(bench))
 
 
-def one() -> list[Line]:
-    return list(one_basis(BENCHES[0]))
+def one(bench: Bench) -> list[Line]:
+    return list(one_basis(bench))
 
 
 def document(pool: ProcessPoolExecutor) -> Iterator[Line]:
     """The lines of the file."""
-    start = time.perf_counter()
-    table, first, apart = pool.submit(losses), pool.submit(introduction), pool.submit(own)
-    sizes = {size: pool.submit(size_results, size, table.result()) for size in SIZES}
-    bases = pool.submit(one)
+    first, apart = (pool.submit(stored, name, part) for name, part in (("first", introduction), ("own", own)))
+    sizes = {
+        size: pool.submit(stored, f"{size.cost} {size.share}", partial(size_results, size=size))
+        for size in SIZES
+    }
+    bases = pool.submit(stored, "bases", one)
     yield "# The width of the stream and its rivals"
     yield ""
     yield (
@@ -94,17 +107,16 @@ def document(pool: ProcessPoolExecutor) -> Iterator[Line]:
     yield ""
     yield from first.result()
     yield ""
-    yield from tables({size: found.result() for size, found in sizes.items()})
+    yield from tables({size: list(map(as_result, rows.result())) for size, rows in sizes.items()})
     for part in (apart, bases):
         yield ""
         yield from part.result()
-    yield ""
-    yield f"All of it took {(time.perf_counter() - start) / 60:.1f} minutes."
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model", type=Path, required=True, help="a folder")
+    parser.add_argument("--work", type=Path, help="folder of what is measured: a run that was killed goes on")
     parser.add_argument(
         "--quick", action="store_true", help="few sequences, printed and not written: a trial"
     )
@@ -112,12 +124,14 @@ def main() -> None:
     one_thread()
     scale, tried = QUICK if asked.quick else FULL
     with tempfile.TemporaryDirectory() as scratch:
-        texts(asked.model, Path(scratch))  # written once, before there are several processes
+        work = asked.work or Path(scratch)
+        work.mkdir(exist_ok=True)
+        texts(asked.model, work)  # written once, before there are several processes
         with ProcessPoolExecutor(
             os.cpu_count(),
             multiprocessing.get_context("spawn"),
             initializer=prepare,
-            initargs=(asked.model, scale, tried, Path(scratch)),
+            initargs=(asked.model, scale, tried, work),
         ) as pool:
             text = "\n".join(document(pool)).rstrip() + "\n"
     if asked.quick:

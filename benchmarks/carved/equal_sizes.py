@@ -26,6 +26,7 @@ from zerolm.carving.planning.sensitivity import LossTable, measured_losses
 from zerolm.carving.planning.sizes import plan_of
 from zerolm.carving.request import SizeRequest
 from zerolm.costs import CostModel
+from zerolm.io.cache import ArrayCache
 
 STEP: Final = 32
 """Of hidden widths that are tried."""
@@ -70,7 +71,8 @@ def measured_table(bench: Bench) -> LossTable:
     learnt = bench.learnt
     tokens = learnt.tokens.spread(PLANNED)
     by = learnt.calibrated.by
-    return measured_losses(bench.parent.model, tokens, by, ["groups", "ffn"], progress=note)
+    cache = ArrayCache.of("today's table", bench.parent.folder.name, tokens.digest())
+    return measured_losses(bench.parent.model, tokens, by, ["groups", "ffn"], cache=cache, progress=note)
 
 
 def tables(found: Mapping[Size, list[Result]]) -> Iterator[Line]:

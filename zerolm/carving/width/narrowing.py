@@ -55,8 +55,8 @@ class Narrowing:
 
     ``basis`` (d, k) has orthonormal columns, ``scale`` is s, ``embedding`` (d, k) maps the parent's embedding
     to the child's, ``foretold`` (d, k) is B. ``final_gain`` (k,) is that of the child's last norm where the
-    head is the embedding; None where it has a head of its own. ``kept`` is the share of the stream's energy in
-    the basis; ``by`` says how that was chosen.
+    head is the embedding; None where it has a head of its own. ``kept`` is the share of the stream's energy
+    in the basis; ``by`` says how that was chosen.
     """
 
     by: str

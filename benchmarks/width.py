@@ -46,15 +46,15 @@ def prepare(folder: Path, scale: Scale, tried: int, work: Path) -> None:
     BENCHES.append((Bench(Parent(folder, texts(folder, work), scale), tried), work))
 
 
-def stored(name: str, make: Callable[[Bench], Any]) -> Any:
-    """Return plain JSON that was measured before, or is now."""
+def stored(name: str) -> None:
+    """Measure a part of the page and store it, if it is not there yet."""
     ((bench, work),) = BENCHES
     file = work / f"{name}.json"
     if not file.exists():
-        unfinished = file.with_suffix(".part")
-        unfinished.write_text(json.dumps(make(bench)), encoding="utf-8")
+        unfinished = work / f"{name}.part"
+        unfinished.write_text(json.dumps(PARTS[name](bench)), encoding="utf-8")
         unfinished.replace(file)
-    return json.loads(file.read_text(encoding="utf-8"))
+        note(f"stored {name}")
 
 
 def introduction(bench: Bench) -> list[Line]:
@@ -90,14 +90,16 @@ def one(bench: Bench) -> list[Line]:
     return list(one_basis(bench))
 
 
-def document(pool: ProcessPoolExecutor) -> Iterator[Line]:
-    """The lines of the file."""
-    first, apart = (pool.submit(stored, name, part) for name, part in (("first", introduction), ("own", own)))
-    sizes = {
-        size: pool.submit(stored, f"{size.cost} {size.share}", partial(size_results, size=size))
-        for size in SIZES
-    }
-    bases = pool.submit(stored, "bases", one)
+PARTS: Final[dict[str, Callable[[Bench], Any]]] = {
+    "introduction": introduction,
+    **{f"{size.cost} {size.share}": partial(size_results, size=size) for size in SIZES},
+    "own bases": own,
+    "which basis": one,
+}
+
+
+def document(parts: dict[str, Any]) -> Iterator[Line]:
+    """The lines of the file, of what was measured."""
     yield "# The width of the stream and its rivals"
     yield ""
     yield (
@@ -105,18 +107,26 @@ def document(pool: ProcessPoolExecutor) -> Iterator[Line]:
         f"transformers {version('transformers')}."
     )
     yield ""
-    yield from first.result()
-    yield ""
-    yield from tables({size: list(map(as_result, rows.result())) for size, rows in sizes.items()})
-    for part in (apart, bases):
+    missing = [name for name in PARTS if name not in parts]
+    if missing:
+        yield f"Not measured in this run: {', '.join(missing)}."
         yield ""
-        yield from part.result()
+    yield from parts.get("introduction", [])
+    yield ""
+    measured = {size: parts.get(f"{size.cost} {size.share}") for size in SIZES}
+    yield from tables({size: list(map(as_result, rows)) for size, rows in measured.items() if rows})
+    for name in ("own bases", "which basis"):
+        yield ""
+        yield from parts.get(name, [])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model", type=Path, required=True, help="a folder")
     parser.add_argument("--work", type=Path, help="folder of what is measured: a run that was killed goes on")
+    parser.add_argument(
+        "--stored", action="store_true", help="write the page from what is in that folder, measure nothing"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="few sequences, printed and not written: a trial"
     )
@@ -127,13 +137,18 @@ def main() -> None:
         work = asked.work or Path(scratch)
         work.mkdir(exist_ok=True)
         texts(asked.model, work)  # written once, before there are several processes
-        with ProcessPoolExecutor(
-            os.cpu_count(),
-            multiprocessing.get_context("spawn"),
-            initializer=prepare,
-            initargs=(asked.model, scale, tried, work),
-        ) as pool:
-            text = "\n".join(document(pool)).rstrip() + "\n"
+        parts = {name: work / f"{name}.json" for name in PARTS}
+        if not asked.stored:
+            with ProcessPoolExecutor(
+                os.cpu_count(),
+                multiprocessing.get_context("spawn"),
+                initializer=prepare,
+                initargs=(asked.model, scale, tried, work),
+            ) as pool:
+                for _ in pool.map(stored, PARTS):
+                    pass
+        known = {name: json.loads(file.read_text()) for name, file in parts.items() if file.exists()}
+        text = "\n".join(document(known)).rstrip() + "\n"
     if asked.quick:
         print(text)
         return

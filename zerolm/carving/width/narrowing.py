@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from zerolm.architecture import Floats
+from zerolm.architecture import Floats, Ints
 
 READERS: Final = {
     "q": "attention_norm",
@@ -80,7 +80,7 @@ class Basis:
 
     ``vectors`` (d, d) has them as columns; ``energy`` (d,) is their share of the energy of the normalised
     stream; ``last`` (d, d) are second moments of the normalised stream before the head; ``gain`` (d,) is that
-    of the norm there. ``by`` says how they were chosen: ``loss`` or ``weights``.
+    of the norm there. ``by`` says how they were chosen: ``loss``, ``weights``, or ``channels`` as they are.
     """
 
     by: str
@@ -110,6 +110,17 @@ class Basis:
         embedding = self.gain[:, None] * foretold / np.where(divides, gains, 1.0)
         embedding = np.where(divides, embedding, basis)
         return Narrowing(self.by, basis, scale, embedding, gains * scale, kept)
+
+
+def channel_basis(energy: Floats, gain: Floats, order: Ints | None = None) -> Basis:
+    """Return the basis whose directions are the channels themselves, so that nothing is rotated.
+
+    ``energy`` (d,) is that of each channel, ``gain`` (d,) that of the last norm. Channels stand in an
+    ``order`` (d,), else those of most energy first.
+    """
+    order = np.argsort(-energy, kind="stable") if order is None else order
+    moments = np.eye(len(energy))
+    return Basis("channels", moments[:, order], energy[order] / energy.sum(), moments, gain)
 
 
 def ordered_basis(energy: Floats, metric: Floats) -> Floats:

@@ -93,10 +93,11 @@ def widths_line(document: Mapping[str, Any]) -> str:
 
 
 def width_sentence(document: Mapping[str, Any]) -> str:
-    """Return the width of a child's stream as a sentence; empty where it is the parent's."""
+    """Return the width of a child's stream as a sentence; empty where the stream was not looked at."""
     stream = document.get("stream")
     if stream is None:
-        return ""
+        looked = document.get("spectrum")
+        return f"The hidden size stays {document['parent_sizes']['hidden']:,}." if looked else ""
     whole = document["parent_sizes"]["hidden"]
     return (
         f"The hidden size is {stream['hidden']:,} of {whole:,}: directions chosen by the {stream['basis']} "

@@ -40,7 +40,7 @@ def plans(parent: Parent) -> Iterator[Line]:
     table = measured_losses(parent.model, tokens, by, ["groups", "ffn"], progress=note)
     budget = {"max_body_params": int(SIZE * parent.cost("body_params"))}
     best = plan_of(parent.checkpoint, table, SizeRequest("per-layer", budgets=budget), CostModel()).cut
-    even = SizeRequest("uniform", keep_layers=1.0, budgets=budget)
+    even = SizeRequest("uniform", keep={"layers": 1.0}, budgets=budget)
     uniform = plan_of(parent.checkpoint, table, even, CostModel()).cut
     yield from heading(f"Plans of equal size: {SIZE:.0%} of the layers' weights")
     yield from ranking(parent, table, by)

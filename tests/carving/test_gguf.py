@@ -141,7 +141,9 @@ def test_repaired_matrices_are_written(dtype: str, tmp_path: Path) -> None:
 def test_the_head_of_a_file(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "mistral", dtype="bfloat16"))
     cut, told = some_cut(checkpoint, (0, 2)), []
-    write(checkpoint, cut, {}, tmp_path / "child.gguf", lambda text, done, of: told.append((done, of)))
+    write(
+        checkpoint, cut, {}, tmp_path / "child.gguf", progress=lambda text, done, of: told.append((done, of))
+    )
     read = gguf.GGUFReader(tmp_path / "child.gguf")
     fields = {name.removeprefix("deci."): field.contents() for name, field in read.fields.items()}
     assert fields["attention.head_count"] == [3 * len(layer.groups) for layer in cut.layers]
@@ -176,7 +178,7 @@ def test_what_is_broken_off_leaves_nothing(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write(checkpoint, some_cut(checkpoint), {}, file, interrupt)
+        write(checkpoint, some_cut(checkpoint), {}, file, progress=interrupt)
     assert written[-1] > 0
     assert list(file.parent.iterdir()) == []
     name = checkpoint.layout.name("o", 0)

@@ -215,20 +215,20 @@ def test_a_plan_costs_what_its_child_is(parents: dict[str, Checkpoint]) -> None:
 
 
 def test_widths_outright(parents: dict[str, Checkpoint]) -> None:
-    wish = SizeRequest(keep_ffn=0.5, keep_heads=0.5, keep_layers=0.67)
+    wish = SizeRequest(keep={"ffn": 0.5, "heads": 0.5, "layers": 0.67})
     planned = plan_of(parents["llama"], Told(dimensions(parents["llama"]), 0), wish, COST)
     assert [(size["heads"], size["kv_heads"], size["ffn"]) for size in widths(planned.cut)] == [
         (3, 1, 20)
     ] * 2
-    tensor_parallel = SizeRequest(keep_ffn=0.55, multiple_of=8, tensor_parallel=2)
+    tensor_parallel = SizeRequest(keep={"ffn": 0.55}, multiple_of=8, tensor_parallel=2)
     planned = plan_of(parents["llama"], made(parents["llama"], "capacity"), tensor_parallel, COST)
     assert len(planned.cut.layers[0].ffn) == 24
 
 
 BAD = {
     "nothing asked": ("llama", SizeRequest(), "nothing says how small"),
-    "heads of bert": ("bert", SizeRequest(keep_heads=0.5), "heads cannot be cut here"),
-    "no share": ("llama", SizeRequest(keep_ffn=1.5), r"must lie in \(0, 1\]"),
+    "heads of bert": ("bert", SizeRequest(keep={"heads": 0.5}), "heads cannot be cut here"),
+    "no share": ("llama", SizeRequest(keep={"ffn": 1.5}), r"must lie in \(0, 1\]"),
     "too small a budget": (
         "llama",
         SizeRequest(budgets={"max_params": 10}),
@@ -236,13 +236,17 @@ BAD = {
     ),
     "layers per layer": (
         "llama",
-        SizeRequest("per-layer", keep_layers=0.5),
+        SizeRequest("per-layer", keep={"layers": 0.5}),
         "goes with --shape uniform",
     ),
-    "layers by weights": ("llama", SizeRequest(keep_layers=0.5), "weights do not tell which layers may go"),
+    "layers by weights": (
+        "llama",
+        SizeRequest(keep={"layers": 0.5}),
+        "weights do not tell which layers may go",
+    ),
     "unknown shape": (
         "llama",
-        SizeRequest("round", keep_ffn=0.5),
+        SizeRequest("round", keep={"ffn": 0.5}),
         "shape 'round' is not known; there are uniform",
     ),
     "no size left": ("llama", SizeRequest(budgets={"max_params": 10**6}, least_ffn=100), "no size is left"),

@@ -70,7 +70,7 @@ def test_the_text_of_the_recipe_is_asked_for(tmp_path: Path) -> None:
     carve(parent, recipe.parent, keep_ffn=0.5, text=tmp_path / "text", sequences=12, length=16)
     with pytest.raises(ValueError, match="give it by --text FILE"):
         rebuild(recipe, parent, tmp_path / "again")
-    with pytest.raises(ValueError, match="but the recipe was repaired with"):
+    with pytest.raises(ValueError, match="but the recipe was made with"):
         rebuild(recipe, parent, tmp_path / "again", text=tmp_path / "other")
     assert not (tmp_path / "again").exists()
     rebuild(recipe, parent, tmp_path / "again", text=tmp_path / "text")
@@ -81,7 +81,7 @@ def test_the_text_of_the_recipe_is_asked_for(tmp_path: Path) -> None:
 ENDLESS = {"text": None, "seed": 0, "sequences": 2**20, "length": 2**20}
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no recipe": ({"format": "cake"}, "it is no recipe"),
-    "a later version": ({"version": 99}, "its version is 99; 3 can be read"),
+    "a later version": ({"version": 99}, "its version is 99; 3 and 4 can be read"),
     "an earlier version": ({"version": 2}, "does not tell its parent from one with shuffled weights"),
     "another parent": ({"parent_weights": "0"}, "a parent with other weights"),
     "another family": ({"family": "mistral"}, "made for a mistral, not a llama"),

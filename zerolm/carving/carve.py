@@ -116,18 +116,16 @@ def carve(
     if space is not None:
         choices_in(space, checkpoint)
     limits = budgets_of(budgets or {}, costs_of(checkpoint, costs, space=space))
+    shares = {"heads": keep_heads, "ffn": keep_ffn, "layers": keep_layers, "hidden": keep_hidden}
     request = SizeRequest(
         shape or ("per-layer" if space else "uniform"),
-        keep_ffn,
-        keep_heads,
-        keep_layers,
+        {kind: share for kind, share in shares.items() if share is not None},
         limits,
         multiple_of,
         tensor_parallel,
         least_groups,
         least_ffn,
         space,
-        keep_hidden,
     )
     usual = default_methods(None if text is None else str(text), fixed=not limits and keep_layers is None)
     given = {"criterion": criterion, "repair": repair, "plan": plan}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from zerolm.carving.importance.criteria import needs_tokens
@@ -21,33 +21,21 @@ MAX_TOKENS: Final = 1 << 26
 class SizeRequest:
     """The sizes of a child: widths outright (shares of the parent's), or within budgets.
 
-    ``budgets`` maps ``max_`` of a cost to an integer. ``multiple_of`` holds for FFN widths,
-    ``tensor_parallel`` must divide KV groups and FFN widths; ``least_groups`` and ``least_ffn`` are floors.
-    ``space`` names one of LoNAS, whose sizes and whose costs then count. ``keep_hidden`` is of the width
-    of the residual stream, for which ``multiple_of`` holds too.
+    ``keep`` maps ``heads``, ``ffn``, ``layers`` and ``hidden`` (the width of the residual stream) to shares;
+    what is not in it is free within budgets, whole without. ``budgets`` maps ``max_`` of a cost to an
+    integer. ``multiple_of`` holds for FFN widths and the stream's, ``tensor_parallel`` must divide KV groups
+    and FFN widths; ``least_groups`` and ``least_ffn`` are floors. ``space`` names one of LoNAS, whose sizes
+    and whose costs then count.
     """
 
     shape: str = "uniform"
-    keep_ffn: float | None = None
-    keep_heads: float | None = None
-    keep_layers: float | None = None
+    keep: Mapping[str, float] = field(default_factory=dict)
     budgets: Mapping[str, int] | None = None
     multiple_of: int | None = None
     tensor_parallel: int = 1
     least_groups: int = 1
     least_ffn: int = 1
     space: str | None = None
-    keep_hidden: float | None = None
-
-    @property
-    def shares(self) -> dict[str, float | None]:
-        """Return the shares to keep, by the name of their flag."""
-        return {
-            "heads": self.keep_heads,
-            "ffn": self.keep_ffn,
-            "layers": self.keep_layers,
-            "hidden": self.keep_hidden,
-        }
 
 
 @dataclass(frozen=True)

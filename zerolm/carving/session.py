@@ -123,9 +123,13 @@ class Session:
         cache = self._cache("basis", self.methods.seed)
         known = cache.get("loss")
         if known is None:
-            made = loss_basis(self.model, self.tokens, seed=self.methods.seed, progress=self.progress)
+            sums = self._cache("basis sums", self.methods.seed)
+            made = loss_basis(
+                self.model, self.tokens, seed=self.methods.seed, cache=sums, progress=self.progress
+            )
             known = {name: getattr(made, name) for name in BASIS}
             cache.put("loss", known)
+            sums.forget()
         return Basis("loss", **known)
 
     def table(self, by: Criterion, kinds: list[str], *, stream: bool) -> LossTable:

@@ -61,12 +61,17 @@ class Sizes:
 def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = None) -> dict[str, Sizes]:
     """Return the possible sizes of ``heads`` (as KV groups), ``ffn``, ``layers`` and ``hidden``.
 
-    Those of heads are the ones beside a residual stream of this ``width``.
+    Those of heads are the ones beside a residual stream of this ``width``. ``ValueError`` for floors and
+    steps that are none.
     """
+    steps = (request.tensor_parallel, request.least_groups, request.least_ffn, request.multiple_of)
+    least = min(1 if step is None else step for step in steps)
+    if least < 1:
+        raise ValueError(f"floors, divisors and steps must be at least 1, not {least}")
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     hidden = width.hidden if width else parent.hidden
     step = request.multiple_of or max(1, parent.ffn // GRID)
-    every = 1 if request.keep_ffn is not None and request.multiple_of is None else step
+    every = 1 if "ffn" in request.keep and request.multiple_of is None else step
     groups = (
         count
         for count in range(1, parent.kv_heads + 1)
@@ -87,7 +92,7 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
 def _hidden_sizes(whole: int, request: SizeRequest) -> Iterator[int]:
     """Yield the widths of the stream that are tried, ascending."""
     usual = min(HIDDEN_STEP, 1 << max(0, (whole // 8).bit_length() - 1))
-    step = request.multiple_of or (usual if request.keep_hidden is None else 1)
+    step = request.multiple_of or (1 if "hidden" in request.keep else usual)
     yield from (width for width in range(step, whole, step))
     yield whole
 
@@ -99,7 +104,7 @@ def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -
     criterion tells which loses less.
     """
     sizes, tied = sizes_of(checkpoint, request)["hidden"], checkpoint.layout.tied
-    share, possible = request.keep_hidden, tuple([sizes.whole])
+    share, possible = request.keep.get("hidden"), tuple([sizes.whole])
     usual = Width(sizes.whole, tied)
     told = sizes.can_be_cut and request.space is None and criterion.narrower(usual) is not None
     if share is not None:
@@ -120,9 +125,6 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
 
     ``width`` is that of the residual stream, None for the parent's.
     """
-    least = min(request.tensor_parallel, request.least_groups, request.least_ffn, request.multiple_of or 1)
-    if least < 1:
-        raise ValueError(f"floors, divisors and steps must be at least 1, not {least}")
     if request.space is not None:
         if request != SizeRequest("per-layer", budgets=request.budgets, space=request.space):
             raise ValueError(
@@ -131,11 +133,10 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
         return choices_in(request.space, checkpoint)
     kinds = sizes_of(checkpoint, request, width)
     chosen = {}
-    for kind, share in request.shares.items():
-        sizes = kinds[kind]
+    for kind, sizes in kinds.items():
         is_free = request.budgets and (sizes.can_be_cut or kind == "layers")
         chosen[kind] = sizes.possible
-        if share is None and not is_free:  # what is not named stays whole
+        if kind not in request.keep and not is_free:  # what is not named stays whole
             chosen[kind] = tuple(size for size in sizes.possible if size == sizes.whole)
     if not chosen["heads"] or not chosen["ffn"]:
         step = request.multiple_of or max(1, kinds["ffn"].whole // GRID)
@@ -144,8 +145,8 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
             f"{step}, divisible by {request.tensor_parallel}, at least {request.least_groups} and "
             f"{request.least_ffn}"
         )
-    for kind, share in request.shares.items():
-        if share is not None and kind != "hidden":
+    for kind, share in request.keep.items():
+        if kind != "hidden":
             _check_share(kind, share, kinds[kind], checkpoint.family.cut.note)
             chosen[kind] = (kinds[kind].nearest(share),)
     return Choices(chosen["heads"], chosen["ffn"], chosen["layers"], width=width)
@@ -206,7 +207,7 @@ def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
     if request.space is not None:
         return
     for kind, sizes in sizes_of(checkpoint, request).items():
-        share = request.shares[kind]
+        share = request.keep.get(kind)
         if share is not None and share < 1.0 and sizes.nearest(share) == sizes.whole:
             cure = f"; the nearest share that cuts is {sizes.sharp()}" if sizes.sharp() else ""
             yield f"--keep-{kind} {share:g} of {sizes.whole} {UNITS[kind]} rounds to all of them{cure}"
@@ -226,11 +227,11 @@ def plans_of(
     """
     if request.shape not in SHAPES:
         raise ValueError(f"shape {shown(request.shape)} is not known{nearest(request.shape, SHAPES)}")
-    if not request.budgets and all(share is None for share in request.shares.values()):
+    if not request.budgets and not request.keep:
         raise ValueError(
             "nothing says how small: give a budget such as --max-params 0.8x, or --keep-ffn 0.75"
         )
-    if request.shape == "per-layer" and request.keep_layers is not None:
+    if request.shape == "per-layer" and "layers" in request.keep:
         raise ValueError("a number of layers goes with --shape uniform; per layer, budgets say which go")
     plans, errors = [], []
     for width in widths(checkpoint, criterion, request):

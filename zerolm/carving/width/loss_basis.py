@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
 from zerolm.carving.width.narrowing import Basis, energies, ordered_basis
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import watching
 from zerolm.networks.roles import StockLayer, layer_list, norm_gain
@@ -23,11 +25,21 @@ SEQUENCES: Final = 64
 """So many, evenly spread, suffice: second moments of a few thousand tokens hardly move."""
 BATCH: Final = 2
 EPSILON: Final = 1e-12
+SUMS: Final = ("energy", "metric", "last")
+SAVED: Final = 8
+"""How often sums are stored."""
+STRIDE: Final = 1_000_003
+"""Between the seeds of two batches."""
 READ: Final = ("attention_norm", "ffn_norm")
 
 
 def loss_basis(
-    model: PreTrainedModel, tokens: Tokens, *, seed: int = 0, progress: Progress = silent
+    model: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    seed: int = 0,
+    progress: Progress = silent,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> Basis:
     """Return the basis that loses least of what the loss feels, to second order.
 
@@ -35,27 +47,36 @@ def loss_basis(
     the gradient of -log p(y) in it, for a y that is drawn from the model's own predictions. What goes of x is
     weighed by the Fisher information, the mean of g g^T; both x x^T and g g^T are summed over all norms.
 
-    Hidden states of one batch are in memory, one of each layer.
+    Hidden states of one batch are in memory, one of each layer. Sums that are in the ``cache`` are gone on
+    with.
     """
     blocks = Blocks(model, tokens.spread(SEQUENCES).batches(BATCH))
-    generator = torch.Generator().manual_seed(seed)
-    gain = norm_gain(model, "final_norm", None)
-    energy, metric, last = (torch.zeros(len(gain), len(gain), dtype=torch.float64) for _ in range(3))
-    for index in range(len(blocks.batches)):
-        progress("weighing directions of the stream", index, len(blocks.batches))
-        mask = blocks.batches[index].get("attention_mask")
-        for reading in _readings(model, blocks, index, generator):
-            rows = torch.ones(reading.stream.shape[:2]).bool() if mask is None else mask.bool()
-            x = normalised(reading.stream)[rows].double().cpu()  # (n, d)
-            g = reading.felt[rows].double().cpu()  # (n, d)
-            moments = x.T @ x
-            energy += moments
-            metric += g.T @ g
-            if reading.is_last:
-                last += moments
-    vectors = ordered_basis(energy.numpy(), metric.numpy())
-    share = energies(vectors, energy.numpy())
-    return Basis(BY, vectors, share, (last / last.trace()).numpy(), gain.double().cpu().numpy())
+    gain = norm_gain(model, "final_norm", None).double().cpu().numpy()
+    count, size = len(blocks.batches), len(gain)
+    sums = cache.get("sums") or {name: np.zeros((size, size)) for name in SUMS} | {"batches": np.array(0)}
+    for index in range(int(sums["batches"]), count):
+        progress("weighing directions of the stream", index, count)
+        _add_batch(model, blocks, index, seed, sums)
+        if (index + 1) % max(1, count // SAVED) == 0:
+            cache.put("sums", sums)
+    energy, last = sums["energy"], sums["last"]
+    vectors = ordered_basis(energy, sums["metric"])
+    return Basis(BY, vectors, energies(vectors, energy), last / np.trace(last), gain)
+
+
+def _add_batch(model: PreTrainedModel, blocks: Blocks, index: int, seed: int, sums: Arrays) -> None:
+    generator = torch.Generator().manual_seed((seed + STRIDE * index) % (1 << 63))
+    mask = blocks.batches[index].get("attention_mask")
+    for reading in _readings(model, blocks, index, generator):
+        rows = torch.ones(reading.stream.shape[:2]).bool() if mask is None else mask.bool()
+        x = normalised(reading.stream)[rows].double().cpu()  # (n, d)
+        g = reading.felt[rows].double().cpu()  # (n, d)
+        moments = (x.T @ x).numpy()
+        sums["energy"] += moments
+        sums["metric"] += (g.T @ g).numpy()
+        if reading.is_last:
+            sums["last"] += moments
+    sums["batches"] = np.array(index + 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ BLOCK: Final = 1024
 
 @dataclass(frozen=True, eq=False)
 class StreamMaps:
-    """What each tensor with an axis along the stream is multiplied by, by its role and layer.
+    """The factors of the tensors that have an axis along the stream, by role and layer.
 
     ``gain(norm, layer)`` reads a norm's gain (d,) of the parent. ``fitted`` holds maps (d, k) by (layer,
     norm) that take the place of those that the basis gives; the last norm has the number of layers.

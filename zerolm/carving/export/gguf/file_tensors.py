@@ -60,7 +60,7 @@ def entries(
     float32.
     """
     layout, tensors = checkpoint.layout, checkpoint.family.tensors
-    source = Source(checkpoint, cut, repaired, maps_for(checkpoint, cut, fitted))
+    source = Carving(checkpoint, cut, repaired, maps_for(checkpoint, cut, fitted))
     names = {pattern.role: pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.gguf}
     for role, stored in layout.layer(None).items():
         if role in names and not (role == "head" and layout.tied):
@@ -74,7 +74,7 @@ def entries(
 
 
 @dataclass(frozen=True)
-class Source:
+class Carving:
     """A parent, what is kept of it, what is new, and the maps of a narrower stream, if any."""
 
     checkpoint: Checkpoint
@@ -83,7 +83,7 @@ class Source:
     maps: StreamMaps | None
 
 
-def _entry(source: Source, name: str, stored: str, role: str, layer: LayerCut | None) -> GgufTensor:
+def _entry(source: Carving, name: str, stored: str, role: str, layer: LayerCut | None) -> GgufTensor:
     checkpoint, cut, repaired, maps = source.checkpoint, source.cut, source.repaired, source.maps
     info, slot = checkpoint.tensors[stored], checkpoint.layout.slots[stored]
     kept = {} if layer is None else kept_indices(cut, layer, slot.axes, info.shape)

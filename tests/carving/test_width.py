@@ -1,0 +1,255 @@
+"""The width of the stream against its algebra: exact when all is kept, the best subspaces, literal twins."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import model, saved
+
+from zerolm.carving.carve import carve
+from zerolm.carving.export.formats import FORMATS
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.planning.sensitivity import Loss
+from zerolm.carving.planning.sizes import costs_of
+from zerolm.carving.pruning import Repaired, apply_in_memory
+from zerolm.carving.repair.walk import repair
+from zerolm.carving.width.loss_basis import loss_basis
+from zerolm.carving.width.narrowing import Basis, Width, energies, ordered_basis
+from zerolm.carving.width.weights_basis import weights_basis
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import CostModel
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.opener import load_model, mapped_model, open_model
+from zerolm.progress import silent
+from zerolm.text.tokens import Tokens
+
+NAMES = (
+    "llama", "llama_tied", "llama_biased", "mistral", "mistral_odd", "qwen2", "qwen2_tied", "qwen3",
+    "qwen3_biased",
+)  # fmt: skip
+IDS = torch.randint(64, (6, 12), generator=torch.Generator().manual_seed(0))
+TOKENS = Tokens(IDS)
+STEP = {"float32": 1e-5, "bfloat16": 2e-2}
+RANDOM: dict[str, Any] = {"text": "random", "sequences": 6, "length": 12}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+
+
+def narrowed(checkpoint: Checkpoint, basis: Basis, hidden: int, tied: bool) -> Cut:
+    return replace(Cut.whole(dimensions(checkpoint)), narrowing=basis.narrowing(Width(hidden, tied)))
+
+
+def outputs(network: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return network.eval()(input_ids=IDS).logits.float()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("dtype", STEP)
+@pytest.mark.parametrize("name", NAMES)
+def test_with_all_components_kept_nothing_changes(name: str, dtype: str, tmp_path: Path) -> None:
+    """Rotated by the one basis or the other, written and opened again: the parent's outputs."""
+    checkpoint = Checkpoint.open(saved(tmp_path / "parent", name, dtype=dtype))
+    parent = open_model(checkpoint)
+    wanted, whole = outputs(parent), checkpoint.layout.hidden
+    for basis in (weights_basis(checkpoint), loss_basis(mapped_model(checkpoint), TOKENS)):
+        assert np.allclose(basis.vectors.T @ basis.vectors, np.eye(whole), atol=1e-9)
+        for tied in {False, checkpoint.layout.tied}:
+            cut = narrowed(checkpoint, basis, whole, tied)
+            child = outputs(apply_in_memory(parent, cut))
+            assert (child - wanted).abs().max() <= 1e-5 * wanted.abs().max()
+            folder = tmp_path / f"{basis.by}-{tied}"
+            folder.mkdir()
+            _, config = FORMATS["hf"].write(checkpoint, cut, Repaired(), folder, silent)
+            (folder / "config.json").write_text(json.dumps(config))
+            written = outputs(load_model(folder, True))
+            assert (written - wanted).abs().max() <= STEP[dtype] * wanted.abs().max()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_narrower_child_is_the_carved_parent(name: str, tmp_path: Path) -> None:
+    """Everything cut at once, from tokens and from weights; its parameters are those that were counted."""
+    parent = saved(tmp_path / "parent", name, dtype="bfloat16")
+    divisible = {"keep_heads": 0.5} if name != "llama_biased" else {}
+    for case, more in (("tokens", RANDOM), ("weights", {})):
+        wishes = {"keep_hidden": 0.5, "keep_ffn": 0.5, **divisible, **more}
+        carved = carve(parent, tmp_path / case, **wishes)
+        assert carved.verified is not None
+        assert carved.verified["relative"] <= 1e-3
+        child = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / case)
+        assert child.config.hidden_size == carved.cut.hidden == 24
+        assert sum(p.numel() for p in child.parameters()) == carved.costs["child"]["params"]
+        assert carved.to_json()["stream"]["basis"] == ("loss" if more else "weights")
+
+
+@pytest.mark.parametrize("name", ["llama_tied", "qwen2_tied"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_head_may_leave_its_embedding(name: str, tied: bool, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(saved(tmp_path / "parent", name))
+    cut = narrowed(checkpoint, weights_basis(checkpoint), 32, tied)
+    folder = tmp_path / "child"
+    folder.mkdir()
+    _, config = FORMATS["hf"].write(checkpoint, cut, Repaired(), folder, silent)
+    (folder / "config.json").write_text(json.dumps(config))
+    child = load_model(folder, True)
+    assert child.config.tie_word_embeddings is tied
+    assert ("lm_head.weight" in Checkpoint.open(folder).tensors) is not tied
+    wanted = outputs(apply_in_memory(open_model(checkpoint), cut))
+    assert (outputs(child) - wanted).abs().max() <= 1e-5 * wanted.abs().max()
+    params = costs_of(checkpoint, CostModel(), cut)["params"]
+    assert sum(p.numel() for p in child.parameters()) == params
+    loss = Loss(Blocks(mapped_model(checkpoint), [{"input_ids": IDS}]), checkpoint.layout.depth)
+    a, b = (torch.log_softmax(x, -1) for x in (outputs(open_model(checkpoint)), outputs(child)))
+    assert loss.of_cut(cut) == pytest.approx(float((a.exp() * (a - b)).sum(-1).mean()), rel=1e-4)
+
+
+@given(st.integers(0, 1000), st.integers(2, 7))
+def test_no_subspace_foretells_better(seed: int, size: int) -> None:
+    """The first k columns leave as much unexplained as Eckart and Young allow, and more than that never."""
+    generator = np.random.default_rng(seed)
+    energy, metric = (a @ a.T + 1e-3 * np.eye(size) for a in generator.normal(size=(2, size, size)))
+    basis = ordered_basis(energy, metric)
+    assert np.allclose(basis.T @ basis, np.eye(size), atol=1e-9)
+    assert energies(basis, energy).sum() == pytest.approx(1)
+    values, vectors = np.linalg.eigh(metric)
+    root = vectors @ np.diag(np.sqrt(values)) @ vectors.T
+    least = np.linalg.eigvalsh(root @ energy @ root)
+
+    def unexplained(kept: Any) -> float:
+        """E (x - x')^T metric (x - x') of the best linear x' of what is kept of x."""
+        foretold = energy @ kept @ np.linalg.solve(kept.T @ energy @ kept, kept.T @ energy)
+        return float(np.trace(metric @ (energy - foretold)))
+
+    for kept in range(1, size):
+        ours = unexplained(basis[:, :kept])
+        assert ours == pytest.approx(least[: size - kept].sum(), rel=1e-6, abs=1e-9)
+        assert ours <= unexplained(generator.normal(size=(size, kept))) * (1 + 1e-9)
+
+
+def test_what_the_loss_feels_is_what_autograd_says() -> None:
+    """Second moments of the whole network's gradients, with the same draws."""
+    network = model("llama")
+    network.requires_grad_(False)
+    sums: dict[str, Any] = {"energy": 0.0, "metric": 0.0, "last": 0.0}
+    for index in range(3):
+        sent: list[torch.Tensor] = []
+        gains: list[torch.Tensor] = []
+
+        def note(
+            norm: Any, got: Any, out: torch.Tensor, sent: Any = sent, gains: Any = gains
+        ) -> torch.Tensor:
+            leaf = out if out.requires_grad else out.requires_grad_()
+            sent.append(leaf)
+            gains.append(norm.weight)
+            return leaf
+
+        norms = [m for name, m in network.named_modules() if name.endswith("norm")]
+        handles = [norm.register_forward_hook(note) for norm in norms]
+        ids = IDS[2 * index : 2 * index + 2]
+        log = torch.log_softmax(network(input_ids=ids).logits, -1).flatten(0, 1)
+        generator = torch.Generator().manual_seed(1_000_003 * index)
+        drawn = torch.multinomial(log.detach().exp(), 1, generator=generator)
+        gradients = torch.autograd.grad(-log.gather(1, drawn).sum(), sent)
+        for handle in handles:
+            handle.remove()
+        for x, g, gain in zip(sent, gradients, gains, strict=True):
+            read = (x.detach() / gain).flatten(0, 1).double().numpy()
+            felt = (g * gain).flatten(0, 1).double().numpy()
+            sums["energy"] += read.T @ read
+            sums["metric"] += felt.T @ felt
+            sums["last"] += read.T @ read if x is sent[-1] else 0.0
+    basis = loss_basis(network, TOKENS)
+    assert np.allclose(basis.last, sums["last"] / np.trace(sums["last"]), atol=1e-5)
+    wanted = ordered_basis(sums["energy"], sums["metric"])
+    for kept in (8, 24, 40):
+        ours, theirs = (x[:, :kept] @ x[:, :kept].T for x in (basis.vectors, wanted))
+        assert np.abs(ours - theirs).max() < 1e-2
+
+
+def test_repair_with_everything_kept_leaves_everything(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "qwen3"))
+    many = Tokens(torch.randint(64, (24, 16), generator=torch.Generator().manual_seed(1)))
+    cut = narrowed(checkpoint, weights_basis(checkpoint), 48, False)
+    repaired = repair(mapped_model(checkpoint), cut, many)
+    assert {role for _, role in repaired.ridges} == {"attention_norm", "o", "ffn_norm", "down", "final_norm"}
+    parent = open_model(checkpoint)
+    wanted = outputs(parent)
+    assert (outputs(apply_in_memory(parent, cut, repaired)) - wanted).abs().max() <= 1e-3 * wanted.abs().max()
+
+
+def test_what_is_read_is_foretold_by_least_squares(tmp_path: Path) -> None:
+    """Of the last norm, with everything below whole: the ridge solution, written out."""
+    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
+    many = Tokens(torch.randint(64, (24, 16), generator=torch.Generator().manual_seed(1)))
+    basis = weights_basis(checkpoint)
+    cut = narrowed(checkpoint, basis, 32, False)
+    repaired = repair(mapped_model(checkpoint), cut, many)
+    parent = open_model(checkpoint)
+    child = apply_in_memory(parent, cut, repaired)
+    with torch.no_grad():
+        x = child.base_model(input_ids=many.ids).last_hidden_state.flatten(0, 1).double()  # (n, k)
+        t = parent.base_model(input_ids=many.ids).last_hidden_state.flatten(0, 1).double()  # (n, d)
+    gain = parent.base_model.norm.weight.detach().double().numpy()
+    start = torch.from_numpy(cut.narrowing.reading(gain).T)  # type: ignore[union-attr]
+    moments = x.T @ x
+    ridge = repaired.ridges[3, "final_norm"] * float(moments.diagonal().mean())
+    wanted = torch.linalg.solve(moments + ridge * torch.eye(32).double(), x.T @ t + ridge * start)  # (k, d)
+    assert np.allclose(repaired.arrays[3, "final_norm"], wanted.T.numpy(), atol=1e-4)
+
+
+def test_pydec_at_three_quarters_of_its_width(models_folder: Path) -> None:
+    """KL on random tokens' own draws falls with repair, and weights alone are nearly as good as tokens."""
+    checkpoint = Checkpoint.open(models_folder / "pydec")
+    network = mapped_model(checkpoint)
+    tokens = Tokens(torch.randint(4096, (16, 128), generator=torch.Generator().manual_seed(0)))
+    other = Tokens(torch.randint(4096, (4, 128), generator=torch.Generator().manual_seed(1)))
+    loss = Loss(Blocks(network, other.batches(4)), checkpoint.layout.depth)
+    by_loss = narrowed(checkpoint, loss_basis(network, tokens), 192, True)
+    by_weights = narrowed(checkpoint, weights_basis(checkpoint), 192, True)
+    channels = np.eye(256)[:, np.argsort(-np.square(checkpoint.read("model.embed_tokens.weight")).sum(0))]
+    plain = Basis("channels", channels, np.full(256, 1 / 256), np.eye(256), np.ones(256))
+    unrepaired, cheap = loss.of_cut(by_loss), loss.of_cut(by_weights)
+    assert loss.of_cut(by_loss, repair(network, by_loss, tokens)) < unrepaired < cheap
+    assert cheap < 0.1 * loss.of_cut(narrowed(checkpoint, plain, 192, True))
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "nothing": ("llama", {"keep_hidden": 0}, r"must lie in \(0, 1\], not 0"),
+    "more than all": ("llama", {"keep_hidden": 1.5}, r"must lie in \(0, 1\], not 1.5"),
+    "nearly all": ("llama", {"keep_hidden": 0.999}, "nothing would be cut: --keep-hidden 0.999 of 48"),
+    "gemma2": ("gemma2", {"keep_hidden": 0.5}, "hidden cannot be cut here: norms on the outputs"),
+    "gpt2": ("gpt2", {"keep_hidden": 0.5}, "hidden cannot be cut here: the stock class takes the head size"),
+    "bert": ("bert", {"keep_hidden": 0.5}, "hidden cannot be cut here: the stock class takes the head size"),
+    "a space": ("llama", {"keep_hidden": 0.5, "space": "lonas-llama-7b"}, "is a space of"),
+    "heads that do not divide": ("llama_biased", {"keep_hidden": 0.9}, "no size is left"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("more", [{}, RANDOM], ids=["weights", "tokens"])
+def test_what_cannot_be_narrowed_is_refused(case: str, more: dict[str, Any], tmp_path: Path) -> None:
+    name, wishes, message = REFUSED[case]
+    parent = saved(tmp_path / "parent", name)
+    with pytest.raises(ValueError, match=message) as caught:
+        carve(parent, tmp_path / "child", **wishes, **more)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "child").exists()
+
+
+def test_kernels_and_flat_spectra_are_worth_a_word(tmp_path: Path) -> None:
+    carved = carve(saved(tmp_path / "parent", "llama"), keep_hidden=0.5)
+    assert "24 of its 48 directions keep" in carved.note
+    assert "a hidden size of 24 is slow, being no multiple of 32; 32 is one" in carved.note
+    assert carved.spectrum[-1]["hidden"] == 48
+    assert carved.spectrum[-1]["kept_energy"] == pytest.approx(1)

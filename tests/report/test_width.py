@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -75,6 +76,17 @@ def test_a_chart_for_what_is_known() -> None:
     assert "40 chosen" in both
     assert "chosen" not in width_chart(told(None))
     assert width_chart({"parent_sizes": {"hidden": 64}, "spectrum": []}) == ""
+
+
+@pytest.mark.parametrize("loss", [0.0, math.inf, math.nan])
+def test_losses_that_no_axis_holds_are_in_the_table_alone(loss: float) -> None:
+    document = told(None)
+    for one in document["spectrum"]:
+        one["loss"] = loss
+    drawn = width_chart(document)
+    assert LOST in drawn
+    assert LOSS not in drawn
+    assert f"<td>{loss:.3g}</td>" in drawn
 
 
 @pytest.mark.parametrize("hidden", [1, 2])

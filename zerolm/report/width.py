@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -72,9 +73,8 @@ def width_line(document: Mapping[str, Any]) -> str:
     """Return the width of a child's stream in a line; empty where the stream was not looked at."""
     stream = document.get("stream")
     if stream is None:
-        return (
-            f"hidden {document['parent_sizes']['hidden']}, the parent's" if document.get("spectrum") else ""
-        )
+        looked = document.get("spectrum")
+        return f"hidden {document['parent_sizes']['hidden']}, the parent's" if looked else ""
     whole = document["parent_sizes"]["hidden"]
     return (
         f"hidden {stream['hidden']} of {whole}: {stream['kept_energy']:.1%} of the energy, in a basis by the "
@@ -111,14 +111,15 @@ def width_chart(document: Mapping[str, Any]) -> str:
     if not rows:
         return ""
     lost = [(row, 1 - row.kept_energy) for row in rows if 1 - row.kept_energy > LEAST]
-    measured = [(row, row.loss) for row in rows if row.loss is not None and row.loss > 0]
+    known = [(row, row.loss) for row in rows if row.loss is not None]
+    measured = [(row, loss) for row, loss in known if 0 < loss < math.inf]
     drawn = "".join(_drawn(document, *one) for one in ((lost, LOST), (measured, LOSS)) if len(one[0]) > 1)
-    head = ["hidden size", "energy kept", *(["loss"] if measured else [])]
+    head = ["hidden size", "energy kept", *(["loss"] if known else [])]
     shown = [(row.texts[: len(head)], row.is_chosen) for row in width_rows(document)]
     lines: list[list[Cell | str]] = [
         [Cell(first, note="chosen" * chosen), *others] for (first, *others), chosen in shown
     ]
-    said = f"{ENERGY['loss']} {ALONE}" if measured else ENERGY[document["stream"]["basis"]]
+    said = f"{ENERGY['loss']} {ALONE}" if known else ENERGY[document["stream"]["basis"]]
     return f'<div class="pair">{drawn}</div>{table(head, lines, "widths")}{note(said)}'
 
 
@@ -128,10 +129,9 @@ def _drawn(document: Mapping[str, Any], rows: Sequence[tuple[WidthRow, float]], 
     marks = "".join(_marks(frame, document, points, name))
     label = f"{name}, by the hidden size of {whole}"
     kept = [row.texts[1] for row, _ in rows]
-    columns = [
-        ("energy kept", kept),
-        *([("loss", [row.texts[2] for row, _ in rows])] if name == LOSS else []),
-    ]
+    columns = [("energy kept", kept)]
+    if name == LOSS:
+        columns.append(("loss", [row.texts[2] for row, _ in rows]))
     plot = Plot(frame, points, columns)
     return linked(frame.html([marks], label), [plot], [f"hidden {row.hidden:,}" for row, _ in rows], "width")
 

@@ -38,10 +38,7 @@ COMPARED: Final = (
     f"random (mean of {len(SEEDS)} draws) and uniform (by capacity) are carvings of the child's size that "
     "keep the same layers; they are not repaired"
 )
-CHANNELS: Final = (
-    "of the residual stream they keep channels, drawn or those of most energy, as many as the child has "
-    "directions"
-)
+CHANNELS: Final = "of the residual stream they keep channels as they are, drawn or those of most energy"
 NOT_COMPARED: Final = (
     "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
     "does not tell what it keeps of each layer"

@@ -54,7 +54,7 @@ def test_a_carving_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     before = contents(parent)
     kills = 0
-    for moment in range(60):
+    for moment in range(200):
         if not in_another_process(
             lambda at=moment: zerolm.carve(parent, out, **WISHES, progress=killed_at(at))  # type: ignore[misc]
         ):

@@ -201,7 +201,7 @@ def test_what_is_read_is_foretold_by_least_squares(tmp_path: Path) -> None:
         x = child.base_model(input_ids=many.ids).last_hidden_state.flatten(0, 1).double()  # (n, k)
         t = parent.base_model(input_ids=many.ids).last_hidden_state.flatten(0, 1).double()  # (n, d)
     gain = parent.base_model.norm.weight.detach().double().numpy()
-    start = torch.from_numpy(cut.narrowing.reading(gain).T)  # type: ignore[union-attr]
+    start = torch.from_numpy(cut.narrowing.reading("final_norm", gain).T)  # type: ignore[union-attr]
     moments = x.T @ x
     ridge = repaired.ridges[3, "final_norm"] * float(moments.diagonal().mean())
     wanted = torch.linalg.solve(moments + ridge * torch.eye(32).double(), x.T @ t + ridge * start)  # (k, d)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import zerolm
 from zerolm.carving.export.formats import FORMATS, UNEVEN, Format
@@ -16,7 +16,15 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.lonas import choices_in
 from zerolm.carving.planning.part_costs import StoredCosts, stored_bits, window_note
 from zerolm.carving.planning.plan import Planned
-from zerolm.carving.planning.sizes import budgets_of, costs_of, heuristic_of, plan_of, rounding, width_note
+from zerolm.carving.planning.sizes import (
+    budgets_of,
+    costs_of,
+    heuristic_of,
+    plan_of,
+    plans_of,
+    rounding,
+    width_note,
+)
 from zerolm.carving.recipe import Making, Recipe, document, read_recipe
 from zerolm.carving.request import Methods, SizeRequest, default_methods
 from zerolm.carving.result import Carved, CarvingMethod, spectrum
@@ -33,6 +41,9 @@ from zerolm.text.defaults import LENGTH, SEQUENCES
 if TYPE_CHECKING:
     from zerolm.carving.session import Session
 
+FINALISTS: Final = 4
+NEAR: Final = 2.0
+"""So many plans at most are measured, of those that are foretold to lose no more than twice the least."""
 Finish = Callable[[Path, Carved], None]
 """Writes the files of ``REPORT`` into the folder of a child that was verified."""
 
@@ -143,10 +154,10 @@ def carve(
         return _planned(job, plan_of(checkpoint, by, request, costs))
     narrows = checkpoint.family.cut.hidden and bool(limits) and space is None
     table = session.table(by, _cuttable(checkpoint), stream=narrows)
-    planned = plan_of(checkpoint, table, request, costs)
+    planned, measured = _best_measured(job, session, plans_of(checkpoint, table, request, costs))
     predicted = table.predicted(_narrowed(job, planned.cut, planned.width))
     known = table.stream.known(checkpoint.layout.tied) if table.stream else None
-    return _planned(job, planned, {"predicted": predicted}, known)
+    return _planned(job, planned, {"predicted": predicted}, known, measured)
 
 
 def rebuild(
@@ -242,11 +253,34 @@ def _cuttable(checkpoint: Checkpoint) -> list[str]:
     return [kind for kind, possible in (("groups", can.heads), ("ffn", can.ffn)) if possible]
 
 
+def _best_measured(job: Job, session: Session, plans: Sequence[Planned]) -> tuple[Planned, str]:
+    """Return the plan that loses least when it is repaired, of the best ones beside each width of the stream.
+
+    The table tells how to divide a loss between layers; repair gives back more of some kinds of units than of
+    others, so between widths what is left after it decides. Also what was measured, in words.
+    """
+    near = [plan for plan in plans if plan.worth >= NEAR * plans[0].worth][:FINALISTS]
+    if len(near) < 2:
+        return plans[0], ""
+    cuts = [_narrowed(job, plan.cut, plan.width) for plan in near]
+    losses = session.finals(cuts)
+    best = min(range(len(near)), key=losses.__getitem__)
+    told = ", ".join(f"{_width_of(cut)} {loss:.3g}" for cut, loss in zip(cuts, losses, strict=True))
+    return near[best], f"loss of the best plans beside widths of the stream, {job.methods.repair}: {told}"
+
+
+def _width_of(cut: Cut) -> str:
+    """Return the width of the stream in words."""
+    untied = cut.narrowing and not cut.narrowing.width.tied
+    return f"{cut.hidden} with its own head" if untied else str(cut.hidden)
+
+
 def _planned(
     job: Job,
     planned: Planned,
     losses: Mapping[str, float] | None = None,
     widths: Mapping[int, float] | None = None,
+    measured: str = "",
 ) -> Carved:
     """Return the outcome of a plan; ``widths`` are known losses by the width of the stream."""
     cut = _narrowed(job, planned.cut, planned.width)
@@ -254,6 +288,7 @@ def _planned(
         rounding(job.checkpoint, job.request, planned),
         window_note(job.checkpoint, job.costs),
         width_note(cut),
+        measured,
     )
     note = "; ".join(filter(None, notes))
     told = spectrum(_basis(job), widths) if cut.narrowing or widths else []

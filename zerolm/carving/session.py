@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Final
 
+import numpy as np
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -166,6 +167,25 @@ class Session:
         cache = self._cache("repair", rule, to_layers(cut), width, sorted((ridges or {}).items()))
         self._spent.append(cache)
         return repair(self.model, cut, self.tokens, rule, ridges=ridges, cache=cache, progress=self.progress)
+
+    def finals(self, cuts: Sequence[Cut]) -> list[float]:
+        """Return the losses of whole cuts, repaired on some sequences and measured on others."""
+        fitted, judged = self.tokens.spread(2 * SEQUENCES).halves()
+        if not len(judged):
+            fitted = judged = self.tokens
+        rule, depth = self.methods.repair, cuts[0].parent.depth
+        loss = Loss(Blocks(self.model, judged.batches(BATCH)), depth, self.pooling)
+        losses = []
+        for number, cut in enumerate(cuts):
+            self.progress("measuring the best plans, repaired", number, len(cuts))
+            width = asdict(cut.narrowing.width) if cut.narrowing else None
+            cache = self._cache("finals", rule, to_layers(cut), width, self.methods.seed)
+            row = cache.get("loss")
+            if row is None:
+                row = {"loss": np.array(loss.of_cut(cut, repair(self.model, cut, fitted, rule)))}
+                cache.put("loss", row)
+            losses.append(float(row["loss"]))
+        return losses
 
     def done(self) -> None:
         """Forget what only a run that is not finished needs."""

@@ -56,6 +56,14 @@ class Tokens:
         mask = None if self.mask is None else self.mask[chosen]
         return Tokens(self.ids[chosen], mask, self.text, self.seed)
 
+    def halves(self) -> tuple[Tokens, Tokens]:
+        """Return every other sequence, and those between."""
+        masks = [None, None] if self.mask is None else [self.mask[0::2], self.mask[1::2]]
+        first, second = (
+            Tokens(self.ids[start::2], mask, self.text, self.seed) for start, mask in enumerate(masks)
+        )
+        return first, second
+
     def batches(self, size: int = 8) -> list[dict[str, Tensor]]:
         """Return what a model is given: ``input_ids`` (b, t) and, with padding, ``attention_mask`` (b, t).
 

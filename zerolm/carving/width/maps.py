@@ -35,7 +35,7 @@ class StreamMaps:
         fitted = self.fitted.get((self.depth if layer is None else layer, norm))
         if fitted is not None:
             return fitted
-        return self.narrowing.reading(self.gain(norm, layer).astype(np.float64)).astype(np.float32)
+        return self.narrowing.reading(norm, self.gain(norm, layer).astype(np.float64)).astype(np.float32)
 
     def blocks(self, role: str, layer: int | None, raw: NDArray[Any], dtype: str) -> Iterator[Values]:
         """Yield the child's tensor in blocks of rows, from the parent's ``raw`` numbers of a ``dtype``."""

@@ -8,10 +8,11 @@ smaller hidden size. With W_in behind a norm of gain g, and W_out that writes to
 
 where s = sqrt(kept share of the energy x d / k) sets right that the norm's mean is over k components.
 
-A head that is the embedding can only be scaled component by component. R is therefore turned within what it
-spans until R^T diag(g) R is diagonal, G: then E diag(g) is E G in the directions that are kept. What of the
-final state lies in the others is foretold from the kept ones, x ~ B y, and E' = E diag(g) B G^-1 serves as
-embedding and, times G s, as head. With all components kept B is R and E' is E R: exact.
+What of the final state lies in directions that go is foretold from the kept ones, x ~ B y, and the head reads
+that: it is multiplied by diag(g) B s. A head that is the embedding can only be scaled component by component.
+R is therefore turned within what it spans until R^T diag(g) R is diagonal, G: then E diag(g) is E G in the
+directions that are kept, and E' = E diag(g) B G^-1 serves as embedding and, times G s, as head. With all
+components kept B is R and E' is E R: exact.
 """
 
 from __future__ import annotations
@@ -53,15 +54,16 @@ class Narrowing:
     """The maps from a parent's stream of d components to a child's of k.
 
     ``basis`` (d, k) has orthonormal columns, ``scale`` is s, ``embedding`` (d, k) maps the parent's embedding
-    to the child's, ``final_gain`` (k,) is that of the child's last norm where the head is the embedding; None
-    where it has a head of its own. ``kept`` is the share of the stream's energy in the basis; ``by`` says how
-    that was chosen.
+    to the child's, ``foretold`` (d, k) is B. ``final_gain`` (k,) is that of the child's last norm where the
+    head is the embedding; None where it has a head of its own. ``kept`` is the share of the stream's energy
+    in the basis; ``by`` says how that was chosen.
     """
 
     by: str
     basis: Floats
     scale: float
     embedding: Floats
+    foretold: Floats
     final_gain: Floats | None
     kept: float
 
@@ -69,9 +71,10 @@ class Narrowing:
     def width(self) -> Width:
         return Width(self.basis.shape[1], self.final_gain is not None)
 
-    def reading(self, gain: Floats) -> Floats:
-        """Return what a matrix behind a norm of this ``gain`` (d,) is multiplied by, (d, k)."""
-        return gain[:, None] * self.basis * self.scale
+    def reading(self, norm: str, gain: Floats) -> Floats:
+        """Return what a matrix behind a ``norm`` of this ``gain`` (d,) is multiplied by, (d, k)."""
+        stream = self.foretold if norm == "final_norm" else self.basis
+        return gain[:, None] * stream * self.scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,18 +101,19 @@ class Basis:
         whole, hidden = len(self.vectors), width.hidden
         basis, kept = self.vectors[:, :hidden], self.kept(hidden)
         scale = float(np.sqrt(kept * whole / hidden))
-        if not width.tied:
-            return Narrowing(self.by, basis, scale, basis, None, kept)
-        gains, turn = np.linalg.eigh(basis.T @ (self.gain[:, None] * basis))
-        basis = basis @ turn
+        if width.tied:
+            gains, turn = np.linalg.eigh(basis.T @ (self.gain[:, None] * basis))
+            basis = basis @ turn
         crossed = self.last @ basis  # (d, k)
         inner = basis.T @ crossed  # (k, k)
         ridge = RIDGE * np.trace(inner) / hidden * np.eye(hidden)
-        foretold = basis + np.linalg.solve(inner + ridge, (crossed - basis @ inner).T).T  # B, (d, k)
+        foretold = basis + np.linalg.solve(inner + ridge, (crossed - basis @ inner).T).T  # B
+        if not width.tied:
+            return Narrowing(self.by, basis, scale, basis, foretold, None, kept)
         divides = np.abs(gains) >= SMALL * np.abs(gains).max()
         embedding = self.gain[:, None] * foretold / np.where(divides, gains, 1.0)
         embedding = np.where(divides, embedding, basis)
-        return Narrowing(self.by, basis, scale, embedding, gains * scale, kept)
+        return Narrowing(self.by, basis, scale, embedding, foretold, gains * scale, kept)
 
 
 def channel_basis(energy: Floats, gain: Floats, order: Ints | None = None) -> Basis:

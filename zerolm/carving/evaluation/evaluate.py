@@ -191,13 +191,12 @@ def of_the_same_size(parent: Checkpoint, cut: Cut, progress: Progress = silent) 
     """Return ``random`` cuts, one a seed, with the sizes of this one, and the ``uniform`` one by capacity."""
     ledger = ledger_of(parent, progress=progress)
     capacity = criterion_of("capacity", parent, ledger)
-    draws = []
-    for seed in SEEDS:
-        draw = chosen(criterion_of("random", parent, ledger, seed=seed), cut)
-        if cut.narrowing:
-            order = np.random.default_rng(seed).permutation(cut.parent.hidden)
-            draw = replace(draw, narrowing=weights_channels(parent, order).narrowing(cut.narrowing.width))
-        draws.append(draw)
+    draws = [chosen(criterion_of("random", parent, ledger, seed=seed), cut) for seed in SEEDS]
+    if cut.narrowing:
+        width, channels = cut.narrowing.width, weights_channels(parent)
+        orders = [np.random.default_rng(seed).permutation(cut.parent.hidden) for seed in SEEDS]
+        streams = (channels.reordered(order).narrowing(width) for order in orders)
+        draws = [replace(draw, narrowing=own) for draw, own in zip(draws, streams, strict=True)]
     return {"random": draws, "uniform": [chosen(capacity, uniform(parent, cut))]}
 
 

@@ -17,7 +17,7 @@ components kept B is R and E' is E R: exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -96,6 +96,10 @@ class Basis:
         """Return the share of the stream's energy in the first ``hidden`` directions."""
         return min(1.0, float(self.energy[:hidden].sum()))
 
+    def reordered(self, order: Ints) -> Basis:
+        """Return the same directions in another ``order`` (d,)."""
+        return replace(self, vectors=self.vectors[:, order], energy=self.energy[order])
+
     def narrowing(self, width: Width) -> Narrowing:
         """Return the maps to a child of this width."""
         whole, hidden = len(self.vectors), width.hidden
@@ -116,13 +120,12 @@ class Basis:
         return Narrowing(self.by, basis, scale, embedding, foretold, gains * scale, kept)
 
 
-def channel_basis(energy: Floats, gain: Floats, order: Ints | None = None) -> Basis:
+def channel_basis(energy: Floats, gain: Floats) -> Basis:
     """Return the basis whose directions are the channels themselves, so that nothing is rotated.
 
-    ``energy`` (d,) is that of each channel, ``gain`` (d,) that of the last norm. Channels stand in an
-    ``order`` (d,), else those of most energy first.
+    Those of most ``energy`` (d,) stand first; ``gain`` (d,) is that of the last norm.
     """
-    order = np.argsort(-energy, kind="stable") if order is None else order
+    order = np.argsort(-energy, kind="stable")
     moments = np.eye(len(energy))
     return Basis("channels", moments[:, order], energy[order] / energy.sum(), moments, gain)
 

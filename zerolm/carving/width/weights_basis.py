@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.architecture import Floats, Ints
+from zerolm.architecture import Floats
 from zerolm.carving.width.narrowing import READERS, Basis, channel_basis, energies, ordered_basis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
@@ -41,8 +41,8 @@ def weights_basis(checkpoint: Checkpoint, *, progress: Progress = silent) -> Bas
     return Basis(BY, vectors, energies(vectors, energy), np.eye(len(vectors)), gain)
 
 
-def weights_channels(checkpoint: Checkpoint, order: Ints | None = None) -> Basis:
-    """Return the channels of that stream in an ``order`` (d,), else those of most energy first."""
+def weights_channels(checkpoint: Checkpoint) -> Basis:
+    """Return the channels of the stream as ``weights_basis`` takes it, those of most energy first."""
     written = sum(
         np.square(_columns(checkpoint, role, layer)).sum(axis=0, dtype=np.float64)
         for layer in range(checkpoint.layout.depth)
@@ -50,7 +50,7 @@ def weights_channels(checkpoint: Checkpoint, order: Ints | None = None) -> Basis
     )
     embedding = np.square(_embeddings(checkpoint)).sum(axis=0, dtype=np.float64)
     energy = embedding / embedding.sum() + written / max(np.sum(written), 1e-300)
-    return channel_basis(energy, _gain(checkpoint, "final_norm", None).astype(np.float64), order)
+    return channel_basis(energy, _gain(checkpoint, "final_norm", None).astype(np.float64))
 
 
 def _moments(rows: NDArray[np.float32]) -> Floats:

@@ -31,7 +31,7 @@ from carving import texts
 from timing import machine, note, one_thread
 
 PLACE: Final = Path(__file__).with_suffix(".md")
-FULL: Final = (Scale(calibration=192, judged=250), 24)
+FULL: Final = (Scale(calibration=192, judged=250), 12)
 QUICK: Final = (Scale(calibration=16, judged=4), 4)
 """How much is calibrated and judged on, and how many sequences shapes are tried with."""
 BENCHES: Final[list[tuple[Bench, Path]]] = []

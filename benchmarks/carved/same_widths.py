@@ -12,7 +12,6 @@ from torch import Tensor
 
 from carved.bases import basis, read_grams, written_grams
 from carved.bench import Bench
-from carved.minitron import minitron
 from carved.narrowing import Bases, narrowed
 from carved.network import Network
 from carved.ours import Calibrated, Shape, ours
@@ -35,25 +34,22 @@ def own_bases(bench: Bench) -> Iterator[Line]:
     yield from heading("The same hidden width, all heads and neurons: bases of their own beside one")
     yield (
         f"KL to the parent, on {JUDGED} of the unseen sequences. SliceGPT has a basis for each norm and, on "
-        "the residual path, matrices that are not counted here. All have a head of their own, but for "
-        "Minitron's and the one that is said to be tied."
+        "the residual path, matrices that are not counted here. All have a head of their own but the one that "
+        "is said to be tied."
     )
     yield ""
     yield row("method", *map(str, widths))
     yield row("---", *["---:"] * len(widths))
 
-    def sliced(shape: Shape, repair: str = "none", normalised: bool = True) -> Network:
-        return slicegpt(parent.seen, parent.cut(shape), shape.hidden, repair, normalised=normalised)
+    def sliced(shape: Shape, repair: str = "none") -> Network:
+        return slicegpt(parent.seen, parent.cut(shape), shape.hidden, repair)
 
     methods = {
         "SliceGPT, as the paper has it": sliced,
-        "SliceGPT, as its code has it": lambda shape: sliced(shape, normalised=False),
         "SliceGPT, our least squares of outputs": lambda shape: sliced(shape, "outputs"),
         "ours, nothing repaired": lambda shape: ours(parent, shape, False, "none"),
         "**ours**": lambda shape: ours(parent, shape, False, REPAIRED),
         "**ours, tied**": lambda shape: ours(parent, shape, True, REPAIRED),
-        "Minitron": lambda shape: minitron(bench.learnt.activations, shape),
-        "Minitron, our least squares": lambda shape: minitron(bench.learnt.activations, shape, "outputs"),
     }
     losses: dict[str, list[float]] = {}
     for name, make in methods.items():

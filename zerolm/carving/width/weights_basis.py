@@ -15,7 +15,7 @@ from zerolm.checkpoints.dtypes import widened
 from zerolm.progress import Progress, silent
 
 BY: Final = "weights"
-ROWS: Final = 2048
+ROWS: Final = 512
 """Evenly spread rows (or columns) of a matrix that its second moments are taken from."""
 
 

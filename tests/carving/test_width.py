@@ -13,10 +13,12 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from tiny import model, saved
 
 from zerolm.carving.carve import carve
 from zerolm.carving.export.formats import FORMATS
+from zerolm.carving.export.verify import compare_blocks
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.sensitivity import Loss
 from zerolm.carving.planning.sizes import costs_of
@@ -253,3 +255,25 @@ def test_kernels_and_flat_spectra_are_worth_a_word(tmp_path: Path) -> None:
     assert "a hidden size of 24 is slow, being no multiple of 32; 32 is one" in carved.note
     assert carved.spectrum[-1]["hidden"] == 48
     assert carved.spectrum[-1]["kept_energy"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("dtype", STEP)
+@pytest.mark.parametrize("name", ["llama_biased", "qwen3", "qwen2_tied"])
+def test_no_tensor_may_be_another(name: str, dtype: str, tmp_path: Path) -> None:
+    """Each in turn with two of its numbers, rows or columns swapped: the proof by blocks says so."""
+    parent = Checkpoint.open(saved(tmp_path / "parent", name, dtype=dtype))
+    basis = weights_basis(parent)
+    cut = narrowed(parent, basis, 24, parent.layout.tied)
+    (tmp_path / "child").mkdir()
+    _, config = FORMATS["hf"].write(parent, cut, Repaired(), tmp_path / "child", silent)
+    (tmp_path / "child" / "config.json").write_text(json.dumps(config))
+    assert compare_blocks(Checkpoint.open(tmp_path / "child"), parent, cut).relative <= 1e-5
+    weights = load_file(tmp_path / "child" / "model.safetensors")
+    for tensor, values in weights.items():
+        others = [values.flip(axis) for axis in range(values.dim())]
+        if "norm" in tensor and "q_norm" not in tensor and "k_norm" not in tensor:
+            others = [values * 1.5]
+        for other in others:
+            save_file({**weights, tensor: other.contiguous()}, tmp_path / "child" / "model.safetensors")
+            with pytest.raises(ValueError, match=r"differs from"):
+                compare_blocks(Checkpoint.open(tmp_path / "child"), parent, cut)

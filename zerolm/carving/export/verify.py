@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Ints
 from zerolm.carving.export.folder import maps_for
-from zerolm.carving.kept_units import Cut
+from zerolm.carving.export.products import STEPS, check_outside, checked_layer
+from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Repaired, carved_layer
 from zerolm.carving.width.maps import StreamMaps
 from zerolm.carving.width.narrowing import WRITERS
@@ -29,10 +30,6 @@ ROUNDED: Final = 1e-3
 """The same where weights are products, which round to either of two neighbours."""
 BLOCK_TOLERANCE: Final = 1e-5
 """The same of one layer, all weights being as they are stored."""
-STEPS: Final = {"BF16": 2.0**-7, "F16": 2.0**-9, "F32": 2.0**-20}
-"""The relative step between two numbers of a stored type, but of F32, where products of it differ by more."""
-PRODUCT: Final = 1e-6
-"""Differences of products, relative to the largest weight, where the order of their sums does."""
 CHUNK: Final = 16 << 20
 """Bytes compared at a time."""
 
@@ -87,7 +84,8 @@ def compare_blocks(
 
     Each layer of the child, opened in the stock class, has the weights of the parent's, carved in memory, and
     zeros beyond them; and both send the same random hidden states on alike. What is outside the layers is
-    compared byte by byte. ``ValueError`` names the layer or the tensor that differs.
+    compared byte by byte. Of a narrower stream, products are probed (``products``). ``ValueError`` names the
+    layer or the tensor that differs.
     """
     stored = as_stored(child, cut, repaired or Repaired())
     _same_outside(child, parent, maps_for(parent, cut, stored.arrays))
@@ -100,14 +98,19 @@ def compare_blocks(
     generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
     for place, kept in enumerate(cut.layers):
         hidden = torch.randn(2, length, cut.hidden, generator=generator)  # (2, length, d)
-        carved = carved_layer(theirs.model, cut, kept, stored)
+
+        def written(name: str, place: int = place, kept: LayerCut = kept) -> Tensor:
+            parameter = ours.layer(place).module.get_parameter(name)
+            return _corner(parameter.detach(), [cut.places(kept, label) for label in axes[name]])
+
+        if cut.narrowing:
+            carved = checked_layer(theirs, cut, kept, stored, written, coarseness(child))
+        else:
+            carved = carved_layer(theirs.model, cut, kept, stored)
         differs = f"layer {place} of the written child differs from layer {kept.layer} of the carved parent"
         for name, weight in carved.module.named_parameters():
             places = [cut.places(kept, label) for label in axes.get(name, ("",) * weight.dim())]
-            written = ours.layer(place).module.get_parameter(name)
-            if cut.narrowing:
-                weight.data = _if_close(_corner(written, places), weight, coarseness(child))
-            if not _within(written, weight, places):
+            if not _within(ours.layer(place).module.get_parameter(name), weight, places):
                 raise ValueError(f"{differs} in {name!r}")
         wanted = theirs.call(0, kept.layer, hidden, carved.module)
         proof = _apart(ours.call(0, place, hidden), wanted)
@@ -136,7 +139,7 @@ def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None
     for role, name in parent.layout.layer(None).items():
         if maps and "hidden" in parent.layout.slots[name].axes:
             if not (role == "head" and parent.layout.tied):
-                _same_product(child, name, parent, name, role, maps)
+                check_outside(child, name, parent, name, role, maps)
             continue
         if name not in child.tensors:
             raise ValueError(f"the written child lacks {name!r}")
@@ -149,21 +152,7 @@ def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None
 
     head, embedding = (opened.layout.name(role) for opened, role in ((child, "head"), (parent, "embedding")))
     if maps and parent.layout.tied and head and embedding:
-        _same_product(child, head, parent, embedding, "head", maps)
-
-
-def _same_product(
-    child: Checkpoint, ours: str, parent: Checkpoint, theirs: str, role: str, maps: StreamMaps
-) -> None:
-    """That a tensor outside the layers is what the narrower stream makes of the parent's."""
-    start, step = 0, STEPS[parent.tensors[theirs].dtype]
-    dtype = child.tensors[ours].dtype if ours in child.tensors else "F32"
-    for block in maps.blocks(role, None, parent.raw(theirs), parent.tensors[theirs].dtype):
-        rows = child.read(ours, slice(start, start + len(block))) if ours in child.tensors else block[:0]
-        wanted = torch.from_numpy(widened(narrowed(block, dtype), dtype))
-        if not torch.equal(_if_close(torch.from_numpy(rows), wanted, step), torch.from_numpy(rows)):
-            raise ValueError(f"{ours!r} of the written child differs from what was carved")
-        start += len(block)
+        check_outside(child, head, parent, embedding, "head", maps)
 
 
 def _bytes(tensor: TensorInfo, start: int) -> bytes:
@@ -199,16 +188,8 @@ def _corner(ours: Tensor, places: Sequence[Ints | None]) -> Tensor:
     return ours
 
 
-def _if_close(ours: Tensor, theirs: Tensor, coarseness: float) -> Tensor:
-    """Return our weights where they are theirs but for the rounding of products, else theirs."""
-    if ours.shape != theirs.shape:
-        return theirs
-    room = coarseness * theirs.abs() + PRODUCT * theirs.abs().max()
-    return ours if bool(((ours - theirs).abs() <= room).all()) else theirs
-
-
 def coarseness(child: Checkpoint) -> float:
-    """Return the largest step between two stored weights, as a share of them."""
+    """Return the rounding of the coarsest type that weights are stored in."""
     return max(STEPS[child.tensors[name].dtype] for name in child.layout.slots)
 
 

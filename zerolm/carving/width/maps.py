@@ -55,6 +55,13 @@ class StreamMaps:
         """Return the child's tensor."""
         return np.concatenate(list(self.blocks(role, layer, raw, dtype)))
 
+    def applied(self, role: str, layer: int | None, values: Values, vectors: Values) -> Values:
+        """Return the child's matrix times ``vectors`` (n, p), from the parent's ``values`` alone."""
+        role = role.split("+")[0]
+        if role in WRITERS:
+            return np.asarray(self.narrowing.basis.T.astype(np.float32) @ (values @ vectors))
+        return np.asarray(values @ (self._factor(role, layer) @ vectors))
+
     def _factor(self, role: str, layer: int | None) -> Values:
         if role == "embedding":
             return self.narrowing.embedding.astype(np.float32)

@@ -1,0 +1,94 @@
+"""The proof that weights of a narrower stream are the products that they should be, made another way.
+
+A matrix W' is W M if W' v = W (M v) for random vectors v (Freivalds, 1977): a few products with vectors in
+place of one with a matrix. What rounding W' to its stored type may change in a row is at most that step times
+the lengths of the row and of v.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.pruning import Repaired, carved_layer
+from zerolm.carving.width.in_memory import maps_of, put
+from zerolm.carving.width.maps import BLOCK, StreamMaps, Values
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.dtypes import widened
+from zerolm.families.known import family_named
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.roles import StockLayer
+
+STEPS: Final = {"BF16": 2.0**-8, "F16": 2.0**-10, "F32": 2.0**-16}
+"""The rounding of a stored type, relative to a weight; of F32, that of the products."""
+PROBES: Final = 8
+
+
+def is_product(
+    ours: Values, maps: StreamMaps, role: str, layer: int | None, values: Values, step: float
+) -> bool:
+    """Whether a tensor is what the narrower stream makes of the parent's ``values``, to rounding."""
+    if values.ndim == 1:
+        wanted = maps.whole(role, layer, values, "F32")
+        return wanted.shape == ours.shape and bool(
+            (np.abs(ours - wanted) <= step * (np.abs(wanted) + 1)).all()
+        )
+    probes = np.random.default_rng(0).standard_normal((ours.shape[1], PROBES), np.float32)
+    wanted = maps.applied(role, layer, values, probes)
+    if wanted.shape[0] != ours.shape[0]:
+        return False
+    lengths = np.outer(np.linalg.norm(ours, axis=1), np.linalg.norm(probes, axis=0))
+    floor = step * lengths.max(initial=0.0) * 1e-3
+    return bool((np.abs(ours @ probes - wanted) <= step * lengths + floor).all())
+
+
+def checked_layer(
+    blocks: Blocks,
+    cut: Cut,
+    kept: LayerCut,
+    repaired: Repaired,
+    written: Callable[[str], Tensor],
+    step: float,
+) -> StockLayer:
+    """Return a carved layer with the weights that were ``written``, where they are what they should be.
+
+    What is not is left as it is in the parent: it differs.
+    """
+    model, narrowing = blocks.model, cut.narrowing
+    assert narrowing is not None
+    layer = carved_layer(model, replace(cut, narrowing=None), kept)
+    maps = maps_of(model, narrowing, repaired.arrays)
+    patterns = family_named(str(model.config.model_type)).tensors.body
+    inside = {p.name.partition(".{layer}.")[2]: p for p in patterns if p.in_layer and "hidden" in p.axes}
+    for name, parameter in list(layer.module.named_parameters()):
+        if name not in inside:
+            continue
+        role, ours = inside[name].role, written(name)
+        solved = repaired.arrays.get((kept.layer, role)) if not role.endswith("norm") else None
+        if solved is not None:
+            put(layer.module, name, torch.from_numpy(solved))
+        elif is_product(ours.numpy(), maps, role, kept.layer, parameter.numpy(), step):
+            put(layer.module, name, ours)
+    return layer
+
+
+def check_outside(
+    child: Checkpoint, ours: str, parent: Checkpoint, theirs: str, role: str, maps: StreamMaps
+) -> None:
+    """Raise ``ValueError`` where a tensor outside the layers is not what it should be; rows at a time."""
+    raw, dtype = parent.raw(theirs), parent.tensors[theirs].dtype
+    shape = (*raw.shape[:-1], maps.narrowing.width.hidden)
+    same = ours in child.tensors and child.tensors[ours].shape == shape
+    for start in range(0, len(raw) if raw.ndim == 2 else 1, BLOCK):
+        rows = slice(start, start + BLOCK) if raw.ndim == 2 else slice(None)
+        values: NDArray[np.float32] = widened(np.asarray(raw[rows]), dtype)
+        same = same and is_product(child.read(ours, rows), maps, role, None, values, STEPS[dtype])
+    if not same:
+        raise ValueError(f"{ours!r} of the written child differs from what was carved")

@@ -32,7 +32,16 @@ from zerolm.spaces import make_space
 
 KINDS = (
     *("search", "search-free", "comparison", "ablation", "calibration", "proxies-benchmark", "proxies-space"),
-    *("proxies-model", "carving", "evaluation", "doctor", "ledger", "score"),
+    *(
+        "proxies-model",
+        "carving",
+        "carving-plan",
+        "carving-weights",
+        "evaluation",
+        "doctor",
+        "ledger",
+        "score",
+    ),
 )
 PARENT, SEQUENCES, LENGTH = "llama", 6, 12
 
@@ -85,8 +94,10 @@ def checkpoint_documents(folder: Path) -> dict[str, Any]:
     word_tokenizer(saved(parent, PARENT))
     text.write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
     sizes = {"sequences": SEQUENCES, "length": LENGTH}
-    carved = carve(parent, child, budgets={"max_params": "0.7x"}, shape="per-layer", form="padded",
+    budgets = {"max_params": "0.7x"}
+    carved = carve(parent, child, budgets=budgets, keep_hidden=0.75, shape="per-layer", form="padded",
                    text=str(text), **sizes)  # fmt: skip
+    plan = carve(parent, budgets=budgets, text=str(text), **sizes)
     judged = evaluate(child, parent, text, **sizes).to_json()
     row = {"task": "copy", "metric": "acc", "samples": 9, "child": 0.5, "child_stderr": 0.1,
            "parent": 0.75, "parent_stderr": None}  # fmt: skip
@@ -99,6 +110,8 @@ def checkpoint_documents(folder: Path) -> dict[str, Any]:
     }
     documents = {
         "carving": carved.to_json(),
+        "carving-plan": plan.to_json(),
+        "carving-weights": carve(parent, keep_hidden=0.6).to_json(),
         "evaluation": judged | {"tasks": [row]},
         "doctor": doctor,
         "ledger": zerolm.ledger(parent).to_json(),
@@ -127,7 +140,7 @@ def make(folder: Path) -> Made:
         "ablation": (ablation_page, ablation_fragment),
         "calibration": (calibration_page, calibration_fragment),
         **{name: (proxies_page, proxies_fragment) for name in inputs if name.startswith("proxies")},
-        "carving": (carving_page, carving_fragment),
+        **{name: (carving_page, carving_fragment) for name in inputs if name.startswith("carving")},
         "evaluation": (evaluation_page, evaluation_fragment),
         "doctor": (doctor_page, doctor_fragment),
         "ledger": (ledger_page, ledger_fragment),

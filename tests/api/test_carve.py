@@ -112,6 +112,51 @@ def test_a_plan_alone_saves_loads_and_repeats(zerolm: Zerolm, tmp_path: Path) ->
     assert list(report.to_pandas().columns) == ["layer", "heads", "kv_heads", "ffn"]
 
 
+WIDTHS: dict[str, tuple[dict[str, Any], str]] = {
+    "planned by losses": ({"max_params": "0.7x", **TOKENS}, "hidden 48, the parent's"),
+    "named, from tokens": ({"keep_hidden": 0.75, **TOKENS}, "of the energy, in a basis by the loss"),
+    "named, from weights": ({"keep_hidden": 0.6}, "of the energy, in a basis by the weights"),
+}
+
+
+@pytest.mark.parametrize("case", WIDTHS)
+def test_a_plan_tells_what_widths_of_the_stream_keep(case: str, zerolm: Zerolm) -> None:
+    asked, words = WIDTHS[case]
+    report = package.carve("parent", **asked)
+    assert (report.stream is None) == (case == "planned by losses")
+    said = repr(report)
+    assert words in said
+    assert len(said) <= 1500
+    assert said.count("\n") < 15
+    by_hidden = {one["hidden"]: one for one in report.spectrum}
+    flags = [flag for name, value in asked.items() for flag in (f"--{name.replace('_', '-')}", str(value))]
+    ran = zerolm("carve", "parent", *flags)
+    assert ran.status == 0, ran.err
+    assert words in ran.out
+    lines = ran.out.splitlines()
+    head = next(place for place, line in enumerate(lines) if line.startswith("hidden  energy kept"))
+    assert lines[head].endswith("loss") == (case == "planned by losses")
+    rows = [line.split() for line in lines[head + 1 :]]
+    assert {42, 36, 30, 24} <= {int(row[0]) for row in rows}
+    for hidden, kept, *_ in rows:
+        if report.stream and report.stream["hidden"] == int(hidden):
+            assert kept == f"{report.stream['kept_energy']:.1%}"
+        else:
+            assert kept == f"{by_hidden[int(hidden)]['kept_energy']:.1%}"
+    chosen = [int(row[0]) for row in rows if row[-1] == "chosen"]
+    assert chosen == ([report.stream["hidden"]] if report.stream else [])
+    child = package.carve("parent", "child", **asked)
+    assert "energy kept" not in repr(child)
+    assert CarvingReport.load("child").stream == child.stream == report.stream
+
+
+def test_a_stream_that_was_not_looked_at_is_not_spoken_of(zerolm: Zerolm) -> None:
+    report = package.carve("parent", keep_ffn=0.5)
+    assert (report.stream, report.spectrum) == (None, [])
+    assert "hidden" not in repr(report)
+    assert "hidden" not in zerolm("carve", "parent", "--keep-ffn", "0.5").out
+
+
 def test_a_recipe_stands_alone() -> None:
     word_tokenizer(Path("parent"))
     package.carve("parent", "child", keep_ffn=0.5, repair="none", **TOKENS)

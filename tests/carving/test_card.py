@@ -136,6 +136,24 @@ def test_gguf_cards_name_the_file(zerolm: Callable[..., Any], tmp_path: Path) ->
     assert list(recipe["sha256"]) == ["parent-carved.gguf"]
 
 
+@pytest.mark.parametrize("name", ["llama", "llama_tied"])
+def test_a_narrower_stream_is_on_the_card(name: str, zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    parent = str(saved(tmp_path / "parent", name))
+    card, recipe = carved(zerolm, parent, tmp_path / "child", "--keep-hidden", "0.75")
+    stream = recipe["stream"]
+    assert {key: stream[key] for key in ("hidden", "tied", "basis")} == {
+        "hidden": 36, "tied": name == "llama_tied", "basis": "weights"
+    }  # fmt: skip
+    assert 0.36 < stream["kept_energy"] < 1
+    said = next(line for line in card.splitlines() if line.startswith("- hidden"))
+    assert said.startswith("- hidden 36 of 48: the residual stream in one basis by the weights")
+    assert f"{stream['kept_energy']:.1%}" in said
+    assert said.endswith("the head is " + ("the embedding" if stream["tied"] else "a matrix of its own"))
+    card, recipe = carved(zerolm, parent, tmp_path / "whole")
+    assert recipe["stream"] is None
+    assert "hidden" not in card
+
+
 def test_no_child_refers_to_code_of_its_parent(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     parent = saved(tmp_path / "parent", "llama")
     code = {"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}, "custom_pipelines": {"x": {"impl": "y.Z"}}}

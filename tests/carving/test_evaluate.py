@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from divergences import fidelity, perplexity_and_kl
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
 from zerolm.carving.carve import carve
-from zerolm.carving.evaluation.evaluate import NOT_COMPARED, Evaluated, chosen, cut_of, evaluate, uniform
+from zerolm.carving.evaluation.evaluate import (
+    CHANNELS,
+    NOT_COMPARED,
+    SEEDS,
+    Evaluated,
+    chosen,
+    cut_of,
+    evaluate,
+    uniform,
+)
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import apply_in_memory
+from zerolm.carving.width.narrowing import Width
+from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.networks.opener import open_model
@@ -216,3 +229,111 @@ def test_cut_of_reads_the_units_that_the_recipe_lists(tmp_path: Path) -> None:
     assert read is not None
     for ours, theirs in zip(read.layers, carved.cut.layers, strict=True):
         assert (ours.layer, *ours.groups, *ours.ffn) == (theirs.layer, *theirs.groups, *theirs.ffn)
+
+
+def channels_alone(folder: Path, channels: list[int], share: float) -> Any:
+    """The parent with these channels of its stream and no others, by indexing its matrices.
+
+    The norm is a mean over fewer channels, of which these hold a ``share`` of the energy.
+    """
+    network = open_model(Checkpoint.open(folder))
+    scale = np.sqrt(share * network.config.hidden_size / len(channels))
+    index = torch.tensor(channels)
+    for name, parameter in network.named_parameters():
+        if name.endswith(("q_norm.weight", "k_norm.weight")):  # they stand within heads
+            continue
+        if "norm" in name:
+            parameter.data = parameter.data[index] * scale
+        else:
+            along = 0 if name.endswith(("o_proj.weight", "down_proj.weight")) else 1
+            parameter.data = parameter.data.index_select(along, index)
+    network.config.hidden_size = len(channels)
+    return network
+
+
+def energies_of_channels(folder: Path) -> np.ndarray[Any, Any]:
+    """Those of embeddings of mean square 1, and in equal parts of what o_proj and down_proj write."""
+    weights = {
+        name: weight.double().numpy()
+        for name, weight in open_model(Checkpoint.open(folder)).state_dict().items()
+    }
+    rows = weights["model.embed_tokens.weight"]
+    embedded = (rows**2 / (rows**2).mean(axis=1, keepdims=True)).sum(axis=0)
+    writers = (w for name, w in weights.items() if name.endswith(("o_proj.weight", "down_proj.weight")))
+    written = sum((matrix**2).sum(axis=1) for matrix in writers)
+    return np.asarray(embedded / embedded.sum() + written / written.sum())
+
+
+@pytest.mark.parametrize("name", ["llama", "llama_tied", "qwen3"])
+def test_beside_a_narrower_stream_stand_channels_without_a_rotation(name: str, tmp_path: Path) -> None:
+    parent = parent_of(tmp_path, name)
+    carved = carve(parent, tmp_path / "child", keep_hidden=0.75)
+    result = found(tmp_path)
+    assert result.note.endswith(CHANNELS)
+    params = {row.name: row.params for row in result.rows}
+    assert params["child"] == params["random"] == params["uniform"] == carved.costs["child"]["params"]
+    child = open_model(Checkpoint.open(tmp_path / "child"))
+    assert params["child"] == sum(parameter.numel() for parameter in child.parameters())
+    checkpoint = Checkpoint.open(parent)
+    tokens = tokens_of(checkpoint, str(tmp_path / "text.txt"), **FEW)
+    reference = open_model(checkpoint)
+    assert values(result, "child") == pytest.approx(
+        vars(perplexity_and_kl(child, reference, tokens)), rel=1e-6
+    )
+    energy = energies_of_channels(parent)
+    by_energy = np.argsort(-energy)
+    draws = [by_energy[np.random.default_rng(seed).permutation(48)] for seed in SEEDS]
+    by_channels = []
+    for order in (by_energy, *draws):
+        share = energy[order[:36]].sum() / energy.sum()
+        alone = channels_alone(parent, order[:36].tolist(), share)
+        assert sum(parameter.numel() for parameter in alone.parameters()) == params["child"]
+        by_channels.append(vars(perplexity_and_kl(alone, reference, tokens)))
+    assert values(result, "uniform") == pytest.approx(by_channels[0], rel=1e-4)
+    for key, mean in values(result, "random").items():
+        assert mean == pytest.approx(np.mean([draw[key] for draw in by_channels[1:]]), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["llama", "llama_tied"])
+def test_an_uneven_child_with_a_narrower_stream_is_matched(name: str, tmp_path: Path) -> None:
+    """Its parent's head may be the embedding, and its own a matrix of its own."""
+    parent = parent_of(tmp_path, name)
+    budgets = {"max_params": "0.7x"}
+    carved = carve(
+        parent, tmp_path / "child", budgets=budgets, keep_hidden=0.75, shape="per-layer", form="padded"
+    )
+    assert not carved.cut.uniform
+    params = {row.name: row.params for row in found(tmp_path).rows}
+    assert params["child"] == params["random"] == carved.costs["child"]["params"]
+    assert abs(params["uniform"] - params["child"]) <= 3 * 3 * 36  # three layers' neurons
+
+
+def test_a_head_of_its_own_is_matched(tmp_path: Path) -> None:
+    parent = Checkpoint.open(parent_of(tmp_path, "llama_tied"))
+    basis, whole = weights_channels(parent), Cut.whole(dimensions(parent))
+    params = []
+    for tied in (True, False):
+        cut = replace(whole, narrowing=basis.narrowing(Width(24, tied)))
+        network = apply_in_memory(open_model(parent), cut)
+        params.append(sum(parameter.numel() for parameter in network.parameters()))
+        assert params[-1] == costs_of(parent, CostModel(), cut)["params"]
+    assert params[1] - params[0] == 64 * 24
+
+
+def test_a_recipe_of_another_width_is_refused(tmp_path: Path) -> None:
+    parent = parent_of(tmp_path)
+    carve(parent, tmp_path / "child", keep_hidden=0.75)
+    carve(parent, tmp_path / "other", keep_hidden=0.5)
+    carve(parent, tmp_path / "whole", keep_heads=0.5)
+    for name in ("other", "whole"):
+        shutil.copy(tmp_path / name / "recipe.json", tmp_path / "child")
+        with pytest.raises(ValueError, match="is of another child"):
+            found(tmp_path)
+
+
+def test_a_narrower_stream_without_a_recipe_stands_beside_its_parent_alone(tmp_path: Path) -> None:
+    carve(parent_of(tmp_path), tmp_path / "child", keep_hidden=0.75)
+    wanted = found(tmp_path)
+    (tmp_path / "child" / "recipe.json").unlink()
+    alone = found(tmp_path)
+    assert (alone.rows, alone.note) == (wanted.rows[:2], NOT_COMPARED)

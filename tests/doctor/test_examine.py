@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny import DECODER, MODELS, saved
 
+from zerolm.carving.carve import carve
 from zerolm.doctor import examine, opening
 from zerolm.doctor.evidence import gather
 from zerolm.doctor.examine import diagnose, ways
@@ -351,3 +352,48 @@ def test_advice_names_sizes_that_do_not_fit(tmp_path: Path) -> None:
     assert any("multiples of 256" in line and "FFN 40" in line for line in found.advice)
     (tmp_path / "recipe.json").write_text(json.dumps({"written_as": "padded"}))
     assert any("padded with zeros" in line for line in diagnose(tmp_path).advice)
+
+
+NARROWED: dict[str, tuple[str, dict[str, str]]] = {
+    "llama": ("llama", {"vLLM": OPENS, "SGLang": OPENS, "MLX": OPENS, "llama.cpp": UNKNOWN}),
+    "mistral": ("mistral", {"vLLM": OPENS, "SGLang": OPENS, "MLX": OPENS, "llama.cpp": UNKNOWN}),
+    "qwen2": ("qwen2", {"vLLM": UNKNOWN, "SGLang": UNKNOWN, "MLX": REFUSES, "llama.cpp": REFUSES}),
+    "qwen3": ("qwen3", {"vLLM": OPENS, "SGLang": OPENS, "MLX": OPENS, "llama.cpp": UNKNOWN}),
+}
+
+
+@pytest.mark.parametrize("name", NARROWED)
+@pytest.mark.parametrize("share", [0.75, 0.5])
+def test_children_with_a_narrower_stream(name: str, share: float, tmp_path: Path) -> None:
+    """Their heads keep their size, which is spelt out and no longer the hidden size over their number."""
+    parent, child = saved(tmp_path / "parent", name), tmp_path / "child"
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (parent / file).write_text("{}")
+    carve(parent, child, keep_hidden=share)
+    config = json.loads((child / "config.json").read_text())
+    size = json.loads((parent / "config.json").read_text()).get("head_dim") or 8
+    assert (config["hidden_size"], config["head_dim"]) == (48 * share, size)
+    kind, expected = NARROWED[name]
+    assert config["model_type"] == kind
+    diagnosis = diagnose(child)
+    verdicts_ = {verdict.runtime: verdict for verdict in diagnosis.verdicts}
+    stock = verdicts_["transformers"]
+    assert (stock.verdict, stock.known) == (OPENS, "opened")
+    assert by_rules(TRANSFORMERS, gather(child)).verdict == OPENS
+    assert {runtime: verdicts_[runtime].verdict for runtime in expected} == expected
+    for runtime, verdict in expected.items():
+        if verdict == REFUSES:
+            assert f"6 heads of 8 are not {config['hidden_size']}" in verdicts_[runtime].reasons[0]
+    assert f"6 heads in 2 KV groups of {size}, hidden {config['hidden_size']}" in " ".join(diagnosis.advice)
+
+
+def test_heads_that_do_not_divide_a_narrower_stream_make_a_mistral(tmp_path: Path) -> None:
+    saved(tmp_path / "parent", "llama")
+    carve(tmp_path / "parent", tmp_path / "child", keep_hidden=0.667)
+    config = json.loads((tmp_path / "child" / "config.json").read_text())
+    assert (config["hidden_size"], config["head_dim"], config["model_type"]) == (32, 8, "mistral")
+    assert verdicts(tmp_path / "child")["transformers"].verdict == OPENS
+    edited(tmp_path / "child", model_type="llama", architectures=["LlamaForCausalLM"])
+    broken = verdicts(tmp_path / "child")
+    assert broken["transformers"].verdict == REFUSES
+    assert "6 heads do not divide the hidden size 32" in broken["vLLM"].reasons[0]

@@ -19,6 +19,7 @@ from zerolm.costs import COSTS, CostModel
 from zerolm.progress import Progress, silent
 from zerolm.report.carving import carving_fragment, carving_page
 from zerolm.report.phrases import cost_label, show_cost
+from zerolm.report.width import width_line, widths_line
 from zerolm.text.defaults import RANDOM
 
 Amount = int | str
@@ -41,6 +42,16 @@ class CarvingReport(DocumentReport):
     def widths(self) -> list[dict[str, int]]:
         """Return the sizes of each kept layer: ``layer``, ``heads``, ``kv_heads`` and ``ffn``."""
         return list(self.document["widths"])
+
+    @property
+    def stream(self) -> dict[str, Any] | None:
+        """Return the narrower stream: ``hidden``, ``tied``, ``basis``, ``kept_energy``; None where whole."""
+        return self.document.get("stream")
+
+    @property
+    def spectrum(self) -> list[dict[str, Any]]:
+        """Return what widths of the stream keep: ``hidden``, ``kept_energy``, ``loss``; empty if unknown."""
+        return list(self.document.get("spectrum", []))
 
     @property
     def costs(self) -> dict[str, dict[str, int]]:
@@ -71,7 +82,11 @@ class CarvingReport(DocumentReport):
             f"{name} {_span([layer[name] for layer in self.widths])}" for name in ("heads", "kv_heads", "ffn")
         )
         costs = [f"  {cost_label(cost)} {self._share(cost)}" for cost in COSTS]
-        return [f"{first}: {', '.join(parts)}", *costs, *self.judged()]
+        others = "" if self.verified else widths_line(self.document)
+        widths = f"hidden size, energy kept, loss alone: {others}" if others else ""
+        width = width_line(self.document)
+        sizes = [f"{first}: {', '.join(parts)}", *([width] if width else [])]
+        return [*sizes, *costs, *self.judged(), *([widths] if widths else [])]
 
     def _share(self, cost: str) -> str:
         parent, child = self.costs["parent"][cost], self.costs["child"][cost]

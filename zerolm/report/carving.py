@@ -13,6 +13,7 @@ from zerolm.report.chart import LINEAR, Axis, amount, axis
 from zerolm.report.page import Heading, command, note, page, pairs, section
 from zerolm.report.phrases import cost_label, show_cost
 from zerolm.report.strip import LayerSizes, largest, strip
+from zerolm.report.width import width_chart, width_line, width_sentence
 
 NAMES: Final = {
     "predicted": "predicted by single cuts",
@@ -37,6 +38,9 @@ def carving_page(document: Mapping[str, Any], configuration: Mapping[str, Any] |
         section("Sizes, layer by layer", _strips(document)),
         section("Costs beside the parent's", _costs(document), note(_stored(document))),
     ]
+    widths = width_chart(document)
+    if widths:
+        body.append(section("What each width of the stream loses", widths))
     if document["losses"]:
         body.append(section("Loss on the calibration tokens", _losses(document)))
     body.append(section("How it was made", pairs(_making(document), "pairs wide")))
@@ -64,10 +68,11 @@ def _found(document: Mapping[str, Any]) -> str:
     widths, whole = document["widths"], document.get("parent_sizes")
     spans = {name: _span([layer[name] for layer in widths]) for name in ("heads", "kv_heads", "ffn")}
     of = {name: f" of {whole[name]:,}" if whole else "" for name in ("depth", "heads", "kv_heads", "ffn")}
-    return (
+    layers = (
         f"{len(widths)}{of['depth']} layers are left, each with {spans['heads']}{of['heads']} heads "
         f"({spans['kv_heads']}{of['kv_heads']} KV) and an FFN of {spans['ffn']}{of['ffn']}."
     )
+    return f"{width_sentence(document)} {layers}".strip()
 
 
 def _span(values: list[int]) -> str:
@@ -98,15 +103,18 @@ def _trust(document: Mapping[str, Any]) -> str:
         said.append("The losses are of the tokens that it was fitted to; other text may lose more.")
     else:
         said.append("No loss was measured: there was no text.")
-    return " ".join([*said, *([f"{document['note']}."] if document["note"] else [])])
+    remark = document["note"]
+    return " ".join([*said, *([f"{remark[0].upper()}{remark[1:]}."] if remark else [])])
 
 
 def _strips(document: Mapping[str, Any]) -> str:
     whole, widths = document.get("parent_sizes"), document["widths"]
+    stream = document.get("stream")
     left = {layer["layer"]: layer for layer in widths}
     hidden, size = (whole["hidden"], whole["head_size"]) if whole else (1, 1)
     depth = whole["depth"] if whole else max(left) + 1
-    child = [_sizes(left[place], hidden, size) if place in left else _gone() for place in range(depth)]
+    narrower = stream["hidden"] if stream else hidden
+    child = [_sizes(left[place], narrower, size) if place in left else _gone() for place in range(depth)]
     drawn = {"Parent": [_sizes(whole, hidden, size)] * depth, "Child": child} if whole else {"Child": child}
     most = largest(list(drawn.values()))
     parts = "".join(f"<h3>{name}</h3>{strip(layers, most)}" for name, layers in drawn.items())
@@ -158,12 +166,15 @@ def _making(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("parent", "family", "criterion", "repair", "plan", "shape", "format", "space"):
         if document.get(name) is not None:
             yield name, str(document[name])
+    if document.get("stream"):
+        yield "stream", width_line(document)
     yield "weights", " and ".join(f"{bits}-bit" for bits in document["weight_bits"])
 
 
 def _rebuilding(document: Mapping[str, Any], configuration: Mapping[str, Any] | None) -> str:
     line = f"zerolm carve {shlex.quote(str(document['parent']))} --recipe recipe.json --out child"
     text = (configuration or {}).get("text")
-    if document["repair"] != "none" and (text or document["losses"]):
+    by_loss = (document.get("stream") or {}).get("basis") == "loss"
+    if by_loss or (document["repair"] != "none" and (text or document["losses"])):
         line += f" --text {shlex.quote(str(text)) if text else 'FILE'}"
     return line

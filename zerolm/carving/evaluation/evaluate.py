@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -21,6 +21,8 @@ from zerolm.carving.planning.plan import PARAMS
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.recipe import MAX_BYTES, read_recipe
+from zerolm.carving.width.narrowing import Width
+from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
@@ -36,6 +38,7 @@ COMPARED: Final = (
     f"random (mean of {len(SEEDS)} draws) and uniform (by capacity) are carvings of the child's size that "
     "keep the same layers; they are not repaired"
 )
+CHANNELS: Final = "of the residual stream they keep channels as they are, drawn or those of most energy"
 NOT_COMPARED: Final = (
     "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
     "does not tell what it keeps of each layer"
@@ -93,8 +96,9 @@ def evaluate(
     """Return what a child has lost on a text, and what other carvings of its size lose.
 
     Beside the child and the parent stand ``random``, which keeps as many KV groups and neurons of each layer
-    as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. One carving is in
-    memory at a time. Raises ``ValueError``, in one line, for what cannot be compared.
+    as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. Where the child's
+    stream is narrower, theirs keeps as many channels, without a rotation. One carving is in memory at a time.
+    Raises ``ValueError``, in one line, for what cannot be compared.
     """
     ours, theirs = opened(child, parent)
     cut = cut_of(ours, theirs)
@@ -114,6 +118,8 @@ def evaluate(
     child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
     others = (_row(name, params(draws[0]), [next(judged) for _ in draws]) for name, draws in cuts.items())
     note = COMPARED if cuts else NOT_COMPARED
+    if cut is not None and cut.narrowing:
+        note += f"; {CHANNELS}"
     return Evaluated((child_row, parent_row, *others), len(tokens), tokens.count, note)
 
 
@@ -149,19 +155,22 @@ def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoin
 def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     """Return a cut with the sizes of the child: that of its recipe, else one as its configuration tells.
 
-    None where it has no recipe of this parent, and layers that went or sizes that no cut gives it. Raises
+    A narrower stream keeps the channels of most energy, for the recipe tells no more than its width. None
+    where the child has no recipe of this parent, and layers that went or sizes that no cut gives it. Raises
     ``ValueError`` where the recipe is that of another child.
     """
     whole, own = dimensions(parent), dimensions(child)
     file = child.folder / "recipe.json"
     weights = fingerprint(parent) if file.is_file() else ""
     if weights and _made_for(file) == weights:
-        cut = read_recipe(file, parent, weights).cut
-        if (len(cut.layers), *cut.largest) != (own.depth, own.kv_heads, own.ffn):
+        recipe = read_recipe(file, parent, weights)
+        cut, width = recipe.cut, recipe.width or Width(whole.hidden, parent.layout.tied)
+        told = (len(cut.layers), *cut.largest, width.hidden, width.tied)
+        if told != (own.depth, own.kv_heads, own.ffn, own.hidden, child.layout.tied):
             raise ValueError(
                 f"recipe {str(file)!r} is of another child: its sizes are not those of the configuration"
             )
-        return cut
+        return replace(cut, narrowing=weights_channels(parent).narrowing(width)) if recipe.width else cut
     same = ("depth", "hidden", "head_size", "heads_per_group")
     alike = all(getattr(own, size) == getattr(whole, size) for size in same)
     if not alike or own.kv_heads > whole.kv_heads or own.ffn > whole.ffn:
@@ -181,18 +190,21 @@ def _made_for(recipe: Path) -> object:
 def of_the_same_size(parent: Checkpoint, cut: Cut, progress: Progress = silent) -> dict[str, list[Cut]]:
     """Return ``random`` cuts, one a seed, with the sizes of this one, and the ``uniform`` one by capacity."""
     ledger = ledger_of(parent, progress=progress)
-    draws = [criterion_of("random", parent, ledger, seed=seed) for seed in SEEDS]
     capacity = criterion_of("capacity", parent, ledger)
-    return {
-        "random": [chosen(draw, cut) for draw in draws],
-        "uniform": [chosen(capacity, uniform(parent, cut))],
-    }
+    draws = [chosen(criterion_of("random", parent, ledger, seed=seed), cut) for seed in SEEDS]
+    if cut.narrowing:
+        width, channels = cut.narrowing.width, weights_channels(parent)
+        orders = [np.random.default_rng(seed).permutation(cut.parent.hidden) for seed in SEEDS]
+        streams = (channels.reordered(order).narrowing(width) for order in orders)
+        draws = [replace(draw, narrowing=own) for draw, own in zip(draws, streams, strict=True)]
+    return {"random": draws, "uniform": [chosen(capacity, uniform(parent, cut))]}
 
 
 def chosen(criterion: Criterion, cut: Cut) -> Cut:
-    """Return a cut of the same sizes, with the units that the criterion chooses."""
+    """Return a cut of the same sizes, with the units that the criterion chooses and the same stream."""
     sizes = {kept.layer: (len(kept.groups), len(kept.ffn)) for kept in cut.layers}
-    return Cut.of(cut.parent, list(sizes), sizes.__getitem__, criterion.choose)
+    units = Cut.of(cut.parent, list(sizes), sizes.__getitem__, criterion.choose)
+    return replace(units, narrowing=cut.narrowing)
 
 
 def uniform(parent: Checkpoint, cut: Cut) -> Cut:
@@ -204,7 +216,9 @@ def uniform(parent: Checkpoint, cut: Cut) -> Cut:
     if cut.uniform:
         return cut
     depth, whole = len(cut.layers), cut.parent
-    choices = Choices(tuple(range(1, whole.kv_heads + 1)), tuple(range(1, whole.ffn + 1)), (depth,))
+    width = cut.narrowing.width if cut.narrowing else None
+    sizes = tuple(range(1, whole.kv_heads + 1)), tuple(range(1, whole.ffn + 1))
+    choices = Choices(*sizes, (depth,), width=width)
     prices = part_costs(parent, choices, CostModel())
     wanted = prices.of([(len(kept.groups), len(kept.ffn)) for kept in cut.layers])[PARAMS]
     groups, ffn = (
@@ -220,8 +234,9 @@ def uniform(parent: Checkpoint, cut: Cut) -> Cut:
 
 
 def _cut(like: Cut, groups: int, ffn: int) -> Cut:
-    """Return a cut of the same layers with so many units of each."""
-    return Cut.of(like.parent, [layer.layer for layer in like.layers], lambda layer: (groups, ffn))
+    """Return a cut of the same layers and stream with so many units of each."""
+    cut = Cut.of(like.parent, [layer.layer for layer in like.layers], lambda layer: (groups, ffn))
+    return replace(cut, narrowing=like.narrowing)
 
 
 def _row(name: str, params: int, draws: Sequence[Mapping[str, float]]) -> EvaluatedRow:

@@ -20,11 +20,11 @@ llama-cli -m {place}
 ```"""
 
 
-def card(recipe: Mapping[str, Any], kind: str, auto: str) -> str:
+def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
     """Return the card of a child from its recipe.
 
     ``kind`` is the model type that it is written as, ``auto`` the class of transformers that opens it (the
-    name of the file of a GGUF).
+    name of the file of a GGUF), ``hidden`` the parent's hidden size.
     """
     parent, tokens = plain(recipe["parent"]), recipe["calibration"]
     is_gguf = recipe["written_as"] == "gguf"
@@ -34,6 +34,8 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str) -> str:
         text = f"calibration text: {tokens['sequences']} sequences of {tokens['length']} tokens ({source})"
     lines = [f"criterion: {recipe['criterion']}", f"repair: {recipe['repair']}", f"plan: {recipe['plan']}"]
     lines += [f"shape: {recipe['shape']}, written as {recipe['written_as']}", text]
+    if recipe["stream"]:
+        lines += [_stream(recipe["stream"], hidden)]
     if kind != recipe["family"] and not is_gguf:
         lines += [f"a {recipe['family']} whose heads do not divide the hidden size, so its type is {kind}"]
     losses = ", ".join(f"{name} {loss:.4g}" for name, loss in recipe["losses"].items())
@@ -75,6 +77,14 @@ def _sizes(recipe: Mapping[str, Any]) -> str:
     return (
         f"{child['params']:,} of {parent['params']:,} parameters ({share:.1%}), "
         f"{child['weight_bytes']:,} of {parent['weight_bytes']:,} bytes of {bits}-bit weights."
+    )
+
+
+def _stream(stream: Mapping[str, Any], hidden: int) -> str:
+    head = "the head is the embedding" if stream["tied"] else "the head is a matrix of its own"
+    return (
+        f"hidden {stream['hidden']} of {hidden}: the residual stream in one basis by the {stream['basis']}, "
+        f"of whose energy {stream['kept_energy']:.1%} is kept; {head}"
     )
 
 

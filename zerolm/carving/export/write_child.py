@@ -46,7 +46,8 @@ def write(
         if name.name.lower() != "readme.md" and (is_licence or not form.has_tokenizer):
             _copy(checkpoint.folder, name, folder)
     auto = _auto_class(checkpoint) if config is not None else weights[0].name
-    (folder / "README.md").write_text(card(recipe, kind, auto), encoding="utf-8")
+    told = card(recipe, kind, auto, checkpoint.layout.hidden)
+    (folder / "README.md").write_text(told, encoding="utf-8")
     files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
     whole = {**recipe, "sha256": sha256, "files": sorted([*files, "recipe.json", *more])}
     _write_json(folder / "recipe.json", whole)

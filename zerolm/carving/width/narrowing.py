@@ -17,12 +17,12 @@ components kept B is R and E' is E R: exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from zerolm.architecture import Floats
+from zerolm.architecture import Floats, Ints
 
 READERS: Final = {
     "q": "attention_norm",
@@ -83,7 +83,7 @@ class Basis:
 
     ``vectors`` (d, d) has them as columns; ``energy`` (d,) is their share of the energy of the normalised
     stream; ``last`` (d, d) are second moments of the normalised stream before the head; ``gain`` (d,) is that
-    of the norm there. ``by`` says how they were chosen: ``loss`` or ``weights``.
+    of the norm there. ``by`` says how they were chosen: ``loss``, ``weights``, or ``channels`` as they are.
     """
 
     by: str
@@ -95,6 +95,10 @@ class Basis:
     def kept(self, hidden: int) -> float:
         """Return the share of the stream's energy in the first ``hidden`` directions."""
         return min(1.0, float(self.energy[:hidden].sum()))
+
+    def reordered(self, order: Ints) -> Basis:
+        """Return the same directions in another ``order`` (d,)."""
+        return replace(self, vectors=self.vectors[:, order], energy=self.energy[order])
 
     def narrowing(self, width: Width) -> Narrowing:
         """Return the maps to a child of this width."""
@@ -114,6 +118,16 @@ class Basis:
         embedding = self.gain[:, None] * foretold / np.where(divides, gains, 1.0)
         embedding = np.where(divides, embedding, basis)
         return Narrowing(self.by, basis, scale, embedding, foretold, gains * scale, kept)
+
+
+def channel_basis(energy: Floats, gain: Floats) -> Basis:
+    """Return the basis whose directions are the channels themselves, so that nothing is rotated.
+
+    Those of most ``energy`` (d,) stand first; ``gain`` (d,) is that of the last norm.
+    """
+    order = np.argsort(-energy, kind="stable")
+    moments = np.eye(len(energy))
+    return Basis("channels", moments[:, order], energy[order] / energy.sum(), moments, gain)
 
 
 def ordered_basis(energy: Floats, metric: Floats) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Floats
-from zerolm.carving.width.narrowing import READERS, Basis, energies, ordered_basis
+from zerolm.carving.width.narrowing import READERS, Basis, channel_basis, energies, ordered_basis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
 from zerolm.progress import Progress, silent
@@ -39,6 +39,18 @@ def weights_basis(checkpoint: Checkpoint, *, progress: Progress = silent) -> Bas
     vectors = ordered_basis(energy, read)
     gain = _gain(checkpoint, "final_norm", None).astype(np.float64)
     return Basis(BY, vectors, energies(vectors, energy), np.eye(len(vectors)), gain)
+
+
+def weights_channels(checkpoint: Checkpoint) -> Basis:
+    """Return the channels of the stream as ``weights_basis`` takes it, those of most energy first."""
+    written = sum(
+        np.square(_columns(checkpoint, role, layer)).sum(axis=0, dtype=np.float64)
+        for layer in range(checkpoint.layout.depth)
+        for role in ("o", "down")
+    )
+    embedding = np.square(_embeddings(checkpoint)).sum(axis=0, dtype=np.float64)
+    energy = embedding / embedding.sum() + written / max(np.sum(written), 1e-300)
+    return channel_basis(energy, _gain(checkpoint, "final_norm", None).astype(np.float64))
 
 
 def _moments(rows: NDArray[np.float32]) -> Floats:

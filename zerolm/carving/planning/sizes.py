@@ -196,10 +196,10 @@ def width_note(cut: Cut) -> str:
             f"{narrowing.kept:.1%} of its energy"
         )
     if cut.hidden % KERNELS:
-        nearest = max(1, round(cut.hidden / KERNELS)) * KERNELS
-        notes.append(
-            f"a hidden size of {cut.hidden} is slow, being no multiple of {KERNELS}; {nearest} is one"
-        )
+        smaller = range(KERNELS, cut.parent.hidden, KERNELS)
+        nearest = min(smaller, key=lambda size: abs(size - cut.hidden), default=None)
+        other = f"; {nearest} is one" if nearest else ""
+        notes.append(f"a hidden size of {cut.hidden} is slow, being no multiple of {KERNELS}{other}")
     return "; ".join(notes)
 
 

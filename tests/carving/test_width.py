@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny import model, saved
@@ -19,14 +21,16 @@ from tiny import model, saved
 from zerolm.carving.carve import carve
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.export.verify import compare_blocks
+from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.sensitivity import Loss
-from zerolm.carving.planning.sizes import costs_of
+from zerolm.carving.planning.sizes import costs_of, plan_of
 from zerolm.carving.pruning import Repaired, apply_in_memory
 from zerolm.carving.repair.walk import repair
+from zerolm.carving.request import SizeRequest
 from zerolm.carving.width.loss_basis import loss_basis
 from zerolm.carving.width.narrowing import Basis, Width, energies, ordered_basis
-from zerolm.carving.width.weights_basis import weights_basis
+from zerolm.carving.width.weights_basis import weights_basis, weights_channels
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.networks.blocks import Blocks
@@ -277,3 +281,49 @@ def test_no_tensor_may_be_another(name: str, dtype: str, tmp_path: Path) -> None
             save_file({**weights, tensor: other.contiguous()}, tmp_path / "child" / "model.safetensors")
             with pytest.raises(ValueError, match=r"differs from"):
                 compare_blocks(Checkpoint.open(tmp_path / "child"), parent, cut)
+
+
+@dataclass(frozen=True)
+class Drawn(Criterion):
+    """A worth of every size, drawn; the more is kept the better."""
+
+    seed: int
+
+    def choose(self, layer: int, kind: str, count: int) -> Any:
+        return np.arange(count)
+
+    def worth(self, layer: int, kind: str, count: int) -> float:
+        weight = np.random.default_rng([self.seed, layer, kind == "ffn"]).random()
+        return -float(weight * (1 - count / {"groups": 2, "ffn": 40}[kind]))
+
+    def narrower(self, width: Width) -> float:
+        weight = np.random.default_rng([self.seed, width.tied]).random()
+        return -float(3 * weight * (1 - width.hidden / 48) ** 2)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.45, 0.6, 0.8]), st.sampled_from(["params", "macs"]))
+def test_a_plan_tries_every_width_and_both_heads(seed: int, share: float, cost: str) -> None:
+    """Against all combinations of width, head, KV groups and neurons, each counted as a cut."""
+    by = Drawn(seed)
+    with TemporaryDirectory() as folder:
+        parent = Checkpoint.open(saved(Path(folder) / "parent", "qwen2_tied"))
+        basis, whole = weights_channels(parent), dimensions(parent)
+        limit = int(share * costs_of(parent, CostModel())[cost])
+        request = SizeRequest("uniform", {"layers": 1.0}, {f"max_{cost}": limit}, multiple_of=8)
+        plan = plan_of(parent, by, request, CostModel())
+        best = -np.inf
+        for hidden, tied, groups, ffn in product(range(8, 49, 8), (True, False), (1, 2), range(8, 41, 8)):
+            if hidden == 48 and not tied:
+                continue
+            cut = Cut.of(whole, range(3), lambda layer, sizes=(groups, ffn): sizes)  # type: ignore[misc]
+            width = Width(hidden, tied)
+            if hidden < 48:
+                cut = replace(cut, narrowing=basis.narrowing(width))
+            if costs_of(parent, CostModel(), cut)[cost] <= limit:
+                worth = sum(by.worth(n, "groups", groups) + by.worth(n, "ffn", ffn) for n in range(3))
+                best = max(best, worth + (by.narrower(width) if hidden < 48 else 0.0))
+        assert plan.worth == pytest.approx(best, rel=1e-9)
+        assert plan.costs[cost] <= limit
+        cut = plan.cut if plan.width is None else replace(plan.cut, narrowing=basis.narrowing(plan.width))
+        assert costs_of(parent, CostModel(), cut) == plan.costs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -75,21 +74,21 @@ def _spread(count: int) -> NDArray[np.int64]:
 
 def _embeddings(checkpoint: Checkpoint) -> NDArray[np.float32]:
     """Return embeddings of mean square 1."""
-    rows = np.concatenate(list(_sampled(checkpoint, "embedding", None)))
+    rows = _sampled(checkpoint, "embedding", None)
     return rows / np.sqrt(np.square(rows).mean(axis=1, keepdims=True) + 1e-20)  # type: ignore[no-any-return]
 
 
 def _reading(checkpoint: Checkpoint, role: str, layer: int | None) -> NDArray[np.float32]:
     """Return rows of a reading matrix with the gain of its norm in them."""
     stored = "embedding" if role == "head" and checkpoint.layout.tied else role
-    rows = np.concatenate(list(_sampled(checkpoint, stored, layer)))
+    rows = _sampled(checkpoint, stored, layer)
     return np.asarray(rows * _gain(checkpoint, READERS[role], layer))
 
 
-def _sampled(checkpoint: Checkpoint, role: str, layer: int | None) -> Iterator[NDArray[np.float32]]:
+def _sampled(checkpoint: Checkpoint, role: str, layer: int | None) -> NDArray[np.float32]:
     name, part = _place(checkpoint, role, layer)
     rows = np.asarray(checkpoint.raw(name)[part.along])
-    yield widened(np.ascontiguousarray(rows[_spread(len(rows))]), checkpoint.tensors[name].dtype)
+    return widened(np.ascontiguousarray(rows[_spread(len(rows))]), checkpoint.tensors[name].dtype)
 
 
 def _columns(checkpoint: Checkpoint, role: str, layer: int) -> NDArray[np.float32]:

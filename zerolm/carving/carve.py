@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -81,6 +82,13 @@ class Job:
     costs: CostModel
     progress: Progress
     recipe: Recipe | None = None
+
+    @cached_property
+    def basis(self) -> Basis:
+        """The basis of the stream: that of the session, without one by the weights."""
+        if self.session is not None:
+            return self.session.basis
+        return weights_basis(self.checkpoint, progress=self.progress)
 
     def costs_of(self, cut: Cut | None = None) -> dict[str, int]:
         return costs_of(self.checkpoint, self.costs, cut, self.request.space)
@@ -291,7 +299,7 @@ def _planned(
         measured,
     )
     note = "; ".join(filter(None, notes))
-    told = spectrum(_basis(job), widths) if cut.narrowing or widths else []
+    told = spectrum(job.basis, widths) if cut.narrowing or widths else []
     return _finished(job, cut, optimal=planned.optimal, losses=losses, note=note, told=told)
 
 
@@ -299,16 +307,10 @@ def _narrowed(job: Job, cut: Cut, width: Width | None) -> Cut:
     """Return the cut with a stream of this width."""
     if width is None:
         return cut
-    narrowing = _basis(job).narrowing(width)
+    narrowing = job.basis.narrowing(width)
     share = f"{narrowing.kept:.1%} of its energy stays"
     job.progress(f"narrowing the stream to {width.hidden} of {cut.parent.hidden} directions: {share}")
     return replace(cut, narrowing=narrowing)
-
-
-def _basis(job: Job) -> Basis:
-    if job.session is not None:
-        return job.session.basis
-    return weights_basis(job.checkpoint, progress=job.progress)
 
 
 def _finished(

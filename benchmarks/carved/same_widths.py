@@ -19,23 +19,24 @@ from carved.slicegpt import slicegpt
 from carved.writing import Line, heading, kl, row
 
 SHARES: Final = (0.875, 0.75, 0.625, 0.5)
-NARROW: Final = (0.75, 0.625)
+NARROW: Final = (0.75,)
 JUDGED: Final = 64
 CALIBRATED: Final = 64
-"""Sequences on which bases are compared and repaired with."""
+"""Sequences that bases are from, and that repair."""
 REPAIRED: Final = "outputs and reads"
 
 
 def own_bases(bench: Bench) -> Iterator[Line]:
     """SliceGPT's bases beside one, its extra matrices not counted."""
-    parent = bench.learnt.calibrated
+    tokens = bench.parent.calibration["text"].spread(CALIBRATED)
+    parent = Calibrated(bench.parent.model, tokens, bench.learnt.calibrated.by)
     judge = bench.parent.judge_on(bench.parent.unseen.spread(JUDGED))
     widths = [round(share * bench.whole.hidden) for share in SHARES]
     yield from heading("The same hidden width, all heads and neurons: bases of their own beside one")
     yield (
-        f"KL to the parent, on {JUDGED} of the unseen sequences. SliceGPT has a basis for each norm and, on "
-        "the residual path, matrices that are not counted here. All have a head of their own but the one "
-        "that is said to be tied."
+        f"KL to the parent, on {JUDGED} of the unseen sequences, calibrated on {CALIBRATED}. SliceGPT has a "
+        "basis for each norm and, on the residual path, matrices that are not counted here. All have a head of "
+        "their own but the one that is said to be tied."
     )
     yield ""
     yield row("method", *map(str, widths))

@@ -118,6 +118,7 @@ def compare_blocks(
             share = f"{proof.relative:.2g} of the largest output"
             raise ValueError(f"{differs} by {proof.difference:.3g} ({share})")
         worst = max(worst, proof, key=lambda apart: apart.relative)
+        del carved  # not two at a time
     return worst
 
 

@@ -11,8 +11,9 @@ import argparse
 import json
 import multiprocessing
 import os
+import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -22,7 +23,7 @@ from typing import Any, Final
 
 import torch
 from carved.bench import Bench
-from carved.equal_sizes import SIZES, Result, Size, measured_table, results, tables
+from carved.equal_sizes import SIZES, Result, Size, methods, tables
 from carved.judging import Quality
 from carved.parent import LENGTH, Parent, Scale
 from carved.same_widths import one_basis, own_bases
@@ -49,12 +50,16 @@ def prepare(folder: Path, scale: Scale, tried: int, work: Path) -> None:
 def stored(name: str) -> None:
     """Measure a part of the page and store it, if it is not there yet."""
     ((bench, work),) = BENCHES
-    file = work / f"{name}.json"
+    file = work / file_name(name)
     if not file.exists():
-        unfinished = work / f"{name}.part"
+        unfinished = file.with_suffix(".part")
         unfinished.write_text(json.dumps(PARTS[name](bench)), encoding="utf-8")
         unfinished.replace(file)
         note(f"stored {name}")
+
+
+def file_name(part: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") + ".json"
 
 
 def introduction(bench: Bench) -> list[Line]:
@@ -74,8 +79,8 @@ def introduction(bench: Bench) -> list[Line]:
     ]
 
 
-def size_results(bench: Bench, size: Size) -> list[dict[str, Any]]:
-    return [asdict(result) for result in results(bench, size, measured_table(bench))]
+def row_of(bench: Bench, make: Callable[[Bench], Result]) -> dict[str, Any]:
+    return asdict(make(bench))
 
 
 def as_result(row: dict[str, Any]) -> Result:
@@ -90,12 +95,24 @@ def one(bench: Bench) -> list[Line]:
     return list(one_basis(bench))
 
 
-PARTS: Final[dict[str, Callable[[Bench], Any]]] = {
-    "introduction": introduction,
-    **{f"{size.cost} {size.share}": partial(size_results, size=size) for size in SIZES},
-    "own bases": own,
-    "which basis": one,
-}
+def parts_of(sizes: Sequence[Size]) -> dict[str, Callable[[Bench], Any]]:
+    """Return what makes each part of the page: every method at all sizes, method by method."""
+    rows = {size: methods(size) for size in sizes}
+    names = dict.fromkeys(name for of_size in rows.values() for name in of_size)
+    return {
+        "introduction": introduction,
+        **{
+            f"{size}: {name}": partial(row_of, make=rows[size][name])
+            for name in names
+            for size in sizes
+            if name in rows[size]
+        },
+        "own bases": own,
+        "which basis": one,
+    }
+
+
+PARTS: Final = parts_of(SIZES)
 
 
 def document(parts: dict[str, Any]) -> Iterator[Line]:
@@ -113,8 +130,9 @@ def document(parts: dict[str, Any]) -> Iterator[Line]:
         yield ""
     yield from parts.get("introduction", [])
     yield ""
-    measured = {size: parts.get(f"{size.cost} {size.share}") for size in SIZES}
-    yield from tables({size: list(map(as_result, rows)) for size, rows in measured.items() if rows})
+    known = {size: [f"{size}: {name}" for name in methods(size)] for size in SIZES}
+    rows = {size: [as_result(parts[name]) for name in known[size] if name in parts] for size in SIZES}
+    yield from tables({size: results for size, results in rows.items() if results})
     for name in ("own bases", "which basis"):
         yield ""
         yield from parts.get(name, [])
@@ -137,7 +155,7 @@ def main() -> None:
         work = asked.work or Path(scratch)
         work.mkdir(exist_ok=True)
         texts(asked.model, work)  # written once, before there are several processes
-        parts = {name: work / f"{name}.json" for name in PARTS}
+        parts = {name: work / file_name(name) for name in PARTS}
         if not asked.stored:
             with ProcessPoolExecutor(
                 os.cpu_count(),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from carved.flap import flap
 from carved.judging import Quality
 from carved.minitron import minitron
 from carved.network import Network
-from carved.ours import Shape, carved, ours
+from carved.ours import Shape
 from carved.parent import LENGTH
 from carved.slicegpt import slicegpt
 from carved.writing import Line, heading, kl, row
@@ -32,7 +33,8 @@ STEP: Final = 32
 """Of hidden widths that are tried."""
 PLANNED: Final = 32
 """Sequences that the table of today's plans is measured on."""
-REPAIR: Final = "outputs and reads"
+OURS: Final = "**`zerolm carve`, its own plan, opened again**"
+TODAY: Final = "KV groups and FFN, least squares"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ def tables(found: Mapping[Size, list[Result]]) -> Iterator[Line]:
     losses = {
         (size, result.method): kl(result.quality.loss) for size, rows in found.items() for result in rows
     }
+    if not found:
+        return
     yield from heading("Equal sizes: KL to the parent")
     yield row("method", *map(str, found))
     yield row("---", *["---:"] * len(found))
@@ -96,48 +100,59 @@ def tables(found: Mapping[Size, list[Result]]) -> Iterator[Line]:
             yield row(result.method, result.shape, f"{result.share:.2%}", loss, perplexity)
 
 
-def results(bench: Bench, size: Size, table: LossTable) -> Iterator[Result]:
-    """All methods at one size, those of others first."""
-    budget = int(size.share * size.of(bench.network))
+def methods(size: Size) -> dict[str, Callable[[Bench], Result]]:
+    """Return what makes each row of a size, the most wanted first."""
+    rows: dict[str, Callable[[Bench], Result]] = {
+        OURS: partial(planned, size=size),
+        f"{TODAY}, per layer": partial(today, size=size, shape="per-layer"),
+        "SliceGPT": partial(of_slicegpt, size=size),
+        "Minitron, our least squares": partial(of_minitron, size=size, repair="outputs"),
+        "FLAP, uniform": partial(of_flap, size=size, adaptive=False),
+        "Minitron": partial(of_minitron, size=size, repair="none"),
+        "FLAP, adaptive": partial(of_flap, size=size, adaptive=True),
+    }
+    if size.cost == "body_params":
+        rows[f"{TODAY}, uniform"] = partial(today, size=size, shape="uniform")
+    return rows
 
-    def result(method: str, child: Network, shape: object) -> Result:
-        quality = bench.judged(f"{size}: {method}", child)
-        assert size.of(child) <= budget, f"{method} has {size.of(child)} parameters, not {budget}"
-        return Result(method, str(shape), size.of(child) / size.of(bench.network), quality)
 
-    learnt = bench.learnt
-    width = sliced_width(bench, size, budget)
-    shape = Shape(width, bench.whole.ffn, bench.whole.groups)
-    yield result("SliceGPT", slicegpt(learnt.calibrated.seen, learnt.calibrated.cut(shape), width), shape)
-    for repair, name in (("none", "Minitron"), ("outputs", "Minitron, our least squares")):
+def result(bench: Bench, size: Size, method: str, child: Network, shape: object) -> Result:
+    """Return what a rival's child is worth; ``AssertionError`` where it is larger than asked."""
+    quality, budget = bench.judged(f"{size}: {method}", child), budget_of(bench, size)
+    assert size.of(child) <= budget, f"{method} has {size.of(child)} parameters, not {budget}"
+    return Result(method, str(shape), size.of(child) / size.of(bench.network), quality)
 
-        def channels(on: Learnt, shape: Shape, repair: str = repair) -> Network:
-            return minitron(on.activations, shape, repair)
 
-        shape = bench.best(stock_shapes(bench, size, budget, tied=True), channels)
-        yield result(name, channels(learnt, shape), shape)
+def budget_of(bench: Bench, size: Size) -> int:
+    return int(size.share * size.of(bench.network))
+
+
+def of_slicegpt(bench: Bench, size: Size) -> Result:
+    width = sliced_width(bench, size, budget_of(bench, size))
+    shape, calibrated = Shape(width, bench.whole.ffn, bench.whole.groups), bench.learnt.calibrated
+    child = slicegpt(calibrated.seen, calibrated.cut(shape), width)
+    return result(bench, size, "SliceGPT", child, shape)
+
+
+def of_minitron(bench: Bench, size: Size, repair: str) -> Result:
+    def channels(on: Learnt, shape: Shape) -> Network:
+        return minitron(on.activations, shape, repair)
+
+    shape = bench.best(stock_shapes(bench, size, budget_of(bench, size), tied=True), channels)
+    name = "Minitron" if repair == "none" else "Minitron, our least squares"
+    return result(bench, size, name, channels(bench.learnt, shape), shape)
+
+
+def of_flap(bench: Bench, size: Size, adaptive: bool) -> Result:
     outside = bench.network.size - bench.network.body if size.cost == "params" else 0
-    child = flap(learnt.fluctuations, budget - outside)
-    yield result("FLAP, adaptive", child, "layers of their own sizes")
-    child = flap(learnt.fluctuations, budget - outside, adaptive=False)
-    yield result("FLAP, uniform", child, shape_of(child))
-    yield from today(bench, size, budget, table)
-    for tied in (True, False) if size.cost == "params" else (False,):
-
-        def narrow(on: Learnt, shape: Shape, tied: bool = tied) -> Network:
-            return ours(on.calibrated, shape, tied, REPAIR)
-
-        shape = bench.best(stock_shapes(bench, size, budget, tied=tied), narrow)
-        child = carved(learnt.calibrated, shape, tied)
-        name = f"zerolm with hidden, best shape tried, {'tied' if tied else 'untied'}"
-        share = stock_size(bench, size, shape, tied=tied) / size.of(bench.network)
-        yield Result(name, str(shape), share, bench.judged(f"{size}: {name}", child))
-    yield planned(bench, size, budget)
+    child = flap(bench.learnt.fluctuations, budget_of(bench, size) - outside, adaptive=adaptive)
+    shape = "layers of their own sizes" if adaptive else shape_of(child)
+    return result(bench, size, f"FLAP, {'adaptive' if adaptive else 'uniform'}", child, shape)
 
 
-def planned(bench: Bench, size: Size, budget: int) -> Result:
+def planned(bench: Bench, size: Size) -> Result:
     """What ``zerolm carve`` plans and writes within a budget, opened again by stock software."""
-    parent, scale = bench.parent, bench.parent.scale
+    parent, scale, budget = bench.parent, bench.parent.scale, budget_of(bench, size)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "child"
         made = zerolm.carve(
@@ -155,21 +170,19 @@ def planned(bench: Bench, size: Size, budget: int) -> Result:
     shape = Shape(config.hidden_size, config.intermediate_size, config.num_key_value_heads)
     head = "tied" if config.tie_word_embeddings else "untied"
     share = made.costs["child"][size.cost] / made.costs["parent"][size.cost]
-    return Result("**`zerolm carve`, its own plan, opened again**", f"{shape}, {head}", share, quality)
+    return Result(OURS, f"{shape}, {head}", share, quality)
 
 
-def today(bench: Bench, size: Size, budget: int, table: LossTable) -> Iterator[Result]:
+def today(bench: Bench, size: Size, shape: str) -> Result:
     """KV groups and FFN by the measured table, as zerolm plans them without a hidden width."""
-    parent, budgets = bench.parent, {f"max_{size.cost}": budget}
-    requests = {"per layer": SizeRequest("per-layer", budgets=budgets)}
-    if size.cost == "body_params":
-        requests["uniform"] = SizeRequest("uniform", keep_layers=1.0, budgets=budgets)
-    for name, request in requests.items():
-        cut = plan_of(parent.checkpoint, table, request, CostModel()).cut
-        quality = parent.judged(cut, "least-squares")
-        note(f"{size}: {name}: {quality.loss:.4f}")
-        share = parent.cost(size.cost, cut) / parent.cost(size.cost)
-        yield Result(f"KV groups and FFN, least squares, {name}", cut_shape(cut), share, quality)
+    parent, budgets = bench.parent, {f"max_{size.cost}": budget_of(bench, size)}
+    keep = {"layers": 1.0} if shape == "uniform" else {}
+    table, request = measured_table(bench), SizeRequest(shape, keep, budgets)
+    cut = plan_of(parent.checkpoint, table, request, CostModel()).cut
+    quality = parent.judged(cut, "least-squares")
+    note(f"{size}: {shape}: {quality.loss:.4f}")
+    share = parent.cost(size.cost, cut) / parent.cost(size.cost)
+    return Result(f"{TODAY}, {shape.replace('-', ' ')}", cut_shape(cut), share, quality)
 
 
 def cut_shape(cut: Cut) -> str:

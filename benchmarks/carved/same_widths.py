@@ -34,9 +34,9 @@ def own_bases(bench: Bench) -> Iterator[Line]:
     widths = [round(share * bench.whole.hidden) for share in SHARES]
     yield from heading("The same hidden width, all heads and neurons: bases of their own beside one")
     yield (
-        f"KL to the parent, on {JUDGED} of the unseen sequences, from {CALIBRATED} seen. SliceGPT has a basis "
-        "for each norm and, on the residual path, matrices that are not counted here. All have a head of "
-        "their own but the one that is said to be tied."
+        f"KL to the parent, on {JUDGED} of the unseen sequences, from {CALIBRATED} seen. SliceGPT has a "
+        "basis for each norm and, on the residual path, matrices that are not counted here. All have a "
+        "head of their own but the one that is said to be tied."
     )
     yield ""
     yield row("method", *map(str, widths))

@@ -27,6 +27,9 @@ SMALL = {"max_body_params": "0.6x"}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "weights": ("llama", {"keep_ffn": 0.5, "keep_heads": 0.5}),
     "repaired": ("llama", {"keep_ffn": 0.5, **TOKENS}),
+    "narrower": ("llama", {"keep_hidden": 0.5, "keep_ffn": 0.5, "seed": 3, **TOKENS}),
+    "narrower by weights": ("qwen2_tied", {"keep_hidden": 0.5}),
+    "narrower without repair": ("mistral", {"keep_hidden": 0.5, "repair": "none", **TOKENS}),
     "post-norm": ("bert", {"keep_ffn": 0.5, **TOKENS}),
     "fused": ("gpt2", {"keep_ffn": 0.5, **TOKENS}),
     "measured": ("llama", {"budgets": SMALL, "shape": "per-layer", "form": "padded", **TOKENS}),

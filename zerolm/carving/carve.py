@@ -160,7 +160,7 @@ def carve(
         return _finished(job, heuristic_of(checkpoint, by, request))
     if methods.plan == "weights" or session is None:
         return _planned(job, plan_of(checkpoint, by, request, costs))
-    narrows = checkpoint.family.cut.hidden and bool(limits) and space is None
+    narrows = checkpoint.family.cut.hidden and bool(limits) and space is None and keep_hidden != 1
     table = session.table(by, _cuttable(checkpoint), stream=narrows)
     planned, measured = _best_measured(job, session, plans_of(checkpoint, table, request, costs))
     predicted = table.predicted(_narrowed(job, planned.cut, planned.width))

@@ -121,13 +121,11 @@ class Session:
         """The basis of the stream: by what the tokens' loss feels, without tokens by the weights."""
         if self.methods.text is None:
             return weights_basis(self.checkpoint, progress=self.progress)
-        cache = self._cache("basis", self.methods.seed)
+        cache = self._cache("basis")
         known = cache.get("loss")
         if known is None:
-            sums = self._cache("basis sums", self.methods.seed)
-            made = loss_basis(
-                self.model, self.tokens, seed=self.methods.seed, cache=sums, progress=self.progress
-            )
+            sums = self._cache("basis sums")
+            made = loss_basis(self.model, self.tokens, cache=sums, progress=self.progress)
             known = {name: getattr(made, name) for name in BASIS}
             cache.put("loss", known)
             sums.forget()
@@ -139,7 +137,7 @@ class Session:
         table = self._layers(by, kinds, seed)
         if not stream:
             return table
-        cache = self._cache("stream", STREAM_SHARES, self.methods.seed)
+        cache = self._cache("stream", STREAM_SHARES)
         tied = self.checkpoint.layout.tied
         losses = stream_losses(
             self.model, self.tokens, self.basis, tied=tied, cache=cache, progress=self.progress
@@ -179,7 +177,7 @@ class Session:
         for number, cut in enumerate(cuts):
             self.progress("measuring the best plans, repaired", number, len(cuts))
             width = asdict(cut.narrowing.width) if cut.narrowing else None
-            cache = self._cache("finals", rule, to_layers(cut), width, self.methods.seed)
+            cache = self._cache("finals", rule, to_layers(cut), width)
             row = cache.get("loss")
             if row is None:
                 row = {"loss": np.array(loss.of_cut(cut, repair(self.model, cut, fitted, rule)))}

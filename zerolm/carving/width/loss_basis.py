@@ -28,8 +28,6 @@ EPSILON: Final = 1e-12
 SUMS: Final = ("energy", "metric", "last")
 SAVED: Final = 8
 """How often sums are stored."""
-STRIDE: Final = 1_000_003
-"""Between the seeds of two batches."""
 READ: Final = ("attention_norm", "ffn_norm")
 
 
@@ -37,7 +35,6 @@ def loss_basis(
     model: PreTrainedModel,
     tokens: Tokens,
     *,
-    seed: int = 0,
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> Basis:
@@ -56,7 +53,7 @@ def loss_basis(
     sums = cache.get("sums") or {name: np.zeros((size, size)) for name in SUMS} | {"batches": np.array(0)}
     for index in range(int(sums["batches"]), count):
         progress("weighing directions of the stream", index, count)
-        _add_batch(model, blocks, index, seed, sums)
+        _add_batch(model, blocks, index, sums)
         if (index + 1) % max(1, count // SAVED) == 0:
             cache.put("sums", sums)
     energy, last = sums["energy"], sums["last"]
@@ -64,8 +61,8 @@ def loss_basis(
     return Basis(BY, vectors, energies(vectors, energy), last / np.trace(last), gain)
 
 
-def _add_batch(model: PreTrainedModel, blocks: Blocks, index: int, seed: int, sums: Arrays) -> None:
-    generator = torch.Generator().manual_seed((seed + STRIDE * index) % (1 << 63))
+def _add_batch(model: PreTrainedModel, blocks: Blocks, index: int, sums: Arrays) -> None:
+    generator = torch.Generator().manual_seed(index)
     mask = blocks.batches[index].get("attention_mask")
     for reading in _readings(model, blocks, index, generator):
         rows = torch.ones(reading.stream.shape[:2]).bool() if mask is None else mask.bool()

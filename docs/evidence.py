@@ -133,7 +133,7 @@ def facts() -> dict[str, str]:
             key = f"{kind.split()[0]}_{benchmark}"
             said[f"best_{key}"], said[f"best_{key}_tau"] = best.score, plain(best.tau)
             said[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
-    said |= _calibration() | _carving()
+    said |= _calibration() | _carving() | _width()
     shown = {"evidence": table(said, "measurements"), "readme_evidence": table(said, "benchmarks")}
     return said | shown | {"leaderboard_summary": summary()}
 
@@ -169,6 +169,16 @@ def _carving() -> dict[str, str]:
         said[f"{name}_75"], said[f"{name}_50"] = match.groups()
     (said["embedding_cosine"],) = _find("carving", r"opened again\*\* \| least-squares \| (0\.\d+) \| 0")
     (said["random_embedding_cosine"],) = _find("carving", r"random \| least-squares \| (0\.\d+) \| 0")
+    return said
+
+
+def _width() -> dict[str, str]:
+    ours = r"\| \*\*`zerolm carve`, its own plan, opened again\*\* \| "
+    names, said = ("layers_75", "layers_50", "layers_40"), {}
+    values = _find("width", ours + r"([0-9.]+) \| ([0-9.]+) \| ([0-9.]+) \|")
+    said |= {f"narrow_{name}": value for name, value in zip(names, values, strict=True)}
+    before = _find("width", r"\| KV groups and FFN, least squares, per layer \| ([0-9.]+) \| ([0-9.]+) \|")
+    said["whole_layers_75"], said["whole_layers_50"] = before
     return said
 
 
@@ -214,6 +224,12 @@ def table(said: dict[str, str], place: str) -> str:
             "Perplexity {parent_perplexity} becomes **{carved_75}** with {kept_75} of the parameters, "
             "{carved_50} with {kept_50}. Units by chance, with the same repair: {random_75} and {random_50}.",
             "carving",
+        ),
+        (
+            "What does a plan lose that may narrow the hidden size, too?",
+            "KL to the parent **{narrow_layers_75}** nats a token with 75% of the layers' "
+            "parameters, {narrow_layers_50} with 50%; with the whole hidden size {whole_layers_75} and {whole_layers_50}.",
+            "width",
         ),
         (
             "And beside Torch-Pruning's group magnitude, FFN alone, the same repair for both?",

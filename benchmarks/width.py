@@ -127,8 +127,8 @@ def document(parts: dict[str, Any]) -> Iterator[Line]:
     missing = [name for name in PARTS if name not in parts]
     if missing:
         yield (
-            f"Not measured so far: {len(missing)} of {len(PARTS)} parts of this page, with which `--work` and "
-            "the same folder go on; what stands below is complete in itself."
+            f"Not measured so far: {len(missing)} of {len(PARTS)} parts of this page. `--work` with the same "
+            "folder goes on; what stands below is complete in itself."
         )
         yield ""
     yield from parts.get("introduction", [])

@@ -227,8 +227,9 @@ def table(said: dict[str, str], place: str) -> str:
         ),
         (
             "What does a plan lose that may narrow the hidden size, too?",
-            "KL to the parent **{narrow_layers_75}** nats a token with 75% of the layers' "
-            "parameters, {narrow_layers_50} with 50%; with the whole hidden size {whole_layers_75} and {whole_layers_50}.",
+            "KL to the parent **{narrow_layers_75}** nats a token with 75% of the layers' parameters, "
+            "{narrow_layers_50} with 50%. With the whole hidden size {whole_layers_75} and "
+            "{whole_layers_50}.",
             "width",
         ),
         (

@@ -1,0 +1,131 @@
+"""What is trained: a network with the losses that it is trained by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from zerolm.training.losses import dist, forward_kl, labelled, next_token, reverse_kl, standardised, top_kl
+
+LOSSES: Final = {
+    "next-token": "cross-entropy of the next token of the text",
+    "kl": "KL(teacher || student) of the predictions",
+    "reverse-kl": "KL(student || teacher) of the predictions",
+    "dist": "Pearson correlations of the predictions, by row and by column (DIST)",
+    "hidden": "standardised hidden states of every layer (PKD, ELM)",
+}
+OF_TEACHER: Final = ("kl", "reverse-kl", "dist", "hidden")
+CACHEABLE: Final = ("next-token", "kl")
+"""Losses that the teacher's likeliest tokens are enough for."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The losses by name with their weights, and the temperature of the teacher's predictions."""
+
+    weights: Mapping[str, float]
+    temperature: float = 1.0
+    layers: tuple[tuple[int, int], ...] = field(default=())
+    """Pairs of hidden states that are compared, student's and teacher's, for ``hidden``."""
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.weights if name not in LOSSES]
+        if unknown or not self.weights:
+            raise ValueError(f"loss {unknown[0] if unknown else ''!r} is not known; {', '.join(LOSSES)} are")
+
+    @property
+    def needs_teacher(self) -> bool:
+        return any(name in OF_TEACHER for name in self.weights)
+
+    @property
+    def cacheable(self) -> bool:
+        """Whether the teacher's likeliest tokens are enough."""
+        return all(name in CACHEABLE for name in self.weights)
+
+    @property
+    def hidden(self) -> bool:
+        """Whether hidden states are compared."""
+        return "hidden" in self.weights
+
+
+class Student(nn.Module):
+    """A causal language model or an encoder of transformers, with losses.
+
+    ``widths`` are the hidden sizes of student and teacher; where they differ, one matrix (d_s, d_t) that is
+    learned too stands between the hidden states.
+    """
+
+    def __init__(self, model: nn.Module, objective: Objective, widths: tuple[int, int] | None = None) -> None:
+        super().__init__()
+        self.model, self.objective = model, objective
+        ours, theirs = widths or (0, 0)
+        self.fit = nn.Linear(ours, theirs, bias=False) if objective.hidden and ours != theirs else None
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        logits: Tensor | None = None,
+        log_p: Tensor | None = None,
+        ids: Tensor | None = None,
+        hidden: Sequence[Tensor] | None = None,
+    ) -> dict[str, Tensor]:
+        """Return each loss of sequences (b, t), weighed.
+
+        Of the teacher ``logits`` (b, t, v), or ``log_p`` and ``ids`` (b, t, k), and ``hidden`` states.
+        """
+        outputs: Any = self.model(
+            input_ids=input_ids, use_cache=False, output_hidden_states=self.objective.hidden
+        )
+        losses = {}
+        for name, weight in self.objective.weights.items():
+            if name == "hidden":
+                assert hidden is not None
+                loss = self._hidden(outputs.hidden_states, hidden)
+            else:
+                loss = self._predicted(name, outputs.logits, input_ids, logits, log_p, ids)
+            losses[name] = weight * loss
+        return losses
+
+    def _hidden(self, ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:
+        pairs = self.objective.layers
+        own = [ours[place] for place, _ in pairs]
+        fitted = own if self.fit is None else [self.fit(state) for state in own]
+        return standardised(fitted, theirs)
+
+    def _predicted(
+        self,
+        name: str,
+        ours: Tensor,
+        input_ids: Tensor,
+        logits: Tensor | None,
+        log_p: Tensor | None,
+        ids: Tensor | None,
+    ) -> Tensor:
+        temperature = self.objective.temperature
+        if name == "next-token":
+            return next_token(ours, input_ids)
+        if log_p is not None and ids is not None:
+            return top_kl(ours, log_p, ids, temperature)
+        assert logits is not None
+        return {"kl": forward_kl, "reverse-kl": reverse_kl, "dist": dist}[name](ours, logits, temperature)
+
+
+class Labelled(nn.Module):
+    """A network of a space, trained from scratch: ``module(inputs, classes)`` gives logits (b, t, v)."""
+
+    def __init__(self, module: nn.Module, classes: int | None) -> None:
+        super().__init__()
+        self.module, self.classes = module, classes
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Return the cross-entropy of what is labelled in sequences (b, t)."""
+        return {"cross-entropy": labelled(self.module(input_ids, self.classes), labels)}
+
+
+def total(losses: Mapping[str, Tensor]) -> Tensor:
+    """Return the sum of losses."""
+    return torch.stack(list(losses.values())).sum()

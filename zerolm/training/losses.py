@@ -1,0 +1,96 @@
+"""Losses on batches of tokens: of the text, and of a teacher's predictions and hidden states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from zerolm.networks.batch import NOTHING
+
+TINY: Final = 1e-6
+
+
+def next_token(logits: Tensor, ids: Tensor) -> Tensor:
+    """Return the mean cross-entropy of each next token, in nats: logits (b, t, v), ids (b, t)."""
+    return functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
+
+
+def labelled(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean cross-entropy of what is labelled: logits (b, t, v), labels (b, t) or -100."""
+    return functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=NOTHING)
+
+
+def forward_kl(ours: Tensor, theirs: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return T^2 KL(teacher || student), the mean over positions in nats, of logits (b, t, v) of both.
+
+    Both are divided by the temperature T; T^2 keeps the gradients' size (Hinton et al., arXiv 1503.02531).
+    """
+    log_p, log_q = (_log_softmax(logits, temperature) for logits in (theirs, ours))
+    return (log_p.exp() * (log_p - log_q)).sum(-1).mean() * temperature**2
+
+
+def reverse_kl(ours: Tensor, theirs: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return T^2 KL(student || teacher), the mean over positions in nats, of logits (b, t, v) of both."""
+    return forward_kl(theirs, ours, temperature)
+
+
+def top_kl(ours: Tensor, log_p: Tensor, ids: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return T^2 KL(teacher || student) over the teacher's k likeliest tokens and all others as one.
+
+    ``log_p`` and ``ids`` (b, t, k) are the teacher's log-probabilities at the temperature, logits (b, t, v).
+    By the log-sum inequality it is at most ``forward_kl``, and equal where k = v.
+    """
+    every = _log_softmax(ours, temperature)
+    log_q = every.gather(-1, ids)  # (b, t, k)
+    inside = (log_p.exp() * (log_p - log_q)).sum(-1)
+    if log_p.shape[-1] == every.shape[-1]:
+        return inside.mean() * temperature**2
+    rest_p, rest_q = (1.0 - part.exp().sum(-1) for part in (log_p, log_q))
+    rest_p, rest_q = rest_p.clamp_min(0.0), rest_q.clamp_min(TINY)
+    outside = rest_p * (rest_p.clamp_min(TINY).log() - rest_q.log())
+    return (inside + outside).mean() * temperature**2
+
+
+def standardised(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:
+    """Return the mean squared difference of standardised features, the mean over pairs of (b, t, d).
+
+    Every channel of every sample has mean 0 and deviation 1 over the tokens, so that the loss is 2 (1 - r) of
+    Pearson's correlation r: scale and shift of a channel do not count (PKD, arXiv 2207.02039; ELM, arXiv
+    2510.27037).
+    """
+    losses = [
+        functional.mse_loss(_over_tokens(own), _over_tokens(other))
+        for own, other in zip(ours, theirs, strict=True)
+    ]
+    return torch.stack(losses).mean()
+
+
+def dist(ours: Tensor, theirs: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return DIST of logits (b, t, v): T^2 (1 - r) over the classes of each row, plus over the rows of each.
+
+    r is Pearson's correlation of the softmaxes at the temperature (Huang et al., arXiv 2205.10536, with
+    beta = gamma = 1). Of two classes the first term has no gradient.
+    """
+    p, q = (_log_softmax(logits, temperature).exp().flatten(0, -2) for logits in (theirs, ours))  # (n, v)
+    rows, columns = (1.0 - _pearson(p, q, axis).mean() for axis in (1, 0))
+    return (rows + columns) * temperature**2
+
+
+def _log_softmax(logits: Tensor, temperature: float) -> Tensor:
+    return functional.log_softmax(logits.float() / temperature, dim=-1)
+
+
+def _over_tokens(features: Tensor) -> Tensor:
+    values = features.float()
+    centred = values - values.mean(1, keepdim=True)
+    return centred / (centred.square().mean(1, keepdim=True).sqrt() + TINY)
+
+
+def _pearson(ours: Tensor, theirs: Tensor, axis: int) -> Tensor:
+    a, b = (x - x.mean(axis, keepdim=True) for x in (ours, theirs))
+    lengths = (a.square().sum(axis) * b.square().sum(axis)).sqrt()
+    return (a * b).sum(axis) / lengths.clamp_min(torch.finfo(a.dtype).tiny)

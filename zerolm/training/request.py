@@ -1,0 +1,68 @@
+"""How long, how fast and on what a network is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+PRECISIONS: Final = ("auto", "bfloat16", "float32")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning ``rate``, and the shares of the steps in which it rises linearly and falls to nothing."""
+
+    rate: float
+    warmup: float = 0.05
+    decay: float = 0.5
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a step costs: its ``precision``, micro-batches that a batch is accumulated from, whether
+    activations are computed twice (``checkpointing``), and whether the network is compiled."""
+
+    precision: str = "auto"
+    accumulate: int = 1
+    checkpointing: bool = False
+    compile: bool = False
+
+    @property
+    def bfloat16(self) -> bool:
+        """Whether products are in bfloat16: asked for, or where the device multiplies in it."""
+        return self.precision == "bfloat16" or (self.precision == "auto" and has_bfloat16())
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """``tokens`` to train on in steps of ``batch`` sequences, over all processes, of ``length`` tokens."""
+
+    tokens: int
+    batch: int
+    length: int
+    schedule: Schedule
+    seed: int = 0
+    execution: Execution = Execution()
+    checkpoints: int = 20
+    measured: int = 16
+    """How often in a run the state is kept, and the network measured on text that is held out."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of a whole batch, at least one."""
+        return max(1, self.tokens // (self.batch * self.length))
+
+    @property
+    def sequences(self) -> int:
+        return self.steps * self.batch
+
+
+def has_bfloat16() -> bool:
+    """Return whether the device multiplies matrices in bfloat16."""
+    if torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported())
+    supported = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return bool(supported is not None and supported())

@@ -1,0 +1,295 @@
+"""One function that trains: ``transformers.Trainer`` with a fixed order and checkpoints that resume."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+from zerolm.networks.opener import quiet
+from zerolm.progress import Progress, silent
+from zerolm.training.learner import total
+from zerolm.training.request import TrainingRequest
+from zerolm.training.teacher import Teacher
+
+logger = logging.getLogger(__name__)
+
+STATE: Final = "trainer_state.json"
+WEIGHTS: Final = "model.safetensors"
+LOG: Final = "log.jsonl"
+CLIP: Final = 1.0
+BETAS: Final = (0.9, 0.95)
+Judge = Callable[[], Mapping[str, float]]
+"""Measures the network as it stands on text that it is not trained on."""
+Groups = Sequence[Mapping[str, Any]]
+"""Groups of parameters with their learning rates, as torch's optimisers take them."""
+
+
+class TrainingFailed(RuntimeError):
+    """A training that came to nothing: its loss is not finite."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What became of a run: ``rows`` of its log (``step``, ``tokens``, losses, measures), and its seconds.
+
+    ``seconds`` are those of this process: one that resumed has fewer.
+    """
+
+    steps: int
+    tokens: int
+    seconds: float
+    rows: list[dict[str, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Where a run keeps its checkpoints and its log, and who is told of it."""
+
+    folder: Path
+    judge: Judge | None = None
+    progress: Progress = silent
+
+
+def train(
+    learner: nn.Module,
+    data: Dataset[dict[str, Tensor]],
+    request: TrainingRequest,
+    run: Run,
+    *,
+    teacher: Teacher | None = None,
+    groups: Groups | None = None,
+) -> Trained:
+    """Train a network in place by AdamW and return what became of it.
+
+    ``learner(**batch)`` gives its losses by name. A run that was killed goes on from the last checkpoint in
+    the folder, to the same weights. Under ``accelerate launch`` every process takes its part of each batch.
+    Raises ``TrainingFailed`` where the loss is not finite: the weights are then those of the last checkpoint.
+    """
+    quiet()
+    arguments = _arguments(request, run.folder)
+    trainer = _Trainer(learner, data, arguments, teacher, groups, request)
+    watch = _Watch(trainer, request, run)
+    trainer.add_callback(watch)
+    last = last_checkpoint(run.folder)
+    begun = time.monotonic()
+    try:
+        trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    except TrainingFailed:
+        good = last_checkpoint(run.folder)
+        if good is not None:
+            safetensors.torch.load_model(learner, good / WEIGHTS)
+        raise
+    return Trained(
+        request.steps, request.steps * request.batch * request.length, time.monotonic() - begun, watch.rows
+    )
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Return the newest complete checkpoint of a run, if any; incomplete ones are removed."""
+    complete: dict[int, Path] = {}
+    for place in folder.glob("checkpoint-*"):
+        number = place.name.removeprefix("checkpoint-")
+        if number.isdecimal() and _is_complete(place):
+            complete[int(number)] = place
+        elif number.isdecimal():
+            shutil.rmtree(place, ignore_errors=True)
+    return complete[max(complete)] if complete else None
+
+
+def _is_complete(checkpoint: Path) -> bool:
+    """Return whether the state, which is written last, is there and whole."""
+    try:
+        json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return (checkpoint / WEIGHTS).is_file()
+
+
+def _arguments(request: TrainingRequest, folder: Path) -> TrainingArguments:
+    from accelerate import PartialState
+
+    execution, schedule, steps = request.execution, request.schedule, request.steps
+    processes = PartialState().num_processes
+    parts = processes * execution.accumulate
+    if request.batch % parts:
+        raise ValueError(
+            f"a batch of {request.batch} sequences does not fall into {processes} processes x "
+            f"{execution.accumulate} micro-batches; {parts * max(1, request.batch // parts)} does"
+        )
+    cuda = torch.cuda.is_available()
+    return TrainingArguments(
+        output_dir=str(folder),
+        max_steps=steps,
+        per_device_train_batch_size=request.batch // parts,
+        gradient_accumulation_steps=execution.accumulate,
+        learning_rate=schedule.rate,
+        lr_scheduler_type="warmup_stable_decay",
+        lr_scheduler_kwargs={
+            "num_decay_steps": max(1, round(schedule.decay * steps)),
+            "decay_type": "linear",
+        },
+        warmup_steps=max(1, round(schedule.warmup * steps)),
+        weight_decay=schedule.weight_decay,
+        adam_beta1=BETAS[0],
+        adam_beta2=BETAS[1],
+        max_grad_norm=CLIP,
+        bf16=execution.bfloat16,
+        use_cpu=not cuda,
+        torch_compile=execution.compile,
+        save_strategy="steps",
+        save_steps=max(1, steps // request.checkpoints),
+        save_total_limit=2,
+        logging_strategy="steps",
+        logging_steps=max(1, steps // 100),
+        seed=request.seed,
+        train_sampling_strategy="sequential",
+        remove_unused_columns=False,
+        dataloader_pin_memory=cuda,
+        disable_tqdm=True,
+        report_to=[],
+        ddp_find_unused_parameters=False,
+    )
+
+
+class _Trainer(Trainer):
+    """The stock trainer, whose losses come by name and whose teacher, if any, is asked for each batch."""
+
+    def __init__(
+        self,
+        learner: nn.Module,
+        data: Dataset[dict[str, Tensor]],
+        arguments: TrainingArguments,
+        teacher: Teacher | None,
+        groups: Groups | None,
+        request: TrainingRequest,
+    ) -> None:
+        self.teacher, self.groups, self.request = teacher, groups, request
+        self.parts: dict[str, float] = {}
+        self.learner = learner
+        super().__init__(learner, arguments, train_dataset=data)
+        self.remove_callback(_stock_printer())
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """Return AdamW over the groups that were given, else over all parameters."""
+        schedule = self.request.schedule
+        trained = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            [dict(group) for group in self.groups] if self.groups else trained,
+            lr=schedule.rate,
+            betas=BETAS,
+            weight_decay=schedule.weight_decay,
+        )
+        return self.optimizer
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        numbers = inputs.pop("number", None)
+        given = self.teacher.signals(inputs["input_ids"], numbers) if self.teacher else {}
+        losses = model(**inputs, **given)
+        loss = total(losses)
+        self.parts = {name: float(part.detach()) for name, part in losses.items()}
+        if not math.isfinite(sum(self.parts.values())):
+            raise TrainingFailed(f"the loss is {float(loss)} at step {self.state.global_step + 1}")
+        return loss
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        if not self.args.should_save:
+            return
+        folder = Path(output_dir or str(self.args.output_dir))
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.learner.parameters()):
+            raise TrainingFailed(f"the weights are not finite at step {self.state.global_step}")
+        folder.mkdir(parents=True, exist_ok=True)
+        if state_dict is None:
+            safetensors.torch.save_model(self.learner, str(folder / WEIGHTS))
+        else:
+            safetensors.torch.save_file(_distinct(state_dict), str(folder / WEIGHTS))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        safetensors.torch.load_model(self.learner, str(Path(resume_from_checkpoint) / WEIGHTS), strict=False)
+
+
+def _distinct(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors once each, of those that share memory the first."""
+    seen: set[int] = set()
+    own = {}
+    for name, tensor in state.items():
+        if tensor.data_ptr() not in seen:
+            seen.add(tensor.data_ptr())
+            own[name] = tensor.contiguous()
+    return own
+
+
+def _stock_printer() -> Any:
+    from transformers.trainer_callback import PrinterCallback
+
+    return PrinterCallback
+
+
+class _Watch(TrainerCallback):
+    """Measures, logs as JSON lines and to TensorBoard, and says how far it is."""
+
+    def __init__(self, trainer: _Trainer, request: TrainingRequest, run: Run) -> None:
+        self.trainer, self.request, self.run = trainer, request, run
+        self.rows: list[dict[str, float]] = []
+        self._every = max(1, request.steps // request.measured)
+        self._loss = math.nan
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        file = self.run.folder / LOG
+        if file.is_file():
+            lines = file.read_text(encoding="utf-8").splitlines()
+            rows = [json.loads(line) for line in lines if line.endswith("}")]
+            self.rows = [row for row in rows if row["step"] <= state.global_step]
+        if state.is_world_process_zero:
+            file.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows), encoding="utf-8")
+        if not self.rows:
+            self._measure(state)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        step = state.global_step
+        parts = self.trainer.parts
+        loss = sum(parts.values())
+        self._loss = loss if math.isnan(self._loss) else 0.9 * self._loss + 0.1 * loss
+        if step % self._every == 0 or step == self.request.steps:
+            self._measure(state, parts)
+        self.run.progress(f"training, loss {self._loss:.3f}{self._told()}", step, self.request.steps)
+
+    def _told(self) -> str:
+        measured = [row for row in self.rows if "loss" not in row or len(row) > 2]
+        last = measured[-1] if measured else {}
+        name = next((name for name in ("kl", "cosine", "perplexity") if name in last), None)
+        return f", {name} {last[name]:.3g} on text held out" if name else ""
+
+    def _measure(self, state: Any, parts: Mapping[str, float] | None = None) -> None:
+        """Log a row, with what the judge says; the others wait for the first process."""
+        if not state.is_world_process_zero:
+            return
+        step = state.global_step
+        tokens = step * self.request.batch * self.request.length
+        row: dict[str, float] = {"step": step, "tokens": tokens}
+        row |= {f"loss_{name}": value for name, value in (parts or {}).items()}
+        if self.run.judge is not None:
+            self.trainer.learner.train(False)
+            row |= self.run.judge()
+            self.trainer.learner.train()
+        self.rows.append(row)
+        with (self.run.folder / LOG).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")

@@ -70,7 +70,7 @@ def _files(folder: Path) -> Iterator[Path]:
     for count, (place, folders, files) in enumerate(os.walk(folder)):
         if count > MOST_FILES:
             raise ValueError(
-                f"the folder {str(folder)!r} holds more than {MOST_FILES} folders; name one in it"
+                f"the folder {str(folder)!r} holds more than {MOST_FILES} folders"
             )
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:

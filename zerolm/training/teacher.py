@@ -43,7 +43,7 @@ class LiveTeacher:
 
     def signals(self, ids: Tensor, numbers: Tensor) -> dict[str, Any]:
         if self.model.device != ids.device:
-            self.model.to(ids.device)
+            self.model.to(ids.device)  # type: ignore[arg-type]
         objective = self.objective
         with torch.no_grad():
             outputs = self.model(input_ids=ids, use_cache=False, output_hidden_states=objective.hidden)

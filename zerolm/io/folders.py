@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
-from zerolm.io.files import parse_json, read_text
+from zerolm.io.files import parse_json, read_text, write_json
+from zerolm.settings import shown
 
 MAX_RECIPE: Final = 64 << 20
+RUN: Final = "run.json"
+"""What a folder of an unfinished run says of it."""
 REPORT: Final = ("result.json", "report.html", "run.yaml")
 """The files of a result of every command."""
 WRITTEN: Final = frozenset(
@@ -118,9 +122,60 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
 
 
 @contextmanager
+def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterator[Path]:
+    """Yield a folder beside ``path`` for a long run, which a killed one finds again as it left it.
+
+    It is removed when all went well. ``identity`` says what run it is of; ``ValueError`` names what differs
+    where another was begun there, which ``force`` throws away, and while another process is at it.
+    """
+    path = path.absolute()
+    work = path.parent / f".{path.name}.zerolm-run"
+    if work.is_symlink():
+        raise ValueError(f"{str(work)!r} is a link; remove it")
+    check_writable(path)
+    work.mkdir(exist_ok=True)
+    own, file = json.loads(json.dumps(identity)), work / RUN
+    with _locked(path, work):
+        before = _run_of(file)
+        if before is not None and before != own and not force:
+            name = next(name for name in {**own, **before} if own.get(name) != before.get(name))
+            raise ValueError(
+                f"a run that was killed left its checkpoints in {str(work)!r}, with {name} "
+                f"{shown(before.get(name))}, not {shown(own.get(name))}: give the same to go on, or --force "
+                f"to begin anew"
+            )
+        if before != own:
+            _empty(work)
+            write_json(file, own)
+        yield work
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _run_of(file: Path) -> dict[str, Any] | None:
+    """Return what run a folder is of; None where it does not say."""
+    try:
+        told = parse_json(read_text(file, MAX_RECIPE))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+@contextmanager
 def _alone(path: Path, work: Path) -> Iterator[None]:
     """Yield while ``work`` is a new empty folder that no other process writes into; after it, it is gone."""
     work.mkdir(exist_ok=True)
+    with _locked(path, work):
+        _empty(work)
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+
+
+@contextmanager
+def _locked(path: Path, work: Path) -> Iterator[None]:
+    """Yield while no other process has the folder; ``ValueError`` where one has."""
     handle = os.open(work, os.O_RDONLY) if os.name == "posix" else None
     try:
         if handle is not None:
@@ -130,13 +185,12 @@ def _alone(path: Path, work: Path) -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise ValueError(f"another command is writing {str(path)!r}; wait for it") from None
-        for left in work.iterdir():
-            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-        try:
-            yield
-        except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
-            raise
+        yield
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def _empty(work: Path) -> None:
+    for left in work.iterdir():
+        shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()

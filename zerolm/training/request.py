@@ -59,6 +59,16 @@ class TrainingRequest:
     def sequences(self) -> int:
         return self.steps * self.batch
 
+    def parts(self, processes: int) -> int:
+        """Return into how many parts a batch falls; ``ValueError`` where they are not equal."""
+        parts = processes * self.execution.accumulate
+        if self.batch % parts:
+            raise ValueError(
+                f"a batch of {self.batch} sequences does not fall into {processes} processes x "
+                f"{self.execution.accumulate} micro-batches; {parts * max(1, self.batch // parts)} does"
+            )
+        return parts
+
 
 def has_bfloat16() -> bool:
     """Return whether the device multiplies matrices in bfloat16."""

@@ -22,6 +22,7 @@ from zerolm.networks.opener import quiet
 from zerolm.progress import Progress, silent
 from zerolm.training.learner import total
 from zerolm.training.processes import WAIT, processes
+from zerolm.training.randomness import seeded
 from zerolm.training.request import TrainingRequest
 from zerolm.training.teacher import Teacher
 
@@ -80,19 +81,19 @@ def train(
     Raises ``TrainingFailed`` where the loss is not finite: the weights are then those of the last checkpoint.
     """
     quiet()
-    arguments = _arguments(request, run.folder)
-    trainer = _Trainer(learner, data, arguments, teacher, groups, request)
-    watch = _Watch(trainer, request, run)
-    trainer.add_callback(watch)
-    last = last_checkpoint(run.folder)
     begun = time.monotonic()
-    try:
-        trainer.train(resume_from_checkpoint=None if last is None else str(last))
-    except TrainingFailed:
-        good = last_checkpoint(run.folder)
-        if good is not None:
-            safetensors.torch.load_model(learner, good / WEIGHTS)
-        raise
+    with seeded(request.seed):
+        trainer = _Trainer(learner, data, _arguments(request, run.folder), teacher, groups, request)
+        watch = _Watch(trainer, request, run)
+        trainer.add_callback(watch)
+        last = last_checkpoint(run.folder)
+        try:
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+        except TrainingFailed:
+            good = last_checkpoint(run.folder)
+            if good is not None:
+                safetensors.torch.load_model(learner, good / WEIGHTS)
+            raise
     return Trained(
         request.steps, request.steps * request.batch * request.length, time.monotonic() - begun, watch.rows
     )

@@ -32,6 +32,7 @@ from zerolm.progress import Progress, silent
 from zerolm.text.corpus import Corpus, Sequences, edges, token_file
 from zerolm.training.learner import Objective, Student
 from zerolm.training.processes import of_first, owned_by_first, processes
+from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest
 from zerolm.training.speed import tokens_within
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, Teacher, fill, teacher_cache
@@ -179,7 +180,8 @@ class Healing:
         judge = self.held_out.judge(model, parent) if processes().is_main_process else None
         if self.patient.teacher is not self.patient.parent:
             parent = self._opened(self.patient.teacher)
-        learner = Student(self._adapted(model), self.objective, self._widths(parent))
+        with seeded(self.request.seed):
+            learner = Student(self._adapted(model), self.objective, self._widths(parent))
         plan = self._plan(work, before, learner, parent)
         data = Sequences(self.corpus, plan.sequences, plan.seed)
         teacher = self._teacher(parent, data)

@@ -59,15 +59,16 @@ class TrainingRequest:
     def sequences(self) -> int:
         return self.steps * self.batch
 
-    def parts(self, processes: int) -> int:
-        """Return into how many parts a batch falls; ``ValueError`` where they are not equal."""
-        parts = processes * self.execution.accumulate
-        if self.batch % parts:
-            raise ValueError(
-                f"a batch of {self.batch} sequences does not fall into {processes} processes x "
-                f"{self.execution.accumulate} micro-batches; {parts * max(1, self.batch // parts)} does"
-            )
-        return parts
+
+def micro_batch(batch: int, processes: int, accumulate: int) -> int:
+    """Return how many sequences are computed at a time; ``ValueError`` where these are not equally many."""
+    parts = processes * accumulate
+    if batch % parts:
+        raise ValueError(
+            f"a batch of {batch} sequences does not fall into {processes} processes x {accumulate} "
+            f"micro-batches; {parts * max(1, batch // parts)} does"
+        )
+    return batch // parts
 
 
 def has_bfloat16() -> bool:

@@ -23,7 +23,7 @@ from zerolm.progress import Progress, silent
 from zerolm.training.learner import total
 from zerolm.training.processes import WAIT, processes
 from zerolm.training.randomness import seeded
-from zerolm.training.request import TrainingRequest
+from zerolm.training.request import TrainingRequest, micro_batch
 from zerolm.training.teacher import Teacher
 
 logger = logging.getLogger(__name__)
@@ -122,12 +122,12 @@ def _is_complete(checkpoint: Path) -> bool:
 
 def _arguments(request: TrainingRequest, folder: Path) -> TrainingArguments:
     execution, schedule, steps = request.execution, request.schedule, request.steps
-    parts = request.parts(processes().num_processes)
+    sequences = micro_batch(request.batch, processes().num_processes, execution.accumulate)
     cuda = torch.cuda.is_available()
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=steps,
-        per_device_train_batch_size=request.batch // parts,
+        per_device_train_batch_size=sequences,
         gradient_accumulation_steps=execution.accumulate,
         learning_rate=schedule.rate,
         lr_scheduler_type="warmup_stable_decay",
@@ -207,7 +207,9 @@ class _Trainer(Trainer):
             parts = self.accelerator.reduce(parts, "mean")
         self.parts = dict(zip(losses, parts.tolist(), strict=True))
         if not math.isfinite(sum(self.parts.values())):
-            raise TrainingFailed(f"the loss is {sum(self.parts.values())} at step {self.state.global_step + 1}")
+            raise TrainingFailed(
+                f"the loss is {sum(self.parts.values())} at step {self.state.global_step + 1}"
+            )
         return loss
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:

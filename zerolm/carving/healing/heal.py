@@ -33,7 +33,7 @@ from zerolm.text.corpus import Corpus, Sequences, edges, token_file
 from zerolm.training.learner import Objective, Student
 from zerolm.training.processes import of_first, owned_by_first, processes
 from zerolm.training.randomness import seeded
-from zerolm.training.request import Schedule, TrainingRequest
+from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, Teacher, fill, teacher_cache
 from zerolm.training.train import Run, Trained, train
@@ -103,6 +103,7 @@ def heal(
     ``ValueError``, in one line, for what cannot be done, and ``TrainingFailed`` where the loss is not finite.
     """
     request.check()
+    micro_batch(request.batch, processes().num_processes, request.execution.accumulate)
     if not processes().is_main_process:
         progress = silent
     out, force = destination.folder, destination.force
@@ -276,8 +277,8 @@ class Healing:
             assert request.seconds is not None
             self.progress("timing a step")
             count = processes().num_processes
-            part = max(1, request.batch // (count * execution.accumulate))
-            data = Sequences(self.corpus, part, request.seed)
+            sequences = micro_batch(request.batch, count, execution.accumulate)
+            data = Sequences(self.corpus, sequences, request.seed)
             live = LiveTeacher(teacher, self.objective, execution.bfloat16)
             tokens = count * tokens_within(request.seconds, learner, data, live, execution)
         damage = before.get("kl", 1.0 - before.get("cosine", 1.0))

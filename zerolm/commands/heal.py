@@ -94,7 +94,7 @@ HEAL: Final = Command(
             "the same on all devices that accelerate is configured for",
         ),
     ),
-    notes="The end of each text is held out and tells the loss before and after. A run that was killed goes on "
-    "from its last checkpoint when it is started again.",
+    notes="The end of each text is held out and tells the loss before and after. A run that was killed goes "
+    "on from its last checkpoint when it is started again.",
     output=OUTPUT[2:],
 )

@@ -117,7 +117,7 @@ class Student(nn.Module):
 
 
 def _leave_head_alone(model: Any) -> None:
-    """Train nothing behind the last hidden state: no loss gives it a gradient, for which processes would wait."""
+    """Train nothing behind the last hidden state: processes would wait for gradients that no loss gives."""
     shared = {id(parameter) for parameter in model.get_input_embeddings().parameters()}
     for part in (model.get_output_embeddings(), getattr(model, "pooler", None)):
         for parameter in () if part is None else part.parameters():

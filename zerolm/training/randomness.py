@@ -13,7 +13,7 @@ from transformers import set_seed
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Within, random numbers of Python, numpy and torch follow from the seed; after it they go on as before."""
+    """Within, random numbers of Python, numpy and torch follow from the seed; after it they are as before."""
     python, legacy = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):

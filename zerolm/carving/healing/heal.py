@@ -291,13 +291,14 @@ class Healing:
         request, bfloat16 = self.request.distillation, self.request.execution.bfloat16
         if not self.objective.needs_teacher:
             return None
-        if request.top is None:
+        top = request.top
+        if top is None:
             return LiveTeacher(model, self.objective, bfloat16)
         identity = f"{fingerprint(self.patient.teacher)} {bfloat16}"
         vocabulary = self.patient.teacher.layout.vocab
 
         def cache() -> CachedTeacher:
-            return teacher_cache(identity, self.corpus, vocabulary, request.temperature, request.top)
+            return teacher_cache(identity, self.corpus, vocabulary, request.temperature, top)
 
         of_first(
             lambda: fill(

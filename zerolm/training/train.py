@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -211,6 +212,20 @@ class _Trainer(Trainer):
                 f"the loss is {sum(self.parts.values())} at step {self.state.global_step + 1}"
             )
         return loss
+
+    def _save_checkpoint(self, *given: Any, **more: Any) -> None:
+        try:
+            super()._save_checkpoint(*given, **more)
+        except TrainingFailed:
+            raise
+        except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have their own
+            folder, step = Path(str(self.args.output_dir)), self.state.global_step
+            shutil.rmtree(folder / f"checkpoint-{step}", ignore_errors=True)
+            reason = " ".join(str(error).split())[:300]
+            raise OSError(
+                f"the checkpoint of step {step} cannot be written: {reason}; those before it are left: make "
+                f"room for {str(folder)!r} and start again"
+            ) from None
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         if not self.args.should_save:

@@ -100,7 +100,7 @@ def test_accumulation_is_one_batch(tmp_path: Path) -> None:
     for parts in (2, 4):
         ours = trained(tmp_path / str(parts), request(6, execution=in_parts(parts)))
         assert difference(ours, whole) <= 1e-5
-    with pytest.raises(ValueError, match="a batch of 4 .* 1 processes x 3 micro-batches; 3 does"):
+    with pytest.raises(ValueError, match=r"a batch of 4 .* 1 processes x 3 micro-batches; 3 does"):
         trained(tmp_path / "3", request(6, execution=in_parts(3)))
 
 

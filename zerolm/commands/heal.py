@@ -90,11 +90,11 @@ HEAL: Final = Command(
             "a folder of code and a file, three to one",
         ),
         (
-            "accelerate launch -m zerolm heal child --parent PARENT --text TEXT --for 8h --out healed",
+            "accelerate launch -m zerolm heal child --parent PARENT --text TEXT --tokens 1G --out healed",
             "the same on all devices that accelerate is configured for",
         ),
     ),
-    notes="The end of each text is held out and tells the loss before and after. A run that was killed goes on "
-    "from its last checkpoint when it is started again.",
+    notes="The end of each text is held out and tells the loss before and after. A run that was killed goes "
+    "on from its last checkpoint when it is started again.",
     output=OUTPUT[2:],
 )

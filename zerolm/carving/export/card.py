@@ -76,11 +76,11 @@ def _healing(stage: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             f"Healed by {plain(stage['teacher'])}: {stage['tokens']:,} tokens by "
-            f"{' and '.join(stage['losses'])}, {how}, rate {stage['rate']:.3g}, batches of {stage['batch']} x "
-            f"{stage['length']}, seed {stage['seed']}.",
+            f"{' and '.join(stage['losses'])}, {how}, rate {stage['rate']:.3g}, batches of {stage['batch']} "
+            f"x {stage['length']}, seed {stage['seed']}.",
             "",
             f"- trained on: {texts}",
-            f"- on {stage['held_out']} sequences of these texts that were not trained on: {measures}",
+            f"- on {stage['held_out']} sequences of them that were not trained on: {measures}",
         ]
     )
 

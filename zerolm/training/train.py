@@ -20,9 +20,8 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from zerolm.networks.opener import quiet
 from zerolm.progress import Progress, silent
-from zerolm.training.learner import total
+from zerolm.training.learner import Teacher, total
 from zerolm.training.request import TrainingRequest
-from zerolm.training.teacher import Teacher
 
 logger = logging.getLogger(__name__)
 

@@ -71,6 +71,8 @@ class Student(nn.Module):
         self.model, self.objective = model, objective
         ours, theirs = widths or (0, 0)
         self.fit = nn.Linear(ours, theirs, bias=False) if objective.hidden and ours != theirs else None
+        if set(objective.weights) == {"hidden"}:
+            _leave_head_alone(model)
 
     def forward(
         self,
@@ -141,6 +143,15 @@ class Student(nn.Module):
             return top_kl(ours, log_p, ids, temperature)
         assert logits is not None
         return {"kl": forward_kl, "reverse-kl": reverse_kl, "dist": dist}[name](ours, logits, temperature)
+
+
+def _leave_head_alone(model: Any) -> None:
+    """Train nothing behind the last hidden state: processes would wait for gradients that no loss gives."""
+    shared = {id(parameter) for parameter in model.get_input_embeddings().parameters()}
+    for part in (model.get_output_embeddings(), getattr(model, "pooler", None)):
+        for parameter in () if part is None else part.parameters():
+            if id(parameter) not in shared:
+                parameter.requires_grad_(False)
 
 
 class Labelled(nn.Module):

@@ -90,7 +90,7 @@ HEAL: Final = Command(
             "a folder of code and a file, three to one",
         ),
         (
-            "accelerate launch -m zerolm heal child --parent PARENT --text TEXT --for 8h --out healed",
+            "accelerate launch -m zerolm heal child --parent PARENT --text TEXT --tokens 1G --out healed",
             "the same on all devices that accelerate is configured for",
         ),
     ),

@@ -28,6 +28,21 @@ def shown_loss(name: str, value: float) -> str:
     return f"{value:{FORMS.get(name, '.4g')}}"
 
 
+def healing_line(document: Mapping[str, Any]) -> str:
+    """Return the measures before and after in a line."""
+    losses = document["losses"]
+    parts = (
+        f"{name} {shown_loss(name, before)} to {shown_loss(name, losses['after'][name])}"
+        for name, before in losses["before"].items()
+    )
+    return f"{', '.join(parts)} on text held out, {show_amount(document['training']['tokens'])} tokens"
+
+
+def healing_section(document: Mapping[str, Any]) -> str:
+    """Return a section for the page of a carving: the curve of its last healing, and its losses."""
+    return section("How healing went", _curve(document), _losses(document))
+
+
 def healing_page(document: Mapping[str, Any], configuration: Mapping[str, Any] | None = None) -> str:
     """Return the page of what ``zerolm heal --json`` prints; ``configuration`` is that of ``run.yaml``."""
     training = document["training"]

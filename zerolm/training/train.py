@@ -21,11 +21,10 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from zerolm.networks.opener import quiet
 from zerolm.progress import Progress, silent
-from zerolm.training.learner import total
+from zerolm.training.learner import Teacher, total
 from zerolm.training.processes import WAIT, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import TrainingRequest, micro_batch
-from zerolm.training.teacher import Teacher
 
 logger = logging.getLogger(__name__)
 

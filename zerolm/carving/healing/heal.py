@@ -29,13 +29,13 @@ from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer
 from zerolm.progress import Progress, silent
-from zerolm.text.corpus import Corpus, Sequences, edges, token_file
-from zerolm.training.learner import Objective, Student
+from zerolm.text.corpus import Corpus, Sequences, batch_of, edges, token_file
+from zerolm.training.learner import Objective, Student, Teacher
 from zerolm.training.processes import of_first, owned_by_first, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
-from zerolm.training.teacher import CachedTeacher, LiveTeacher, Teacher, fill, teacher_cache
+from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
 from zerolm.training.train import Run, Trained, train
 
 RATE_OF_DAMAGE: Final = 4e-3
@@ -182,7 +182,7 @@ class Healing:
         if self.patient.teacher is not self.patient.parent:
             parent = self._opened(self.patient.teacher)
         with seeded(self.request.seed):
-            learner = Student(self._adapted(model), self.objective, self._widths(parent))
+            learner = self._learner(model, parent)
         plan = self._plan(work, before, learner, parent)
         data = Sequences(self.corpus, plan.sequences, plan.seed)
         teacher = self._teacher(parent, data)
@@ -252,8 +252,15 @@ class Healing:
         config = LoraConfig(r=rank, lora_alpha=LORA_ALPHA * rank, target_modules="all-linear")
         return get_peft_model(model, config)
 
-    def _widths(self, teacher: PreTrainedModel) -> tuple[int, int]:
-        return self.compact.checkpoint.layout.hidden, int(teacher.config.hidden_size)
+    def _learner(self, model: PreTrainedModel, teacher: PreTrainedModel) -> Student:
+        """Return the child with its losses, each weighed so that it begins as large as the first."""
+        widths = self.compact.checkpoint.layout.hidden, int(teacher.config.hidden_size)
+        learner = Student(self._adapted(model), self.objective, widths)
+        batch = Sequences(self.corpus, self.request.batch, self.request.seed)
+        live = LiveTeacher(teacher, self.objective)
+        if len(self.objective.weights) > 1:
+            learner.balance(*batch_of(batch), live)
+        return learner
 
     def _plan(
         self, work: Path, before: dict[str, float], learner: Student, teacher: PreTrainedModel

@@ -12,7 +12,8 @@ from tiny import model
 from zerolm.text.corpus import Corpus, Sequences, TokenFile
 from zerolm.training.learner import Objective, Student
 from zerolm.training.request import Execution, Schedule, TrainingRequest
-from zerolm.training.train import Run, train
+from zerolm.training.train import train
+from zerolm.training.watch import Run
 
 LENGTH, BATCH = 8, 4
 

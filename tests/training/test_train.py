@@ -25,7 +25,8 @@ from zerolm.training import train as training
 from zerolm.training.learner import Objective
 from zerolm.training.request import Execution, Schedule, TrainingRequest
 from zerolm.training.teacher import LiveTeacher, fill, teacher_cache
-from zerolm.training.train import LOG, WEIGHTS, Run, TrainingFailed, last_checkpoint, train
+from zerolm.training.train import WEIGHTS, TrainingFailed, last_checkpoint, train
+from zerolm.training.watch import LOG, Run
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 

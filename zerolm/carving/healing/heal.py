@@ -42,7 +42,9 @@ from zerolm.training.watch import EVENTS, LOG, Run
 
 RATE_OF_DAMAGE: Final = 4e-3
 """The learning rate at a loss of one nat a token: the rate follows the damage."""
-RATES: Final = (5e-5, 2e-3)
+RATES: Final = (2e-5, 2e-3)
+MANY_STEPS: Final = 400
+"""Of fewer steps the rate is smaller, by the root of their share."""
 LORA_RATE: Final = 4.0
 """Adapters learn at so many times the rate of whole weights."""
 LORA_ALPHA: Final = 2
@@ -298,7 +300,8 @@ class Healing:
             live = LiveTeacher(teacher, self.objective, execution.bfloat16)
             tokens = count * tokens_within(request.seconds, learner, data, live, execution)
         damage = before.get("kl", 1.0 - before.get("cosine", 1.0))
-        kept = {"tokens": tokens, "rate": request.rate or rate_of(damage, request.lora)}
+        steps = max(1, tokens // (request.batch * self.corpus.length))
+        kept = {"tokens": tokens, "rate": request.rate or rate_of(damage, steps, request.lora)}
         write_json(file, kept)
         return kept
 
@@ -377,8 +380,12 @@ class Healing:
         }
 
 
-def rate_of(damage: float, lora: int | None) -> float:
-    """Return the learning rate that suits a loss: a large one mends little damage by first adding to it."""
+def rate_of(damage: float, steps: int, lora: int | None) -> float:
+    """Return the learning rate that suits a loss and a number of steps.
+
+    Adam's first steps are as large as the rate: where there is little damage, or little time, a large one
+    breaks more than it mends.
+    """
     low, high = RATES
-    rate = min(high, max(low, RATE_OF_DAMAGE * damage))
-    return rate * LORA_RATE if lora else rate
+    rate = RATE_OF_DAMAGE * damage * min(1.0, (steps / MANY_STEPS) ** 0.5)
+    return min(high, max(low, rate)) * (LORA_RATE if lora else 1.0)

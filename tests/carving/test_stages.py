@@ -10,7 +10,7 @@ import pytest
 from tiny import saved, word_tokenizer
 
 import zerolm
-from zerolm.carving.healing.heal import rate_of
+from zerolm.carving.healing.rate import rate_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 
@@ -116,7 +116,10 @@ def test_what_a_killed_run_has_carved_is_not_carved_again(parent: Path) -> None:
             {"heal": 5000, "out": "child", "steps": 2, "shape": "per-layer", "format": "padded"},
             "stages cut all layers to one size",
         ),
-        ({"heal": 5000, "out": "child", "shape": "per-layer", "max_params": "0.8x"}, "cannot be written as hf"),
+        (
+            {"heal": 5000, "out": "child", "shape": "per-layer", "max_params": "0.8x"},
+            "cannot be written as hf",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_done(

@@ -12,7 +12,8 @@ from tiny import model
 from zerolm.text.corpus import Corpus, Sequences, TokenFile
 from zerolm.training.learner import Objective, Student
 from zerolm.training.request import Execution, Schedule, TrainingRequest
-from zerolm.training.train import Run, train
+from zerolm.training.train import train
+from zerolm.training.watch import TrainingRun
 
 LENGTH, BATCH = 8, 4
 
@@ -42,7 +43,7 @@ def trained(folder: Path, plan: TrainingRequest, name: str = "llama", **more: An
     """The weights that a run in this folder ends with."""
     folder.mkdir(exist_ok=True)
     student = learner(name)
-    train(student, data(plan), plan, Run(folder, **more))
+    train(student, data(plan), plan, TrainingRun(folder, **more))
     return weights(student)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -36,11 +38,14 @@ from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
-from zerolm.training.train import Run, Trained, train
+from zerolm.training.train import Trained, train
+from zerolm.training.watch import EVENTS, LOG, TrainingRun
 
 RATE_OF_DAMAGE: Final = 4e-3
 """The learning rate at a loss of one nat a token: the rate follows the damage."""
-RATES: Final = (5e-5, 2e-3)
+RATES: Final = (2e-5, 2e-3)
+MANY_STEPS: Final = 400
+"""Of fewer steps the rate is smaller, by the root of their share."""
 LORA_RATE: Final = 4.0
 """Adapters learn at so many times the rate of whole weights."""
 LORA_ALPHA: Final = 2
@@ -48,11 +53,13 @@ LORA_ALPHA: Final = 2
 EAGER: Final = 1024
 """Up to this length plain attention is faster on a CPU than fused, whose backward pass is slow."""
 PLAN: Final = "plan.json"
+LOGS: Final = "training"
+"""The folder of a healed child that holds the log of its training."""
 
 
 @dataclass(frozen=True, eq=False)
 class Healed:
-    """What healing did: the losses on held-out text ``before`` and ``after``, and those of the ``parent``.
+    """The outcome of a healing: the losses on held-out text ``before``, ``after`` and of the ``parent``.
 
     They are ``perplexity`` and ``kl`` to the parent in nats a token, or ``cosine``; ``curve`` has them by
     ``tokens``. ``texts`` say what was trained on, ``training`` how; ``verified`` how far the written child
@@ -115,7 +122,7 @@ def heal(
     identity = of_first(lambda: healing.identity)
     with owned_by_first(lambda: work_folder(out, identity, force)) as work:
         healed = healing.healed(work)
-        return Healed(**of_first(lambda: asdict(healing.put(healed, destination, form))))
+        return Healed(**of_first(lambda: asdict(healing.put(healed, destination, form, work))))
 
 
 class Healing:
@@ -160,7 +167,7 @@ class Healing:
 
     @cached_property
     def held_out(self) -> HeldOut:
-        """What is never trained on."""
+        """The sequences that are never trained on."""
         child = self.patient.child
         return HeldOut(self.corpus.held_out(), None if is_decoder(child) else pooling_of(child.folder))
 
@@ -187,7 +194,7 @@ class Healing:
         data = Sequences(self.corpus, plan.sequences, plan.seed)
         teacher = self._teacher(parent, data)
         del parent
-        run = Run(work, judge, self.progress)
+        run = TrainingRun(work, judge, self.progress)
         trained = train(learner, data, plan, run, teacher=teacher)
         del teacher
         model.cpu()
@@ -208,11 +215,16 @@ class Healing:
             return {}, {}
         return self.held_out.measured(self.compact.model, parent, self.progress)
 
-    def put(self, healed: Healed, destination: Destination, form: str) -> Healed:
+    def put(self, healed: Healed, destination: Destination, form: str, work: Path) -> Healed:
         """Write the healed child and what goes with it to its destination."""
         finish = destination.finish
+        logs = [file for file in (work / LOG, *(work / EVENTS).glob("*")) if file.is_file()]
+        names = [f"{LOGS}/{file.name}" for file in logs]
         with new_folder(destination.folder, destination.force) as folder:
-            healed = self.written(healed, folder, form, REPORT if finish else ())
+            healed = self.written(healed, folder, form, (*names, *(REPORT if finish else ())))
+            (folder / LOGS).mkdir()
+            for file in logs:
+                shutil.copyfile(file, folder / LOGS / file.name)
             if finish:
                 finish(folder, healed)
         return healed
@@ -289,7 +301,8 @@ class Healing:
             live = LiveTeacher(teacher, self.objective, execution.bfloat16)
             tokens = count * tokens_within(request.seconds, learner, data, live, execution)
         damage = before.get("kl", 1.0 - before.get("cosine", 1.0))
-        kept = {"tokens": tokens, "rate": request.rate or rate_of(damage, request.lora)}
+        steps = max(1, tokens // (request.batch * self.corpus.length))
+        kept = {"tokens": tokens, "rate": request.rate or rate_of(damage, steps, request.lora)}
         write_json(file, kept)
         return kept
 
@@ -368,8 +381,12 @@ class Healing:
         }
 
 
-def rate_of(damage: float, lora: int | None) -> float:
-    """Return the learning rate that suits a loss: a large one mends little damage by first adding to it."""
+def rate_of(damage: float, steps: int, lora: int | None) -> float:
+    """Return the learning rate that suits a loss and a number of steps.
+
+    Adam's first steps are as large as the rate: where there is little damage, or little time, a large one
+    breaks more than it mends.
+    """
     low, high = RATES
-    rate = min(high, max(low, RATE_OF_DAMAGE * damage))
-    return rate * LORA_RATE if lora else rate
+    rate = RATE_OF_DAMAGE * damage * min(1.0, math.sqrt(steps / MANY_STEPS))
+    return min(high, max(low, rate)) * (LORA_RATE if lora else 1.0)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from forked import in_another_process
+from forked import die, in_another_process, killed_at
 from runs import BATCH, LENGTH, corpus, data, difference, in_parts, learner, request, trained, weights
 from safetensors.torch import load_file
 from tiny import model
@@ -31,28 +31,13 @@ from zerolm.training.watch import LOG, TrainingRun
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 
 
-def die(*_: object, **__: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def killed_at(moment: int) -> Callable[..., None]:
-    """To be called at every step: kills the process at the step of this number."""
-    steps = iter(range(1, moment + 1))
-
-    def step(*_: object) -> None:
-        if next(steps, None) == moment:
-            die()
-
-    return step
-
-
 @forks
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_ten_kills_change_no_weight(tmp_path: Path, name: str) -> None:
     """Of gpt2, which drops activations at random, too."""
     plan = request(40)
     whole = trained(tmp_path / "whole", plan, name)
-    moments = [random.Random(place).randint(1, 4) for place in range(10)]
+    moments = [random.Random(place).randint(0, 3) for place in range(10)]
     for moment in moments:
         ended = in_another_process(
             lambda at=moment: trained(tmp_path / "killed", plan, name, progress=killed_at(at))  # type: ignore[misc]

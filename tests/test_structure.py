@@ -31,6 +31,7 @@ ROOMS = (
     "checkpoints",
     "networks",
     "text",
+    "training",
     "carving",
     "proxies",
     "doctor",
@@ -40,7 +41,7 @@ ROOMS = (
     "cli",
 )
 CORE = ROOMS[ROOMS.index("architecture") : ROOMS.index("groundtruth")]
-VERBS = {"search", "score", "calibrate", "carve", "bench", "measure", "evaluate", "run"}
+VERBS = {"search", "score", "calibrate", "carve", "bench", "measure", "evaluate", "heal", "run"}
 """The public functions whose keywords are the flags of their command."""
 VAGUE = {
     *("wish", "method", "material", "running", "judge", "accounts", "kept", "lattice", "cuts", "sliced"),

@@ -39,7 +39,7 @@ from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
 from zerolm.training.train import Trained, train
-from zerolm.training.watch import EVENTS, LOG, Run
+from zerolm.training.watch import EVENTS, LOG, TrainingRun
 
 LORA_ALPHA: Final = 2
 """The scale of an adapter."""
@@ -126,7 +126,7 @@ class Healing:
 
     @cached_property
     def held_out(self) -> HeldOut:
-        """What is never trained on."""
+        """The sequences that are never trained on."""
         child = self.patient.child
         return HeldOut(self.corpus.held_out(), None if is_decoder(child) else pooling_of(child.folder))
 
@@ -153,7 +153,7 @@ class Healing:
         data = Sequences(self.corpus, plan.sequences, plan.seed)
         teacher = self._teacher(parent, data)
         del parent
-        run = Run(work, judge, self.progress)
+        run = TrainingRun(work, judge, self.progress)
         trained = train(learner, data, plan, run, teacher=teacher)
         del teacher
         model.cpu()

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, eq=False)
 class Healed:
-    """What healing did: the losses on held-out text ``before`` and ``after``, and those of the ``parent``.
+    """The outcome of a healing: the losses on held-out text ``before``, ``after`` and of the ``parent``.
 
     They are ``perplexity`` and ``kl`` to the parent in nats a token, or ``cosine``; ``curve`` has them by
     ``tokens``. ``texts`` say what was trained on, ``training`` how; ``verified`` how far the written child

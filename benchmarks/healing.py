@@ -20,7 +20,7 @@ from corpus import seen_text, unseen_text
 from timing import machine, note, one_thread
 
 PLACE: Final = Path(__file__).with_suffix(".md")
-JUDGED: Final = 250
+JUDGED: Final = 96
 LENGTH: Final = 256
 CALIBRATION: Final = 192
 

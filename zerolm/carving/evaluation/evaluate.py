@@ -99,7 +99,7 @@ def evaluate(
     Beside the child and the parent stand ``random``, which keeps as many KV groups and neurons of each layer
     as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. Where the child's
     stream is narrower, theirs keeps as many channels, without a rotation. Other children of the parent come
-    last, by the names of their folders. One carving is in memory at a time.
+    last, by the names of their folders with a slash. One carving is in memory at a time.
     Raises ``ValueError``, in one line, for what cannot be compared.
     """
     ours, theirs = opened(child, parent)
@@ -122,7 +122,7 @@ def evaluate(
     child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
     others = (_row(name, params(draws[0]), [next(judged) for _ in draws]) for name, draws in cuts.items())
     rows = (child_row, parent_row, *others)
-    rows += tuple(_row(other.folder.name, _params(other, None), [next(judged)]) for other in neighbours)
+    rows += tuple(_row(f"{other.folder.name}/", _params(other, None), [next(judged)]) for other in neighbours)
     note = COMPARED if cuts else NOT_COMPARED
     if cut is not None and cut.narrowing:
         note += f"; {CHANNELS}"

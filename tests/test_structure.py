@@ -31,6 +31,7 @@ ROOMS = (
     "checkpoints",
     "networks",
     "text",
+    "training",
     "carving",
     "proxies",
     "doctor",

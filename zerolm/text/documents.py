@@ -69,7 +69,9 @@ def _files(folder: Path) -> Iterator[Path]:
     """Yield the regular files below a folder, but for hidden ones and what lies behind links."""
     for count, (place, folders, files) in enumerate(os.walk(folder)):
         if count > MOST_FILES:
-            raise ValueError(f"the folder {str(folder)!r} holds more than {MOST_FILES} folders")
+            raise ValueError(
+                f"the folder {str(folder)!r} holds more than {MOST_FILES} folders"
+            )
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
             path = Path(place) / name

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zerolm.api.carve import carve as carve
     from zerolm.api.doctor import diagnose as diagnose
     from zerolm.api.evaluate import evaluate as evaluate
+    from zerolm.api.label_training import train_labels as train_labels
     from zerolm.api.ledger import ledger as ledger
     from zerolm.api.load import load as load
     from zerolm.api.measure import list_proxies as list_proxies
@@ -51,6 +52,7 @@ _HOMES = {
     "read_labels": "zerolm.groundtruth.labels",
     "score": "zerolm.api.score",
     "search": "zerolm.api.search",
+    "train_labels": "zerolm.api.label_training",
 }
 __all__ = ["__version__", *_HOMES]
 

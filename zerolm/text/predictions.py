@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -23,7 +22,10 @@ ORDERS: Final = 32
 def tokenizer_of(source: str, vocabulary: int) -> PreTrainedTokenizerBase:
     """Return a byte-level BPE trained on the first 16 Mi characters of a text, of at most so many ids."""
     trained = trained_tokenizer(_beginning(source), vocabulary)
-    return PreTrainedTokenizerFast(tokenizer_object=trained, mask_token=MASK, split_special_tokens=True)
+    made: PreTrainedTokenizerBase = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=trained, mask_token=MASK, split_special_tokens=True
+    )
+    return made
 
 
 def _beginning(source: str) -> Iterator[str]:

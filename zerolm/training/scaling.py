@@ -27,13 +27,13 @@ class ScaledLogits(nn.Module):
         return logits
 
 
-def scaled(network: Network, rate: float, base: int = BASE) -> tuple[ScaledLogits, Groups]:
-    """Return a network in muP for AdamW, and its parameters in groups with their learning rates.
+def scaled(network: Network, width: int, rate: float, base: int = BASE) -> tuple[ScaledLogits, Groups]:
+    """Return a network of a ``width`` in muP for AdamW, and groups of its parameters with their rates.
 
-    A hidden matrix of n inputs, as it is drawn, is multiplied by sqrt(base / n) and learns at rate x base / n;
-    embeddings, heads, biases and gains learn at the rate itself, and the logits of a network whose last layer
-    is n wide are multiplied by base / n (Yang et al., Tensor Programs V, arXiv 2203.03466, table 8). The
-    scores of attention stay, for the size of a head is no width.
+    A hidden matrix of n inputs, as it is drawn, is multiplied by sqrt(base / n) and learns at
+    rate x base / n; embeddings, heads, biases and gains learn at the rate itself, and the logits are
+    multiplied by base / width (Yang et al., Tensor Programs V, arXiv 2203.03466, table 8). The scores of
+    attention stay as they are, for the size of a head is no width.
     """
     by_inputs: dict[int, list[nn.Parameter]] = {}
     for weight in _hidden(network):
@@ -46,7 +46,6 @@ def scaled(network: Network, rate: float, base: int = BASE) -> tuple[ScaledLogit
     others = [parameter for parameter in network.module.parameters() if id(parameter) not in hidden]
     groups: Groups = [{"params": others, "lr": rate}]
     groups += [{"params": weights, "lr": rate * base / n} for n, weights in sorted(by_inputs.items())]
-    width = next(iter(network.layers[-1].parameters())).shape[-1]
     return ScaledLogits(network.module, base / width), groups
 
 
@@ -55,4 +54,5 @@ def _hidden(network: Network) -> list[nn.Parameter]:
     head = network.module.get_submodule("head")
     last = head.linear if isinstance(head, LinearHead) else None
     linears = [part for part in network.module.modules() if isinstance(part, nn.Linear) and part is not last]
-    return list({id(linear.weight): linear.weight for linear in linears}.values())
+    weights = [linear.get_parameter("weight") for linear in linears]
+    return list({id(weight): weight for weight in weights}.values())

@@ -179,8 +179,8 @@ def trainers(work: Path) -> None:
     seconds = measured(work, "trainers", compare)
     print("## One architecture against the stock trainer\n")
     print(
-        f"A llama of 4 x 80, {REQUEST.steps} steps of {REQUEST.batch} x {REQUEST.length} tokens, float32: median "
-        f"of {SINGLE} runs in turn, seconds of the processor. `bench train` has measured the loss on text "
+        f"A llama of 4 x 80, {REQUEST.steps} steps of {REQUEST.batch} x {REQUEST.length} tokens, float32: "
+        f"median of {SINGLE} runs in turn, seconds of the processor. `bench train` has measured the loss on text "
         "held out before and after, and written a checkpoint; the stock trainer only trains.\n"
     )
     rows = [["bench train", f"{seconds['own']:.1f}"], ["transformers.Trainer", f"{seconds['stock']:.1f}"]]
@@ -226,8 +226,8 @@ def show(work: Path) -> None:
     print(
         f"{len(rows)} architectures of `llama` drawn with {min(sizes):,} to {max(sizes):,} body parameters, "
         f"{source['tokens']:,} tokens each in steps of 8 x 128, vocabulary {source['vocabulary']}, "
-        f"{source['precision']}, {noise['networks']} of them from {SEEDS} seeds; the command was killed after "
-        f"{KILLED_AFTER[0]} and after {KILLED_AFTER[1]} architectures and started again. "
+        f"{source['precision']}, {noise['networks']} of them from {SEEDS} seeds; the command was killed "
+        f"after {KILLED_AFTER[0]} and after {KILLED_AFTER[1]} architectures and started again. "
         f"{told['seconds']:,.0f} seconds in all, beside other work. Losses from "
         f"{min(row['loss'] for row in rows):.4f} to {max(row['loss'] for row in rows):.4f}.\n"
     )

@@ -17,7 +17,7 @@ SPACE: dict[str, Any] = {
 }
 TRAINING: dict[str, Any] = {"tokens": 160, "batch": 2, "length": 16}
 """Five steps."""
-ASKED: dict[str, Any] = {"count": 4, "max_body_params": "15k", **TRAINING, **SPACE}
+ASKED: dict[str, Any] = {"count": 5, "max_body_params": "15k", **TRAINING, **SPACE}
 
 
 def some_text(folder: Path, words: int = 3000) -> Path:

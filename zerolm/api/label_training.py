@@ -31,7 +31,6 @@ Text = str | PathLike[str]
 FILE: Final = "labels.json"
 COUNT: Final = 60
 BUDGETS: Final = tuple(f"{side}_{cost}" for side in ("max", "min") for cost in SIZES)
-UNNAMED: Final = "labels"
 
 
 class LabelsReport(DocumentReport):
@@ -68,7 +67,7 @@ class LabelsReport(DocumentReport):
 
     @property
     def remarks(self) -> list[str]:
-        return [f"left out: {row['id']}: {row['reason']}" for row in self.document["left_out"]]
+        return [f"left out: architecture {row['id']}: {row['reason']}" for row in self.document["left_out"]]
 
     @property
     def written(self) -> list[str]:
@@ -148,7 +147,8 @@ def train_labels(
             [label for (of, _), label in zip(runs, labels, strict=True) if of == i]
             for i in range(len(architectures))
         ]
-        title = Path(own["out"]).stem if own["out"] is not None else UNNAMED
+        file = own["out"] if str(own["out"]).endswith(".json") else FILE
+        title = Path(file).stem
         document = label_document(title, reading, request, architectures, by_architecture)
         ran = own | of_space | {key: absolute(own[key]) for key in ("rows", "text")} | {"space": name}
         kept = {key: value for key, value in ran.items() if value is not None and key not in ("out", "force")}

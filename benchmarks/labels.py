@@ -33,23 +33,22 @@ from zerolm.networks.network import Network
 from zerolm.text.predictions import Predictions
 from zerolm.training.labels import LabelRun, LabelText, LabelTraining
 from zerolm.training.learner import Labelled, total
-from zerolm.training.request import Execution, Schedule, TrainingRequest
+from zerolm.training.request import Schedule, TrainingRequest
 from zerolm.training.scaling import Groups, ScaledLogits
 
 PLACE: Final = Path(__file__).with_suffix(".md")
-RATES: Final = (0.001, 0.002, 0.004, 0.008, 0.016)
+RATES: Final = (0.001, 0.002, 0.004, 0.008)
 WIDTHS: Final = (48, 96, 192)
-DEPTHS: Final = (2, 4, 8)
+DEPTHS: Final = (2, 8)
 KINDS: Final = ("muP", "one rate")
-REQUEST: Final = TrainingRequest(
-    131_072, 8, 128, Schedule(0.004), execution=Execution("float32"), checkpoints=1, measured=1
-)
+VOCAB: Final = 512
+REQUEST: Final = TrainingRequest(65_536, 8, 64, Schedule(0.002), checkpoints=1, measured=1)
 SPACE: Final = {
     "depth": "2:6", "hidden": "48:128:16", "head_size": "16", "ffn": "96:512:16", "heads_per_kv": "1,2",
     "hidden_per_depth": "8:64", "ffn_per_hidden": "1:5",
 }  # fmt: skip
 WITHIN: Final = {"min_body_params": "200k", "max_body_params": "400k"}
-TOKENS, COUNT, SEEDS, REPEATED = 300_000, 24, 3, 6
+TOKENS, COUNT, SEEDS, REPEATED = 100_000, 24, 3, 6
 KILLED_AFTER: Final = (3, 11)
 """How many architectures are finished when the command is killed, the first time and the second."""
 SINGLE: Final = 3
@@ -72,7 +71,13 @@ def text_folder(work: Path) -> Path:
 
 
 def label_text(work: Path) -> LabelText:
-    settings = {"head_size": [16], "hidden": list(WIDTHS), "heads_per_kv": [1], "depth": [1], "ffn": [128]}
+    settings = {
+        "head_size": [16],
+        "hidden": list(WIDTHS),
+        "heads_per_kv": [1],
+        "depth": [1],
+        "ffn": [128],
+    } | {"vocab": VOCAB}
     wide = {"hidden_per_depth": (1, 1000), "ffn_per_hidden": (0.5, 10)}
     return LabelText.of(str(text_folder(work)), "llama", settings | wide, REQUEST, note)
 
@@ -127,8 +132,8 @@ def sweeps(work: Path) -> None:
     print("## The rate by width\n")
     print(
         f"Llamas with heads of 16, FFN 8/3 of the width, {REQUEST.tokens:,} tokens in steps of "
-        f"{REQUEST.batch} x {REQUEST.length}, vocabulary 2048, one seed: loss on text held out by the rate. "
-        "muP is what `bench train` does: rates are for width 256. One rate is what it would be without: "
+        f"{REQUEST.batch} x {REQUEST.length}, vocabulary {VOCAB}, one seed: loss on text held out by the "
+        "rate. muP is what `bench train` does: rates are for width 256. One rate is what it would be without: "
         "deviations of .02 and the same rate for all parameters, whatever the width.\n"
     )
     shapes = [(3, width) for width in WIDTHS]
@@ -151,12 +156,13 @@ class _Plain(torch.nn.Module):
 
 def stock_trainer(text: LabelText, architecture: Architecture) -> None:
     """Train as ``transformers.Trainer`` does by itself: the same network, steps and batches."""
-    learner = Labelled(one_rate(build(architecture, 0), 0, 0.004)[0], text.classes)
+    learner = Labelled(one_rate(build(architecture, 0), 0, 0.002)[0], text.classes)
     data = Predictions(text.corpus, REQUEST.sequences, 0, text.task, text.mask)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder, max_steps=REQUEST.steps, per_device_train_batch_size=REQUEST.batch,
-            learning_rate=0.004, use_cpu=True, save_strategy="no", report_to=[], disable_tqdm=True,
+            bf16=REQUEST.execution.bfloat16,
+            learning_rate=0.002, use_cpu=True, save_strategy="no", report_to=[], disable_tqdm=True,
             logging_strategy="no", remove_unused_columns=False,
         )  # fmt: skip
         Trainer(_Plain(learner), arguments, train_dataset=data).train()
@@ -179,9 +185,9 @@ def trainers(work: Path) -> None:
     seconds = measured(work, "trainers", compare)
     print("## One architecture against the stock trainer\n")
     print(
-        f"A llama of 4 x 80, {REQUEST.steps} steps of {REQUEST.batch} x {REQUEST.length} tokens, float32: "
-        f"median of {SINGLE} runs in turn, seconds of the processor. `bench train` has measured the loss on text "
-        "held out before and after, and written a checkpoint; the stock trainer only trains.\n"
+        f"A llama of 4 x 80, {REQUEST.steps} steps of {REQUEST.batch} x {REQUEST.length} tokens: "
+        f"median of {SINGLE} runs in turn, seconds of the processor. `bench train` has measured the loss on "
+        "text held out before and after, and written a checkpoint; the stock trainer only trains.\n"
     )
     rows = [["bench train", f"{seconds['own']:.1f}"], ["transformers.Trainer", f"{seconds['stock']:.1f}"]]
     table(["", "seconds"], rows)
@@ -195,7 +201,13 @@ def labels_file(work: Path) -> dict[str, Any]:
     """Train the architectures, killed twice on the way, and return the file and how long it took."""
     out = work / "mine.json"
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in (SPACE | WITHIN).items()]
-    flags += [f"--count={COUNT}", f"--tokens={TOKENS}", "--batch=8", "--length=128"]
+    flags += [
+        f"--count={COUNT}",
+        f"--tokens={TOKENS}",
+        f"--batch={REQUEST.batch}",
+        f"--length={REQUEST.length}",
+        f"--vocab={VOCAB}",
+    ]
     flags += [f"--seeds={SEEDS}", f"--repeated={REPEATED}", f"--text={text_folder(work)}", f"--out={out}"]
     words = command("bench", "train", "llama", *flags, "--json")
     cache = work / "cache"
@@ -225,8 +237,8 @@ def show(work: Path) -> None:
     print("## Twenty-four llamas\n")
     print(
         f"{len(rows)} architectures of `llama` drawn with {min(sizes):,} to {max(sizes):,} body parameters, "
-        f"{source['tokens']:,} tokens each in steps of 8 x 128, vocabulary {source['vocabulary']}, "
-        f"{source['precision']}, {noise['networks']} of them from {SEEDS} seeds; the command was killed "
+        f"{source['tokens']:,} tokens each in steps of {REQUEST.batch} x {REQUEST.length}, vocabulary "
+        f"{source['vocabulary']}, {source['precision']}, {noise['networks']} of them from {SEEDS} seeds; the command was killed "
         f"after {KILLED_AFTER[0]} and after {KILLED_AFTER[1]} architectures and started again. "
         f"{told['seconds']:,.0f} seconds in all, beside other work. Losses from "
         f"{min(row['loss'] for row in rows):.4f} to {max(row['loss'] for row in rows):.4f}.\n"
@@ -244,7 +256,7 @@ def show(work: Path) -> None:
     print("`zerolm calibrate --labels mine.json`:\n")
     print(f"```text\n{measured(work, 'calibrate', lambda: use(work, 'calibrate', '--labels', file))}```\n")
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in SPACE.items()]
-    words = ("search", "llama", *flags, "--vocab=2048", "--max-body-params=300k", "--labels", file)
+    words = ("search", "llama", *flags, f"--vocab={VOCAB}", "--max-body-params=300k", "--labels", file)
     shown = measured(work, "search", lambda: use(work, *words)).splitlines()[:4]
     print("`zerolm search llama --labels mine.json --max-body-params 300k` with the same ranges:\n")
     print("```text\n" + "\n".join(shown) + "\n```\n")

@@ -104,7 +104,7 @@ def train_labels(
     tokens: Amount = 3_000_000,
     batch: int = 8,
     length: int = 256,
-    rate: float = 0.004,
+    rate: float = 0.002,
     precision: str = "auto",
     seed: int = 0,
     seeds: int = 1,

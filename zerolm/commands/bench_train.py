@@ -43,7 +43,7 @@ BENCH_TRAIN: Final = Command(
             Setting(
                 "rate",
                 "number",
-                0.004,
+                0.002,
                 "learning rate at width 256; other widths follow by muP",
                 low=0,
                 high=100,

@@ -133,8 +133,8 @@ def sweeps(work: Path) -> None:
     print(
         f"Llamas with heads of 16, FFN 8/3 of the width, {REQUEST.tokens:,} tokens in steps of "
         f"{REQUEST.batch} x {REQUEST.length}, vocabulary {VOCAB}, one seed: loss on text held out by the "
-        "rate. muP is what `bench train` does: rates are for width 256. One rate is what it would be without: "
-        "deviations of .02 and the same rate for all parameters, whatever the width.\n"
+        "rate. muP is what `bench train` does: rates are for width 256. One rate is what it would be "
+        "without: deviations of .02 and the same rate for all parameters, whatever the width.\n"
     )
     shapes = [(3, width) for width in WIDTHS]
     rows = [row for kind in KINDS for row in sweep(work, shapes, kind)]
@@ -238,8 +238,8 @@ def show(work: Path) -> None:
     print(
         f"{len(rows)} architectures of `llama` drawn with {min(sizes):,} to {max(sizes):,} body parameters, "
         f"{source['tokens']:,} tokens each in steps of {REQUEST.batch} x {REQUEST.length}, vocabulary "
-        f"{source['vocabulary']}, {source['precision']}, {noise['networks']} of them from {SEEDS} seeds; the command was killed "
-        f"after {KILLED_AFTER[0]} and after {KILLED_AFTER[1]} architectures and started again. "
+        f"{source['vocabulary']}, {source['precision']}, {noise['networks']} of them from {SEEDS} seeds; "
+        f"the command was killed after {KILLED_AFTER[0]} and after {KILLED_AFTER[1]} architectures and started again. "
         f"{told['seconds']:,.0f} seconds in all, beside other work. Losses from "
         f"{min(row['loss'] for row in rows):.4f} to {max(row['loss'] for row in rows):.4f}.\n"
     )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zerolm.api.carve import carve as carve
     from zerolm.api.doctor import diagnose as diagnose
     from zerolm.api.evaluate import evaluate as evaluate
+    from zerolm.api.heal import heal as heal
     from zerolm.api.label_training import train_labels as train_labels
     from zerolm.api.ledger import ledger as ledger
     from zerolm.api.load import load as load
@@ -41,6 +42,7 @@ _HOMES = {
     "diagnose": "zerolm.api.doctor",
     "download_benchmarks": "zerolm.api.benchmarks",
     "evaluate": "zerolm.api.evaluate",
+    "heal": "zerolm.api.heal",
     "ledger": "zerolm.api.ledger",
     "list_benchmarks": "zerolm.api.benchmarks",
     "list_proxies": "zerolm.api.measure",

@@ -18,6 +18,7 @@ from zerolm.commands.carve import CARVE
 from zerolm.costs import COSTS, CostModel
 from zerolm.progress import Progress, silent
 from zerolm.report.carving import carving_fragment, carving_page
+from zerolm.report.healing import healing_line
 from zerolm.report.phrases import cost_label, show_cost
 from zerolm.report.width import width_line, widths_line
 from zerolm.text.defaults import RANDOM
@@ -64,6 +65,11 @@ class CarvingReport(DocumentReport):
         return dict(self.document["losses"])
 
     @property
+    def healing(self) -> dict[str, Any] | None:
+        """Return what the last healing did, as a result of ``zerolm heal``; None where there was none."""
+        return self.document.get("healing")
+
+    @property
     def verified(self) -> dict[str, Any] | None:
         """Return how far the written child differs from the carved parent; None where none was written."""
         return self.document["verified"]  # type: ignore[no-any-return]
@@ -96,6 +102,8 @@ class CarvingReport(DocumentReport):
         """Return the losses on the calibration text and the verification, as lines."""
         losses = [f"{name} {loss:.3g}" for name, loss in self.losses.items()]
         lines = [f"loss on the calibration text: {', '.join(losses)}"] if losses else []
+        if self.healing:
+            lines.append(f"healed: {healing_line(self.healing)}")
         if self.verified:
             difference = self.verified["difference"]
             lines.append(f"verified: opened again, outputs within {difference:.2g} of the carved parent's")
@@ -138,6 +146,8 @@ def carve(
     length: int = 256,
     repair: str | None = None,
     seed: int = 0,
+    heal: Amount | None = None,
+    steps: int = 1,
     context: Amount = 1024,
     batch: int = 1,
     kv_bits: int = 16,
@@ -164,6 +174,9 @@ def carve(
     def finish(folder: Path, carved: Carved) -> None:
         CarvingReport.of(carved.to_json(), configuration).write_into(folder)
 
+    if own["heal"] is not None or own["steps"] > 1:
+        with needing_torch("healing trains networks"):
+            return _healed(own, configuration, progress)
     common: dict[str, Any] = {
         "text": own["text"],
         "costs": _costs(own),
@@ -185,6 +198,43 @@ def carve(
             _check_alone(own)
             carved = carving.rebuild(own["recipe"], own["parent"], own["out"], form=own["format"], **common)
     return CarvingReport.of(carved.to_json(), configuration)
+
+
+def _healed(own: Mapping[str, Any], configuration: dict[str, Any], progress: Progress) -> CarvingReport:
+    """Return the report of a child that is healed too."""
+    from zerolm.carving.healing.heal import Destination
+    from zerolm.carving.healing.request import HealRequest, Texts
+    from zerolm.carving.healing.stages import CarvedAndHealed, Stages, carve_and_heal
+
+    if own["heal"] is None:
+        raise ValueError(f"{own['steps']} steps have healing between them: give --heal TOKENS too")
+    if isinstance(own["heal"], str):
+        raise ValueError(f"--heal takes tokens, not the share {own['heal']}")
+    lacking = next((name for name in ("text", "out") if own[name] is None), None)
+    if lacking or own["text"] == RANDOM or own["recipe"]:
+        wrong = "a recipe cannot stand beside it" if own["recipe"] else "random tokens teach nothing"
+        raise ValueError(f"--heal trains and writes: {f'give --{lacking}' if lacking else wrong}")
+    settings = {
+        "budgets": {name: own[name] for name in BUDGETS if own[name] is not None},
+        **{name: own[name] for name in (*SIZES, *FLOORS, *METHODS)},
+        "text": own["text"],
+        "costs": _costs(own),
+    }
+
+    def report(made: CarvedAndHealed) -> CarvingReport:
+        healed = made.healed.to_json()
+        document = {**made.carving, "format": healed["format"], "verified": healed["verified"]}
+        return CarvingReport.of({**document, "healing": healed}, configuration)
+
+    request = HealRequest(Texts((own["text"],)), own["heal"], seed=own["seed"] % 2**32)
+    made = carve_and_heal(
+        own["parent"],
+        Stages(settings, request, own["steps"]),
+        Destination(Path(own["out"]), own["format"], own["force"]),
+        finish=lambda folder, made: report(made).write_into(folder),
+        progress=progress,
+    )
+    return report(made)
 
 
 def _check_alone(own: Mapping[str, Any]) -> None:

@@ -73,6 +73,7 @@ def evaluate(
     child: Text,
     *,
     parent: Text,
+    beside: Text | Sequence[Text] | None = None,
     text: Text | None = None,
     sequences: int = 256,
     length: int = 256,
@@ -89,6 +90,8 @@ def evaluate(
     own = EVAL.values({name: value for name, value in locals().items() if name != "progress"})
     if own["text"] is None and not own["tasks"]:
         raise ValueError("nothing says what to evaluate on: give --text FILE, --tasks TASKS, or both")
+    if own["beside"] and own["text"] is None:
+        raise ValueError("--beside compares on a text: give --text FILE too")
     if own["limit"] is not None and not own["tasks"]:
         raise ValueError("--limit is of samples of tasks: give --tasks TASKS too")
     with needing_torch("evaluating runs networks"):
@@ -98,11 +101,13 @@ def evaluate(
     known = Tasks.of(own["tasks"], own["child"], own["parent"]) if own["tasks"] else None
     if own["text"] is not None:
         taken = {name: own[name] for name in ("sequences", "length")}
+        taken["beside"] = own["beside"] or ()
         judged = comparing.evaluate(own["child"], own["parent"], own["text"], **taken, progress=progress)
         document |= judged.to_json()
     if known is not None:
         scored = known.compared(limit=own["limit"], progress=progress)
         document["tasks"] = [asdict(row) for row in scored]
     ran = own | {name: absolute(own[name]) for name in ("child", "parent", "text")}
+    ran["beside"] = [absolute(other) for other in own["beside"]] if own["beside"] else None
     ran["tasks"] = [absolute(task) for task in own["tasks"]] if own["tasks"] else None
     return EvaluationReport.of(document, {name: value for name, value in ran.items() if value is not None})

@@ -42,7 +42,7 @@ class SpaceReport(Shown):
         return [_document(setting) for setting in self.settings]
 
     def lines(self) -> list[str]:
-        cells = [("--" + s.name.replace("_", "-"), s.placeholder, s.default_text) for s in self.settings]
+        cells = [(s.flag, s.placeholder, s.default_text) for s in self.settings]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [f"{self.name}: {self.summary}"]
         for setting, row in zip(self.settings, cells, strict=True):

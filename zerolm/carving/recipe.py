@@ -40,6 +40,7 @@ class Recipe:
     ``calibration`` is None without tokens; ``ridges`` are by (layer, role); ``sha256`` is that of the files
     with the weights that were written; ``versions`` are those of the software that did it. ``width`` is that
     of a narrower stream, and ``basis`` how its directions were chosen.
+    A child that ``is_healed`` was trained too.
     """
 
     cut: Cut
@@ -50,6 +51,7 @@ class Recipe:
     versions: dict[str, str]
     width: Width | None = None
     basis: str | None = None
+    is_healed: bool = False
 
     def methods(self, text: str | None) -> Methods:
         """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
@@ -82,6 +84,8 @@ class Recipe:
         differing = sorted(
             name for name in {*self.sha256, *sha256} if self.sha256.get(name) != sha256.get(name)
         )
+        if self.is_healed:
+            return "the recipe is of a healed child: this is the child before zerolm heal trained it"
         if not differing:
             return ""
         then, now = (", ".join(map(" ".join, named.items())) for named in (self.versions, versions))
@@ -200,6 +204,7 @@ def _recipe(given: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         _texts("sha256", given.get("sha256")),
         _texts("versions", given.get("versions")),
         *_stream(given.get("stream"), whole, checkpoint),
+        bool(given.get("healing")),
     )
 
 

@@ -146,6 +146,8 @@ def application() -> Any:
 INTERRUPTED: Final = 130
 LONGEST: Final = 4000
 """Characters of a message, which clips the values that it shows; this clips what escaped that."""
+FAILED: Final = "TrainingFailed"
+"""The name of the error of a training that came to nothing, known without importing torch."""
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """The base of all errors in the way a command was typed."""
 
@@ -196,6 +198,11 @@ def _run(arguments: list[str]) -> int:
             print(error, file=sys.stderr)
         else:
             say(_message(error))
+    except RuntimeError as error:
+        if type(error).__name__ != FAILED:
+            raise
+        say(error)
+        return 1
     return 2
 
 

@@ -74,10 +74,9 @@ def _placed(setting: Setting) -> str:
 
 
 def _flags(setting: Setting) -> Text:
-    name = setting.name.replace("_", "-")
-    flag = Text(f"--{name}", style=FLAG)
+    flag = Text(setting.flag, style=FLAG)
     if setting.name in SHORT:
-        return Text(f"{SHORT[setting.name]}, --{name}", style=FLAG)
+        return Text(f"{SHORT[setting.name]}, {setting.flag}", style=FLAG)
     if setting.kind == "flag":
         return flag.append(f" / --{setting.off}" if setting.off else "")
     taken = setting.placeholder if len(setting.placeholder) <= LEFT - len(flag) else "NAME"

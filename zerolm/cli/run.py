@@ -92,7 +92,7 @@ def _typed(value: Any, setting: Setting | None) -> Any:
 def _parameter(setting: Setting, kind: Callable[..., Any], repeated: bool = False) -> inspect.Parameter:
     """Return a parameter of typer, always optional: the verb knows what is missing, whoever calls it."""
     annotation: Any = list[str] if repeated or setting.kind == "names" else str
-    names = [] if kind is typer.Argument else ["--" + setting.name.replace("_", "-")]
+    names = [] if kind is typer.Argument else [setting.flag]
     if setting.kind == "flag":
         annotation = bool
         names = [f"{names[0]}/--{setting.off}"] if setting.off else names

@@ -9,6 +9,7 @@ from zerolm.commands.carve import CARVE
 from zerolm.commands.command import LISTING, OUTPUT, Command
 from zerolm.commands.doctor import DOCTOR
 from zerolm.commands.evaluate import EVAL
+from zerolm.commands.heal import HEAL
 from zerolm.commands.ledger import LEDGER
 from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS, SPACES
 from zerolm.commands.proxies import PROXIES, PROXIES_LS
@@ -20,6 +21,7 @@ COMMANDS: Final = {
     for command in (
         SEARCH,
         CARVE,
+        HEAL,
         EVAL,
         LEDGER,
         DOCTOR,
@@ -38,7 +40,7 @@ COMMANDS: Final = {
 """All commands by name."""
 PANELS: Final = {
     "Choose": ("search", "score", "calibrate"),
-    "Shrink": ("carve",),
+    "Shrink": ("carve", "heal"),
     "Judge": ("eval", "doctor", "proxies", "bench run", "bench ablate", "bench train"),
     "Look": ("spaces", "ledger", "proxies ls", "bench ls", "bench download"),
 }

@@ -92,6 +92,16 @@ CARVE: Final = Command(
                 "seed", "integer", 0, "seed of random tokens and of criterion random", low=0, high=2**63 - 1
             ),
         ),
+        "Healing": (
+            Setting(
+                "heal",
+                "amount",
+                None,
+                "train the child on so many tokens of the text to predict what its parent predicts",
+                metavar="TOKENS",
+            ),
+            Setting("steps", "integer", 1, "stages to cut in, healed one by one", low=1, high=100),
+        ),
         "Costs": (
             *(setting for setting in CONDITIONS if setting.name not in ("bits", "group_size")),
             *with_defaults(
@@ -118,6 +128,10 @@ CARVE: Final = Command(
         (
             "zerolm carve PARENT --max-params 0.8x --text TEXT --out child",
             "by what units do on a text, repaired, written, reopened and compared",
+        ),
+        (
+            "zerolm carve PARENT --keep-ffn .5 --text TEXT --heal 10M --steps 2 --out child",
+            "half of the FFN in two cuts, each healed on five million tokens",
         ),
         ("zerolm carve PARENT --recipe child/recipe.json --text TEXT --out again", "the same child again"),
     ),

@@ -16,6 +16,9 @@ EVAL: Final = Command(
     groups={
         "Compared with": (
             Setting("parent", "path", REQUIRED, "the checkpoint that it came from", metavar="DIR"),
+            Setting(
+                "beside", "names", None, "other children of that parent, as before healing", metavar="DIR,..."
+            ),
         ),
         "Text": (
             Setting("text", "path", None, "text that neither of them has been fitted to"),
@@ -34,6 +37,10 @@ EVAL: Final = Command(
     },
     examples=(
         ("zerolm eval child --parent PARENT --text TEXT", "perplexity and divergence on a text"),
+        (
+            "zerolm eval healed --parent PARENT --beside repaired,child --text TEXT",
+            "what repairing and healing gave back",
+        ),
         ("zerolm eval child --parent PARENT --tasks hellaswag,arc_easy --limit 200", "tasks on both"),
         ("zerolm eval child --parent PARENT --text TEXT --out lost", "the same as a page and as JSON"),
     ),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
-from zerolm.io.files import parse_json, read_text
+from zerolm.io.files import parse_json, read_text, write_json
+from zerolm.settings import shown
 
 MAX_RECIPE: Final = 64 << 20
+RUN: Final = "run.json"
+"""What a folder of an unfinished run says of it."""
 REPORT: Final = ("result.json", "report.html", "run.yaml")
 """The files of a result of every command."""
 WRITTEN: Final = frozenset(
@@ -149,6 +153,45 @@ def check_new_file(path: Path, force: bool) -> None:
 
 
 @contextmanager
+def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterator[Path]:
+    """Yield a folder beside ``path`` for a long run, which a killed one finds again as it left it.
+
+    It is removed when all went well. ``identity`` says what run it is of; ``ValueError`` names what differs
+    where another was begun there, which ``force`` throws away, and while another process is at it.
+    """
+    path = path.absolute()
+    work = path.parent / f".{path.name}.zerolm-run"
+    if work.is_symlink():
+        raise ValueError(f"{str(work)!r} is a link; remove it")
+    check_writable(path)
+    work.mkdir(exist_ok=True)
+    own, file = json.loads(json.dumps(identity)), work / RUN
+    with locked(work, _busy(path)):
+        before = _run_of(file)
+        if before is not None and before != own and not force:
+            name = next(name for name in {**own, **before} if own.get(name) != before.get(name))
+            raise ValueError(
+                f"a run that was killed left its checkpoints in {str(work)!r}, with {name} "
+                f"{shown(before.get(name))}, not {shown(own.get(name))}: give the same to go on, or --force "
+                f"to begin anew"
+            )
+        if before != own:
+            _empty(work)
+            write_json(file, own)
+        yield work
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _run_of(file: Path) -> dict[str, Any] | None:
+    """Return what run a folder is of; None where it does not say."""
+    try:
+        told = parse_json(read_text(file, MAX_RECIPE))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+@contextmanager
 def locked(folder: Path, busy: str) -> Iterator[None]:
     """Hold a folder for this process alone, made where there is none; else ``ValueError`` says ``busy``."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -171,11 +214,19 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
 @contextmanager
 def _alone(path: Path, work: Path) -> Iterator[None]:
     """Yield while ``work`` is a new empty folder that no other process writes into; after it, it is gone."""
-    with locked(work, f"another command is writing {str(path)!r}; wait for it"):
-        for left in work.iterdir():
-            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+    with locked(work, _busy(path)):
+        _empty(work)
         try:
             yield
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
+
+
+def _busy(path: Path) -> str:
+    return f"another command is writing {str(path)!r}; wait for it"
+
+
+def _empty(work: Path) -> None:
+    for left in work.iterdir():
+        shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()

@@ -10,6 +10,7 @@ from typing import Any, Final
 from zerolm.costs import COSTS
 from zerolm.report.bars import BarRow, bars
 from zerolm.report.chart import LINEAR, Axis, amount, axis
+from zerolm.report.healing import healing_section
 from zerolm.report.page import Heading, command, note, page, pairs, section
 from zerolm.report.phrases import cost_label, show_cost
 from zerolm.report.strip import LayerSizes, largest, strip
@@ -43,8 +44,10 @@ def carving_page(document: Mapping[str, Any], configuration: Mapping[str, Any] |
         body.append(section("What each width of the stream loses", widths))
     if document["losses"]:
         body.append(section("Loss on the calibration tokens", _losses(document)))
+    if document.get("healing"):
+        body.append(healing_section(document["healing"]))
     body.append(section("How it was made", pairs(_making(document), "pairs wide")))
-    if document["verified"]:
+    if document["verified"] and not document.get("healing"):
         body.append(section("Build the same child again", command(_rebuilding(document, configuration))))
     return page(heading, body, configuration)
 

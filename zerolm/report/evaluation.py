@@ -85,9 +85,9 @@ def _found(rows: Sequence[Row], measures: Sequence[str], tasks: Sequence[Row]) -
 
 def _baseline(rows: Sequence[Row], measures: Sequence[str]) -> str:
     child = _named(rows, "child")
-    others = [row for row in rows if row["name"] not in ("child", "parent")]
+    others = [row for row in rows if row["name"] in ("random", "uniform")]
     if not child or not others or not measures:
-        return "No other carving of the child's size was compared."
+        return f"No other carving of the child's size was compared.{_neighbours(rows, measures)}"
     name = measures[0]
     higher = "higher is better" in MEASURES[name][1]
     said = []
@@ -95,7 +95,17 @@ def _baseline(rows: Sequence[Row], measures: Sequence[str]) -> str:
         gap = (child[name] - row[name]) * (1 if higher else -1)
         word = "better than" if gap > 0 else "no better than"
         said.append(f"{word} a {row['name']} carving of its size ({_shown(name, row[name])})")
-    return f"By {name} the child is {' and '.join(said)}."
+    return f"By {name} the child is {' and '.join(said)}.{_neighbours(rows, measures)}"
+
+
+def _neighbours(rows: Sequence[Row], measures: Sequence[str]) -> str:
+    """Return what other children of the parent reach, as a sentence; empty where there are none."""
+    known = ("child", "parent", "random", "uniform")
+    others = [row for row in rows if row["name"] not in known]
+    if not others or not measures:
+        return ""
+    told = ", ".join(f"{row['name']} {_shown(measures[0], row[measures[0]])}" for row in others)
+    return f" Other children of the parent: {told}."
 
 
 def _trust(document: Mapping[str, Any]) -> str:

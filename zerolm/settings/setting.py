@@ -12,6 +12,7 @@ from zerolm.settings.messages import nearest, shown
 from zerolm.settings.units import (
     is_finite,
     parse_amount,
+    parse_duration,
     parse_integer,
     parse_integers,
     parse_number,
@@ -20,12 +21,23 @@ from zerolm.settings.units import (
 )
 
 Kind = Literal[
-    "integer", "amount", "number", "integers", "numbers", "interval", "flag", "text", "path", "names"
+    "integer",
+    "amount",
+    "number",
+    "duration",
+    "integers",
+    "numbers",
+    "interval",
+    "flag",
+    "text",
+    "path",
+    "names",
 ]
 METAVARS: Final[dict[Kind, str]] = {
     "integer": "N",
     "amount": "AMOUNT",
     "number": "X",
+    "duration": "TIME",
     "integers": "RANGE",
     "numbers": "X,Y,...",
     "interval": "LOW:HIGH",
@@ -55,7 +67,8 @@ class Setting:
     """One setting: its flag, YAML key, help and error messages all come from here.
 
     ``kind`` says how text becomes a value: ``integer`` (8k too), ``amount`` (8k too, or 0.8x: a share of
-    what is known later), ``number``, ``integers`` (2,4 or LOW:HIGH or LOW:HIGH:STEP), ``numbers``,
+    what is known later), ``number``,
+    ``duration`` (90s, 30m, 1.5h: in seconds), ``integers`` (2,4 or LOW:HIGH or LOW:HIGH:STEP), ``numbers``,
     ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a folder, or a word in its place) or
     ``names`` (A,B,C, or a list of names and paths). ``default`` is ``REQUIRED`` where there is none, and
     None where it depends on other settings. ``choices`` are the only possible values where there are any,
@@ -79,6 +92,11 @@ class Setting:
     def step(self) -> int:
         """Return the step of LOW:HIGH where none is given: that of the default."""
         return self.default.step if isinstance(self.default, range) else 1
+
+    @property
+    def flag(self) -> str:
+        """Return the flag; the last underscore of a name that Python keeps for itself is not in it."""
+        return "--" + self.name.rstrip("_").replace("_", "-")
 
     @property
     def placeholder(self) -> str:
@@ -109,7 +127,9 @@ class Setting:
         if self.kind in ("integer", "number"):
             parse = parse_integer if self.kind == "integer" else parse_number
             return self._number(self.check_choice(parse(self.name, value)), said=value)
-        if self.kind == "integers":
+        if self.kind == "duration":
+            value = parse_duration(self.name, value)
+        elif self.kind == "integers":
             value = parse_integers(self.name, value, self.step)
         elif self.kind == "numbers":
             value = parse_numbers(self.name, value)
@@ -143,7 +163,7 @@ class Setting:
             return value
         if self.kind == "amount" and parse_share(value):
             return parse_share(value)
-        if self.kind in ("integer", "amount", "number"):
+        if self.kind in ("integer", "amount", "number", "duration"):
             return self._number(value)
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise ValueError(
@@ -182,7 +202,7 @@ class Setting:
 
     @property
     def _integral(self) -> bool:
-        return self.kind in ("integer", "amount", "integers")
+        return self.kind in ("integer", "amount", "integers", "duration")
 
     @property
     def _is_positive(self) -> bool:

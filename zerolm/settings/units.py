@@ -22,6 +22,7 @@ BYTES: Final = {
     "gib": 2**30,
     "tib": 2**40,
 }
+SECONDS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE]\+?[0-9]{1,2})?)\s*([A-Za-z]*)\s*")
 SHARE: Final = re.compile(r"\s*([0-9]{0,30}\.?[0-9]{1,30})\s*[xX]\s*")
 _NEGATIVE = re.compile(r"\s*-[0-9]{1,30}\s*")
@@ -42,6 +43,14 @@ def parse_amount(name: str, value: Any) -> int:
     if amount != int(amount):
         raise ValueError(f"{name} must be a whole number, not {shown(value)}")
     return int(amount)
+
+
+def parse_duration(name: str, value: Any) -> int:
+    """Return seconds of 90, 90s, 30m, 1.5h or 2d."""
+    match = _NUMBER.fullmatch(str(value)) if isinstance(value, str | int | float) else None
+    if match is None or match[2].lower() not in SECONDS:
+        raise ValueError(f"{name} must be a number with a unit of s, m, h, d, not {shown(value)}")
+    return round(Decimal(match[1]) * SECONDS[match[2].lower()])
 
 
 def parse_share(value: Any) -> str | None:

@@ -85,15 +85,17 @@ def _digest(texts: Sequence[Document]) -> str:
     return digest.hexdigest()
 
 
-def start_tokens(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return what the tokenizer puts before any text: a BOS, or nothing."""
-    return [int(token) for token in tokenizer("", verbose=False)["input_ids"]][:1]
+def edges(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return what the tokenizer puts before any text (a BOS, [CLS], or nothing) and behind it ([SEP])."""
+    around = [int(token) for token in tokenizer("", verbose=False)["input_ids"]]
+    begins = bool(around) and (len(around) > 1 or around[0] != tokenizer.eos_token_id)
+    return tuple(around[:1] if begins else ()), tuple(around[1:] if begins else around)
 
 
 def separator(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Return what stands between documents: what begins a text, else what ends one, else nothing."""
     end = tokenizer.eos_token_id
-    return start_tokens(tokenizer) or ([int(end)] if isinstance(end, int) else [])
+    return list(edges(tokenizer)[0]) or ([int(end)] if isinstance(end, int) else [])
 
 
 def _write(
@@ -139,19 +141,21 @@ def _batches(texts: Iterator[Document]) -> Iterator[list[Document]]:
 class Corpus:
     """Sequences of ``length`` tokens, cut one after another from texts and never overlapping.
 
-    Each begins with ``start``. The last sequences of every text are held out: they are never trained on.
+    Each begins with ``start`` and ends with ``end``. The last sequences of every text are held out: they are
+    never trained on.
     ``shares`` say how often each text is drawn from, None in proportion to its size.
     """
 
     texts: tuple[TokenFile, ...]
     length: int
     start: tuple[int, ...] = ()
+    end: tuple[int, ...] = ()
     shares: tuple[float, ...] | None = None
 
     @property
     def own(self) -> int:
         """Tokens of a sequence that are of the text."""
-        return self.length - len(self.start)
+        return self.length - len(self.start) - len(self.end)
 
     @cached_property
     def counts(self) -> list[tuple[int, int]]:
@@ -172,7 +176,9 @@ class Corpus:
         """Return the tokens (length,) of a window of a text."""
         first = window * self.own
         ids = self.texts[text].ids[first : first + self.own].astype(np.int64)
-        return torch.from_numpy(np.concatenate([np.array(self.start, np.int64), ids]))
+        return torch.from_numpy(
+            np.concatenate([np.array(self.start, np.int64), ids, np.array(self.end, np.int64)])
+        )
 
     def held_out(self) -> Tokens:
         """Return the sequences that are never trained on."""

@@ -69,9 +69,7 @@ def _files(folder: Path) -> Iterator[Path]:
     """Yield the regular files below a folder, but for hidden ones and what lies behind links."""
     for count, (place, folders, files) in enumerate(os.walk(folder)):
         if count > MOST_FILES:
-            raise ValueError(
-                f"the folder {str(folder)!r} holds more than {MOST_FILES} folders"
-            )
+            raise ValueError(f"the folder {str(folder)!r} holds more than {MOST_FILES} folders")
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
             path = Path(place) / name
@@ -90,7 +88,8 @@ def _of_hub(source: str) -> Iterator[Document]:
         from datasets import load_dataset
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            f"{source!r} is no file or folder; data sets of the hub need datasets: pip install 'zerolm[train]'"
+            f"{source!r} is no file or folder, and data sets of the hub need datasets: "
+            "pip install 'zerolm[train]'"
         ) from None
     try:
         rows: Any = load_dataset(

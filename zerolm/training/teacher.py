@@ -34,18 +34,23 @@ class Teacher(Protocol):
         """Return further inputs of the student for sequences (b, t) with these numbers (b,)."""
 
 
+def half_precision(device: torch.device, on: bool) -> torch.autocast:
+    """Return a context within which products are in bfloat16, where it is ``on``."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=on)
+
+
 class LiveTeacher:
     """A teacher that runs beside the student."""
 
-    def __init__(self, model: PreTrainedModel, objective: Objective) -> None:
-        self.model, self.objective = model, objective
+    def __init__(self, model: PreTrainedModel, objective: Objective, bfloat16: bool = False) -> None:
+        self.model, self.objective, self.bfloat16 = model, objective, bfloat16
         model.train(False).requires_grad_(False)
 
     def signals(self, ids: Tensor, numbers: Tensor) -> dict[str, Any]:
         if self.model.device != ids.device:
             self.model.to(ids.device)  # type: ignore[arg-type]
         objective = self.objective
-        with torch.no_grad():
+        with torch.no_grad(), half_precision(ids.device, self.bfloat16):
             outputs = self.model(input_ids=ids, use_cache=False, output_hidden_states=objective.hidden)
         given: dict[str, Any] = {}
         if set(objective.weights) - {"hidden", "next-token"}:
@@ -75,7 +80,7 @@ class CachedTeacher:
         return np.asarray(distinct[~self._done[distinct]], np.int64)
 
     def put(self, numbers: Ints, log_p: Tensor, ids: Tensor) -> None:
-        """Keep the predictions (n, t, k) of sequences; they count once they are on the disk."""
+        """Keep the predictions (n, t, k) of sequences."""
         self._log_p[numbers] = log_p.numpy().astype(np.float16)
         self._ids[numbers] = ids.numpy()
         self._done[numbers] = True
@@ -102,7 +107,9 @@ def teacher_cache(
     """Return the cache of a teacher of this identity on all sequences of a corpus, as far as it is filled."""
     k = min(k, vocabulary)
     texts = [(text.sha256, len(text.ids)) for text in corpus.texts]
-    key = json.dumps([VERSION, identity, texts, corpus.length, list(corpus.start), temperature, k])
+    key = json.dumps(
+        [VERSION, identity, texts, corpus.length, list(corpus.start), list(corpus.end), temperature, k]
+    )
     folder = cache_folder("teachers") / hashlib.sha256(key.encode()).hexdigest()
     sequences = sum(train for train, _ in corpus.counts)
     return CachedTeacher(folder, sequences, corpus.length, k, vocabulary)
@@ -116,6 +123,8 @@ def fill(
     pairs: Ints,
     temperature: float,
     progress: Progress = silent,
+    *,
+    bfloat16: bool = False,
 ) -> None:
     """Run the teacher on those sequences of (text, window) pairs that are not in the cache."""
     numbers = corpus.number(pairs)
@@ -129,7 +138,8 @@ def fill(
         progress("running the teacher once", first, len(wanted))
         chosen = wanted[first : first + BATCH]
         ids = torch.stack([corpus.sequence(*places[number]) for number in chosen.tolist()])
-        logits = model(input_ids=ids.to(model.device), use_cache=False).logits.float()
+        with half_precision(model.device, bfloat16):
+            logits = model(input_ids=ids.to(model.device), use_cache=False).logits.float()
         log_p, likely = functional.log_softmax(logits / temperature, dim=-1).topk(k, dim=-1)
         cache.put(chosen, log_p.cpu(), likely.cpu())
     with suppress(AttributeError):

@@ -49,16 +49,16 @@ def perplexities_and_kls(
     for number, inputs in enumerate(batches):
         progress(RUNNING, number, len(batches))
         theirs = log_probabilities(parent, inputs)[:, :-1]  # (b, t - 1, v)
-        sums[0] += _losses(theirs, theirs, inputs)
+        sums[0] += surprise_and_divergence(theirs, theirs, inputs)
         for place, make in enumerate(models, 1):
-            sums[place] += _losses(log_probabilities(make(), inputs)[:, :-1], theirs, inputs)
+            sums[place] += surprise_and_divergence(log_probabilities(make(), inputs)[:, :-1], theirs, inputs)
         count += int(_mask(inputs)[:, 1:].sum())
     return [
         Divergence(math.exp(surprise / count), float(divergence / count)) for surprise, divergence in sums
     ]
 
 
-def _losses(ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor]) -> Floats:
+def surprise_and_divergence(ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor]) -> Floats:
     """Return surprise and divergence of a batch, each summed over its predicted tokens, (2,)."""
     following, wanted = inputs["input_ids"][:, 1:], _mask(inputs)[:, 1:]
     loss = -ours.gather(-1, following[..., None]).squeeze(-1)  # (b, t - 1)
@@ -67,10 +67,15 @@ def _losses(ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor]) -> Floats:
 
 
 def log_probabilities(model: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
-    """Return log p of the next token, (b, t, v)."""
+    """Return log p of the next token, (b, t, v), on the CPU."""
     with torch.no_grad():
-        logits: Tensor = model.train(False)(**inputs, use_cache=False).logits
-    return functional.log_softmax(logits.float(), dim=-1)
+        logits: Tensor = model.train(False)(**_moved(inputs, model), use_cache=False).logits
+    return functional.log_softmax(logits.float(), dim=-1).cpu()
+
+
+def _moved(inputs: dict[str, Tensor], model: PreTrainedModel) -> dict[str, Tensor]:
+    """Return a batch where the model is."""
+    return {name: tensor.to(model.device) for name, tensor in inputs.items()}
 
 
 def fidelities(
@@ -102,8 +107,8 @@ def _cosines(ours: Tensor, theirs: Tensor) -> float:
 def embeddings(model: PreTrainedModel, inputs: dict[str, Tensor], pooling: str = "mean") -> Tensor:
     """Return sentence embeddings (b, d) of a batch."""
     with torch.no_grad():
-        hidden: Tensor = model.train(False).base_model(**inputs).last_hidden_state  # (b, t, d)
-    return pooled(hidden, _mask(inputs), pooling)
+        hidden: Tensor = model.train(False).base_model(**_moved(inputs, model)).last_hidden_state  # (b, t, d)
+    return pooled(hidden.cpu(), _mask(inputs), pooling)
 
 
 def pooled(hidden: Tensor, mask: Tensor, pooling: str = "mean") -> Tensor:

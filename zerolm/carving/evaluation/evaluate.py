@@ -91,13 +91,15 @@ def evaluate(
     *,
     sequences: int = SEQUENCES,
     length: int = LENGTH,
+    beside: Sequence[str | Path] = (),
     progress: Progress = silent,
 ) -> Evaluated:
     """Return what a child has lost on a text, and what other carvings of its size lose.
 
     Beside the child and the parent stand ``random``, which keeps as many KV groups and neurons of each layer
     as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. Where the child's
-    stream is narrower, theirs keeps as many channels, without a rotation. One carving is in memory at a time.
+    stream is narrower, theirs keeps as many channels, without a rotation. Other children of the parent come
+    last, by the names of their folders. One carving is in memory at a time.
     Raises ``ValueError``, in one line, for what cannot be compared.
     """
     ours, theirs = opened(child, parent)
@@ -112,15 +114,23 @@ def evaluate(
     model, reference = open_model(ours), open_model(theirs)
     made: list[Made] = [lambda: model]
     made += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
+    neighbours = [opened(other, parent)[0] for other in beside]
+    made += [partial(_same, open_model(other)) for other in neighbours]
     judged = iter(_judged(made, reference, tokens, theirs, progress))
     params = partial(_params, theirs)
     parent_row = _row("parent", params(None), [next(judged)])
     child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
     others = (_row(name, params(draws[0]), [next(judged) for _ in draws]) for name, draws in cuts.items())
+    rows = (child_row, parent_row, *others)
+    rows += tuple(_row(other.folder.name, _params(other, None), [next(judged)]) for other in neighbours)
     note = COMPARED if cuts else NOT_COMPARED
     if cut is not None and cut.narrowing:
         note += f"; {CHANNELS}"
-    return Evaluated((child_row, parent_row, *others), len(tokens), tokens.count, note)
+    return Evaluated(rows, len(tokens), tokens.count, note)
+
+
+def _same(model: PreTrainedModel) -> PreTrainedModel:
+    return model
 
 
 def _judged(

@@ -27,6 +27,7 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
     name of the file of a GGUF), ``hidden`` the parent's hidden size.
     """
     parent, tokens = plain(recipe["parent"]), recipe["calibration"]
+    healing = recipe.get("healing", [])
     is_gguf = recipe["written_as"] == "gguf"
     text = "no calibration text"
     if tokens:
@@ -48,12 +49,38 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
         [
             f"---\n{front}---",
             f"# Carved from {parent}",
-            _sizes(recipe) + " Carved by zerolm without training.",
+            _sizes(recipe) + f" Carved by zerolm {'and healed' if healing else 'without training'}.",
             "\n".join(f"- {line}" for line in lines),
+            *(_healing(stage) for stage in healing),
             _origin(recipe),
             "In this folder:\n\n" + loading,
             "`recipe.json` lists what was kept of each layer; `zerolm carve PARENT --recipe recipe.json` "
-            "builds the same again.\n",
+            f"builds the same {'cut again, not healed' if healing else 'again'}.\n",
+        ]
+    )
+
+
+def _healing(stage: Mapping[str, Any]) -> str:
+    """Return what a child was trained on, how, and what that changed on text that was held out."""
+    texts = ", ".join(
+        f"{plain(text['source'])} ({text['trained_on']:,} tokens, SHA-256 {text['sha256']})"
+        for text in stage["texts"]
+    )
+    how = f"adapters of rank {stage['lora']}, merged" if stage["lora"] else "all weights"
+    losses = stage["losses_on_held_out"]
+    measures = "; ".join(
+        f"{name} {before:.4g} before, {losses['after'][name]:.4g} after, "
+        f"{losses['parent'][name]:.4g} of the parent"
+        for name, before in losses["before"].items()
+    )
+    return "\n".join(
+        [
+            f"Healed by {plain(stage['teacher'])}: {stage['tokens']:,} tokens by "
+            f"{' and '.join(stage['losses'])}, {how}, rate {stage['rate']:.3g}, batches of {stage['batch']} "
+            f"x {stage['length']}, seed {stage['seed']}.",
+            "",
+            f"- trained on: {texts}",
+            f"- on {stage['held_out']} sequences of them that were not trained on: {measures}",
         ]
     )
 

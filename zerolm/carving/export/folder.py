@@ -175,6 +175,9 @@ def _outgoing(
     info, slot = checkpoint.tensors[name], checkpoint.layout.slots[name]
     on_stream = maps is not None and "hidden" in slot.axes
     if slot.layer is None:
+        if name in repaired:
+            check_repaired(repaired, name, info.shape)
+            return Outgoing(name, info.dtype, info.shape, lambda: [narrowed(repaired[name], info.dtype)])
         if maps is None or not on_stream:
             return Outgoing(name, info.dtype, info.shape, lambda: sliced(info, {}))
         shape = child_shape(cut, slot.axes, info.shape, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,13 @@ from zerolm.progress import Progress
 from zerolm.registry import Entry, Registry
 
 if TYPE_CHECKING:
+    from zerolm.carving.export.trained import TrainedWeights
     from zerolm.carving.export.verify import Verified
     from zerolm.carving.pruning import Repaired
     from zerolm.carving.session import Session
+
+    NewWeights = Repaired | TrainedWeights
+    """Weights in the place of those that are stored."""
 
 UNEVEN: Final = (
     "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
@@ -38,13 +43,19 @@ class Format(ABC):
 
     @abstractmethod
     def write(
-        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path, progress: Progress
+        self, checkpoint: Checkpoint, cut: Cut, repaired: NewWeights, folder: Path, progress: Progress
     ) -> tuple[str, dict[str, Any] | None]:
         """Write the weights into a folder; return the type of the model and its configuration, if any."""
 
     @abstractmethod
     def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
         """Open what was written; ``ValueError`` where it differs from the carved parent."""
+
+    @abstractmethod
+    def verified_trained(
+        self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
+    ) -> Verified:
+        """Open what was written of trained weights; ``ValueError`` where it differs from their network."""
 
 
 class StockFolder(Format):
@@ -59,7 +70,7 @@ class StockFolder(Format):
         check_sizes(checkpoint, cut)
 
     def write(
-        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path, progress: Progress
+        self, checkpoint: Checkpoint, cut: Cut, repaired: NewWeights, folder: Path, progress: Progress
     ) -> tuple[str, dict[str, Any] | None]:
         config = configuration(checkpoint, cut) | attention_kinds(checkpoint, cut)
         outgoing = tensors(checkpoint, cut, repaired.named(checkpoint.layout.name), repaired.arrays)
@@ -80,6 +91,18 @@ class StockFolder(Format):
             return compare(model, reference)
         return compare(model, rounded(reference, child), tolerance=ROUNDED)
 
+    def verified_trained(
+        self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
+    ) -> Verified:
+        from zerolm.carving.export.trained import check_written
+        from zerolm.carving.export.verify import compare, rounded
+        from zerolm.networks.opener import is_decoder, load_model
+
+        child = Checkpoint.open(folder)
+        check_written(child, source, cut, weights)
+        reference = rounded(copy.deepcopy(weights.model).train(False), child)
+        return compare(load_model(folder, is_decoder(source)), reference)
+
 
 class GgufFile(Format):
     """One file of llama.cpp, whose layers may all have other sizes; of a llama or mistral."""
@@ -92,7 +115,7 @@ class GgufFile(Format):
         write.expressible(checkpoint, cut)
 
     def write(
-        self, checkpoint: Checkpoint, cut: Cut, repaired: Repaired, folder: Path, progress: Progress
+        self, checkpoint: Checkpoint, cut: Cut, repaired: NewWeights, folder: Path, progress: Progress
     ) -> tuple[str, dict[str, Any] | None]:
         from zerolm.carving.export.gguf.write import write
         from zerolm.checkpoints.origin import origin_of
@@ -110,6 +133,15 @@ class GgufFile(Format):
 
         file = next(folder.glob("*.gguf"))
         return check(file, session.carved_layers(cut, repaired), opened(session.checkpoint))
+
+    def verified_trained(
+        self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
+    ) -> Verified:
+        from zerolm.carving.export.gguf.check import check
+        from zerolm.carving.export.gguf.tokenizer import opened
+
+        model = weights.model.train(False)
+        return check(next(folder.glob("*.gguf")), lambda ids: model(input_ids=ids).logits, opened(source))
 
 
 FORMATS: Final[Registry[Format]] = Registry("format")

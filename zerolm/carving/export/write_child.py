@@ -12,6 +12,7 @@ from typing import Any, Final
 from zerolm.carving.export.card import card
 from zerolm.carving.export.folder import REMOTE, without_code
 from zerolm.carving.export.formats import FORMATS
+from zerolm.carving.export.trained import TrainedWeights
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.pruning import Repaired
 from zerolm.checkpoints import Checkpoint
@@ -24,7 +25,7 @@ LICENCES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "USE_POLICY")
 def write(
     checkpoint: Checkpoint,
     cut: Cut,
-    repaired: Repaired,
+    repaired: Repaired | TrainedWeights,
     recipe: Mapping[str, Any],
     folder: Path,
     more: Sequence[str] = (),

@@ -1,0 +1,281 @@
+"""What healing gives back: ``python benchmarks/healing.py --model pydec --work FOLDER``.
+
+Writes ``healing.md``. The model is a folder that ``benchmarks/train_models.py`` makes. Children are cut and
+repaired on modules of the standard library that it has seen, healed on the same, and judged on modules
+that it has not. Every run is stored in the folder when it is finished, and goes on where it was killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from corpus import seen_text, unseen_text
+from timing import machine, note, one_thread
+
+PLACE: Final = Path(__file__).with_suffix(".md")
+JUDGED: Final = 250
+LENGTH: Final = 256
+CALIBRATION: Final = 192
+
+
+@dataclass(frozen=True)
+class Child:
+    """How a child is carved: keywords of ``zerolm.carve``."""
+
+    name: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Healing:
+    """One run: a child, and how it is healed; keywords of the request."""
+
+    name: str
+    table: str
+    child: str
+    tokens: int
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def uniform(share: float, **more: Any) -> dict[str, Any]:
+    """Return the keywords of a cut that keeps a share of heads and FFN."""
+    return {
+        "keep_ffn": share,
+        "keep_heads": share,
+        "criterion": "output_energy",
+        "repair": "least-squares",
+        **more,
+    }
+
+
+CHILDREN: Final = (
+    Child("1/2", uniform(0.5)),
+    Child("3/4", uniform(0.75)),
+    Child("1/2 capacity", uniform(0.5, criterion="capacity")),
+    Child("1/4", uniform(0.25)),
+    Child("70 % uniform", {"budgets": {"max_params": "0.7x"}, "keep_hidden": 1.0}),
+    Child(
+        "70 % per layer",
+        {"budgets": {"max_params": "0.7x"}, "shape": "per-layer", "keep_hidden": 1.0, "form": "padded"},
+    ),
+)
+LOSSES: Final = {
+    "cross-entropy": {"losses": ("next-token",)},
+    "KL": {"losses": ("kl",)},
+    "KL + hidden": {"losses": ("kl", "hidden")},
+    "hidden + DIST": {"losses": ("hidden", "dist")},
+    "reverse KL": {"losses": ("reverse-kl",)},
+    "KL, 64 likeliest from the disk": {"losses": ("kl",), "top": 64},
+    "KL + hidden, LoRA 8": {"losses": ("kl", "hidden"), "lora": 8},
+    "KL + hidden, LoRA 64": {"losses": ("kl", "hidden"), "lora": 64},
+}
+SHORT, MIDDLE, LONG, THREE = 200_000, 820_000, 4_000_000, 2_000_000
+RUNS: Final = (
+    Healing("1/2, .82 M", "Asked", "1/2", MIDDLE),
+    *(Healing(name, "Losses", "1/2", SHORT, settings) for name, settings in LOSSES.items()),
+    Healing("3/4, 2 M", "Asked", "3/4", THREE),
+    Healing("1/2, 4 M", "Asked", "1/2", LONG),
+    Healing("output_energy", "Units", "1/2", SHORT),
+    Healing("capacity", "Units", "1/2 capacity", SHORT),
+    Healing("from scratch", "Units", "scratch", SHORT, {"rate": 2e-3}),
+    *(
+        Healing(f"rate {rate:g}", f"Rates at {child}", child, SHORT, {"rate": rate})
+        for child, rates in (("1/2", (2.5e-4, 5e-4, 1e-3, 2e-3)), ("3/4", (1e-4, 2e-4, 4e-4, 8e-4)))
+        for rate in rates
+    ),
+    Healing("one cut", "Stages at 1/4", "1/4", 2 * SHORT),
+    Healing("two cuts", "Stages at 1/4", "1/4 in two", 2 * SHORT),
+    Healing("uniform", "Per layer at 70 %", "70 % uniform", SHORT),
+    Healing("per layer", "Per layer at 70 %", "70 % per layer", SHORT),
+    *(
+        Healing(f"{name}, seed {seed}", "Seeds, 1/2, 4 M", "1/2", LONG, {**LOSSES[name], "seed": seed})
+        for seed in (0, 1, 2)
+        for name in ("KL", "KL + hidden")
+    ),
+)
+
+
+class Workplace:
+    """The folder of what was made: texts, children, and the result of each run."""
+
+    def __init__(self, model: Path, folder: Path) -> None:
+        self.model, self.folder = model, folder
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ.setdefault("ZEROLM_CACHE", str(folder / "cache"))
+        self.seen, self.unseen = folder / "seen.txt", folder / "unseen.txt"
+        for file, text in ((self.seen, seen_text), (self.unseen, unseen_text)):
+            if not file.exists():
+                file.write_text(text(), encoding="utf-8")
+
+    def child(self, name: str) -> Path:
+        """Return the folder of a child, made where it is not there yet."""
+        place = self.folder / "children" / name.replace("/", "-").replace(" ", "-")
+        if (place / "recipe.json").exists():
+            return place
+        place.parent.mkdir(exist_ok=True)
+        if name == "scratch":
+            self._scratch(place)
+        else:
+            from zerolm.carving.carve import carve
+
+            settings = next(child.settings for child in CHILDREN if child.name == name)
+            carve(self.model, place, text=self.seen, sequences=CALIBRATION, length=LENGTH, **settings)
+        return place
+
+    def _scratch(self, place: Path) -> None:
+        """Write the network of the child of one half at random initialisation, with its recipe."""
+        import shutil
+
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        like = self.child("1/2")
+        shutil.copytree(like, place)
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(like), dtype=torch.float32)
+        model.save_pretrained(place)
+
+    def healed(self, run: Healing) -> dict[str, Any]:
+        """Heal a child, judged on text that the parent has not seen, and return all that is known of it."""
+        from zerolm.carving.healing.heal import Healing as Job
+        from zerolm.carving.healing.held_out import HeldOut
+        from zerolm.carving.healing.patient import Patient
+        from zerolm.text.calibration import tokens_of
+
+        if run.child.endswith("in two"):
+            return self._staged(run)
+        patient = Patient.of(self.child(run.child), self.model, None, note)
+        job = Job(patient, request(run, self.seen), note)
+        job.held_out = HeldOut(
+            tokens_of(patient.parent, str(self.unseen), sequences=JUDGED, length=LENGTH), None
+        )
+        work = self.folder / "runs" / file_name(run)
+        work.mkdir(parents=True, exist_ok=True)
+        return job.healed(work).to_json()
+
+    def _staged(self, run: Healing) -> dict[str, Any]:
+        """Cut to a quarter in two stages, the first healed on half of the tokens."""
+        from zerolm.carving.evaluation.evaluate import evaluate
+        from zerolm.carving.healing.heal import Destination
+        from zerolm.carving.healing.stages import Stages, carve_and_heal
+
+        place = self.folder / "children" / "staged"
+        if not place.exists():
+            settings = {**uniform(0.25), "text": self.seen, "sequences": CALIBRATION, "length": LENGTH}
+            carve_and_heal(
+                self.model, Stages(settings, request(run, self.seen), 2), Destination(place), progress=note
+            )
+        rows = evaluate(place, self.model, self.unseen, sequences=JUDGED, length=LENGTH, progress=note).rows
+        once = next(one for one in RUNS if one.table == run.table and one is not run)
+        before = self.measured(once)["losses"]["before"]
+        return {
+            "losses": {"before": before, "after": rows[0].values},
+            "training": {"seconds": 0.0},
+            "curve": [],
+        }
+
+    def measured(self, run: Healing) -> dict[str, Any]:
+        """Return the result of a run, from the folder where it is there."""
+        file = self.folder / f"{file_name(run)}.json"
+        if not file.exists():
+            result = self.healed(run)
+            unfinished = file.with_suffix(".part")
+            unfinished.write_text(json.dumps(result), encoding="utf-8")
+            unfinished.replace(file)
+        return json.loads(file.read_text(encoding="utf-8"))
+
+    def stored(self, run: Healing) -> dict[str, Any] | None:
+        file = self.folder / f"{file_name(run)}.json"
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+
+def request(run: Healing, text: Path) -> Any:
+    """Return the request of a run."""
+    from zerolm.carving.healing.request import Distillation, HealRequest, Texts
+    from zerolm.training.request import Execution
+
+    own = dict(run.settings)
+    distillation = Distillation(own.pop("losses", None), top=own.pop("top", None))
+    execution = Execution(compile=run.tokens >= MIDDLE)
+    return HealRequest(
+        Texts((str(text),), length=LENGTH), run.tokens, None, distillation, execution=execution, **own
+    )
+
+
+HEAD: Final = "| run | tokens | rate | KL before | after | left | perplexity | seconds |"
+
+
+def file_name(run: Healing) -> str:
+    text = f"{run.table} {run.name}".lower()
+    return "".join(character if character.isalnum() else "-" for character in text)
+
+
+def document(work: Workplace) -> Iterator[str]:
+    """Yield the lines of the page, of what is stored."""
+    results = [(run, result) for run in RUNS if (result := work.stored(run))]
+    yield from ("# What healing gives back", "")
+    yield "`python benchmarks/healing.py --model pydec --work FOLDER`."
+    yield from (f"{machine()}; torch {torch.__version__}, one thread.", "")
+    yield (
+        f"A child of {work.model.name} is cut uniformly (a share of FFN and heads, by `output_energy`, "
+        f"least squares on {CALIBRATION} sequences), trained on modules of the standard library that the "
+        f"parent has seen and judged on {JUDGED} sequences of {LENGTH} tokens of modules that it has not: KL "
+        "to the parent in nats a token. *Left* is the share of the KL before healing. Settings are those of "
+        "`zerolm heal` unless the row says other. Seconds are of one thread on a machine that was busy with "
+        f"other work. {len(results)} of {len(RUNS)} runs are measured."
+    )
+    for name in dict.fromkeys(run.table for run in RUNS):
+        rows = [(run, result) for run, result in results if run.table == name]
+        if not rows:
+            continue
+        yield from ("", f"## {name}", "", HEAD, "|---|---:|---:|---:|---:|---:|---:|---:|")
+        yield from (row(run, result) for run, result in rows)
+        if name == "Asked":
+            yield from curves(rows)
+
+
+def row(run: Healing, result: dict[str, Any]) -> str:
+    before, after = (result["losses"][who] for who in ("before", "after"))
+    training = result["training"]
+    rate = f"{training['rate']:.2g}" if "rate" in training else ""
+    return (
+        f"| {run.name} | {run.tokens / 1e6:g} M | {rate} | {before['kl']:.4f} | {after['kl']:.4f} | "
+        f"{after['kl'] / before['kl']:.3f} | {after['perplexity']:.2f} | {training['seconds']:,.0f} |"
+    )
+
+
+def curves(rows: Sequence[tuple[Healing, dict[str, Any]]]) -> Iterator[str]:
+    """Yield the KL on the way, on 32 of the sequences."""
+    yield ""
+    for run, result in rows:
+        points = [point for point in result["curve"] if "kl" in point]
+        told = ", ".join(f"{point['tokens'] / 1e6:.2f} M {point['kl']:.3f}" for point in points)
+        yield f"On the way, {run.name}, on 32 of the sequences: {told}."
+        yield ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--model", type=Path, required=True, help="the folder of the parent")
+    parser.add_argument("--work", type=Path, required=True, help="folder of texts, children and results")
+    parser.add_argument("--only", default="", help="run those alone whose table or name begins so")
+    parser.add_argument("--stored", action="store_true", help="write the page of what is measured already")
+    given = parser.parse_args()
+    one_thread()
+    work = Workplace(given.model.resolve(), given.work.resolve())
+    for run in () if given.stored else RUNS:
+        if f"{run.table}: {run.name}".startswith(given.only):
+            note(f"{run.table}: {run.name}")
+            work.measured(run)
+    PLACE.write_text("\n".join(document(work)).rstrip() + "\n", encoding="utf-8")
+    note(f"wrote {PLACE.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Healing: the parent distilled into its carved child."""

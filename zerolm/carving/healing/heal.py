@@ -1,0 +1,333 @@
+"""From a child and its parent to the healed child on the disk, opened again and compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+import zerolm
+from zerolm.carving.evaluation.divergence import pooling_of
+from zerolm.carving.export.formats import FORMATS
+from zerolm.carving.export.trained import TrainedWeights
+from zerolm.carving.export.write_child import write
+from zerolm.carving.healing.compact import Compact
+from zerolm.carving.healing.held_out import HeldOut
+from zerolm.carving.healing.patient import Patient
+from zerolm.carving.healing.request import HealRequest
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.identity import fingerprint
+from zerolm.io.files import write_json
+from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
+from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer
+from zerolm.progress import Progress, silent
+from zerolm.text.corpus import Corpus, Sequences, edges, token_file
+from zerolm.training.learner import Objective, Student
+from zerolm.training.request import Schedule, TrainingRequest
+from zerolm.training.speed import tokens_within
+from zerolm.training.teacher import LiveTeacher, Teacher, fill, teacher_cache
+from zerolm.training.train import Run, Trained, train
+
+RATE_OF_DAMAGE: Final = 4e-3
+"""The learning rate at a loss of one nat a token: the rate follows the damage."""
+RATES: Final = (5e-5, 2e-3)
+LORA_RATE: Final = 4.0
+"""Adapters learn at so many times the rate of whole weights."""
+LORA_ALPHA: Final = 2
+"""The scale of an adapter."""
+EAGER: Final = 1024
+"""Up to this length plain attention is faster on a CPU than fused, whose backward pass is slow."""
+PLAN: Final = "plan.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Healed:
+    """What healing did: the losses on held-out text ``before`` and ``after``, and those of the ``parent``.
+
+    They are ``perplexity`` and ``kl`` to the parent in nats a token, or ``cosine``; ``curve`` has them by
+    ``tokens``. ``texts`` say what was trained on, ``training`` how; ``verified`` how far the written child
+    differs from the trained network.
+    """
+
+    names: dict[str, str]
+    texts: list[dict[str, Any]]
+    training: dict[str, Any]
+    losses: dict[str, dict[str, float]]
+    curve: list[dict[str, float]]
+    note: str = ""
+    verified: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as one object."""
+        own = asdict(self)
+        return {**own.pop("names"), **own}
+
+
+Finish = Callable[[Path, Healed], None]
+"""Writes the files of ``REPORT`` into the folder of a healed child that was verified."""
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a healed child is written: in the format ``form`` (None: that of the child)."""
+
+    folder: Path
+    form: str | None = None
+    force: bool = False
+    finish: Finish | None = None
+
+
+def heal(
+    child: str | Path,
+    parent: str | Path,
+    request: HealRequest,
+    destination: Destination,
+    *,
+    teacher: str | Path | None = None,
+    progress: Progress = silent,
+) -> Healed:
+    """Train a child to predict what its parent predicts, and write it.
+
+    ``teacher`` takes the parent's place in training; the parent still judges. A run that was killed goes on
+    to the same weights when it is started again. Under ``accelerate launch`` the first process writes. Raises
+    ``ValueError``, in one line, for what cannot be done, and ``TrainingFailed`` where the loss is not finite.
+    """
+    request.check()
+    out, force = destination.folder, destination.force
+    check_new(out, force)
+    patient = Patient.of(child, parent, teacher, progress)
+    healing = Healing(patient, request, progress)
+    form = destination.form or patient.recipe.method.format
+    FORMATS[form].check(patient.child, healing.compact.cut)
+    with work_folder(out, healing.identity, force) as work:
+        healed = healing.healed(work)
+        with new_folder(out, force) as folder:
+            healed = healing.written(healed, folder, form, REPORT if destination.finish else ())
+            if destination.finish:
+                destination.finish(folder, healed)
+    return healed
+
+
+class Healing:
+    """One healing: its networks, its texts, and what is measured."""
+
+    def __init__(self, patient: Patient, request: HealRequest, progress: Progress) -> None:
+        self.patient, self.request, self.progress = patient, request, progress
+
+    @cached_property
+    def compact(self) -> Compact:
+        """The child as it is trained."""
+        self.progress("opening the child")
+        compact = Compact.of(self.patient.child, self.patient.recipe)
+        compact.model.requires_grad_(True)
+        return compact
+
+    @cached_property
+    def objective(self) -> Objective:
+        """The losses; ``ValueError`` for what does not go together."""
+        decoder = is_decoder(self.patient.child)
+        return self.request.distillation.objective(decoder, self.patient.layers)
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The sequences of the texts; ``ValueError`` where there are too few."""
+        texts, layout = self.request.texts, self.patient.child.layout
+        tokenizer = stock_tokenizer(self.patient.child.folder)
+        most = 2 * (self.request.tokens or 1 << 33)
+        files = tuple(token_file(source, tokenizer, most, self.progress) for source in texts.sources)
+        largest = max(int(file.ids.max()) for file in files)
+        if largest >= layout.vocab:
+            raise ValueError(f"the tokenizer gives token {largest}, but the model has {layout.vocab}")
+        length = min(texts.length, layout.sizes.get("positions", texts.length))
+        corpus = Corpus(files, length, *edges(tokenizer), texts.mix)
+        sequences = sum(train for train, _ in corpus.counts)
+        if sequences < self.request.batch:
+            raise ValueError(
+                f"the texts have {sequences} sequences of {length} tokens to train on, fewer than a batch of "
+                f"{self.request.batch}: give more text, or a smaller --batch"
+            )
+        return corpus
+
+    @cached_property
+    def held_out(self) -> HeldOut:
+        """What is never trained on."""
+        child = self.patient.child
+        return HeldOut(self.corpus.held_out(), None if is_decoder(child) else pooling_of(child.folder))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Return what makes the run what it is: one with another does not go on with its checkpoints."""
+        request, patient = self.request, self.patient
+        own = asdict(replace(request, texts=replace(request.texts, sources=())))
+        own["texts"] = [[text.sha256, len(text.ids)] for text in self.corpus.texts]
+        own |= {"mix": request.texts.mix, "length": self.corpus.length}
+        own["child"], own["teacher"] = (fingerprint(one) for one in (patient.child, patient.teacher))
+        return {**own, "zerolm": zerolm.__version__}
+
+    def healed(self, work: Path) -> Healed:
+        """Train; the network of ``compact`` is then the healed one."""
+        model, parent = self.compact.model, self._opened(self.patient.parent)
+        theirs, before = self.held_out.measured(model, parent, self.progress)
+        judge = self.held_out.judge(model, parent)
+        if self.patient.teacher is not self.patient.parent:
+            parent = self._opened(self.patient.teacher)
+        learner = Student(self._adapted(model), self.objective, self._widths(parent))
+        plan = self._plan(work, before, learner, parent)
+        data = Sequences(self.corpus, plan.sequences, plan.seed)
+        teacher = self._teacher(parent, data)
+        del parent
+        run = Run(work, judge, self.progress)
+        trained = train(learner, data, plan, run, teacher=teacher)
+        del teacher
+        model.cpu()
+        if self.request.lora:
+            learner.model.merge_and_unload()  # type: ignore[operator]
+        _, after = self.held_out.measured(model, self._opened(self.patient.parent), self.progress)
+        return Healed(
+            names=self._names(),
+            texts=self._texts(data),
+            training=self._training(plan, trained),
+            losses={"before": before, "after": after, "parent": theirs},
+            curve=trained.rows,
+        )
+
+    def written(self, healed: Healed, folder: Path, form: str, more: tuple[str, ...]) -> Healed:
+        """Write the healed child into an empty folder, open it again and compare."""
+        compact = self.compact
+        weights = TrainedWeights(compact.values(), compact.model)
+        stages = [*self.patient.document.get("healing", []), self._told(healed)]
+        recipe = {**self.patient.document, "written_as": form, "healing": stages}
+        write(compact.checkpoint, compact.cut, weights, recipe, folder, more, progress=self.progress)
+        self.progress("opening the child again")
+        proof = FORMATS[form].verified_trained(compact.checkpoint, compact.cut, weights, folder)
+        return replace(healed, verified=asdict(proof), names={**healed.names, "format": form})
+
+    def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:
+        """Return a model that is not trained."""
+        model = open_model(checkpoint)
+        if not torch.cuda.is_available() and self.corpus.length <= EAGER:
+            model.set_attn_implementation("eager")
+        return model
+
+    def _adapted(self, model: PreTrainedModel) -> nn.Module:
+        """Return what is trained: all weights, or adapters of all matrices in the layers."""
+        execution = self.request.execution
+        if not torch.cuda.is_available() and self.corpus.length <= EAGER:
+            model.set_attn_implementation("eager")
+        if execution.checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
+        rank = self.request.lora
+        if rank is None:
+            return model
+        try:
+            from peft import LoraConfig, get_peft_model
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("adapters need peft: pip install 'zerolm[train]'") from None
+        config = LoraConfig(r=rank, lora_alpha=LORA_ALPHA * rank, target_modules="all-linear")
+        return get_peft_model(model, config)
+
+    def _widths(self, teacher: PreTrainedModel) -> tuple[int, int]:
+        return self.compact.checkpoint.layout.hidden, int(teacher.config.hidden_size)
+
+    def _plan(
+        self, work: Path, before: dict[str, float], learner: Student, teacher: PreTrainedModel
+    ) -> TrainingRequest:
+        """Return how long and how fast to train, as the run was begun where it goes on."""
+        request, execution = self.request, self.request.execution
+        file = work / PLAN
+        if file.is_file():
+            kept = json.loads(file.read_text(encoding="utf-8"))
+        else:
+            tokens = request.tokens
+            if tokens is None:
+                assert request.seconds is not None
+                self.progress("timing a step")
+                data = Sequences(self.corpus, request.batch, request.seed)
+                live = LiveTeacher(teacher, self.objective, execution.bfloat16)
+                tokens = tokens_within(request.seconds, learner, data, live, execution)
+            damage = before.get("kl", 1.0 - before.get("cosine", 1.0))
+            kept = {"tokens": tokens, "rate": request.rate or rate_of(damage, request.lora)}
+            write_json(file, kept)
+        length, schedule = self.corpus.length, Schedule(kept["rate"])
+        return TrainingRequest(kept["tokens"], request.batch, length, schedule, request.seed, execution)
+
+    def _teacher(self, model: PreTrainedModel, data: Sequences) -> Teacher | None:
+        """Return what the losses ask: the teacher itself, or its predictions on the disk."""
+        request, bfloat16 = self.request.distillation, self.request.execution.bfloat16
+        if not self.objective.needs_teacher:
+            return None
+        if request.top is None:
+            return LiveTeacher(model, self.objective, bfloat16)
+        identity = f"{fingerprint(self.patient.teacher)} {bfloat16}"
+        vocabulary = self.patient.teacher.layout.vocab
+        cache = teacher_cache(identity, self.corpus, vocabulary, request.temperature, request.top)
+        fill(cache, model, self.corpus, data.pairs, request.temperature, self.progress, bfloat16=bfloat16)
+        return cache
+
+    def _names(self) -> dict[str, str]:
+        patient = self.patient
+        own = {"child": patient.child, "parent": patient.parent, "teacher": patient.teacher}
+        return {"family": patient.child.family.name} | {name: str(one.folder) for name, one in own.items()}
+
+    def _texts(self, data: Sequences) -> list[dict[str, Any]]:
+        """Return what each text is, and how many tokens of it were trained on and held out."""
+        length = self.corpus.length
+        return [
+            {
+                "source": text.source,
+                "sha256": text.sha256,
+                "tokens": len(text.ids),
+                "trained_on": int((data.pairs[:, 0] == number).sum()) * length,
+                "held_out": held * length,
+            }
+            for number, (text, (_, held)) in enumerate(
+                zip(self.corpus.texts, self.corpus.counts, strict=True)
+            )
+        ]
+
+    def _training(self, plan: TrainingRequest, trained: Trained) -> dict[str, Any]:
+        request = self.request
+        return {
+            "tokens": trained.tokens,
+            "steps": trained.steps,
+            "seconds": round(trained.seconds, 1),
+            "rate": plan.schedule.rate,
+            "losses": list(self.objective.weights),
+            "temperature": request.distillation.temperature,
+            "top": request.distillation.top,
+            "lora": request.lora,
+            "batch": request.batch,
+            "length": self.corpus.length,
+            "bfloat16": request.execution.bfloat16,
+            "seed": request.seed,
+            "held_out": len(self.held_out.tokens),
+        }
+
+    def _told(self, healed: Healed) -> dict[str, Any]:
+        """Return what the recipe says of a healing."""
+        texts = [{**text, "source": Path(text["source"]).name} for text in healed.texts]
+        teacher = Path(healed.names["teacher"]).name
+        versions = {name: version(name) for name in ("torch", "transformers", "accelerate")}
+        versions["zerolm"] = zerolm.__version__
+        return {
+            "teacher": teacher,
+            "texts": texts,
+            **healed.training,
+            "losses_on_held_out": healed.losses,
+            "versions": versions,
+        }
+
+
+def rate_of(damage: float, lora: int | None) -> float:
+    """Return the learning rate that suits a loss: a large one mends little damage by first adding to it."""
+    low, high = RATES
+    rate = min(high, max(low, RATE_OF_DAMAGE * damage))
+    return rate * LORA_RATE if lora else rate

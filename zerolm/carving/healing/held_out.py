@@ -1,0 +1,74 @@
+"""How far a network is from its parent on text that is held out of training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from zerolm.carving.evaluation.divergence import (
+    embeddings,
+    fidelities,
+    log_probabilities,
+    perplexities_and_kls,
+    surprise_and_divergence,
+)
+from zerolm.progress import Progress
+from zerolm.text.tokens import Tokens
+from zerolm.training.train import Judge
+
+ROOM: Final = 512 << 20
+"""Bytes of the parent's predictions that are kept in memory to judge a run as it goes."""
+SEQUENCES: Final = 32
+BATCH: Final = 8
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Sequences that are never trained on; ``pooling`` is None for a decoder, else that of an encoder."""
+
+    tokens: Tokens
+    pooling: str | None
+
+    def measured(
+        self, model: PreTrainedModel, parent: PreTrainedModel, progress: Progress
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """Return ``perplexity`` and ``kl``, or the ``cosine``, of the parent and of a network."""
+        if self.pooling is None:
+            rows = perplexities_and_kls([lambda: model], parent, self.tokens, progress=progress)
+            theirs, ours = (asdict(row) for row in rows)
+            return theirs, ours
+        same, near = fidelities([lambda: model], parent, self.tokens, pooling=self.pooling, progress=progress)
+        return {"cosine": same}, {"cosine": near}
+
+    def judge(self, model: PreTrainedModel, parent: PreTrainedModel) -> Judge:
+        """Return the measure of a network on some of the sequences; the parent is not needed any more."""
+        length, vocabulary = self.tokens.ids.shape[1], int(parent.config.vocab_size)
+        some = self.tokens.spread(min(SEQUENCES, max(1, ROOM // (4 * length * vocabulary))))
+        batches = some.batches(BATCH)
+        pooling = self.pooling
+        if pooling is None:
+            kept = [log_probabilities(parent, inputs)[:, :-1] for inputs in batches]
+        else:
+            kept = [embeddings(parent, inputs, pooling) for inputs in batches]
+
+        def measured() -> dict[str, float]:
+            if pooling is not None:
+                near = [
+                    torch.cosine_similarity(embeddings(model, inputs, pooling), theirs, dim=-1)
+                    for inputs, theirs in zip(batches, kept, strict=True)
+                ]
+                return {"cosine": float(torch.cat(near).mean())}
+            sums = [
+                surprise_and_divergence(log_probabilities(model, inputs)[:, :-1], theirs, inputs)
+                for inputs, theirs in zip(batches, kept, strict=True)
+            ]
+            count = sum(inputs["input_ids"][:, 1:].numel() for inputs in batches)
+            surprise, divergence = (np.sum(sums, axis=0) / count).tolist()
+            return {"perplexity": math.exp(min(surprise, 700.0)), "kl": divergence}
+
+        return measured

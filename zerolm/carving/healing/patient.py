@@ -1,0 +1,68 @@
+"""A child, the parent that it was carved from, and the teacher that it learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zerolm.carving.evaluation.evaluate import opened
+from zerolm.carving.recipe import MAX_BYTES, Recipe, read_recipe
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.identity import fingerprint
+from zerolm.io.files import parse_json, read_text
+from zerolm.networks.opener import stock_tokenizer
+from zerolm.progress import Progress
+
+
+@dataclass(frozen=True, eq=False)
+class Patient:
+    """A child that was carved from a parent, with its recipe, and the teacher; ``document`` is the recipe."""
+
+    child: Checkpoint
+    parent: Checkpoint
+    teacher: Checkpoint
+    recipe: Recipe
+    document: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls, child: str | Path, parent: str | Path, teacher: str | Path | None, progress: Progress
+    ) -> Patient:
+        """Open all three; ``ValueError`` says in what they do not belong together."""
+        ours, theirs = opened(child, parent)
+        file = ours.folder / "recipe.json"
+        if not file.is_file():
+            raise ValueError(
+                f"{str(ours.folder)!r} has no recipe.json, so nothing tells that it was carved from "
+                f"{str(theirs.folder)!r}"
+            )
+        recipe = read_recipe(file, theirs, fingerprint(theirs, progress=progress))
+        document = parse_json(read_text(file, MAX_BYTES))
+        master = theirs if teacher is None else opened(child, teacher)[1]
+        if teacher is not None:
+            _check_same_tokens(ours, master)
+        return cls(ours, theirs, master, recipe, document)
+
+    @property
+    def layers(self) -> tuple[tuple[int, int], ...]:
+        """Return pairs of hidden states, the child's and the teacher's: behind each layer and its origin.
+
+        Of a teacher of another depth it is the layer at the same height; the last goes with the last.
+        """
+        origins = [layer.layer + 1 for layer in self.recipe.cut.layers]
+        depth, other = self.parent.layout.depth, self.teacher.layout.depth
+        heights = [max(1, round(origin * other / depth)) for origin in origins]
+        return tuple(enumerate([*heights[:-1], other], 1))
+
+
+def _check_same_tokens(child: Checkpoint, teacher: Checkpoint) -> None:
+    """Refuse a teacher whose tokens mean something else."""
+    ours, theirs = (stock_tokenizer(opened.folder).get_vocab() for opened in (child, teacher))
+    differing = {token for token, _ in set(ours.items()) ^ set(theirs.items())}
+    if differing:
+        raise ValueError(
+            f"the teacher {str(teacher.folder)!r} has another vocabulary: {len(differing)} tokens differ, "
+            f"{min(differing)!r} among them"
+        )

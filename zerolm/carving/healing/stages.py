@@ -1,0 +1,210 @@
+"""Carving and healing in one: a cut in several stages, each healed before the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from zerolm.carving.carve import carve
+from zerolm.carving.export.formats import FORMATS, UNEVEN
+from zerolm.carving.healing.heal import Destination, Healed, heal
+from zerolm.carving.healing.request import HealRequest
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.planning.part_costs import StoredCosts
+from zerolm.carving.planning.sizes import budgets_of, costs_of
+from zerolm.carving.recipe import MAX_BYTES
+from zerolm.checkpoints import Checkpoint
+from zerolm.io.files import parse_json, read_text, write_json
+from zerolm.io.folders import check_new, work_folder
+from zerolm.progress import Progress, silent
+
+SHARES: Final = {"heads": "kv_heads", "ffn": "ffn", "layers": "depth", "hidden": "hidden"}
+"""The names of shares, and of the sizes that they are of."""
+RECIPE: Final = "recipe.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """A cut in ``count`` stages by the keywords of ``carve`` (``settings``), each healed as ``request`` says.
+
+    The tokens of the request are those of all stages together.
+    """
+
+    settings: Mapping[str, Any]
+    request: HealRequest
+    count: int = 1
+
+    @property
+    def uneven(self) -> bool:
+        """Return whether layers may have different sizes."""
+        return self.settings.get("shape") == "per-layer" or self.settings.get("space") is not None
+
+
+@dataclass(frozen=True, eq=False)
+class CarvedAndHealed:
+    """The plain JSON of the child's carving, beside its parent, and what the last healing did."""
+
+    carving: dict[str, Any]
+    healed: Healed
+
+
+Finish = Callable[[Path, CarvedAndHealed], None]
+"""Writes the files of ``REPORT`` into the folder of a child that was carved, healed and verified."""
+
+
+def carve_and_heal(
+    parent: str | Path,
+    stages: Stages,
+    destination: Destination,
+    *,
+    finish: Finish | None = None,
+    progress: Progress = silent,
+) -> CarvedAndHealed:
+    """Carve a child, heal it by its parent, and write it; of several stages each cuts by the same factor.
+
+    All stages learn from the first parent. What a killed run has finished is not done again. Raises
+    ``ValueError``, in one line, for what cannot be done, and ``TrainingFailed``.
+    """
+    checkpoint, out = Checkpoint.open(parent), destination.folder
+    check_new(out, destination.force)
+    _check_possible(stages, checkpoint, destination.form or "hf")
+    told = {
+        "parent": str(checkpoint.folder),
+        "settings": {name: str(value) for name, value in stages.settings.items()},
+        "request": str(stages.request),
+        "stages": stages.count,
+    }
+    staged = out.absolute().parent / f"{out.name}.stages"
+    with work_folder(staged, told, destination.force) as work:
+        source, first = checkpoint, None
+        for stage in range(1, stages.count + 1):
+            cut = work / f"carved-{stage}"
+            document = _carved(stages, stage, (checkpoint, source), cut, progress)
+            if first is not None:
+                document = _rebased(cut, source.folder, first, document)
+            first = first or document
+            request = _part(stages)
+            if stage == stages.count:
+                return _healed(cut, checkpoint, request, destination, document, finish, progress)
+            healed = work / f"healed-{stage}"
+            if not (healed / RECIPE).is_file():
+                heal(cut, checkpoint.folder, request, Destination(healed), progress=progress)
+            source = Checkpoint.open(healed)
+    raise AssertionError("there is at least one stage")
+
+
+def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
+    """Refuse before the long work what could only fail after it."""
+    stages.request.check()
+    if stages.uneven and stages.count > 1:
+        raise ValueError("stages cut all layers to one size: give --shape uniform, or leave --steps out")
+    if stages.uneven and form == "hf":
+        raise ValueError(UNEVEN)
+    whole = Cut.whole(dimensions(checkpoint))
+    FORMATS[form].check(checkpoint, whole)
+
+
+def _healed(
+    cut: Path,
+    parent: Checkpoint,
+    request: HealRequest,
+    destination: Destination,
+    document: dict[str, Any],
+    finish: Finish | None,
+    progress: Progress,
+) -> CarvedAndHealed:
+    """Heal the last stage into its place."""
+
+    def finished(folder: Path, healed: Healed) -> None:
+        if finish is not None:
+            finish(folder, CarvedAndHealed(document, healed))
+
+    place = replace(destination, form=destination.form or "hf", finish=finished if finish else None)
+    return CarvedAndHealed(document, heal(cut, parent.folder, request, place, progress=progress))
+
+
+def _part(stages: Stages) -> HealRequest:
+    """Return the request of one stage."""
+    tokens = stages.request.tokens
+    return replace(stages.request, tokens=None if tokens is None else tokens // stages.count)
+
+
+def _carved(
+    stages: Stages,
+    stage: int,
+    opened: tuple[Checkpoint, Checkpoint],
+    out: Path,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Carve the child of a stage, unless it is there, and return its plain JSON."""
+    kept = out.with_suffix(".json")
+    if not (out / RECIPE).is_file():
+        form = "padded" if stages.uneven else "hf"
+        settings = {**stages.settings, **_sizes(stages, stage, *opened)}
+        carved = carve(opened[1].folder, out, **settings, form=form, progress=progress)
+        write_json(kept, carved.to_json())
+    document: dict[str, Any] = parse_json(read_text(kept, MAX_BYTES))
+    return document
+
+
+def _sizes(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) -> dict[str, Any]:
+    """Return shares and budgets of a stage: of the whole cut's, this part of the way by equal factors.
+
+    Shares are of the network that the stage begins with.
+    """
+    way, settings = stage / stages.count, stages.settings
+    sizes: dict[str, Any] = {}
+    for name, size in SHARES.items():
+        share = settings.get(f"keep_{name}")
+        if share is not None:
+            whole, own = (getattr(dimensions(one), size) for one in (parent, source))
+            sizes[f"keep_{name}"] = min(1.0, share**way * whole / own)
+    if settings.get("budgets"):
+        costs = costs_of(parent, settings.get("costs") or StoredCosts(), space=settings.get("space"))
+        limits = budgets_of(settings["budgets"], costs) or {}
+        wholes = {name: costs[name.removeprefix("max_")] for name in limits}
+        sizes["budgets"] = {
+            name: limit
+            if stage == stages.count
+            else max(limit, round(wholes[name] ** (1 - way) * limit**way))
+            for name, limit in limits.items()
+        }
+    return sizes
+
+
+def _rebased(cut: Path, source: Path, first: Mapping[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+    """Make the first parent that of a later stage's recipe, and return its plain JSON so.
+
+    Without ridges: what was trained between cannot be built again from a recipe.
+    """
+    before, own = (parse_json(read_text(folder / RECIPE, MAX_BYTES)) for folder in (source, cut))
+    layers = [
+        {
+            "layer": before["layers"][entry["layer"]]["layer"],
+            **{
+                kind: [before["layers"][entry["layer"]][kind][unit] for unit in entry[kind]]
+                for kind in ("groups", "ffn")
+            },
+        }
+        for entry in own["layers"]
+    ]
+    stream = _stream(before["stream"], own["stream"])
+    origin = {name: before[name] for name in ("parent", "revision", "parent_weights", "family")}
+    licence = {name: before[name] for name in before if name.startswith("license")}
+    costs = {**own["costs"], "parent": first["costs"]["parent"]}
+    told = {"layers": layers, "stream": stream, "costs": costs, "ridges": {}, "healing": before["healing"]}
+    write_json(cut / RECIPE, {**own, **origin, **licence, **told})
+    kept = [entry["layer"] for entry in layers]
+    widths = [{**one, "layer": layer} for one, layer in zip(document["widths"], kept, strict=True)]
+    whole = {name: first[name] for name in ("parent", "parent_sizes")}
+    return {**document, **whole, "widths": widths, "stream": stream, "costs": costs}
+
+
+def _stream(before: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the stream of two narrowings, one after the other, in the words of a recipe."""
+    if before is None or own is None:
+        last = own or before
+        return None if last is None else dict(last)
+    return {**own, "kept_energy": before["kept_energy"] * own["kept_energy"]}

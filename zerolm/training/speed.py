@@ -1,0 +1,41 @@
+"""How many tokens a run takes in a given time, from steps that are tried first."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import torch
+from torch import nn
+
+from zerolm.text.corpus import Sequences
+from zerolm.training.learner import total
+from zerolm.training.request import Execution
+from zerolm.training.teacher import Teacher, half_precision
+
+TRIALS: Final = 3
+
+
+def tokens_within(
+    seconds: float, learner: nn.Module, batch: Sequences, teacher: Teacher | None, execution: Execution
+) -> int:
+    """Return how many tokens steps of this batch train on in so many seconds, at least those of one.
+
+    Some steps are tried, without changing the weights; the fastest counts.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    learner.to(device)
+    samples = [batch[place] for place in range(len(batch))]
+    ids = torch.stack([sample["input_ids"] for sample in samples]).to(device)
+    numbers = torch.stack([sample["number"] for sample in samples])
+    fastest = float("inf")
+    for _ in range(TRIALS):
+        begun = time.perf_counter()
+        given = teacher.signals(ids, numbers) if teacher else {}
+        with half_precision(device, execution.bfloat16):
+            loss = total(learner(ids, **given))
+        loss.backward()  # type: ignore[no-untyped-call]
+        float(loss)
+        fastest = min(fastest, time.perf_counter() - begun)
+        learner.zero_grad(set_to_none=True)
+    return max(1, int(seconds / fastest)) * ids.numel()

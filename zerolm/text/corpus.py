@@ -214,7 +214,7 @@ class Corpus:
 
 
 class Sequences(Dataset[dict[str, Tensor]]):
-    """What training takes, in order: ``input_ids`` (length,), and the ``number`` of the sequence."""
+    """Sequences to train on, in order: ``input_ids`` (length,), and the ``number`` of the sequence."""
 
     def __init__(self, corpus: Corpus, count: int, seed: int) -> None:
         self.corpus = corpus

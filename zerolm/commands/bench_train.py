@@ -10,7 +10,7 @@ from zerolm.settings import REQUIRED, Setting
 SIZES: Final = {"params": "parameters", "body_params": "parameters without embeddings and head"}
 BENCH_TRAIN: Final = Command(
     name="bench train",
-    summary="Train architectures of a space the same way, as labels for calibrate, search and bench run.",
+    summary="Train architectures of a space the same way: labels of your own, to rank and to search by.",
     verb="zerolm.api.label_training:train_labels",
     arguments=(
         Setting(

@@ -89,11 +89,12 @@ class Step:
         return of == self.of and done >= self.done and (of > 0 or text == self.text)
 
     def is_due(self) -> bool:
-        """Return whether a line is due: for another text at once, and else now and then."""
-        now = time.monotonic()
-        if self.text == self._told and (self.done >= self.of or now - self._said < PAUSE):
+        """Return whether a line is due: for other words at once, and else, as for figures behind a comma, now
+        and then."""
+        now, words = time.monotonic(), self.text.partition(",")[0]
+        if words == self._told and (self.done >= self.of or now - self._said < PAUSE):
             return False
-        self._said, self._told = now, self.text
+        self._said, self._told = now, words
         return True
 
     def log(self) -> None:

@@ -60,6 +60,8 @@ def _run(command: Command, given: dict[str, Any]) -> None:
         result = verb(**asked, **told)
         if folder is not None:
             result.save(folder, force=output["force"])
+    if not _is_first():
+        return
     for remark in result.remarks:
         print(f"zerolm: {remark}", file=sys.stderr)
     if output["json"]:
@@ -69,6 +71,12 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     place = folder or asked.get("out")
     if place is not None:
         print(f"wrote {place}: {', '.join(result.written)}", file=sys.stderr)
+
+
+def _is_first() -> bool:
+    """Return whether this process is the first of those that ``accelerate launch`` started, or alone."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is None or not distributed.is_initialized() or distributed.get_rank() == 0
 
 
 def _show(result: Shown, name: str) -> None:

@@ -156,8 +156,9 @@ def check_new_file(path: Path, force: bool) -> None:
 def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterator[Path]:
     """Yield a folder beside ``path`` for a long run, which a killed one finds again as it left it.
 
-    It is removed when all went well. ``identity`` says what run it is of; ``ValueError`` names what differs
-    where another was begun there, which ``force`` throws away, and while another process is at it.
+    It is removed when all went well, or nothing was begun. ``identity`` says what run it is of;
+    ``ValueError`` names what differs where another was begun there, which ``force`` throws away, and while
+    another process is at it.
     """
     path = path.absolute()
     work = path.parent / f".{path.name}.zerolm-run"
@@ -178,7 +179,12 @@ def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterato
         if before != own:
             _empty(work)
             write_json(file, own)
-        yield work
+        try:
+            yield work
+        except BaseException:
+            if not any(entry.is_dir() for entry in work.iterdir()):  # nothing to go on with
+                shutil.rmtree(work, ignore_errors=True)
+            raise
         shutil.rmtree(work, ignore_errors=True)
 
 

@@ -213,6 +213,13 @@ class Corpus:
         return np.asarray(firsts[pairs[:, 0]] + pairs[:, 1], np.int64)
 
 
+def batch_of(sequences: Sequences) -> tuple[Tensor, Tensor]:
+    """Return all sequences as one batch: tokens (n, length) and their numbers (n,)."""
+    samples = [sequences[place] for place in range(len(sequences))]
+    ids, numbers = (torch.stack([sample[name] for sample in samples]) for name in ("input_ids", "number"))
+    return ids, numbers
+
+
 class Sequences(Dataset[dict[str, Tensor]]):
     """Sequences to train on, in order: ``input_ids`` (length,), and the ``number`` of the sequence."""
 

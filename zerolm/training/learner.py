@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +52,13 @@ class Objective:
         return "hidden" in self.weights
 
 
+class Teacher(Protocol):
+    """Gives what the losses need of a batch."""
+
+    def signals(self, ids: Tensor, numbers: Tensor) -> dict[str, Any]:
+        """Return further inputs of the student for sequences (b, t) with these numbers (b,)."""
+
+
 class Student(nn.Module):
     """A causal language model or an encoder of transformers, with losses.
 
@@ -64,6 +71,8 @@ class Student(nn.Module):
         self.model, self.objective = model, objective
         ours, theirs = widths or (0, 0)
         self.fit = nn.Linear(ours, theirs, bias=False) if objective.hidden and ours != theirs else None
+        if set(objective.weights) == {"hidden"}:
+            _leave_head_alone(model)
 
     def forward(
         self,
@@ -90,6 +99,28 @@ class Student(nn.Module):
             losses[name] = weight * loss
         return losses
 
+    @torch.no_grad()
+    def balance(self, ids: Tensor, numbers: Tensor, teacher: Teacher) -> None:
+        """Weigh the losses so that on this batch (b, t) each is as large as the first.
+
+        The matrix between hidden sizes begins with the least squares of the teacher's states on the child's.
+        """
+        given = teacher.signals(ids, numbers)
+        if self.fit is not None:
+            outputs: Any = self.model(input_ids=ids, use_cache=False, output_hidden_states=True)
+            own = torch.cat(
+                [outputs.hidden_states[place].flatten(0, 1) for place, _ in self.objective.layers]
+            )
+            theirs = torch.cat([state.flatten(0, 1) for state in given["hidden"]])
+            self.fit.weight.copy_(torch.linalg.lstsq(own.float(), theirs.float()).solution.T)
+        losses = {name: float(loss) for name, loss in self(ids, **given).items()}
+        first = next(iter(losses.values()))
+        weights = {
+            name: weight * first / losses[name] if losses[name] > 0 else weight
+            for name, weight in self.objective.weights.items()
+        }
+        self.objective = replace(self.objective, weights=weights)
+
     def _hidden(self, ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:
         pairs = self.objective.layers
         own = [ours[place] for place, _ in pairs]
@@ -112,6 +143,15 @@ class Student(nn.Module):
             return top_kl(ours, log_p, ids, temperature)
         assert logits is not None
         return {"kl": forward_kl, "reverse-kl": reverse_kl, "dist": dist}[name](ours, logits, temperature)
+
+
+def _leave_head_alone(model: Any) -> None:
+    """Train nothing behind the last hidden state: processes would wait for gradients that no loss gives."""
+    shared = {id(parameter) for parameter in model.get_input_embeddings().parameters()}
+    for part in (model.get_output_embeddings(), getattr(model, "pooler", None)):
+        for parameter in () if part is None else part.parameters():
+            if id(parameter) not in shared:
+                parameter.requires_grad_(False)
 
 
 class Labelled(nn.Module):

@@ -12,6 +12,8 @@ from torch.nn import functional
 from zerolm.networks.batch import NOTHING
 
 TINY: Final = 1e-6
+STILL: Final = 1e-5
+"""A channel whose deviation is less than this share of its size stands still."""
 
 
 def next_token(logits: Tensor, ids: Tensor) -> Tensor:
@@ -60,7 +62,7 @@ def standardised(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:
 
     Every channel of every sample has mean 0 and deviation 1 over the tokens, so that the loss is 2 (1 - r) of
     Pearson's correlation r: scale and shift of a channel do not count (PKD, arXiv 2207.02039; ELM, arXiv
-    2510.27037).
+    2510.27037). One that stands still counts as 0 and has no gradient.
     """
     losses = [
         functional.mse_loss(_over_tokens(own), _over_tokens(other))
@@ -87,10 +89,19 @@ def _log_softmax(logits: Tensor, temperature: float) -> Tensor:
 def _over_tokens(features: Tensor) -> Tensor:
     values = features.float()
     centred = values - values.mean(1, keepdim=True)
-    return centred / (centred.square().mean(1, keepdim=True).sqrt() + TINY)
+    variance, size = (x.square().mean(1, keepdim=True) for x in (centred, values))
+    moves = variance > STILL**2 * size  # else it is rounding, and the root has no gradient at 0
+    return centred * torch.where(moves, variance, 1.0).rsqrt() * moves
 
 
 def _pearson(ours: Tensor, theirs: Tensor, axis: int) -> Tensor:
-    a, b = (x - x.mean(axis, keepdim=True) for x in (ours, theirs))
-    lengths = (a.square().sum(axis) * b.square().sum(axis)).sqrt()
-    return (a * b).sum(axis) / lengths.clamp_min(torch.finfo(a.dtype).tiny)
+    a, b = (_unit(x - x.mean(axis, keepdim=True), axis) for x in (ours, theirs))
+    return (a * b).sum(axis)
+
+
+def _unit(vectors: Tensor, axis: int) -> Tensor:
+    """Return vectors of length 1, or 0, along an axis; squares of rare tokens' probabilities would be 0."""
+    largest = vectors.detach().abs().amax(axis, keepdim=True)
+    scaled = vectors / torch.where(largest > 0, largest, 1.0)
+    squares = scaled.square().sum(axis, keepdim=True)
+    return scaled * torch.where(largest > 0, squares, 1.0).rsqrt()

@@ -60,6 +60,17 @@ class TrainingRequest:
         return self.steps * self.batch
 
 
+def micro_batch(batch: int, processes: int, accumulate: int) -> int:
+    """Return how many sequences are computed at a time; ``ValueError`` where these are not equally many."""
+    parts = processes * accumulate
+    if batch % parts:
+        raise ValueError(
+            f"a batch of {batch} sequences does not fall into {processes} processes x {accumulate} "
+            f"micro-batches; {parts * max(1, batch // parts)} does"
+        )
+    return batch // parts
+
+
 def has_bfloat16() -> bool:
     """Return whether the device multiplies matrices in bfloat16."""
     if torch.cuda.is_available():

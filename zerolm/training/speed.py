@@ -8,10 +8,10 @@ from typing import Final
 import torch
 from torch import nn
 
-from zerolm.text.corpus import Sequences
-from zerolm.training.learner import total
+from zerolm.text.corpus import Sequences, batch_of
+from zerolm.training.learner import Teacher, total
 from zerolm.training.request import Execution
-from zerolm.training.teacher import Teacher, half_precision
+from zerolm.training.teacher import half_precision
 
 TRIALS: Final = 3
 
@@ -25,9 +25,8 @@ def tokens_within(
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     learner.to(device)
-    samples = [batch[place] for place in range(len(batch))]
-    ids = torch.stack([sample["input_ids"] for sample in samples]).to(device)
-    numbers = torch.stack([sample["number"] for sample in samples])
+    ids, numbers = batch_of(batch)
+    ids = ids.to(device)
     fastest = float("inf")
     for _ in range(TRIALS):
         begun = time.perf_counter()

@@ -6,7 +6,7 @@ import hashlib
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -25,13 +25,6 @@ TOP: Final = 64
 """Tokens whose predictions are kept, the likeliest."""
 BATCH: Final = 8
 VERSION: Final = 1
-
-
-class Teacher(Protocol):
-    """Gives what the losses need of a batch."""
-
-    def signals(self, ids: Tensor, numbers: Tensor) -> dict[str, Any]:
-        """Return further inputs of the student for sequences (b, t) with these numbers (b,)."""
 
 
 def half_precision(device: torch.device, on: bool) -> torch.autocast:

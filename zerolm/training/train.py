@@ -20,9 +20,10 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from zerolm.networks.opener import quiet
 from zerolm.progress import Progress, silent
-from zerolm.training.learner import total
-from zerolm.training.request import TrainingRequest
-from zerolm.training.teacher import Teacher
+from zerolm.training.learner import Teacher, total
+from zerolm.training.processes import WAIT, processes
+from zerolm.training.randomness import seeded
+from zerolm.training.request import TrainingRequest, micro_batch
 
 logger = logging.getLogger(__name__)
 
@@ -79,19 +80,19 @@ def train(
     Raises ``TrainingFailed`` where the loss is not finite: the weights are then those of the last checkpoint.
     """
     quiet()
-    arguments = _arguments(request, run.folder)
-    trainer = _Trainer(learner, data, arguments, teacher, groups, request)
-    watch = _Watch(trainer, request, run)
-    trainer.add_callback(watch)
-    last = last_checkpoint(run.folder)
     begun = time.monotonic()
-    try:
-        trainer.train(resume_from_checkpoint=None if last is None else str(last))
-    except TrainingFailed:
-        good = last_checkpoint(run.folder)
-        if good is not None:
-            safetensors.torch.load_model(learner, good / WEIGHTS)
-        raise
+    with seeded(request.seed):
+        trainer = _Trainer(learner, data, _arguments(request, run.folder), teacher, groups, request)
+        watch = _Watch(trainer, request, run)
+        trainer.add_callback(watch)
+        last = last_checkpoint(run.folder)
+        try:
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+        except TrainingFailed:
+            good = last_checkpoint(run.folder)
+            if good is not None:
+                safetensors.torch.load_model(learner, good / WEIGHTS)
+            raise
     return Trained(
         request.steps, request.steps * request.batch * request.length, time.monotonic() - begun, watch.rows
     )
@@ -119,21 +120,13 @@ def _is_complete(checkpoint: Path) -> bool:
 
 
 def _arguments(request: TrainingRequest, folder: Path) -> TrainingArguments:
-    from accelerate import PartialState
-
     execution, schedule, steps = request.execution, request.schedule, request.steps
-    processes = PartialState().num_processes
-    parts = processes * execution.accumulate
-    if request.batch % parts:
-        raise ValueError(
-            f"a batch of {request.batch} sequences does not fall into {processes} processes x "
-            f"{execution.accumulate} micro-batches; {parts * max(1, request.batch // parts)} does"
-        )
+    sequences = micro_batch(request.batch, processes().num_processes, execution.accumulate)
     cuda = torch.cuda.is_available()
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=steps,
-        per_device_train_batch_size=request.batch // parts,
+        per_device_train_batch_size=sequences,
         gradient_accumulation_steps=execution.accumulate,
         learning_rate=schedule.rate,
         lr_scheduler_type="warmup_stable_decay",
@@ -161,7 +154,10 @@ def _arguments(request: TrainingRequest, folder: Path) -> TrainingArguments:
         disable_tqdm=True,
         report_to=[],
         ddp_find_unused_parameters=False,
+        ddp_timeout=int(WAIT.total_seconds()),
     )
+    arguments._n_gpu = min(1, arguments._n_gpu)  # else one process would share a batch among all devices
+    return arguments
 
 
 class _Trainer(Trainer):
@@ -205,9 +201,14 @@ class _Trainer(Trainer):
         given = self.teacher.signals(inputs["input_ids"], numbers) if self.teacher else {}
         losses = model(**inputs, **given)
         loss = total(losses)
-        self.parts = {name: float(part.detach()) for name, part in losses.items()}
+        parts = torch.stack([part.detach() for part in losses.values()])
+        if self.accelerator.num_processes > 1:  # all stop where one has to
+            parts = self.accelerator.reduce(parts, "mean")
+        self.parts = dict(zip(losses, parts.tolist(), strict=True))
         if not math.isfinite(sum(self.parts.values())):
-            raise TrainingFailed(f"the loss is {float(loss)} at step {self.state.global_step + 1}")
+            raise TrainingFailed(
+                f"the loss is {sum(self.parts.values())} at step {self.state.global_step + 1}"
+            )
         return loss
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
@@ -253,13 +254,14 @@ class _Watch(TrainerCallback):
         self._loss = math.nan
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        if not state.is_world_process_zero:
+            return
         file = self.run.folder / LOG
         if file.is_file():
             lines = file.read_text(encoding="utf-8").splitlines()
             rows = [json.loads(line) for line in lines if line.endswith("}")]
             self.rows = [row for row in rows if row["step"] <= state.global_step]
-        if state.is_world_process_zero:
-            file.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows), encoding="utf-8")
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows), encoding="utf-8")
         if not self.rows:
             self._measure(state)
 

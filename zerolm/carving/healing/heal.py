@@ -29,11 +29,13 @@ from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer
 from zerolm.progress import Progress, silent
-from zerolm.text.corpus import Corpus, Sequences, edges, token_file
-from zerolm.training.learner import Objective, Student
-from zerolm.training.request import Schedule, TrainingRequest
+from zerolm.text.corpus import Corpus, Sequences, batch_of, edges, token_file
+from zerolm.training.learner import Objective, Student, Teacher
+from zerolm.training.processes import of_first, owned_by_first, processes
+from zerolm.training.randomness import seeded
+from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
-from zerolm.training.teacher import LiveTeacher, Teacher, fill, teacher_cache
+from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
 from zerolm.training.train import Run, Trained, train
 
 RATE_OF_DAMAGE: Final = 4e-3
@@ -101,19 +103,19 @@ def heal(
     ``ValueError``, in one line, for what cannot be done, and ``TrainingFailed`` where the loss is not finite.
     """
     request.check()
+    micro_batch(request.batch, processes().num_processes, request.execution.accumulate)
+    if not processes().is_main_process:
+        progress = silent
     out, force = destination.folder, destination.force
-    check_new(out, force)
+    of_first(lambda: check_new(out, force))
     patient = Patient.of(child, parent, teacher, progress)
     healing = Healing(patient, request, progress)
     form = destination.form or patient.recipe.method.format
     FORMATS[form].check(patient.child, healing.compact.cut)
-    with work_folder(out, healing.identity, force) as work:
+    identity = of_first(lambda: healing.identity)
+    with owned_by_first(lambda: work_folder(out, identity, force)) as work:
         healed = healing.healed(work)
-        with new_folder(out, force) as folder:
-            healed = healing.written(healed, folder, form, REPORT if destination.finish else ())
-            if destination.finish:
-                destination.finish(folder, healed)
-    return healed
+        return Healed(**of_first(lambda: asdict(healing.put(healed, destination, form))))
 
 
 class Healing:
@@ -175,11 +177,12 @@ class Healing:
     def healed(self, work: Path) -> Healed:
         """Train; the network of ``compact`` is then the healed one."""
         model, parent = self.compact.model, self._opened(self.patient.parent)
-        theirs, before = self.held_out.measured(model, parent, self.progress)
-        judge = self.held_out.judge(model, parent)
+        theirs, before = self._measured(parent)
+        judge = self.held_out.judge(model, parent) if processes().is_main_process else None
         if self.patient.teacher is not self.patient.parent:
             parent = self._opened(self.patient.teacher)
-        learner = Student(self._adapted(model), self.objective, self._widths(parent))
+        with seeded(self.request.seed):
+            learner = self._learner(model, parent)
         plan = self._plan(work, before, learner, parent)
         data = Sequences(self.corpus, plan.sequences, plan.seed)
         teacher = self._teacher(parent, data)
@@ -190,7 +193,7 @@ class Healing:
         model.cpu()
         if self.request.lora:
             learner.model.merge_and_unload()  # type: ignore[operator]
-        _, after = self.held_out.measured(model, self._opened(self.patient.parent), self.progress)
+        _, after = self._measured(self._opened(self.patient.parent))
         return Healed(
             names=self._names(),
             texts=self._texts(data),
@@ -198,6 +201,21 @@ class Healing:
             losses={"before": before, "after": after, "parent": theirs},
             curve=trained.rows,
         )
+
+    def _measured(self, parent: PreTrainedModel) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the losses of the parent and of the child as it is, in the first process."""
+        if not processes().is_main_process:
+            return {}, {}
+        return self.held_out.measured(self.compact.model, parent, self.progress)
+
+    def put(self, healed: Healed, destination: Destination, form: str) -> Healed:
+        """Write the healed child and what goes with it to its destination."""
+        finish = destination.finish
+        with new_folder(destination.folder, destination.force) as folder:
+            healed = self.written(healed, folder, form, REPORT if finish else ())
+            if finish:
+                finish(folder, healed)
+        return healed
 
     def written(self, healed: Healed, folder: Path, form: str, more: tuple[str, ...]) -> Healed:
         """Write the healed child into an empty folder, open it again and compare."""
@@ -234,43 +252,67 @@ class Healing:
         config = LoraConfig(r=rank, lora_alpha=LORA_ALPHA * rank, target_modules="all-linear")
         return get_peft_model(model, config)
 
-    def _widths(self, teacher: PreTrainedModel) -> tuple[int, int]:
-        return self.compact.checkpoint.layout.hidden, int(teacher.config.hidden_size)
+    def _learner(self, model: PreTrainedModel, teacher: PreTrainedModel) -> Student:
+        """Return the child with its losses, each weighed so that it begins as large as the first."""
+        widths = self.compact.checkpoint.layout.hidden, int(teacher.config.hidden_size)
+        learner = Student(self._adapted(model), self.objective, widths)
+        batch = Sequences(self.corpus, self.request.batch, self.request.seed)
+        live = LiveTeacher(teacher, self.objective)
+        if len(self.objective.weights) > 1:
+            learner.balance(*batch_of(batch), live)
+        return learner
 
     def _plan(
         self, work: Path, before: dict[str, float], learner: Student, teacher: PreTrainedModel
     ) -> TrainingRequest:
         """Return how long and how fast to train, as the run was begun where it goes on."""
-        request, execution = self.request, self.request.execution
-        file = work / PLAN
+        kept = of_first(lambda: self._pace(work / PLAN, before, learner, teacher))
+        request, schedule = self.request, Schedule(kept["rate"])
+        return TrainingRequest(
+            kept["tokens"], request.batch, self.corpus.length, schedule, request.seed, request.execution
+        )
+
+    def _pace(
+        self, file: Path, before: dict[str, float], learner: Student, teacher: PreTrainedModel
+    ) -> dict[str, Any]:
+        """Return ``tokens`` and ``rate``, from the file where they are there already."""
         if file.is_file():
-            kept = json.loads(file.read_text(encoding="utf-8"))
-        else:
-            tokens = request.tokens
-            if tokens is None:
-                assert request.seconds is not None
-                self.progress("timing a step")
-                data = Sequences(self.corpus, request.batch, request.seed)
-                live = LiveTeacher(teacher, self.objective, execution.bfloat16)
-                tokens = tokens_within(request.seconds, learner, data, live, execution)
-            damage = before.get("kl", 1.0 - before.get("cosine", 1.0))
-            kept = {"tokens": tokens, "rate": request.rate or rate_of(damage, request.lora)}
-            write_json(file, kept)
-        length, schedule = self.corpus.length, Schedule(kept["rate"])
-        return TrainingRequest(kept["tokens"], request.batch, length, schedule, request.seed, execution)
+            return dict(json.loads(file.read_text(encoding="utf-8")))
+        request, execution = self.request, self.request.execution
+        tokens = request.tokens
+        if tokens is None:
+            assert request.seconds is not None
+            self.progress("timing a step")
+            count = processes().num_processes
+            sequences = micro_batch(request.batch, count, execution.accumulate)
+            data = Sequences(self.corpus, sequences, request.seed)
+            live = LiveTeacher(teacher, self.objective, execution.bfloat16)
+            tokens = count * tokens_within(request.seconds, learner, data, live, execution)
+        damage = before.get("kl", 1.0 - before.get("cosine", 1.0))
+        kept = {"tokens": tokens, "rate": request.rate or rate_of(damage, request.lora)}
+        write_json(file, kept)
+        return kept
 
     def _teacher(self, model: PreTrainedModel, data: Sequences) -> Teacher | None:
         """Return what the losses ask: the teacher itself, or its predictions on the disk."""
         request, bfloat16 = self.request.distillation, self.request.execution.bfloat16
         if not self.objective.needs_teacher:
             return None
-        if request.top is None:
+        top = request.top
+        if top is None:
             return LiveTeacher(model, self.objective, bfloat16)
         identity = f"{fingerprint(self.patient.teacher)} {bfloat16}"
         vocabulary = self.patient.teacher.layout.vocab
-        cache = teacher_cache(identity, self.corpus, vocabulary, request.temperature, request.top)
-        fill(cache, model, self.corpus, data.pairs, request.temperature, self.progress, bfloat16=bfloat16)
-        return cache
+
+        def cache() -> CachedTeacher:
+            return teacher_cache(identity, self.corpus, vocabulary, request.temperature, top)
+
+        of_first(
+            lambda: fill(
+                cache(), model, self.corpus, data.pairs, request.temperature, self.progress, bfloat16=bfloat16
+            )
+        )
+        return cache()
 
     def _names(self) -> dict[str, str]:
         patient = self.patient

@@ -1,0 +1,63 @@
+"""The processes of a run: one, or those that ``accelerate launch`` started, of which the first writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import torch
+from accelerate import PartialState
+from torch import distributed
+
+Value = TypeVar("Value")
+WAIT: Final = timedelta(days=7)
+"""How long the others wait for the first, which measures and writes alone."""
+
+
+def processes() -> PartialState:
+    """Return which process this is of how many; on a CPU they speak to each other by gloo."""
+    return PartialState(cpu=not torch.cuda.is_available(), timeout=WAIT)
+
+
+def of_first(make: Callable[[], Value]) -> Value:
+    """Return in every process what the first one makes, a value of JSON; the others wait for it.
+
+    What it raises there is raised there, and ``ValueError`` with the same message in the others.
+    """
+    state = processes()
+    if state.num_processes == 1:
+        return make()
+    if not state.is_main_process:
+        told = json.loads(_broadcast(b"", state))
+        if "error" in told:
+            raise ValueError(told["error"])
+        return told["value"]  # type: ignore[no-any-return]
+    try:
+        value = make()
+    except Exception as error:
+        _broadcast(json.dumps({"error": str(error)}).encode(), state)
+        raise
+    _broadcast(json.dumps({"value": value}).encode(), state)
+    return value
+
+
+@contextmanager
+def owned_by_first(folder: Callable[[], AbstractContextManager[Path]]) -> Iterator[Path]:
+    """Yield in every process the folder that the first one opens, and closes."""
+    with ExitStack() as stack:
+        yield Path(of_first(lambda: str(stack.enter_context(folder()))))
+
+
+def _broadcast(content: bytes, state: Any) -> bytes:
+    """Return the bytes of the first process."""
+    size = torch.tensor([len(content)], device=state.device)
+    distributed.broadcast(size, 0)
+    sent = torch.zeros(int(size), dtype=torch.uint8, device=state.device)
+    if content:
+        sent.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+    distributed.broadcast(sent, 0)
+    return bytes(sent.cpu().numpy())

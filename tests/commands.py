@@ -64,6 +64,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "numbers": ("many", "", "nan", "1,,2", "inf"),
     "interval": ("many", "", "1", "3:1", "nan:2", "1:2:3", "1:inf"),
     "text": ("", "no such thing", "w" * 100_000, "\x1b[31m", "\udcff"),
+    "duration": (*NUMBERS, "0", "-5m", "5x"),
     "names": ("no such thing", "w" * 100_000, ",,,x y,,", "\udcff"),
     "path": (
         "",

@@ -172,6 +172,25 @@ def test_a_loss_that_is_not_finite_is_a_label_with_a_reason(text: LabelText, few
         assert "not finite" in label.failure or "nan" in label.failure or "inf" in label.failure
 
 
+def test_a_full_disk_is_one_line_and_costs_nothing_that_is_finished(
+    text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, calls = labels.train, []
+
+    def full(*given: Any, **more: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise OSError("the checkpoint of step 3 cannot be written: no space left")
+        return train(*given, **more)
+
+    monkeypatch.setattr(labels, "train", full)
+    with pytest.raises(ValueError, match="architecture 1: the checkpoint of step 3 cannot be written"):
+        train_all(runs(few), text, REQUEST)
+    assert len(calls) == 2
+    train_all(runs(few), text, REQUEST)
+    assert len(calls) == 4
+
+
 def test_two_commands_do_not_train_the_same(text: LabelText, few: list[Architecture], cache: Path) -> None:
     train_all(runs(few[:1]), text, REQUEST)
     (folder,) = (cache / "labels").iterdir()

@@ -28,7 +28,8 @@ from zerolm.text.predictions import Predictions, predicted, tokenizer_of
 from zerolm.training.learner import Labelled
 from zerolm.training.request import TrainingRequest
 from zerolm.training.scaling import BASE, scaled
-from zerolm.training.train import Run, TrainingFailed, train
+from zerolm.training.train import TrainingFailed, train
+from zerolm.training.watch import Judge, Run
 
 VERSION: Final = 1
 """Counts changes of how architectures are trained: what an earlier version kept is not used."""
@@ -93,7 +94,7 @@ class LabelText:
         tokenizer = tokenizer_of(source, size)
         most = request.sequences * request.length + 2 * HELD * request.length
         corpus = Corpus((token_file(source, tokenizer, most, progress),), request.length)
-        assert corpus.counts
+        corpus.counts  # noqa: B018 - refuses a text that is too short
         own = {"vocab": len(tokenizer)} if has_own else {}
         assert isinstance(tokenizer.mask_token_id, int)
         made = make_space(space, **{**settings, **own})
@@ -132,10 +133,12 @@ class LabelTraining:
             trained = train(learner, data, request, Run(run.folder, self._judge(learner)), groups=groups)
         except TrainingFailed as error:
             return Label({}, 0.0, str(error))
+        except OSError as error:
+            raise ValueError(str(error)) from None
         losses = {int(row["tokens"]): row["held_out"] for row in trained.rows if row["step"]}
         return Label(losses, trained.seconds)
 
-    def _judge(self, learner: nn.Module) -> Any:
+    def _judge(self, learner: nn.Module) -> Judge:
         inputs, labels = predicted(self.text.corpus.held_out().ids, self.text.task, self.text.mask)
 
         @torch.no_grad()

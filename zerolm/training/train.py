@@ -7,33 +7,31 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainingArguments
 
 from zerolm.networks.opener import quiet
-from zerolm.progress import Progress, silent
 from zerolm.training.learner import Teacher, total
 from zerolm.training.processes import WAIT, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import TrainingRequest, micro_batch
+from zerolm.training.watch import Run, Watch
 
 logger = logging.getLogger(__name__)
 
 STATE: Final = "trainer_state.json"
 WEIGHTS: Final = "model.safetensors"
-LOG: Final = "log.jsonl"
 CLIP: Final = 1.0
 BETAS: Final = (0.9, 0.95)
-Judge = Callable[[], Mapping[str, float]]
-"""Measures the network as it stands on text that it is not trained on."""
 Groups = Sequence[Mapping[str, Any]]
 """Groups of parameters with their learning rates, as torch's optimisers take them."""
 
@@ -55,15 +53,6 @@ class Trained:
     rows: list[dict[str, float]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """Where a run keeps its checkpoints and its log, and who is told of it."""
-
-    folder: Path
-    judge: Judge | None = None
-    progress: Progress = silent
-
-
 def train(
     learner: nn.Module,
     data: Dataset[dict[str, Tensor]],
@@ -82,8 +71,8 @@ def train(
     quiet()
     begun = time.monotonic()
     with seeded(request.seed):
-        trainer = _Trainer(learner, data, _arguments(request, run.folder), teacher, groups, request)
-        watch = _Watch(trainer, request, run)
+        watch = Watch(learner, request, run)
+        trainer = _Trainer(learner, data, _arguments(request, run.folder), teacher, groups, watch)
         trainer.add_callback(watch)
         last = last_checkpoint(run.folder)
         try:
@@ -170,17 +159,16 @@ class _Trainer(Trainer):
         arguments: TrainingArguments,
         teacher: Teacher | None,
         groups: Groups | None,
-        request: TrainingRequest,
+        watch: Watch,
     ) -> None:
-        self.teacher, self.groups, self.request = teacher, groups, request
-        self.parts: dict[str, float] = {}
+        self.teacher, self.groups, self.watch = teacher, groups, watch
         self.learner = learner
         super().__init__(learner, arguments, train_dataset=data)
         self.remove_callback(_stock_printer())
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """Return AdamW over the groups that were given, else over all parameters."""
-        schedule = self.request.schedule
+        schedule = self.watch.request.schedule
         trained = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(
             [dict(group) for group in self.groups] if self.groups else trained,
@@ -204,12 +192,26 @@ class _Trainer(Trainer):
         parts = torch.stack([part.detach() for part in losses.values()])
         if self.accelerator.num_processes > 1:  # all stop where one has to
             parts = self.accelerator.reduce(parts, "mean")
-        self.parts = dict(zip(losses, parts.tolist(), strict=True))
-        if not math.isfinite(sum(self.parts.values())):
+        self.watch.parts = dict(zip(losses, parts.tolist(), strict=True))
+        if not math.isfinite(sum(self.watch.parts.values())):
             raise TrainingFailed(
-                f"the loss is {sum(self.parts.values())} at step {self.state.global_step + 1}"
+                f"the loss is {sum(self.watch.parts.values())} at step {self.state.global_step + 1}"
             )
         return loss
+
+    def _save_checkpoint(self, *given: Any, **more: Any) -> None:
+        try:
+            super()._save_checkpoint(*given, **more)
+        except TrainingFailed:
+            raise
+        except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have their own
+            folder, step = Path(str(self.args.output_dir)), self.state.global_step
+            shutil.rmtree(folder / f"checkpoint-{step}", ignore_errors=True)
+            reason = " ".join(str(error).split())[:300]
+            raise OSError(
+                f"the checkpoint of step {step} cannot be written: {reason}; those before it are left: make "
+                f"room for {str(folder)!r} and start again"
+            ) from None
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         if not self.args.should_save:
@@ -242,56 +244,3 @@ def _stock_printer() -> Any:
     from transformers.trainer_callback import PrinterCallback
 
     return PrinterCallback
-
-
-class _Watch(TrainerCallback):
-    """Measures, logs as JSON lines and to TensorBoard, and says how far it is."""
-
-    def __init__(self, trainer: _Trainer, request: TrainingRequest, run: Run) -> None:
-        self.trainer, self.request, self.run = trainer, request, run
-        self.rows: list[dict[str, float]] = []
-        self._every = max(1, request.steps // request.measured)
-        self._loss = math.nan
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        if not state.is_world_process_zero:
-            return
-        file = self.run.folder / LOG
-        if file.is_file():
-            lines = file.read_text(encoding="utf-8").splitlines()
-            rows = [json.loads(line) for line in lines if line.endswith("}")]
-            self.rows = [row for row in rows if row["step"] <= state.global_step]
-        file.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows), encoding="utf-8")
-        if not self.rows:
-            self._measure(state)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        step = state.global_step
-        parts = self.trainer.parts
-        loss = sum(parts.values())
-        self._loss = loss if math.isnan(self._loss) else 0.9 * self._loss + 0.1 * loss
-        if step % self._every == 0 or step == self.request.steps:
-            self._measure(state, parts)
-        self.run.progress(f"training, loss {self._loss:.3f}{self._told()}", step, self.request.steps)
-
-    def _told(self) -> str:
-        measured = [row for row in self.rows if "loss" not in row or len(row) > 2]
-        last = measured[-1] if measured else {}
-        name = next((name for name in ("kl", "cosine", "perplexity") if name in last), None)
-        return f", {name} {last[name]:.3g} on text held out" if name else ""
-
-    def _measure(self, state: Any, parts: Mapping[str, float] | None = None) -> None:
-        """Log a row, with what the judge says; the others wait for the first process."""
-        if not state.is_world_process_zero:
-            return
-        step = state.global_step
-        tokens = step * self.request.batch * self.request.length
-        row: dict[str, float] = {"step": step, "tokens": tokens}
-        row |= {f"loss_{name}": value for name, value in (parts or {}).items()}
-        if self.run.judge is not None:
-            self.trainer.learner.train(False)
-            row |= self.run.judge()
-            self.trainer.learner.train()
-        self.rows.append(row)
-        with (self.run.folder / LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")

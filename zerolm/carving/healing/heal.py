@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -36,7 +37,8 @@ from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
-from zerolm.training.train import Run, Trained, train
+from zerolm.training.train import Trained, train
+from zerolm.training.watch import EVENTS, LOG, Run
 
 RATE_OF_DAMAGE: Final = 4e-3
 """The learning rate at a loss of one nat a token: the rate follows the damage."""
@@ -48,6 +50,8 @@ LORA_ALPHA: Final = 2
 EAGER: Final = 1024
 """Up to this length plain attention is faster on a CPU than fused, whose backward pass is slow."""
 PLAN: Final = "plan.json"
+LOGS: Final = "training"
+"""The folder of a healed child that holds the log of its training."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +119,7 @@ def heal(
     identity = of_first(lambda: healing.identity)
     with owned_by_first(lambda: work_folder(out, identity, force)) as work:
         healed = healing.healed(work)
-        return Healed(**of_first(lambda: asdict(healing.put(healed, destination, form))))
+        return Healed(**of_first(lambda: asdict(healing.put(healed, destination, form, work))))
 
 
 class Healing:
@@ -208,11 +212,16 @@ class Healing:
             return {}, {}
         return self.held_out.measured(self.compact.model, parent, self.progress)
 
-    def put(self, healed: Healed, destination: Destination, form: str) -> Healed:
+    def put(self, healed: Healed, destination: Destination, form: str, work: Path) -> Healed:
         """Write the healed child and what goes with it to its destination."""
         finish = destination.finish
+        logs = [file for file in (work / LOG, *(work / EVENTS).glob("*")) if file.is_file()]
+        names = [f"{LOGS}/{file.name}" for file in logs]
         with new_folder(destination.folder, destination.force) as folder:
-            healed = self.written(healed, folder, form, REPORT if finish else ())
+            healed = self.written(healed, folder, form, (*names, *(REPORT if finish else ())))
+            (folder / LOGS).mkdir()
+            for file in logs:
+                shutil.copyfile(file, folder / LOGS / file.name)
             if finish:
                 finish(folder, healed)
         return healed

@@ -19,7 +19,7 @@ from zerolm.carving.evaluation.divergence import (
 )
 from zerolm.progress import Progress
 from zerolm.text.tokens import Tokens
-from zerolm.training.train import Judge
+from zerolm.training.watch import Judge
 
 ROOM: Final = 512 << 20
 """Bytes of the parent's predictions that are kept in memory to judge a run as it goes."""

@@ -1,0 +1,279 @@
+"""Training: what it must end with whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from forked import in_another_process
+from runs import BATCH, LENGTH, corpus, data, difference, in_parts, learner, request, trained, weights
+from safetensors.torch import load_file
+from tiny import model
+from torch import Tensor, nn
+from transformers import TrainerState
+
+from zerolm.training import train as training
+from zerolm.training.learner import Objective
+from zerolm.training.request import Execution, Schedule, TrainingRequest
+from zerolm.training.teacher import LiveTeacher, fill, teacher_cache
+from zerolm.training.train import WEIGHTS, TrainingFailed, last_checkpoint, train
+from zerolm.training.watch import LOG, Run
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+
+
+def die(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_at(moment: int) -> Callable[..., None]:
+    """To be called at every step: kills the process at the step of this number."""
+    steps = iter(range(1, moment + 1))
+
+    def step(*_: object) -> None:
+        if next(steps, None) == moment:
+            die()
+
+    return step
+
+
+@forks
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_ten_kills_change_no_weight(tmp_path: Path, name: str) -> None:
+    """Of gpt2, which drops activations at random, too."""
+    plan = request(40)
+    whole = trained(tmp_path / "whole", plan, name)
+    moments = [random.Random(place).randint(1, 4) for place in range(10)]
+    for moment in moments:
+        ended = in_another_process(
+            lambda at=moment: trained(tmp_path / "killed", plan, name, progress=killed_at(at))  # type: ignore[misc]
+        )
+        assert ended == signal.SIGKILL
+    last = last_checkpoint(tmp_path / "killed")
+    assert last is not None
+    assert difference(trained(tmp_path / "killed", plan, name), whole) <= 1e-6
+    logs = [(tmp_path / run / LOG).read_text() for run in ("whole", "killed")]
+    steps = [[json.loads(line)["step"] for line in log.splitlines()] for log in logs]
+    assert steps[0] == steps[1] == sorted(set(steps[0]))
+
+
+@forks
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [(training.safetensors.torch, "save_model"), (torch, "save"), (TrainerState, "save_to_json")],
+)
+def test_killed_while_a_checkpoint_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str
+) -> None:
+    """What is not complete is removed, and the one before is gone on with."""
+    plan = request(8)
+    whole, folder = trained(tmp_path / "whole", plan), tmp_path / "killed"
+    real = getattr(place, name)
+    per_checkpoint = {"save": 3}.get(name, 1)  # optimiser, scheduler, random state
+    calls = iter(range(1, 100))
+
+    def some(*given: Any, **more: Any) -> Any:
+        if next(calls) > per_checkpoint:  # in the second one
+            Path(given[-1]).write_bytes(b"half") if name != "save" else None
+            die()
+        return real(*given, **more)
+
+    monkeypatch.setattr(place, name, some)
+    assert in_another_process(lambda: trained(folder, plan)) == signal.SIGKILL
+    monkeypatch.setattr(place, name, real)
+    assert (folder / "checkpoint-4").is_dir()
+    assert last_checkpoint(folder) == folder / "checkpoint-2"
+    assert not (folder / "checkpoint-4").exists()
+    assert difference(trained(folder, plan), whole) <= 1e-6
+
+
+def test_accumulation_is_one_batch(tmp_path: Path) -> None:
+    whole = trained(tmp_path / "1", request(6, execution=in_parts(1)))
+    for parts in (2, 4):
+        ours = trained(tmp_path / str(parts), request(6, execution=in_parts(parts)))
+        assert difference(ours, whole) <= 1e-5
+    with pytest.raises(ValueError, match=r"a batch of 4 .* 1 processes x 3 micro-batches; 3 does"):
+        trained(tmp_path / "3", request(6, execution=in_parts(3)))
+
+
+def test_checkpointed_activations_change_no_loss(tmp_path: Path) -> None:
+    plan, losses = request(4), []
+    for on in (False, True):
+        student = learner()
+        if on:
+            student.model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+        folder = tmp_path / str(on)
+        folder.mkdir()
+        rows = train(student, data(plan), plan, Run(folder)).rows
+        losses.append([row["loss_next-token"] for row in rows if row["step"]])
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    assert len(losses[0]) == 4
+
+
+def test_a_cached_teacher_that_keeps_all_teaches_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the rounding of float16."""
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    plan, parent = request(6), model("llama", seed=1)
+    live = LiveTeacher(parent, Objective({"kl": 1.0}))
+    cache = teacher_cache("parent", corpus(), 64, 1.0, 64)
+    sequences = data(plan)
+    fill(cache, parent, corpus(), sequences.pairs, 1.0)
+    assert not len(cache.missing(sequences.numbers))
+    results = []
+    for name, teacher in (("live", live), ("cached", cache)):
+        student, folder = learner("llama", "kl"), tmp_path / name
+        folder.mkdir()
+        rows = train(student, sequences, plan, Run(folder), teacher=teacher).rows
+        results.append([row["loss_kl"] for row in rows if row["step"]])
+    assert results[0] == pytest.approx(results[1], rel=5e-3)
+    assert results[0][0] > 0.01
+
+
+def test_a_teacher_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    parent, sequences = model("llama"), data(request(6))
+
+    def interrupted(text: str, done: int, of: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fill(teacher_cache("a", corpus(), 64, 2.0, 5), parent, corpus(), sequences.pairs, 2.0, interrupted)
+    left = teacher_cache("a", corpus(), 64, 2.0, 5).missing(sequences.numbers)
+    assert 0 < len(left) < len(sequences)
+    fill(teacher_cache("a", corpus(), 64, 2.0, 5), parent, corpus(), sequences.pairs, 2.0)
+    cache = teacher_cache("a", corpus(), 64, 2.0, 5)
+    fill(cache, None, corpus(), sequences.pairs, 2.0)  # type: ignore[arg-type]
+    ids = torch.stack([sequences[place]["input_ids"] for place in (0, 7)])
+    signals = cache.signals(ids, torch.tensor(sequences.numbers[[0, 7]]))
+    with torch.no_grad():
+        log_p, likely = torch.log_softmax(parent(input_ids=ids).logits / 2.0, -1).topk(5, -1)
+    torch.testing.assert_close(signals["log_p"], log_p, rtol=1e-3, atol=1e-3)
+    assert bool((signals["ids"] == likely).all())
+    assert len(teacher_cache("b", corpus(), 64, 2.0, 5).missing(sequences.numbers)) == len(sequences)
+
+
+class Failing(nn.Module):
+    """A line whose loss is not a number at one step."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(3))
+        self.at, self.calls = at, 0
+
+    def forward(self, input_ids: Tensor) -> dict[str, Tensor]:
+        self.calls += 1
+        loss = ((self.weight - input_ids.float().mean()) ** 2).sum()
+        return {"square": loss * (math.nan if self.calls == self.at else 1.0)}
+
+
+def test_a_loss_that_is_not_finite_ends_it_at_the_last_good_state(tmp_path: Path) -> None:
+    plan, student = request(20), Failing(at=8)
+    with pytest.raises(TrainingFailed, match="the loss is nan at step 8"):
+        train(student, data(plan), plan, Run(tmp_path))
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-6"
+    kept = load_file(tmp_path / "checkpoint-6" / WEIGHTS)
+    assert difference(weights(student), kept) == 0
+    assert bool(kept["weight"].any())
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Callable[[int], None]]:
+    """Let no file grow beyond so many bytes, as on a disk that is full."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("size", [2_000, 100_000, 300_000])
+def test_no_disk_left_for_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_disk: Callable[[int], None], size: int
+) -> None:
+    """Whichever file does not fit: the weights are 177 kB, the optimiser's state twice that."""
+    plan = request(8)
+    whole = trained(tmp_path / "whole", plan)
+
+    def full(text: str, done: int, of: int) -> None:
+        if done == 5:
+            small_disk(size)
+
+    folder = tmp_path / "run"
+    with pytest.raises(OSError, match=r"the checkpoint of step 6 cannot be written: .*make room"):
+        trained(folder, plan, progress=full)
+    small_disk(1 << 40)
+    assert sorted(place.name for place in folder.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-4"]
+    assert difference(trained(folder, plan), whole) <= 1e-6
+
+
+def test_random_numbers_around_it_are_left_alone(tmp_path: Path) -> None:
+    def draws() -> list[float]:
+        return [random.random(), float(np.random.random()), float(torch.rand(()))]
+
+    def seeds() -> None:
+        random.seed(1)
+        np.random.seed(1)
+        torch.default_generator.manual_seed(1)
+
+    plan, students = request(2), [learner("gpt2"), learner("gpt2")]
+    seeds()
+    alone = draws()
+    seeds()
+    train(students[0], data(plan), plan, Run(tmp_path))
+    assert draws() == alone
+    (tmp_path / "b").mkdir()
+    train(students[1], data(plan), plan, Run(tmp_path / "b"))
+    assert difference(*map(weights, students)) == 0
+
+
+def test_the_log_tells_what_was_measured(tmp_path: Path) -> None:
+    plan = request(10, rate=2e-2, measured=5)
+    measured: list[int] = []
+
+    def judge() -> dict[str, float]:
+        measured.append(1)
+        return {"kl": float(len(measured))}
+
+    student = learner()
+    rows = train(student, data(plan), plan, Run(tmp_path, judge)).rows
+    assert rows == [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
+    assert [row["step"] for row in rows] == [0, 2, 4, 6, 8, 10]
+    assert [row["tokens"] for row in rows] == [step * BATCH * LENGTH for step in range(0, 11, 2)]
+    assert [row["kl"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert rows[-1]["loss_next-token"] < rows[1]["loss_next-token"]
+    assert student.training
+
+
+def test_the_rate_rises_holds_and_falls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = []
+    step = torch.optim.AdamW.step
+
+    def noted(self: Any, *given: Any) -> Any:
+        rates.append(self.param_groups[0]["lr"])
+        return step(self, *given)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", noted)
+    schedule = Schedule(1e-3, warmup=0.25, decay=0.5)
+    plan = TrainingRequest(20 * BATCH * LENGTH, BATCH, LENGTH, schedule, checkpoints=1)
+    student = learner()
+    train(student, data(plan), plan, Run(tmp_path))
+    assert len(rates) == 20
+    assert rates[:6] == pytest.approx([0, 2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
+    assert rates[5:11] == pytest.approx([1e-3] * 6)
+    assert rates[10:] == pytest.approx([1e-3 * (1 - part / 10) for part in range(10)])
+
+
+def test_precision_is_what_the_device_has_unless_it_is_said() -> None:
+    assert Execution("bfloat16").bfloat16
+    assert not Execution("float32").bfloat16

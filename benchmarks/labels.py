@@ -198,7 +198,7 @@ def command(*words: str) -> list[str]:
 
 
 def labels_file(work: Path) -> dict[str, Any]:
-    """Train the architectures, killed twice on the way, and return the file and how long it took."""
+    """Train the architectures, killed twice on the way, and return what the command prints."""
     out = work / "mine.json"
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in (SPACE | WITHIN).items()]
     flags += [
@@ -213,14 +213,13 @@ def labels_file(work: Path) -> dict[str, Any]:
     cache = work / "cache"
     environment = os.environ | {"ZEROLM_CACHE": str(cache)}
     done = lambda: len(list((cache / "labels").glob("*/*.json")))  # noqa: E731
-    begun = time.monotonic()
     for finished in KILLED_AFTER:
         with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as process:
             while done() < finished and process.poll() is None:
                 time.sleep(0.1)
             process.send_signal(signal.SIGKILL)
     ran = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return {"seconds": time.monotonic() - begun, "document": json.loads(ran.stdout)}
+    return json.loads(ran.stdout)
 
 
 def use(work: Path, *words: str) -> str:
@@ -230,8 +229,7 @@ def use(work: Path, *words: str) -> str:
 
 
 def show(work: Path) -> None:
-    told = measured(work, "labels", lambda: labels_file(work))
-    document = told["document"]
+    document = measured(work, "labels", lambda: labels_file(work))
     rows, noise, source = document["rows"], document["noise"], document["benchmark"]["source"]
     sizes = [row["body_params"] for row in rows]
     print("## Twenty-four llamas\n")
@@ -241,7 +239,8 @@ def show(work: Path) -> None:
         f"{source['vocabulary']}, {source['precision']}, {noise['networks']} of them "
         f"from {SEEDS} seeds; "
         f"the command was killed after {KILLED_AFTER[0]} and after {KILLED_AFTER[1]} architectures and "
-        f"started again. {told['seconds']:,.0f} seconds in all, beside other work. Losses from "
+        f"started "
+        f"again. {sum(row['seconds'] for row in rows):,.0f} seconds of training, beside other work. Losses from "
         f"{min(row['loss'] for row in rows):.4f} to {max(row['loss'] for row in rows):.4f}.\n"
     )
     deviation, between = noise["deviation"], noise["tau_between_seeds"]

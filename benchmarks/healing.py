@@ -162,7 +162,7 @@ class Workplace:
     def _staged(self, run: Healing) -> dict[str, Any]:
         """Cut to a quarter in two stages, the first healed on half of the tokens."""
         from zerolm.carving.evaluation.evaluate import evaluate
-        from zerolm.carving.healing.heal import Destination
+        from zerolm.carving.healing.result import Destination
         from zerolm.carving.healing.stages import Stages, carve_and_heal
 
         place = self.folder / "children" / "staged"

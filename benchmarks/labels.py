@@ -236,12 +236,10 @@ def show(work: Path) -> None:
     print(
         f"{len(rows)} architectures of `llama` drawn with {min(sizes):,} to {max(sizes):,} body parameters, "
         f"{source['tokens']:,} tokens each in steps of {REQUEST.batch} x {REQUEST.length}, vocabulary "
-        f"{source['vocabulary']}, {source['precision']}, {noise['networks']} of them "
-        f"from {SEEDS} seeds; "
+        f"{source['vocabulary']}, {source['precision']}, {noise['networks']} of them from {SEEDS} seeds; "
         f"the command was killed after {KILLED_AFTER[0]} and after {KILLED_AFTER[1]} architectures and "
-        f"started "
-        f"again. {sum(row['seconds'] for row in rows):,.0f} seconds of training, beside other work. Losses from "
-        f"{min(row['loss'] for row in rows):.4f} to {max(row['loss'] for row in rows):.4f}.\n"
+        f"started again. {sum(row['seconds'] for row in rows):,.0f} seconds of training, beside other work. "
+        f"Losses from {min(row['loss'] for row in rows):.4f} to {max(row['loss'] for row in rows):.4f}.\n"
     )
     deviation, between = noise["deviation"], noise["tau_between_seeds"]
     print(

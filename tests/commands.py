@@ -26,6 +26,10 @@ SOUND: dict[str, tuple[str, ...]] = {
     ),
     "carve": ("parent", "--keep-ffn", ".5"),
     "eval": ("child", "--parent", "parent", "--text", "text.txt", "--sequences", "6", "--length", "12"),
+    "heal": (
+        *("child", "--parent", "parent", "--text", "text.txt", "--tokens", "128"),
+        *("--batch", "2", "--length", "12", "--out", "healed"),
+    ),
     "ledger": ("parent",),
     "doctor": ("parent",),
     "proxies": (
@@ -59,12 +63,12 @@ NUMBERS = (
 WRONG: dict[str, tuple[str, ...]] = {
     "integer": (*NUMBERS, "0.5"),
     "amount": (*(text for text in NUMBERS if text != "1.5x"), "0.5", "-1"),
+    "duration": (*NUMBERS, "0", "0.2s", "-1h", "5 weeks", "1h30m", "9" * 400 + "d"),
     "number": ("many", "", "nan", "inf", "-inf", "1e400", "1,5", "\udcff"),
     "integers": ("many", "", "8:4", "1:9:0", "1:2:3:4", "1:999999999999", "nan", ","),
     "numbers": ("many", "", "nan", "1,,2", "inf"),
     "interval": ("many", "", "1", "3:1", "nan:2", "1:2:3", "1:inf"),
     "text": ("", "no such thing", "w" * 100_000, "\x1b[31m", "\udcff"),
-    "duration": (*NUMBERS, "0", "-5m", "5x"),
     "names": ("no such thing", "w" * 100_000, ",,,x y,,", "\udcff"),
     "path": (
         "",
@@ -101,7 +105,7 @@ def make_place(folder: Path) -> None:
 
 
 def flag(setting: Setting) -> str:
-    return "--" + setting.name.replace("_", "-")
+    return setting.flag
 
 
 def call(command: Command, *more: str) -> list[str]:

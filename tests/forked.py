@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -19,3 +21,22 @@ def in_another_process(work: Callable[[], Any]) -> int:
     _, status = os.waitpid(process, 0)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_at(moment: int) -> Callable[..., None]:
+    """To be called at every step: kills the process at the step of this number."""
+    steps = iter(range(moment + 1))
+
+    def step(*_: object) -> None:
+        if next(steps, None) == moment:
+            die()
+
+    return step
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}

@@ -13,7 +13,7 @@ from zerolm.text.corpus import Corpus, Sequences, TokenFile
 from zerolm.training.learner import Objective, Student
 from zerolm.training.request import Execution, Schedule, TrainingRequest
 from zerolm.training.train import train
-from zerolm.training.watch import Run
+from zerolm.training.watch import TrainingRun
 
 LENGTH, BATCH = 8, 4
 
@@ -43,7 +43,7 @@ def trained(folder: Path, plan: TrainingRequest, name: str = "llama", **more: An
     """The weights that a run in this folder ends with."""
     folder.mkdir(exist_ok=True)
     student = learner(name)
-    train(student, data(plan), plan, Run(folder, **more))
+    train(student, data(plan), plan, TrainingRun(folder, **more))
     return weights(student)
 
 

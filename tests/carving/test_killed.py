@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked import in_another_process
+from forked import contents, die, in_another_process, killed_at
 from tiny import saved
 
 import zerolm
@@ -25,25 +25,6 @@ WISHES: dict[str, Any] = {
     "sequences": 12,
     "length": 16,
 }
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def killed_at(moment: int) -> Callable[..., None]:
-    """To be called at every step: kills the process at the step of this number."""
-    steps = iter(range(moment + 1))
-
-    def step(*_: object) -> None:
-        if next(steps, None) == moment:
-            die()
-
-    return step
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 def test_a_carving_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_help_names_everything_and_cuts_nothing(name: str, zerolm: Zerolm) -> No
         if setting in command.groups.get("", ()):
             continue
         if setting not in command.arguments:
-            assert f"--{setting.name.replace('_', '-')}" in text
+            assert setting.flag in text
         if setting.default_text and setting.kind != "flag" and setting.name != "verbose":
             assert f"[{setting.default_text}]" in text
     for line, what in command.examples:

@@ -82,7 +82,7 @@ def test_all_others_count_as_one(seed: int, k: int) -> None:
 
 @pytest.mark.parametrize("loss", [forward_kl, reverse_kl])
 def test_at_high_temperatures_gradients_are_those_of_squares(loss: Any) -> None:
-    """Hinton et al., equation 4: T^2 times the gradient goes to that of (z - v)^2 / (2 n), centred."""
+    """Hinton et al., equation 4: T^2 times the gradient goes to (z - v) / n of centred logits."""
     theirs = drawn(1, 1, 1, 7)
     ours = drawn(0, 1, 1, 7).requires_grad_()
     loss(ours, theirs, 300.0).backward()

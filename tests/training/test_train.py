@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from forked import in_another_process
+from forked import die, in_another_process, killed_at
 from runs import BATCH, LENGTH, corpus, data, difference, in_parts, learner, request, trained, weights
 from safetensors.torch import load_file
 from tiny import model
@@ -26,24 +26,9 @@ from zerolm.training.learner import Objective
 from zerolm.training.request import Execution, Schedule, TrainingRequest
 from zerolm.training.teacher import LiveTeacher, fill, teacher_cache
 from zerolm.training.train import WEIGHTS, TrainingFailed, last_checkpoint, train
-from zerolm.training.watch import LOG, Run
+from zerolm.training.watch import LOG, TrainingRun
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
-
-
-def die(*_: object, **__: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def killed_at(moment: int) -> Callable[..., None]:
-    """To be called at every step: kills the process at the step of this number."""
-    steps = iter(range(1, moment + 1))
-
-    def step(*_: object) -> None:
-        if next(steps, None) == moment:
-            die()
-
-    return step
 
 
 @forks
@@ -52,7 +37,7 @@ def test_ten_kills_change_no_weight(tmp_path: Path, name: str) -> None:
     """Of gpt2, which drops activations at random, too."""
     plan = request(40)
     whole = trained(tmp_path / "whole", plan, name)
-    moments = [random.Random(place).randint(1, 4) for place in range(10)]
+    moments = [random.Random(place).randint(0, 3) for place in range(10)]
     for moment in moments:
         ended = in_another_process(
             lambda at=moment: trained(tmp_path / "killed", plan, name, progress=killed_at(at))  # type: ignore[misc]
@@ -113,7 +98,7 @@ def test_checkpointed_activations_change_no_loss(tmp_path: Path) -> None:
             student.model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
         folder = tmp_path / str(on)
         folder.mkdir()
-        rows = train(student, data(plan), plan, Run(folder)).rows
+        rows = train(student, data(plan), plan, TrainingRun(folder)).rows
         losses.append([row["loss_next-token"] for row in rows if row["step"]])
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
     assert len(losses[0]) == 4
@@ -134,7 +119,7 @@ def test_a_cached_teacher_that_keeps_all_teaches_the_same(
     for name, teacher in (("live", live), ("cached", cache)):
         student, folder = learner("llama", "kl"), tmp_path / name
         folder.mkdir()
-        rows = train(student, sequences, plan, Run(folder), teacher=teacher).rows
+        rows = train(student, sequences, plan, TrainingRun(folder), teacher=teacher).rows
         results.append([row["loss_kl"] for row in rows if row["step"]])
     assert results[0] == pytest.approx(results[1], rel=5e-3)
     assert results[0][0] > 0.01
@@ -181,7 +166,7 @@ class Failing(nn.Module):
 def test_a_loss_that_is_not_finite_ends_it_at_the_last_good_state(tmp_path: Path) -> None:
     plan, student = request(20), Failing(at=8)
     with pytest.raises(TrainingFailed, match="the loss is nan at step 8"):
-        train(student, data(plan), plan, Run(tmp_path))
+        train(student, data(plan), plan, TrainingRun(tmp_path))
     assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-6"
     kept = load_file(tmp_path / "checkpoint-6" / WEIGHTS)
     assert difference(weights(student), kept) == 0
@@ -230,10 +215,10 @@ def test_random_numbers_around_it_are_left_alone(tmp_path: Path) -> None:
     seeds()
     alone = draws()
     seeds()
-    train(students[0], data(plan), plan, Run(tmp_path))
+    train(students[0], data(plan), plan, TrainingRun(tmp_path))
     assert draws() == alone
     (tmp_path / "b").mkdir()
-    train(students[1], data(plan), plan, Run(tmp_path / "b"))
+    train(students[1], data(plan), plan, TrainingRun(tmp_path / "b"))
     assert difference(*map(weights, students)) == 0
 
 
@@ -246,7 +231,7 @@ def test_the_log_tells_what_was_measured(tmp_path: Path) -> None:
         return {"kl": float(len(measured))}
 
     student = learner()
-    rows = train(student, data(plan), plan, Run(tmp_path, judge)).rows
+    rows = train(student, data(plan), plan, TrainingRun(tmp_path, judge)).rows
     assert rows == [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
     assert [row["step"] for row in rows] == [0, 2, 4, 6, 8, 10]
     assert [row["tokens"] for row in rows] == [step * BATCH * LENGTH for step in range(0, 11, 2)]
@@ -267,7 +252,7 @@ def test_the_rate_rises_holds_and_falls(tmp_path: Path, monkeypatch: pytest.Monk
     schedule = Schedule(1e-3, warmup=0.25, decay=0.5)
     plan = TrainingRequest(20 * BATCH * LENGTH, BATCH, LENGTH, schedule, checkpoints=1)
     student = learner()
-    train(student, data(plan), plan, Run(tmp_path))
+    train(student, data(plan), plan, TrainingRun(tmp_path))
     assert len(rates) == 20
     assert rates[:6] == pytest.approx([0, 2e-4, 4e-4, 6e-4, 8e-4, 1e-3])
     assert rates[5:11] == pytest.approx([1e-3] * 6)

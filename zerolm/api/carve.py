@@ -202,8 +202,8 @@ def carve(
 
 def _healed(own: Mapping[str, Any], configuration: dict[str, Any], progress: Progress) -> CarvingReport:
     """Return the report of a child that is healed too."""
-    from zerolm.carving.healing.heal import Destination
     from zerolm.carving.healing.request import HealRequest, Texts
+    from zerolm.carving.healing.result import Destination
     from zerolm.carving.healing.stages import CarvedAndHealed, Stages, carve_and_heal
 
     if own["heal"] is None:

@@ -17,8 +17,8 @@ from zerolm.report.healing import healing_fragment, healing_page, measure_of, sh
 from zerolm.report.phrases import show_amount
 
 if TYPE_CHECKING:
-    from zerolm.carving.healing.heal import Healed
     from zerolm.carving.healing.request import HealRequest
+    from zerolm.carving.healing.result import Healed
 
 Amount = int | str
 Text = str | PathLike[str]
@@ -118,8 +118,8 @@ def heal(
     ran = {name: value for name, value in (own | kept).items() if name not in ("out", "force")}
     configuration = {name: value for name, value in ran.items() if value is not None}
     with needing_torch("healing trains networks"):
-        from zerolm.carving.healing.heal import Destination
         from zerolm.carving.healing.heal import heal as healing
+        from zerolm.carving.healing.result import Destination
 
         def finish(folder: Path, healed: Healed) -> None:
             HealingReport.of(healed.to_json(), configuration).write_into(folder)

@@ -89,12 +89,9 @@ HEAL: Final = Command(
             "zerolm heal child --parent PARENT --text code/,prose.txt --mix 3,1 --tokens 20M --out healed",
             "a folder of code and a file, three to one",
         ),
-        (
-            "accelerate launch -m zerolm heal child --parent PARENT --text TEXT --tokens 1G --out healed",
-            "the same on all devices that accelerate is configured for",
-        ),
     ),
     notes="The end of each text is held out and tells the loss before and after. A run that was killed goes "
-    "on from its last checkpoint when it is started again.",
+    "on from its last checkpoint when it is started again. Begun with accelerate launch -m zerolm heal, it "
+    "takes all devices that accelerate is configured for.",
     output=OUTPUT[2:],
 )

@@ -56,7 +56,7 @@ def healing_page(document: Mapping[str, Any], configuration: Mapping[str, Any] |
         _trust(document),
     )
     body = [
-        section("How the loss fell", _curve(document)),
+        section("The loss on the way", _curve(document)),
         section("Before and after", _losses(document)),
         section("What it was trained on", _texts(document)),
         section("How it was trained", pairs(_making(document), "pairs wide")),

@@ -221,7 +221,7 @@ def batch_of(sequences: Sequences) -> tuple[Tensor, Tensor]:
 
 
 class Sequences(Dataset[dict[str, Tensor]]):
-    """Sequences to train on, in order: ``input_ids`` (length,), and the ``number`` of the sequence."""
+    """Sequences to train on, in order: ``input_ids`` (length,), and the ``number`` of each."""
 
     def __init__(self, corpus: Corpus, count: int, seed: int) -> None:
         self.corpus = corpus

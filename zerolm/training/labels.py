@@ -29,7 +29,7 @@ from zerolm.training.learner import Labelled
 from zerolm.training.request import TrainingRequest
 from zerolm.training.scaling import BASE, scaled
 from zerolm.training.train import TrainingFailed, train
-from zerolm.training.watch import Judge, Run
+from zerolm.training.watch import Judge, TrainingRun
 
 VERSION: Final = 1
 """Counts changes of how architectures are trained: what an earlier version kept is not used."""
@@ -130,7 +130,9 @@ class LabelTraining:
         data = Predictions(text.corpus, request.sequences, run.seed, text.task, text.mask)
         run.folder.mkdir(parents=True, exist_ok=True)
         try:
-            trained = train(learner, data, request, Run(run.folder, self._judge(learner)), groups=groups)
+            trained = train(
+                learner, data, request, TrainingRun(run.folder, self._judge(learner)), groups=groups
+            )
         except TrainingFailed as error:
             return Label({}, 0.0, str(error))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What is trained: a network with the losses that it is trained by."""
+"""Networks with the losses that they are trained by."""
 
 from __future__ import annotations
 

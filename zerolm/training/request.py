@@ -22,7 +22,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Execution:
-    """What a step costs: its ``precision``, micro-batches that a batch is accumulated from, whether
+    """The cost of a step: its ``precision``, micro-batches that a batch is accumulated from, whether
     activations are computed twice (``checkpointing``), and whether the network is compiled."""
 
     precision: str = "auto"

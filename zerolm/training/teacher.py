@@ -1,4 +1,4 @@
-"""What a teacher makes of sequences: as it runs beside the student, or from the disk."""
+"""Predictions of a teacher: as it runs beside the student, or from the disk."""
 
 from __future__ import annotations
 

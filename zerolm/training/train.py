@@ -24,7 +24,7 @@ from zerolm.training.learner import Teacher, total
 from zerolm.training.processes import WAIT, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import TrainingRequest, micro_batch
-from zerolm.training.watch import Run, Watch
+from zerolm.training.watch import TrainingRun, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class TrainingFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Trained:
-    """What became of a run: ``rows`` of its log (``step``, ``tokens``, losses, measures), and its seconds.
+    """The outcome of a run: ``rows`` of its log (``step``, ``tokens``, losses, measures), and its seconds.
 
     ``seconds`` are those of this process: one that resumed has fewer.
     """
@@ -57,7 +57,7 @@ def train(
     learner: nn.Module,
     data: Dataset[dict[str, Tensor]],
     request: TrainingRequest,
-    run: Run,
+    run: TrainingRun,
     *,
     teacher: Teacher | None = None,
     groups: Groups | None = None,

@@ -1,4 +1,4 @@
-"""What a run says of itself: measures on held-out text, a log of JSON lines, TensorBoard, and progress."""
+"""Reports of a run: measures on held-out text, a log of JSON lines, TensorBoard, and progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Judge = Callable[[], Mapping[str, float]]
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class TrainingRun:
     """Where a run keeps its checkpoints and its log, and who is told of it."""
 
     folder: Path
@@ -33,7 +33,7 @@ class Run:
 class Watch(TrainerCallback):
     """Measures, logs as JSON lines and to TensorBoard, and says how far it is."""
 
-    def __init__(self, learner: nn.Module, request: TrainingRequest, run: Run) -> None:
+    def __init__(self, learner: nn.Module, request: TrainingRequest, run: TrainingRun) -> None:
         self.learner, self.request, self.run = learner, request, run
         self.parts: Mapping[str, float] = {}
         """The losses of the last batch by name."""

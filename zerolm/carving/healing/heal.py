@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +22,9 @@ from zerolm.carving.export.write_child import write
 from zerolm.carving.healing.compact import Compact
 from zerolm.carving.healing.held_out import HeldOut
 from zerolm.carving.healing.patient import Patient
+from zerolm.carving.healing.rate import damage_of, rate_of
 from zerolm.carving.healing.request import HealRequest
+from zerolm.carving.healing.result import Destination, Healed
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.files import write_json
@@ -38,57 +39,18 @@ from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
 from zerolm.training.train import Trained, train
-from zerolm.training.watch import EVENTS, LOG, Run
+from zerolm.training.watch import EVENTS, LOG, TrainingRun
 
-RATE_OF_DAMAGE: Final = 4e-3
-"""The learning rate at a loss of one nat a token: the rate follows the damage."""
-RATES: Final = (5e-5, 2e-3)
-LORA_RATE: Final = 4.0
-"""Adapters learn at so many times the rate of whole weights."""
 LORA_ALPHA: Final = 2
 """The scale of an adapter."""
 EAGER: Final = 1024
 """Up to this length plain attention is faster on a CPU than fused, whose backward pass is slow."""
 PLAN: Final = "plan.json"
+WORSE: Final = (
+    "on text that is held out the child is no better than before: give more --tokens, or a smaller --rate"
+)
 LOGS: Final = "training"
 """The folder of a healed child that holds the log of its training."""
-
-
-@dataclass(frozen=True, eq=False)
-class Healed:
-    """What healing did: the losses on held-out text ``before`` and ``after``, and those of the ``parent``.
-
-    They are ``perplexity`` and ``kl`` to the parent in nats a token, or ``cosine``; ``curve`` has them by
-    ``tokens``. ``texts`` say what was trained on, ``training`` how; ``verified`` how far the written child
-    differs from the trained network.
-    """
-
-    names: dict[str, str]
-    texts: list[dict[str, Any]]
-    training: dict[str, Any]
-    losses: dict[str, dict[str, float]]
-    curve: list[dict[str, float]]
-    note: str = ""
-    verified: dict[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as one object."""
-        own = asdict(self)
-        return {**own.pop("names"), **own}
-
-
-Finish = Callable[[Path, Healed], None]
-"""Writes the files of ``REPORT`` into the folder of a healed child that was verified."""
-
-
-@dataclass(frozen=True)
-class Destination:
-    """Where a healed child is written: in the format ``form`` (None: that of the child)."""
-
-    folder: Path
-    form: str | None = None
-    force: bool = False
-    finish: Finish | None = None
 
 
 def heal(
@@ -164,7 +126,7 @@ class Healing:
 
     @cached_property
     def held_out(self) -> HeldOut:
-        """What is never trained on."""
+        """The sequences that are never trained on."""
         child = self.patient.child
         return HeldOut(self.corpus.held_out(), None if is_decoder(child) else pooling_of(child.folder))
 
@@ -191,7 +153,7 @@ class Healing:
         data = Sequences(self.corpus, plan.sequences, plan.seed)
         teacher = self._teacher(parent, data)
         del parent
-        run = Run(work, judge, self.progress)
+        run = TrainingRun(work, judge, self.progress)
         trained = train(learner, data, plan, run, teacher=teacher)
         del teacher
         model.cpu()
@@ -204,6 +166,7 @@ class Healing:
             training=self._training(plan, trained),
             losses={"before": before, "after": after, "parent": theirs},
             curve=trained.rows,
+            note=WORSE if damage_of(after) >= damage_of(before) > 0 else "",
         )
 
     def _measured(self, parent: PreTrainedModel) -> tuple[dict[str, float], dict[str, float]]:
@@ -297,8 +260,8 @@ class Healing:
             data = Sequences(self.corpus, sequences, request.seed)
             live = LiveTeacher(teacher, self.objective, execution.bfloat16)
             tokens = count * tokens_within(request.seconds, learner, data, live, execution)
-        damage = before.get("kl", 1.0 - before.get("cosine", 1.0))
-        kept = {"tokens": tokens, "rate": request.rate or rate_of(damage, request.lora)}
+        steps = max(1, tokens // (request.batch * self.corpus.length))
+        kept = {"tokens": tokens, "rate": request.rate or rate_of(damage_of(before), steps, request.lora)}
         write_json(file, kept)
         return kept
 
@@ -375,10 +338,3 @@ class Healing:
             "losses_on_held_out": healed.losses,
             "versions": versions,
         }
-
-
-def rate_of(damage: float, lora: int | None) -> float:
-    """Return the learning rate that suits a loss: a large one mends little damage by first adding to it."""
-    low, high = RATES
-    rate = min(high, max(low, RATE_OF_DAMAGE * damage))
-    return rate * LORA_RATE if lora else rate

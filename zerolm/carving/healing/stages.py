@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from zerolm.carving.carve import carve
 from zerolm.carving.export.formats import FORMATS, UNEVEN
-from zerolm.carving.healing.heal import Destination, Healed, heal
+from zerolm.carving.healing.heal import heal
 from zerolm.carving.healing.request import HealRequest
+from zerolm.carving.healing.result import Destination, Healed
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sizes import budgets_of, costs_of

@@ -1,0 +1,395 @@
+"""Healing: every family, shape and format, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from forked import contents, in_another_process, killed_at
+from safetensors.numpy import load_file
+from tiny import saved, word_tokenizer
+from transformers import AutoModel, AutoModelForCausalLM
+
+import zerolm
+from zerolm.carving.healing import heal as healing
+from zerolm.training.learner import Student
+from zerolm.training.train import TrainingFailed
+
+FAST: dict[str, Any] = {"tokens": 12 * 4 * 12, "batch": 4, "length": 12, "rate": 1e-3}
+CUT: dict[str, Any] = {"keep_ffn": 0.5}
+EVEN: dict[str, Any] = {"keep_heads": 0.5, "keep_ffn": 0.5}
+PER_LAYER: dict[str, Any] = {
+    "max_body_params": "0.6x",
+    "shape": "per-layer",
+    "text": "random",
+    "sequences": 12,
+    "length": 16,
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, Path, Path]]:
+    """Parents, children and a text: each is made once."""
+    folder = tmp_path_factory.mktemp("made")
+    steps = np.random.default_rng(0).integers(0, 4, 3000)
+    (folder / "text.txt").write_text(" ".join(f"w{word}" for word in np.cumsum(steps) % 64))
+
+    def make(name: str = "llama", **settings: Any) -> tuple[Path, Path, Path]:
+        parent = folder / name
+        if not parent.exists():
+            word_tokenizer(saved(parent, name))
+        child = folder / "-".join([name, *(str(value) for value in settings.values())])
+        if not child.exists():
+            zerolm.carve(parent, child, **settings)
+        return parent, child, folder / "text.txt"
+
+    return make
+
+
+@pytest.fixture
+def llama(made: Callable[..., tuple[Path, Path, Path]]) -> tuple[Path, Path, Path]:
+    return made("llama", **CUT)
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    return dict(load_file(folder / "model.safetensors"))
+
+
+def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
+    return max(float(np.abs(ours[name] - theirs[name]).max()) for name in theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "form"),
+    [
+        ("llama", EVEN, "hf"),
+        ("llama", {"keep_hidden": 0.75, "keep_ffn": 0.5}, "hf"),
+        ("llama", {"keep_layers": 0.67}, "hf"),
+        ("llama", PER_LAYER | {"format": "padded"}, "padded"),
+        ("llama", PER_LAYER | {"format": "padded"}, "gguf"),
+        ("llama_tied", CUT, "hf"),
+        ("llama_biased", CUT, "hf"),
+        ("mistral", CUT, "hf"),
+        ("qwen2", CUT, "gguf"),
+        ("qwen3", EVEN, "hf"),
+        ("gpt2", CUT, "hf"),
+        ("bert", CUT, "hf"),
+        ("bert", {"keep_layers": 0.67}, "hf"),
+    ],
+)
+def test_every_family_and_format(
+    tmp_path: Path, made: Any, name: str, settings: dict[str, Any], form: str
+) -> None:
+    """The child comes nearer to its parent, is written as it was trained, and opens again."""
+    parent, child, text = made(name, **settings)
+    before = contents(child)
+    out = tmp_path / "healed"
+    report = zerolm.heal(child, out, parent=parent, text=text, format=form, **FAST)
+    losses = report.losses
+    if name == "bert":
+        assert losses["before"]["cosine"] < losses["after"]["cosine"] <= 1
+        assert losses["parent"]["cosine"] == pytest.approx(1, abs=1e-5)
+    else:
+        assert 0 < losses["after"]["kl"] < losses["before"]["kl"]
+        assert losses["parent"]["kl"] == pytest.approx(0, abs=1e-5)
+    assert report.verified["difference"] < 1e-4
+    assert contents(child) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["healed"]
+    recipe = json.loads((out / "recipe.json").read_text())
+    (stage,) = recipe["healing"]
+    assert recipe["written_as"] == form
+    assert stage["teacher"] == parent.name
+    assert stage["losses_on_held_out"] == losses
+    assert {path.relative_to(out).as_posix() for path in out.rglob("*")} == set(recipe["files"])
+    assert str(tmp_path) not in (out / "recipe.json").read_text()
+    if form != "gguf":
+        opened = (AutoModel if name == "bert" else AutoModelForCausalLM).from_pretrained(out)
+        assert all(bool(torch.isfinite(parameter).all()) for parameter in opened.parameters())
+        assert difference(weights(out), weights(child)) > 1e-4
+    assert zerolm.load(out).losses == losses
+
+
+def test_zeros_that_fill_layers_up_stay_zeros(tmp_path: Path, made: Any) -> None:
+    parent, child, text = made("llama", **PER_LAYER, format="padded")
+    zerolm.heal(child, tmp_path / "healed", parent=parent, text=text, **FAST)
+    ours, before = weights(tmp_path / "healed"), weights(child)
+    zeros = {name: tensor == 0 for name, tensor in before.items() if (tensor == 0).mean() > 0.01}
+    assert zeros
+    for name, where in zeros.items():
+        assert not ours[name][where].any()
+
+
+@pytest.mark.parametrize("losses", ["kl", "next-token", "reverse-kl,hidden", "dist", "hidden"])
+def test_losses(tmp_path: Path, llama: Any, losses: str) -> None:
+    parent, child, text = llama
+    report = zerolm.heal(child, tmp_path / "out", parent=parent, text=text, losses=losses, **FAST)
+    names = losses.split(",")
+    curve = report.curve
+    assert {f"loss_{name}" for name in names} <= curve[-1].keys()
+    trained_by = [sum(row[f"loss_{name}"] for name in names) for row in curve[1:]]
+    assert np.mean(trained_by[-4:]) < np.mean(trained_by[:4])
+
+
+def test_adapters_that_are_merged_are_the_network_with_adapters(
+    tmp_path: Path, llama: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent, child, text = llama
+    outputs = []
+    ids = torch.arange(24).reshape(2, 12)
+    real = healing.train
+
+    def train(learner: Student, *given: Any, **more: Any) -> Any:
+        trained = real(learner, *given, **more)
+        adapted: Any = learner.model
+        assert {name.split(".")[-3] for name, p in adapted.named_parameters() if p.requires_grad} == {
+            "lora_A", "lora_B"
+        }  # fmt: skip
+        with torch.no_grad():
+            outputs.append(adapted.eval()(input_ids=ids).logits)
+        return trained
+
+    monkeypatch.setattr(healing, "train", train)
+    zerolm.heal(child, tmp_path / "out", parent=parent, text=text, lora=4, **FAST)
+    opened = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    with torch.no_grad():
+        torch.testing.assert_close(opened(input_ids=ids).logits, outputs[0], rtol=1e-4, atol=1e-5)
+    assert weights(tmp_path / "out").keys() == weights(child).keys()
+
+
+def test_the_likeliest_tokens_from_the_disk_teach_the_same(tmp_path: Path, llama: Any) -> None:
+    parent, child, text = llama
+    common = FAST | {"parent": parent, "text": text, "losses": "kl"}
+    live = zerolm.heal(child, tmp_path / "live", **common)
+    cached = zerolm.heal(child, tmp_path / "cached", **common, top=64)
+    assert cached.losses["after"]["kl"] == pytest.approx(live.losses["after"]["kl"], rel=0.02)
+    some = zerolm.heal(child, tmp_path / "some", **common | {"losses": None}, top=8)
+    assert some.losses["after"]["kl"] < some.losses["before"]["kl"]
+
+
+def test_everything_that_takes_a_child_takes_a_healed_one(tmp_path: Path, llama: Any, zerolm: Any) -> None:
+    """``zerolm`` is the command here."""
+    parent, child, text = (str(path) for path in llama)
+    out, again, cut = (str(tmp_path / name) for name in ("healed", "again", "cut"))
+    common = ("--parent", parent, "--text", text, "--tokens", "480", "--batch", "4", "--length", "12")
+    ran = zerolm("heal", child, *common, "--out", out)
+    assert ran.status == 0, ran.err
+    assert "child, after" in ran.out
+    judged = zerolm("eval", out, *common[:4], "--sequences", "6", "--length", "12", "--json")
+    assert judged.status == 0, judged.err
+    assert zerolm("doctor", out).status == 0
+    assert zerolm("ledger", out).status == 0
+    ran = zerolm("carve", out, "--keep-ffn", ".5", "--out", cut)
+    assert ran.status == 0, ran.err
+    ran = zerolm("heal", out, *common, "--out", again)
+    assert ran.status == 0, ran.err
+    assert len(json.loads((tmp_path / "again" / "recipe.json").read_text())["healing"]) == 2
+    ran = zerolm("heal", child, *common, "--out", out)
+    assert ran.status == 2
+    assert "exists" in ran.err
+    ran = zerolm("heal", child, *common, "--out", out, "--force", "--seed", "1")
+    assert ran.status == 0, ran.err
+    assert zerolm("heal", *("--config", f"{out}/run.yaml"), "--out", str(tmp_path / "same")).status == 0
+    assert (tmp_path / "same" / "model.safetensors").read_bytes() == (
+        tmp_path / "healed" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_a_mix_and_a_time(tmp_path: Path, llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent, child, text = llama
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.txt").write_text(" ".join(f"w{place * place % 61}" for place in range(2000)))
+    monkeypatch.setattr(healing, "tokens_within", lambda seconds, *more: seconds * 480)
+    common = {name: value for name, value in FAST.items() if name != "tokens"}
+    report = zerolm.heal(
+        child, tmp_path / "out", parent=parent, text=[text, other], mix=[3, 1], for_="2s", **common
+    )
+    texts = report.document["texts"]
+    assert [one["trained_on"] for one in texts] == [720, 240]
+    assert report.document["training"]["tokens"] == 960
+    assert all(one["held_out"] > 0 for one in texts)
+
+
+def test_a_teacher_that_is_not_the_parent(tmp_path: Path, llama: Any) -> None:
+    """Another depth and width, the same words."""
+    parent, child, text = llama
+    teacher = tmp_path / "teacher"
+    word_tokenizer(saved(teacher, "qwen3", seed=3))
+    settings = FAST | {"parent": parent, "text": text, "rate": 5e-3}
+    report = zerolm.heal(child, tmp_path / "out", teacher=teacher, **settings)
+    ours = zerolm.evaluate(tmp_path / "out", teacher, text, sequences=6, length=12)
+    before = zerolm.evaluate(child, teacher, text, sequences=6, length=12)
+    assert ours.document["child"]["kl"] < before.document["child"]["kl"]
+    assert report.document["teacher"] == str(teacher)
+
+
+def changed(folder: Path, name: str, edit: Callable[[Any], None]) -> None:
+    value = json.loads((folder / name).read_text())
+    edit(value)
+    (folder / name).write_text(json.dumps(value))
+
+
+def refused(out: Path, *given: Any, match: str, **more: Any) -> None:
+    with pytest.raises(ValueError, match=match) as error:
+        zerolm.heal(*given, out=out, **more)
+    assert "\n" not in str(error.value)
+    assert not out.exists()
+    assert not list(out.parent.glob(".*"))
+
+
+def test_what_does_not_belong_together_is_refused(tmp_path: Path, made: Any, llama: Any) -> None:
+    parent, child, text = llama
+    out, common = tmp_path / "out", FAST | {"text": text}
+    stranger = tmp_path / "stranger"
+    word_tokenizer(saved(stranger, "llama", seed=9))
+    refused(out, child, parent=stranger, match="carved from|weights", **common)
+    refused(out, child, parent=made("mistral", **CUT)[0], match=r"\bllama\b|\bmistral\b", **common)
+    alone = tmp_path / "alone"
+    shutil.copytree(child, alone)
+    (alone / "recipe.json").unlink()
+    refused(out, alone, parent=parent, match=r"no recipe\.json", **common)
+    gguf = made("llama", **CUT, format="gguf")[1]
+    refused(out, gguf, parent=parent, match="GGUF|gguf|config.json|safetensors", **common)
+    words = tmp_path / "words"
+    word_tokenizer(saved(words, "llama"))
+    changed(words, "tokenizer.json", lambda value: value["model"]["vocab"].update(w63=62, w62=63))
+    refused(out, child, parent=parent, teacher=words, match="another vocabulary: 2 tokens differ", **common)
+    refused(out, child, parent=parent, teacher=tmp_path / "nowhere", match="nowhere", **common)
+
+
+def test_texts_and_lengths_that_cannot_be_are_refused(tmp_path: Path, llama: Any) -> None:
+    parent, child, text = llama
+    out, common = tmp_path / "out", FAST | {"parent": parent, "text": text}
+    short = tmp_path / "short.txt"
+    short.write_text("w1 w2 w3 " * 50)
+    few = tmp_path / "few.txt"
+    few.write_text("w1 " * 12)
+    refused(out, child, match=r"12 sequences of 12 .* batch of 20", **common | {"text": short, "batch": 20})
+    refused(out, child, match=r"has 12 tokens; 120 are the least", **common | {"text": few})
+    refused(out, child, match="less than one batch of 4 x 12; 48", **common | {"tokens": 40})
+    refused(out, child, match="--tokens 10M or --for 30m", **common | {"tokens": None})
+    refused(out, child, match="--tokens 10M or --for 30m", **common, for_="3s")
+    refused(out, child, match="2 shares for 1 texts", **common, mix=[1, 2])
+    refused(out, child, match="3 micro-batches", **common, accumulate=3)
+    refused(out, child, match="loss 'kll' is not known; did you mean 'kl'", **common, losses="kll")
+    refused(out, child, match="--top keeps .* hidden need more", **common, top=4, losses="kl,hidden")
+    refused(out, child, match="does not exist", **common | {"text": tmp_path / "nowhere"})
+    bert = tmp_path / "bert"
+    word_tokenizer(saved(bert, "bert"))
+    zerolm.carve(bert, tmp_path / "narrow", keep_ffn=0.5)
+    encoder = common | {"parent": bert}
+    refused(out, tmp_path / "narrow", match="an encoder predicts no tokens", **encoder, losses="kl")
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+
+
+@forks
+def test_killed_at_any_step_it_goes_on_to_the_same_child(tmp_path: Path, llama: Any) -> None:
+    parent, child, text = llama
+    common = FAST | {"parent": parent, "text": text, "lora": 2}
+    zerolm.heal(child, tmp_path / "whole", **common)
+    out, kills = tmp_path / "healed", 0
+    for moment in range(3, 60, 5):
+        if not in_another_process(
+            lambda at=moment: zerolm.heal(child, out, **common, progress=killed_at(at))  # type: ignore[misc]
+        ):
+            break
+        kills += 1
+        assert not out.exists()
+    assert kills > 3
+    assert difference(weights(out), weights(tmp_path / "whole")) <= 1e-6
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["healed", "whole"]
+
+
+@forks
+def test_checkpoints_of_another_run_are_refused(tmp_path: Path, llama: Any) -> None:
+    parent, child, text = llama
+    out, common = tmp_path / "healed", FAST | {"parent": parent, "text": text}
+
+    def killed() -> None:
+        zerolm.heal(child, out, **common, progress=killed_at(10))
+
+    assert in_another_process(killed) == signal.SIGKILL
+    work = tmp_path / ".healed.zerolm-run"
+    before = contents(work)
+    for change, name in (({"seed": 5}, "seed 0, not 5"), ({"lora": 4}, "lora None, not 4"),
+                         ({"rate": 1e-4}, "rate 0.001, not 0.0001"), ({"batch": 2}, "batch 4, not 2")):  # fmt: skip
+        with pytest.raises(ValueError, match=rf"{name}: give the same to go on, or --force"):
+            zerolm.heal(child, out, **common | change)
+    assert contents(work) == before
+    zerolm.heal(child, out, **common | {"seed": 5}, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["healed"]
+
+
+def test_two_runs_into_one_folder_do_not_mix(tmp_path: Path, llama: Any) -> None:
+    parent, child, text = llama
+    out, common = tmp_path / "healed", FAST | {"parent": parent, "text": text}
+    told = []
+
+    def second(words: str, done: int = 0, of: int = 0) -> None:
+        if words.startswith("training") and not told:
+            with pytest.raises(ValueError, match="another command is writing") as error:
+                zerolm.heal(child, out, **common)
+            told.append(str(error.value))
+
+    zerolm.heal(child, out, **common, progress=second)
+    assert told
+    assert [path.name for path in tmp_path.iterdir()] == ["healed"]
+
+
+def test_a_loss_that_is_not_finite_writes_nothing(
+    tmp_path: Path, llama: Any, monkeypatch: pytest.MonkeyPatch, zerolm: Any
+) -> None:
+    parent, child, text = (str(path) for path in llama)
+    forward = Student.forward
+    calls = iter(range(100))
+
+    def failing(self: Student, *given: Any, **more: Any) -> Any:
+        losses = forward(self, *given, **more)
+        return {name: loss * float("nan") for name, loss in losses.items()} if next(calls) > 6 else losses
+
+    monkeypatch.setattr(Student, "forward", failing)
+    flags = ("--tokens", "480", "--batch", "4", "--length", "12", "--losses", "kl")
+    ran = zerolm("heal", child, "--parent", parent, "--text", text, *flags, "--out", str(tmp_path / "out"))
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.count("\n") == 1
+    assert "the loss is nan at step" in ran.err
+    assert not (tmp_path / "out").exists()
+    assert issubclass(TrainingFailed, RuntimeError)
+
+
+def test_two_processes_are_one_with_the_same_batch(tmp_path: Path, llama: Any) -> None:
+    """Under ``accelerate launch`` they speak by gloo; the first alone prints and writes."""
+    parent, child, text = llama
+    one, two = tmp_path / "one", tmp_path / "two"
+    zerolm.heal(child, one, parent=parent, text=text, **FAST)
+    flags = [f"--{name}={value}" for name, value in FAST.items()]
+    launch = ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
+    ran = subprocess.run(
+        [sys.executable, "-m", *launch, "-m", "zerolm", "heal", str(child), f"--parent={parent}",
+         f"--text={text}", *flags, "--out", str(two)],
+        capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout.count("verified") == 1
+    assert ran.stderr.count("wrote") == 1
+    assert difference(weights(two), weights(one)) <= 1e-4
+    assert difference(weights(two), weights(child)) > 1e-3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]

@@ -1,0 +1,141 @@
+"""Carving and healing in one, and in stages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import saved, word_tokenizer
+
+import zerolm
+from zerolm.carving.healing.rate import rate_of
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.identity import fingerprint
+
+TEXT = " ".join(f"w{(7 * place + place // 5) % 60}" for place in range(4000))
+SHORT: dict[str, Any] = {"sequences": 6, "length": 12, "heal": 5000}
+
+
+@pytest.fixture
+def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    folder = saved(tmp_path / "parent", "llama")
+    word_tokenizer(folder)
+    (tmp_path / "text.txt").write_text(TEXT)
+    return folder
+
+
+def recipe(folder: str) -> dict[str, Any]:
+    return dict(json.loads((Path(folder) / "recipe.json").read_text()))
+
+
+def test_one_stage_is_a_carved_child_that_was_healed(parent: Path) -> None:
+    plain = zerolm.carve(parent, keep_ffn=0.5, text="text.txt", sequences=6, length=12)
+    healed = zerolm.carve(parent, "child", keep_ffn=0.5, text="text.txt", **SHORT)
+    assert healed.widths == plain.widths
+    assert healed.costs["child"] == plain.costs["child"]
+    assert healed.verified is not None
+    assert healed.healing is not None
+    assert healed.healing["training"]["tokens"] <= 5000
+    own = recipe("child")
+    assert len(own["healing"]) == 1
+    assert "text.txt" in (Path("child") / "README.md").read_text()
+    assert zerolm.load("child").to_json() == healed.to_json()
+    assert not [place.name for place in Path().iterdir() if "zerolm-" in place.name]
+
+
+def test_stages_end_at_the_sizes_of_one_cut_and_name_the_first_parent(parent: Path) -> None:
+    cut: dict[str, Any] = {"keep_ffn": 0.5, "keep_layers": 0.67, "text": "text.txt"}
+    once = zerolm.carve(parent, **cut, sequences=6, length=12)
+    staged = zerolm.carve(parent, "child", **cut, steps=2, **SHORT)
+    assert [layer["ffn"] for layer in staged.widths] == [layer["ffn"] for layer in once.widths]
+    assert staged.costs == once.costs
+    own = recipe("child")
+    assert own["parent_weights"] == fingerprint(Checkpoint.open(parent))
+    assert len(own["healing"]) == 2
+    assert [entry["layer"] for entry in own["layers"]] == [layer["layer"] for layer in staged.widths]
+    assert all(entry["ffn"] == sorted(set(entry["ffn"])) for entry in own["layers"])
+    assert max(unit for entry in own["layers"] for unit in entry["ffn"]) < 40
+    judged = zerolm.evaluate("child", parent=parent, text="text.txt", sequences=4, length=12)
+    assert [row["name"] for row in judged.networks] == ["child", "parent", "random", "uniform"]
+    again = zerolm.carve(parent, "again", recipe="child/recipe.json", text="text.txt")
+    assert "before zerolm heal trained it" in again.remarks[0]
+
+
+def test_stages_within_budgets_end_within_them(parent: Path) -> None:
+    staged = zerolm.carve(
+        parent, "child", max_params="0.8x", keep_hidden=1.0, text="text.txt", steps=2, **SHORT
+    )
+    assert staged.costs["child"]["params"] <= 0.8 * staged.costs["parent"]["params"]
+
+
+def test_a_per_layer_child_is_healed_without_its_zeros(parent: Path) -> None:
+    budget = {"max_body_params": "0.7x", "keep_hidden": 1.0, "shape": "per-layer"}
+    made = zerolm.carve(parent, "child", **budget, format="padded", text="text.txt", **SHORT)
+    assert made.verified is not None
+    assert len({(layer["heads"], layer["ffn"]) for layer in made.widths}) > 1
+    assert zerolm.evaluate("child", parent=parent, text="text.txt", sequences=4, length=12).networks
+
+
+def test_what_a_killed_run_has_carved_is_not_carved_again(parent: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(text: str, *_: int) -> None:
+        if text.startswith("training"):
+            raise Killed
+
+    with pytest.raises(Killed):
+        zerolm.carve(parent, "child", keep_ffn=0.5, text="text.txt", steps=2, **SHORT, progress=kill)
+    (carved,) = Path().glob(".child.stages.zerolm-run/carved-*/model.safetensors")
+    before = carved.stat().st_mtime_ns
+    seen: list[str] = []
+
+    def look(text: str, *_: int) -> None:
+        seen.append(text)
+        if text.startswith("training") and carved.exists():
+            assert carved.stat().st_mtime_ns == before
+
+    zerolm.carve(parent, "child", keep_ffn=0.5, text="text.txt", steps=2, **SHORT, progress=look)
+    assert any(text.startswith("training") for text in seen)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"steps": 2, "out": "child"}, "give --heal TOKENS too"),
+        ({"heal": 5000}, "give --out"),
+        ({"heal": 5000, "out": "child", "text": None}, "give --text"),
+        ({"heal": 5000, "out": "child", "text": "random"}, "random tokens teach nothing"),
+        ({"heal": "0.5x", "out": "child"}, "not the share 0.5x"),
+        ({"heal": 100, "out": "child"}, "2048 are the least"),
+        (
+            {"heal": 5000, "out": "child", "steps": 2, "shape": "per-layer", "format": "padded"},
+            "stages cut all layers to one size",
+        ),
+        (
+            {"heal": 5000, "out": "child", "shape": "per-layer", "max_params": "0.8x"},
+            "cannot be written as hf",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_done(
+    parent: Path, settings: dict[str, Any], message: str
+) -> None:
+    before = sorted(place.name for place in Path().iterdir())
+    sizes = {} if "max_params" in settings else {"keep_ffn": 0.5}
+    with pytest.raises(ValueError, match=message) as refused:
+        zerolm.carve(parent, **{"text": "text.txt", **sizes, **settings})
+    assert "\n" not in str(refused.value)
+    assert sorted(place.name for place in Path().iterdir()) == before
+
+
+def test_the_rate_follows_the_damage_and_the_steps() -> None:
+    assert rate_of(0.245, 400, None) == pytest.approx(1e-3, rel=0.05)
+    assert rate_of(0.06, 4000, None) < rate_of(0.245, 4000, None)
+    assert rate_of(0.245, 100, None) == pytest.approx(rate_of(0.245, 400, None) / 2)
+    assert rate_of(0.245, 400, 8) > rate_of(0.245, 400, None)
+    assert rate_of(0.0, 400, None) > 0

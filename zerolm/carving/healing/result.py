@@ -1,0 +1,45 @@
+"""The result of a healing, and where it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)
+class Healed:
+    """The outcome of a healing: the losses on held-out text ``before``, ``after`` and of the ``parent``.
+
+    They are ``perplexity`` and ``kl`` to the parent in nats a token, or ``cosine``; ``curve`` has them by
+    ``tokens``. ``texts`` say what was trained on, ``training`` how; ``verified`` how far the written child
+    differs from the trained network.
+    """
+
+    names: dict[str, str]
+    texts: list[dict[str, Any]]
+    training: dict[str, Any]
+    losses: dict[str, dict[str, float]]
+    curve: list[dict[str, float]]
+    note: str = ""
+    verified: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as one object."""
+        own = asdict(self)
+        return {**own.pop("names"), **own}
+
+
+Finish = Callable[[Path, Healed], None]
+"""Writes the files of ``REPORT`` into the folder of a healed child that was verified."""
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a healed child is written: in the format ``form`` (None: that of the child)."""
+
+    folder: Path
+    form: str | None = None
+    force: bool = False
+    finish: Finish | None = None

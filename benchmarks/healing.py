@@ -10,6 +10,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +23,18 @@ from corpus import seen_text, unseen_text
 from timing import machine, note, one_thread
 
 PLACE: Final = Path(__file__).with_suffix(".md")
-JUDGED: Final = 250
+JUDGED: Final = 96
+LARGER: Final = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+}
+PEAK: Final = (
+    "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
+    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+)
+"""A program that runs another and prints its peak memory in kB."""
 LENGTH: Final = 256
 CALIBRATION: Final = 192
 
@@ -131,8 +145,6 @@ class Workplace:
 
     def _scratch(self, place: Path) -> None:
         """Write the network of the child of one half at random initialisation, with its recipe."""
-        import shutil
-
         from transformers import AutoConfig, AutoModelForCausalLM
 
         like = self.child("1/2")
@@ -194,6 +206,54 @@ class Workplace:
         file = self.folder / f"{file_name(run)}.json"
         return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
+    def memory(self) -> dict[str, float]:
+        """Return the peak memory in MB of healing a larger child: the teacher beside it, or on the disk."""
+        file = self.folder / "memory.json"
+        if not file.exists():
+            parent, child = self._larger()
+            peaks = {
+                name: _peak_of(parent, child, self.unseen, self.folder / "healed", more)
+                for name, more in (("beside", ["--losses", "kl"]), ("disk", ["--top", "64"]))
+            }
+            file.write_text(json.dumps(peaks), encoding="utf-8")
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+
+    def _larger(self) -> tuple[Path, Path]:
+        """Return a random parent of LARGER sizes, and its child with half of heads and FFN."""
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        import zerolm
+
+        parent, child = self.folder / "larger", self.folder / "larger-child"
+        if not child.exists():
+            config = AutoConfig.from_pretrained(self.model, **LARGER)
+            torch.manual_seed(0)
+            AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(parent)
+            for file in self.model.glob("tokenizer*"):
+                shutil.copy(file, parent)
+            zerolm.carve(parent, child, keep_ffn=0.5, keep_heads=0.5)
+        return parent, child
+
+
+def _peak_of(parent: Path, child: Path, text: Path, out: Path, more: Sequence[str]) -> float:
+    """Return the peak memory in MB of a healing of two steps in a process of its own."""
+    command = [
+        sys.executable,
+        "-m",
+        "zerolm",
+        "heal",
+        str(child),
+        "--parent",
+        str(parent),
+        "--text",
+        str(text),
+    ]
+    command += ["--out", str(out), "--force", "--quiet", "--tokens", "256", "--batch", "1", "--length", "128"]
+    run = subprocess.run(
+        [sys.executable, "-c", PEAK, *command, *more], check=True, capture_output=True, text=True
+    )
+    return int(run.stdout.split()[-1]) / 1000
+
 
 def request(run: Healing, text: Path) -> Any:
     """Return the request of a run."""
@@ -230,6 +290,15 @@ def document(work: Workplace) -> Iterator[str]:
         "`zerolm heal` unless the row says other. Seconds are of one thread on a machine that was busy with "
         f"other work. {len(results)} of {len(RUNS)} runs are measured."
     )
+    if (work.folder / "memory.json").exists():
+        peaks = work.memory()
+        size = f"{LARGER['num_hidden_layers']} x {LARGER['hidden_size']}"
+        yield from ("", "## Memory", "")
+        yield (
+            f"A random parent of {size}, its child with half of heads and FFN, one sequence of 128 tokens, "
+            f"float32 weights. Peak with the teacher beside the child: **{peaks['beside']:,.0f} MB**; with its "
+            f"64 likeliest tokens on the disk: **{peaks['disk']:,.0f} MB**."
+        )
     for name in dict.fromkeys(run.table for run in RUNS):
         rows = [(run, result) for run, result in results if run.table == name]
         if not rows:
@@ -269,6 +338,8 @@ def main() -> None:
     given = parser.parse_args()
     one_thread()
     work = Workplace(given.model.resolve(), given.work.resolve())
+    if not given.stored and "Memory".startswith(given.only):
+        work.memory()
     for run in () if given.stored else RUNS:
         if f"{run.table}: {run.name}".startswith(given.only):
             note(f"{run.table}: {run.name}")

@@ -133,7 +133,7 @@ def facts() -> dict[str, str]:
             key = f"{kind.split()[0]}_{benchmark}"
             said[f"best_{key}"], said[f"best_{key}_tau"] = best.score, plain(best.tau)
             said[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
-    said |= _calibration() | _carving() | _width()
+    said |= _calibration() | _carving() | _width() | _healing()
     shown = {"evidence": table(said, "measurements"), "readme_evidence": table(said, "benchmarks")}
     return said | shown | {"leaderboard_summary": summary()}
 
@@ -180,6 +180,14 @@ def _width() -> dict[str, str]:
     before = _find("width", r"\| KV groups and FFN, least squares, per layer \| ([0-9.]+) \| ([0-9.]+) \|")
     said["whole_layers_75"], said["whole_layers_50"] = before
     return said
+
+
+def _healing() -> dict[str, str]:
+    row = r"\| 1/2, \.82 M \| ([0-9.]+) M \| [^|]* \| [^|]* \| [^|]* \| ([0-9.]+) \| [^|]* \| ([0-9,]+) \|"
+    tokens, left, seconds = _find("healing", row)
+    minutes = round(int(seconds.replace(",", "")) / 60)
+    share = f"{100 * float(left):.0f}%"
+    return {"healed_tokens": tokens, "healed_left": share, "healed_minutes": str(minutes)}
 
 
 def table(said: dict[str, str], place: str) -> str:
@@ -231,6 +239,12 @@ def table(said: dict[str, str], place: str) -> str:
             "{narrow_layers_50} with 50%. With the whole hidden size {whole_layers_75} and "
             "{whole_layers_50}.",
             "width",
+        ),
+        (
+            "What does healing give back?",
+            "Of the KL of a child with half of the heads and the FFN, **{healed_left}** is left after "
+            "{healed_tokens} M tokens, {healed_minutes} minutes on one thread.",
+            "healing",
         ),
         (
             "And beside Torch-Pruning's group magnitude, FFN alone, the same repair for both?",

@@ -296,8 +296,8 @@ def document(work: Workplace) -> Iterator[str]:
         yield from ("", "## Memory", "")
         yield (
             f"A random parent of {size}, its child with half of heads and FFN, one sequence of 128 tokens, "
-            f"float32 weights. Peak with the teacher beside the child: **{peaks['beside']:,.0f} MB**; with its "
-            f"64 likeliest tokens on the disk: **{peaks['disk']:,.0f} MB**."
+            f"float32 weights. Peak with the teacher beside the child: **{peaks['beside']:,.0f} MB**; with "
+            f"its 64 likeliest tokens on the disk: **{peaks['disk']:,.0f} MB**."
         )
     for name in dict.fromkeys(run.table for run in RUNS):
         rows = [(run, result) for run, result in results if run.table == name]

@@ -67,6 +67,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "number": ("many", "", "nan", "inf", "-inf", "1e400", "1,5", "\udcff"),
     "integers": ("many", "", "8:4", "1:9:0", "1:2:3:4", "1:999999999999", "nan", ","),
     "numbers": ("many", "", "nan", "1,,2", "inf"),
+    "shares": ("many", "", "nan", "1,,2", "inf", "0,1", "1,-1"),
     "interval": ("many", "", "1", "3:1", "nan:2", "1:2:3", "1:inf"),
     "text": ("", "no such thing", "w" * 100_000, "\x1b[31m", "\udcff"),
     "names": ("no such thing", "w" * 100_000, ",,,x y,,", "\udcff"),

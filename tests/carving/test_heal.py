@@ -25,7 +25,7 @@ from zerolm.carving.healing import heal as healing
 from zerolm.training.learner import Student
 from zerolm.training.train import TrainingFailed
 
-FAST: dict[str, Any] = {"tokens": 12 * 4 * 12, "batch": 4, "length": 12, "rate": 1e-3}
+FAST: dict[str, Any] = {"tokens": 12 * 4 * 12, "batch": 4, "length": 12, "rate": 2e-4}
 CUT: dict[str, Any] = {"keep_ffn": 0.5}
 EVEN: dict[str, Any] = {"keep_heads": 0.5, "keep_ffn": 0.5}
 PER_LAYER: dict[str, Any] = {
@@ -79,17 +79,16 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
     [
         ("llama", EVEN, "hf"),
         ("llama", {"keep_hidden": 0.75, "keep_ffn": 0.5}, "hf"),
-        ("llama", {"keep_layers": 0.67}, "hf"),
+        ("llama", {"keep_layers": 0.67, "text": "random", "sequences": 4, "length": 12}, "hf"),
         ("llama", PER_LAYER | {"format": "padded"}, "padded"),
-        ("llama", PER_LAYER | {"format": "padded"}, "gguf"),
         ("llama_tied", CUT, "hf"),
         ("llama_biased", CUT, "hf"),
         ("mistral", CUT, "hf"),
-        ("qwen2", CUT, "gguf"),
+        ("qwen2", CUT, "hf"),
         ("qwen3", EVEN, "hf"),
         ("gpt2", CUT, "hf"),
         ("bert", CUT, "hf"),
-        ("bert", {"keep_layers": 0.67}, "hf"),
+        ("bert", {"keep_layers": 0.67, "text": "random", "sequences": 4, "length": 12}, "hf"),
     ],
 )
 def test_every_family_and_format(
@@ -115,12 +114,12 @@ def test_every_family_and_format(
     assert recipe["written_as"] == form
     assert stage["teacher"] == parent.name
     assert stage["losses_on_held_out"] == losses
-    assert {path.relative_to(out).as_posix() for path in out.rglob("*")} == set(recipe["files"])
+    files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert files == set(recipe["files"])
     assert str(tmp_path) not in (out / "recipe.json").read_text()
-    if form != "gguf":
-        opened = (AutoModel if name == "bert" else AutoModelForCausalLM).from_pretrained(out)
-        assert all(bool(torch.isfinite(parameter).all()) for parameter in opened.parameters())
-        assert difference(weights(out), weights(child)) > 1e-4
+    opened = (AutoModel if name == "bert" else AutoModelForCausalLM).from_pretrained(out)
+    assert all(bool(torch.isfinite(parameter).all()) for parameter in opened.parameters())
+    assert difference(weights(out), weights(child)) > 1e-4
     assert zerolm.load(out).losses == losses
 
 
@@ -137,12 +136,13 @@ def test_zeros_that_fill_layers_up_stay_zeros(tmp_path: Path, made: Any) -> None
 @pytest.mark.parametrize("losses", ["kl", "next-token", "reverse-kl,hidden", "dist", "hidden"])
 def test_losses(tmp_path: Path, llama: Any, losses: str) -> None:
     parent, child, text = llama
-    report = zerolm.heal(child, tmp_path / "out", parent=parent, text=text, losses=losses, **FAST)
+    longer = FAST | {"tokens": 40 * 4 * 12, "rate": 1e-3}
+    report = zerolm.heal(child, tmp_path / "out", parent=parent, text=text, losses=losses, **longer)
     names = losses.split(",")
     curve = report.curve
     assert {f"loss_{name}" for name in names} <= curve[-1].keys()
-    trained_by = [sum(row[f"loss_{name}"] for name in names) for row in curve[1:]]
-    assert np.mean(trained_by[-4:]) < np.mean(trained_by[:4])
+    sums = [sum(row[f"loss_{name}"] for name in names) for row in curve[1:]]
+    assert np.mean(sums[-4:]) < np.mean(sums[:4])
 
 
 def test_adapters_that_are_merged_are_the_network_with_adapters(
@@ -230,11 +230,11 @@ def test_a_teacher_that_is_not_the_parent(tmp_path: Path, llama: Any) -> None:
     parent, child, text = llama
     teacher = tmp_path / "teacher"
     word_tokenizer(saved(teacher, "qwen3", seed=3))
-    settings = FAST | {"parent": parent, "text": text, "rate": 5e-3}
+    settings = FAST | {"parent": parent, "text": text, "rate": 5e-3, "losses": "kl,hidden"}
     report = zerolm.heal(child, tmp_path / "out", teacher=teacher, **settings)
-    ours = zerolm.evaluate(tmp_path / "out", teacher, text, sequences=6, length=12)
-    before = zerolm.evaluate(child, teacher, text, sequences=6, length=12)
-    assert ours.document["child"]["kl"] < before.document["child"]["kl"]
+    curve = [row["loss_kl"] for row in report.curve[1:]]
+    assert np.mean(curve[-4:]) < np.mean(curve[:4])
+    assert report.losses["after"]["kl"] > report.losses["before"]["kl"], "the parent still judges"
     assert report.document["teacher"] == str(teacher)
 
 
@@ -263,8 +263,10 @@ def test_what_does_not_belong_together_is_refused(tmp_path: Path, made: Any, lla
     shutil.copytree(child, alone)
     (alone / "recipe.json").unlink()
     refused(out, alone, parent=parent, match=r"no recipe\.json", **common)
-    gguf = made("llama", **CUT, format="gguf")[1]
-    refused(out, gguf, parent=parent, match="GGUF|gguf|config.json|safetensors", **common)
+    gguf = tmp_path / "gguf"
+    gguf.mkdir()
+    (gguf / "model.gguf").write_bytes(b"GGUF" + bytes(100))
+    refused(out, gguf, parent=parent, match="'.*gguf'", **common)
     words = tmp_path / "words"
     word_tokenizer(saved(words, "llama"))
     changed(words, "tokenizer.json", lambda value: value["model"]["vocab"].update(w63=62, w62=63))
@@ -279,7 +281,7 @@ def test_texts_and_lengths_that_cannot_be_are_refused(tmp_path: Path, llama: Any
     short.write_text("w1 w2 w3 " * 50)
     few = tmp_path / "few.txt"
     few.write_text("w1 " * 12)
-    refused(out, child, match=r"12 sequences of 12 .* batch of 20", **common | {"text": short, "batch": 20})
+    refused(out, child, match=r"11 sequences of 12 .* batch of 20", **common | {"text": short, "batch": 20})
     refused(out, child, match=r"has 12 tokens; 120 are the least", **common | {"text": few})
     refused(out, child, match="less than one batch of 4 x 12; 48", **common | {"tokens": 40})
     refused(out, child, match="--tokens 10M or --for 30m", **common | {"tokens": None})
@@ -328,8 +330,13 @@ def test_checkpoints_of_another_run_are_refused(tmp_path: Path, llama: Any) -> N
     assert in_another_process(killed) == signal.SIGKILL
     work = tmp_path / ".healed.zerolm-run"
     before = contents(work)
-    for change, name in (({"seed": 5}, "seed 0, not 5"), ({"lora": 4}, "lora None, not 4"),
-                         ({"rate": 1e-4}, "rate 0.001, not 0.0001"), ({"batch": 2}, "batch 4, not 2")):  # fmt: skip
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"seed": 5}, "seed 0, not 5"),
+        ({"lora": 4}, "lora None, not 4"),
+        ({"rate": 1e-4}, "rate 0.0002, not 0.0001"),
+        ({"batch": 2}, "batch 4, not 2"),
+    ]
+    for change, name in changes:
         with pytest.raises(ValueError, match=rf"{name}: give the same to go on, or --force"):
             zerolm.heal(child, out, **common | change)
     assert contents(work) == before
@@ -368,8 +375,8 @@ def test_a_loss_that_is_not_finite_writes_nothing(
     flags = ("--tokens", "480", "--batch", "4", "--length", "12", "--losses", "kl")
     ran = zerolm("heal", child, "--parent", parent, "--text", text, *flags, "--out", str(tmp_path / "out"))
     assert (ran.status, ran.out) == (1, "")
-    assert ran.err.count("\n") == 1
-    assert "the loss is nan at step" in ran.err
+    assert ran.err.splitlines()[-1].startswith("zerolm: the loss is nan at step")
+    assert "Traceback" not in ran.err
     assert not (tmp_path / "out").exists()
     assert issubclass(TrainingFailed, RuntimeError)
 
@@ -391,5 +398,5 @@ def test_two_processes_are_one_with_the_same_batch(tmp_path: Path, llama: Any) -
     assert ran.stdout.count("verified") == 1
     assert ran.stderr.count("wrote") == 1
     assert difference(weights(two), weights(one)) <= 1e-4
-    assert difference(weights(two), weights(child)) > 1e-3
+    assert difference(weights(two), weights(child)) > 5e-4
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]

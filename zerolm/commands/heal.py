@@ -61,7 +61,7 @@ HEAL: Final = Command(
                 "files, folders, data sets of the hub",
                 metavar="TEXT,...",
             ),
-            Setting("mix", "numbers", None, "how often each text is drawn from; else by size", low=0),
+            Setting("mix", "shares", None, "how often each text is drawn from; else by size", low=0),
             *HOW_LONG,
         ),
         "Losses": (

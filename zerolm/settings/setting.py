@@ -27,6 +27,7 @@ Kind = Literal[
     "duration",
     "integers",
     "numbers",
+    "shares",
     "interval",
     "flag",
     "text",
@@ -40,6 +41,7 @@ METAVARS: Final[dict[Kind, str]] = {
     "duration": "TIME",
     "integers": "RANGE",
     "numbers": "X,Y,...",
+    "shares": "X,Y,...",
     "interval": "LOW:HIGH",
     "flag": "",
     "text": "TEXT",
@@ -67,14 +69,13 @@ class Setting:
     """One setting: its flag, YAML key, help and error messages all come from here.
 
     ``kind`` says how text becomes a value: ``integer`` (8k too), ``amount`` (8k too, or 0.8x: a share of
-    what is known later), ``number``,
-    ``duration`` (90s, 30m, 1.5h: in seconds), ``integers`` (2,4 or LOW:HIGH or LOW:HIGH:STEP), ``numbers``,
-    ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a folder, or a word in its place) or
-    ``names`` (A,B,C, or a list of names and paths). ``default`` is ``REQUIRED`` where there is none, and
-    None where it depends on other settings. ``choices`` are the only possible values where there are any,
-    ``low`` to ``high`` the only possible numbers; a ``low`` of 0
-    leaves 0 itself out of numbers and intervals. ``off`` names the flag that
-    says no. ``examples`` are values to show where nobody gives one.
+    what is known later), ``number``, ``duration`` (90s, 30m, 1.5h: in seconds), ``integers`` (2,4 or
+    LOW:HIGH or LOW:HIGH:STEP), ``numbers``, ``shares`` (numbers in the order given), ``interval``
+    (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a folder, or a word in its place) or ``names`` (A,B,C,
+    or a list of names and paths). ``default`` is ``REQUIRED`` where there is none, and None where it depends
+    on other settings. ``choices`` are the only possible values where there are any, ``low`` to ``high`` the
+    only possible numbers; a ``low`` of 0 leaves 0 itself out of numbers and intervals. ``off`` names the
+    flag that says no. ``examples`` are values to show where nobody gives one.
     """
 
     name: str
@@ -131,7 +132,7 @@ class Setting:
             value = parse_duration(self.name, value)
         elif self.kind == "integers":
             value = parse_integers(self.name, value, self.step)
-        elif self.kind == "numbers":
+        elif self.kind in ("numbers", "shares"):
             value = parse_numbers(self.name, value)
         elif self.kind == "interval" and isinstance(value, str):
             value = _ends(self.name, value)
@@ -173,6 +174,8 @@ class Setting:
             return self._interval(value)
         if not value:
             raise ValueError(f"the range of {self.name} is empty; give at least one {self._one}")
+        if self.kind == "shares":
+            return tuple(self._number(item) for item in value)
         return tuple(sorted({self._number(item) for item in value}))
 
     def check_choice(self, value: Any) -> Any:

@@ -19,6 +19,11 @@ SOUND: dict[str, tuple[str, ...]] = {
     "bench run": ("labels", "--data", "."),
     "bench ablate": ("labels", "--data", "."),
     "bench download": ("gpt2_wt103",),
+    "bench train": (
+        *("llama", "--text", "text.txt", "--count", "2", "--tokens", "64", "--batch", "2", "--length", "8"),
+        *("--hidden", "16", "--depth", "1,2", "--head-size", "8", "--ffn", "32", "--heads-per-kv", "1"),
+        *("--hidden-per-depth", "1:99", "--ffn-per-hidden", "1:9", "--vocab", "300"),
+    ),
     "carve": ("parent", "--keep-ffn", ".5"),
     "eval": ("child", "--parent", "parent", "--text", "text.txt", "--sequences", "6", "--length", "12"),
     "heal": (

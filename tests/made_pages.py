@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from label_training import ASKED, some_text
 from small_benchmarks import llamas
 from small_comparison import decoder_file, encoder_file
 from tiny import saved, word_tokenizer
@@ -23,6 +24,7 @@ from zerolm.report.carving import carving_fragment, carving_page
 from zerolm.report.comparison import comparison_fragment, comparison_page
 from zerolm.report.doctor import doctor_fragment, doctor_page
 from zerolm.report.evaluation import evaluation_fragment, evaluation_page
+from zerolm.report.label_training import label_training_fragment, label_training_page
 from zerolm.report.ledger import ledger_fragment, ledger_page
 from zerolm.report.proxies import proxies_fragment, proxies_page
 from zerolm.report.score import score_page
@@ -41,6 +43,7 @@ KINDS = (
         "doctor",
         "ledger",
         "score",
+        "labels",
     ),
 )
 PARENT, SEQUENCES, LENGTH = "llama", 6, 12
@@ -115,6 +118,7 @@ def checkpoint_documents(folder: Path) -> dict[str, Any]:
         "evaluation": judged | {"tasks": [row]},
         "doctor": doctor,
         "ledger": zerolm.ledger(parent).to_json(),
+        "labels": zerolm.train_labels("llama", text=some_text(folder), **ASKED, seeds=2).to_json(),
         "score": zerolm.score(parent).to_json(),
     }
     return {name: json.loads(json.dumps(document)) for name, document in documents.items()}
@@ -145,6 +149,7 @@ def make(folder: Path) -> Made:
         "doctor": (doctor_page, doctor_fragment),
         "ledger": (ledger_page, ledger_fragment),
         "score": (score_page, lambda _: ""),
+        "labels": (label_training_page, label_training_fragment),
     }
     configuration = {"command": "any", "max_params": "900k", "text": "text.txt"}
     pages = {name: makers[name][0](given, configuration=configuration) for name, given in inputs.items()}

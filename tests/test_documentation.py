@@ -122,6 +122,12 @@ def test_the_documentation_builds_without_a_warning_and_asks_nobody(tmp_path: Pa
 HEAVY = {"--all", "--limit", "--proxies", "--tasks", "download"}
 """What an example has that takes minutes, a network connection or another package."""
 
+TINY = shlex.split(
+    "--count 5 --tokens 64 --batch 2 --length 8 --hidden 16 --depth 1,2 --head-size 8 --ffn 16,32 "
+    "--heads-per-kv 1 --hidden-per-depth 1:99 --ffn-per-hidden 1:9 --vocab 300"
+)
+"""Of an example that trains."""
+
 
 def make_folder(folder: Path) -> None:
     """Write what the examples name: labels, a tiny model and its child to be, a text, a configuration."""
@@ -152,6 +158,8 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
                 continue
             if words[1] == "proxies" and words[2] != "ls":
                 words += ["--batch", "4", "--length", "16", "--micro-batches", "2"]
+            elif words[1:3] == ["bench", "train"]:
+                words += TINY
             elif "--text" in words and "--recipe" not in words:
                 words += ["--sequences", "8", "--length", "16"]
             run_command(words)

@@ -41,7 +41,9 @@ ROOMS = (
     "cli",
 )
 CORE = ROOMS[ROOMS.index("architecture") : ROOMS.index("groundtruth")]
-VERBS = {"search", "score", "calibrate", "carve", "bench", "measure", "evaluate", "heal", "run"}
+VERBS = {
+    *("search", "score", "calibrate", "carve", "heal", "bench", "measure", "evaluate", "run", "train_labels"),
+}
 """The public functions whose keywords are the flags of their command."""
 VAGUE = {
     *("wish", "method", "material", "running", "judge", "accounts", "kept", "lattice", "cuts", "sliced"),

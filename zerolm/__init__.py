@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from zerolm.api.doctor import diagnose as diagnose
     from zerolm.api.evaluate import evaluate as evaluate
     from zerolm.api.heal import heal as heal
+    from zerolm.api.label_training import train_labels as train_labels
     from zerolm.api.ledger import ledger as ledger
     from zerolm.api.load import load as load
     from zerolm.api.measure import list_proxies as list_proxies
@@ -53,6 +54,7 @@ _HOMES = {
     "read_labels": "zerolm.groundtruth.labels",
     "score": "zerolm.api.score",
     "search": "zerolm.api.search",
+    "train_labels": "zerolm.api.label_training",
 }
 __all__ = ["__version__", *_HOMES]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -104,6 +106,14 @@ class Architecture:
     @property
     def mean_width(self) -> float:
         return sum(layer.width for layer in self.layers) / len(self.layers)
+
+    @property
+    def identity(self) -> str:
+        """Return text that is equal for what is the same network: the space, and a digest of all else."""
+        choices = json.dumps(self.choices, sort_keys=True)
+        shapes = repr((self.layers, self.ends))
+        digest = hashlib.sha256(f"{choices}\n{shapes}".encode()).hexdigest()
+        return f"{self.space}:{digest}"
 
     def shape_key(self) -> tuple[Layer, ...]:
         """Return a key that is equal for architectures whose layers are permutations of each other."""

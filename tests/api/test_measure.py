@@ -18,8 +18,8 @@ import zerolm as package
 from zerolm.api.measure import ProxiesReport
 from zerolm.commands.proxies import PROXIES
 from zerolm.networks.passes.protocol import MODES, UPSTREAMS
+from zerolm.networks.workers import Backend
 from zerolm.proxies import proxy_names
-from zerolm.proxies.executor import Backend
 from zerolm.proxies.settings import DEVICES, Settings
 
 FEW: dict[str, Any] = {"batch": 16, "length": 8, "micro_batches": 4, "proxies": "snip, synflow,params"}

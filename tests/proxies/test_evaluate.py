@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from collections import Counter
 from dataclasses import replace
 from importlib import import_module
 
@@ -19,14 +17,13 @@ from zerolm.architecture import Architecture
 from zerolm.networks.build import build
 from zerolm.networks.passes import NEEDS
 from zerolm.proxies import find_proxy
-from zerolm.proxies.candidates import Candidate, drawn
+from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.compute import compute
 from zerolm.proxies.job import LIBRARIES, evaluate
 from zerolm.proxies.memory import bytes_needed
 from zerolm.proxies.settings import Settings
 from zerolm.proxies.store import Store
 from zerolm.proxies.verdict import judge
-from zerolm.scores import make_score
 from zerolm.spaces import make_space
 from zerolm.text.batches import random_source
 
@@ -93,25 +90,6 @@ def test_a_key_tells_apart_whatever_changes_a_value() -> None:
 def test_candidates_are_the_same_where_the_networks_are(one: Architecture, other: Architecture) -> None:
     identities = [Candidate.of(each, name).identity for each, name in ((one, "a"), (other, "b"))]
     assert (identities[0] == identities[1]) == (one == other)
-
-
-def test_all_architectures_are_equally_likely() -> None:
-    """Six operations a layer, two of which have one shape: 42 architectures of one layer or two."""
-    space = make_space("flexibert", depth=[1, 2], hidden=[8], heads=[2], ffn=[8], stacks=[1])
-    found = Counter(json.dumps(each.choices, sort_keys=True) for each in drawn(space, 4200, 0))
-    assert len(found) == 6 + 36
-    assert all(abs(count - 100) < 5 * math.sqrt(100) for count in found.values())
-    assert drawn(space, 5, 3) == drawn(space, 5, 3) != drawn(space, 5, 4)
-
-
-def test_only_small_ones_are_drawn_where_a_bound_says_so() -> None:
-    space = make_space("flexibert", depth=[1, 2], hidden=[8], heads=[2], ffn=[8], stacks=[1])
-    params = make_score("params")
-    sizes = sorted(params.of(each) for each in drawn(space, 200, 0))
-    bound = int(sizes[100])
-    assert all(params.of(each) <= bound for each in drawn(space, 50, 1, bound))
-    with pytest.raises(ValueError, match=f"have more than {int(sizes[0]) - 1:,} parameters, the smallest"):
-        drawn(space, 5, 0, int(sizes[0]) - 1)
 
 
 @given(

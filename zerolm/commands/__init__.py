@@ -3,6 +3,7 @@
 from typing import Final
 
 from zerolm.commands.bench import ABLATE, BENCH
+from zerolm.commands.bench_train import BENCH_TRAIN
 from zerolm.commands.calibrate import CALIBRATE
 from zerolm.commands.carve import CARVE
 from zerolm.commands.command import LISTING, OUTPUT, Command
@@ -30,6 +31,7 @@ COMMANDS: Final = {
         CALIBRATE,
         BENCH,
         ABLATE,
+        BENCH_TRAIN,
         SPACES,
         BENCH_LS,
         BENCH_DOWNLOAD,
@@ -39,7 +41,7 @@ COMMANDS: Final = {
 PANELS: Final = {
     "Choose": ("search", "score", "calibrate"),
     "Shrink": ("carve", "heal"),
-    "Judge": ("eval", "doctor", "proxies", "bench run", "bench ablate"),
+    "Judge": ("eval", "doctor", "proxies", "bench run", "bench ablate", "bench train"),
     "Look": ("spaces", "ledger", "proxies ls", "bench ls", "bench download"),
 }
 """The names of all commands as the help shows them."""

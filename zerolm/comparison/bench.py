@@ -8,7 +8,7 @@ from typing import Any, Final
 from zerolm.architecture import Floats
 from zerolm.comparison.results import Comparison, Section
 from zerolm.comparison.section import section_of
-from zerolm.comparison.subjects import Unusable, repeated_networks, subjects
+from zerolm.comparison.subjects import Unusable, runs_of, subjects
 from zerolm.groundtruth.reader import GroundTruth, View
 from zerolm.progress import Progress, silent
 from zerolm.scores.capacity import ALPHAS
@@ -49,7 +49,7 @@ def bench(
     given = list(subjects(names, data, metric, limit=limit, unusable=unusable))
     of = sum(view in (None, reading.name) for subject in given for reading in subject.views)
     for subject in given:
-        ceiling = noise_ceiling(subject.result, repeated_networks(subject.views))
+        ceiling = noise_ceiling(*runs_of(subject))
         bootstrap = Bootstrap(subject.result, enough(len(subject.result), draws))
         for reading in subject.views:
             if view in (None, reading.name):

@@ -58,6 +58,19 @@ def subjects(
     return ready
 
 
+def runs_of(subject: Subject) -> tuple[Floats, Ints]:
+    """Return the results (m,) of all runs, higher is better, and a label (m,) of the network of each."""
+    labels = repeated_networks(subject.views)
+    sign = 1.0 if subject.truth.is_higher_better(subject.metric) else -1.0
+    repeats = [
+        (sign * value, label)
+        for entry, label in zip(subject.truth.architectures, labels.tolist(), strict=True)
+        for value in entry.repeats.get(subject.metric, ())
+    ]
+    results, further = zip(*repeats, strict=True) if repeats else ((), ())
+    return np.append(subject.result, results), np.append(labels, np.array(further, np.int64))
+
+
 def repeated_networks(reading: Sequence[View]) -> Ints:
     """A label (n,) for each architecture; those that were trained as the same network share one.
 

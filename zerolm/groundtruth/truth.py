@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from pydantic_core import PydanticCustomError
 
 from zerolm.groundtruth.directions import known_direction
@@ -31,12 +31,13 @@ Line = Annotated[str, AfterValidator(_line)]
 
 
 class TrainedArchitecture(BaseModel):
-    """One trained architecture."""
+    """One trained architecture; ``repeats`` are results of further runs of it, with other seeds."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     id: Line
     architecture: dict[str, Any]
     results: dict[Line, float]
+    repeats: dict[Line, list[FiniteFloat]] = {}
 
 
 class GroundTruth(BaseModel):

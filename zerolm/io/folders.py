@@ -122,6 +122,37 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
 
 
 @contextmanager
+def new_file(path: Path, force: bool) -> Iterator[Path]:
+    """Yield a file beside ``path`` to write, renamed to ``path`` when all went well, else removed.
+
+    ``ValueError`` for a path that exists, unless ``force`` replaces a regular file, and while another command
+    is writing it.
+    """
+    path = path.absolute()
+    work = path.parent / f".{path.name}.zerolm-part"
+    if work.is_symlink():
+        raise ValueError(f"{str(work)!r} is a link; remove it")
+    check_new_file(path, force)
+    try:
+        with _alone(path, work):
+            yield work / path.name
+            check_new_file(path, force)  # it may have come into being
+            os.replace(work / path.name, path)
+            shutil.rmtree(work, ignore_errors=True)
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None
+
+
+def check_new_file(path: Path, force: bool) -> None:
+    """Refuse a file that exists, unless ``force`` replaces it, or that cannot be made."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise ValueError(f"output {str(path)!r} exists and is not a regular file; name another")
+    if path.exists() and not force:
+        raise ValueError(f"output {str(path)!r} exists; name another, or replace it with --force")
+    check_writable(path)
+
+
+@contextmanager
 def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterator[Path]:
     """Yield a folder beside ``path`` for a long run, which a killed one finds again as it left it.
 
@@ -136,7 +167,7 @@ def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterato
     check_writable(path)
     work.mkdir(exist_ok=True)
     own, file = json.loads(json.dumps(identity)), work / RUN
-    with _locked(path, work):
+    with locked(work, _busy(path)):
         before = _run_of(file)
         if before is not None and before != own and not force:
             name = next(name for name in {**own, **before} if own.get(name) != before.get(name))
@@ -167,10 +198,29 @@ def _run_of(file: Path) -> dict[str, Any] | None:
 
 
 @contextmanager
+def locked(folder: Path, busy: str) -> Iterator[None]:
+    """Hold a folder for this process alone, made where there is none; else ``ValueError`` says ``busy``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if os.name != "posix":
+        yield
+        return
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(busy) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
 def _alone(path: Path, work: Path) -> Iterator[None]:
     """Yield while ``work`` is a new empty folder that no other process writes into; after it, it is gone."""
-    work.mkdir(exist_ok=True)
-    with _locked(path, work):
+    with locked(work, _busy(path)):
         _empty(work)
         try:
             yield
@@ -179,22 +229,8 @@ def _alone(path: Path, work: Path) -> Iterator[None]:
             raise
 
 
-@contextmanager
-def _locked(path: Path, work: Path) -> Iterator[None]:
-    """Yield while no other process has the folder; ``ValueError`` where one has."""
-    handle = os.open(work, os.O_RDONLY) if os.name == "posix" else None
-    try:
-        if handle is not None:
-            import fcntl
-
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(f"another command is writing {str(path)!r}; wait for it") from None
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)
+def _busy(path: Path) -> str:
+    return f"another command is writing {str(path)!r}; wait for it"
 
 
 def _empty(work: Path) -> None:

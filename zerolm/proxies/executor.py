@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import logging
-import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Final, Generic, TypeVar
 
-import torch
-from joblib import Parallel, delayed, parallel_config
-
+from zerolm.networks.workers import Backend, check_workers, finished
 from zerolm.progress import Progress, silent
-from zerolm.proxies import cluster
 from zerolm.proxies.store import Evaluation, Key, Store
 
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
-Backend = Literal["loky", "ray"]
 Work = Callable[[Item, tuple[Key, ...]], Sequence[Evaluation]]
 """Evaluates an item, given those of its keys that the store lacks."""
 COMPUTING: Final = "computing proxies of networks"
-Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Evaluating(Generic[Item]):
+    """Work on an item and the keys that the store lacks of it; it can be sent to another process."""
+
+    work: Work[Item]
+
+    def __call__(self, task: tuple[Item, tuple[Key, ...]]) -> Sequence[Evaluation]:
+        return self.work(*task)
 
 
 def run(
@@ -48,10 +51,7 @@ def run(
     The first error of an item ends the run once the items in the making are finished and stored. It names
     the item; a ``ValueError`` stays one, another becomes a ``RuntimeError`` with its traceback as a note.
     """
-    if jobs < 1:
-        raise ValueError(f"jobs {jobs}: at least 1 is needed")
-    if backend not in get_args(Backend):
-        raise ValueError(f"backend {backend!r} is not known; there are {', '.join(get_args(Backend))}")
+    check_workers(jobs, backend)
     everything = [(item, tuple(keys(item))) for item in items]
     known = set(store.get(key for _, asked in everything for key in asked))
     tasks: list[tuple[Item, tuple[Key, ...]]] = []
@@ -60,81 +60,15 @@ def run(
         known.update(lacking)  # of two items with one key, the first computes it
         if lacking:
             tasks.append((item, lacking))
-    failures: list[Exception] = []
-    calls = (
-        delayed(_attempt)(number, work, *task) for number, task in enumerate(tasks) if not failures
-    )  # drawn one by one, so that none starts after a failure
     done = len(everything) - len(tasks)
     logger.info("%d of %d networks are in the store", done, len(everything))
     progress(COMPUTING, done, len(everything))
-    with closing(_outcomes(calls, min(jobs, len(tasks)), backend)) as outcomes:
-        for number, outcome in outcomes:
-            if isinstance(outcome, _Failure):
-                failures.append(outcome.error(name(tasks[number][0])))
-            else:
-                store.put(outcome)
-                done += 1
-                progress(COMPUTING, done, len(everything))
-    if failures:
-        raise failures[0]
+    evaluated = finished(
+        tasks, _Evaluating(work), name=lambda task: name(task[0]), jobs=jobs, backend=backend
+    )
+    with closing(evaluated) as results:
+        for _, evaluations in results:
+            store.put(evaluations)
+            done += 1
+            progress(COMPUTING, done, len(everything))
     return store.get(key for _, asked in everything for key in asked)
-
-
-@dataclass(frozen=True)
-class _Failure:
-    """An error as text: not every exception can be sent from one process to another."""
-
-    message: str
-    trace: str
-    """Empty for wrong input, which is no fault of the program."""
-
-    @classmethod
-    def of(cls, error: Exception) -> _Failure:
-        text = " ".join(str(error).split())
-        if isinstance(error, ValueError):
-            return cls(text, "")
-        return cls(f"{type(error).__name__}: {text}", traceback.format_exc())
-
-    def error(self, name: str) -> Exception:
-        message = self.message if name in self.message else f"{name}: {self.message}"
-        if not self.trace:
-            return ValueError(message)
-        error = RuntimeError(message)
-        error.add_note(self.trace)
-        return error
-
-
-Outcome = tuple[int, Sequence[Evaluation] | _Failure]
-
-
-def _attempt(number: int, work: Work[Item], item: Item, lacking: tuple[Key, ...]) -> Outcome:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return number, work(item, lacking)
-    except Exception as error:
-        return number, _Failure.of(error)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _outcomes(calls: Iterator[Call], jobs: int, backend: Backend) -> Generator[Outcome, None, None]:
-    """Yield what the calls return, each as soon as it is known, in any order."""
-    if backend == "ray" and jobs > 0:
-        yield from cluster.in_rounds(calls)
-    elif jobs > 1:
-        yield from _in_workers(calls, jobs)
-    else:
-        for function, arguments, _ in calls:
-            yield function(*arguments)
-
-
-def _in_workers(calls: Iterator[Call], jobs: int) -> Generator[Outcome, None, None]:
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        workers = Parallel(n_jobs=jobs, batch_size=1, pre_dispatch=jobs, return_as="generator_unordered")
-        outcomes = workers(calls)
-    try:
-        yield from outcomes
-    except BrokenProcessPool:
-        message = f"one of {jobs} worker processes was killed, perhaps for want of memory; try fewer jobs"
-        raise ValueError(message) from None

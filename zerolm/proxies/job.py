@@ -13,10 +13,11 @@ import torch
 import transformers
 
 from zerolm.architecture import Floats
+from zerolm.networks.workers import Backend
 from zerolm.progress import Progress, silent
 from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.compute import Outcome, compute
-from zerolm.proxies.executor import Backend, run
+from zerolm.proxies.executor import run
 from zerolm.proxies.memory import check_memory
 from zerolm.proxies.registry import LeftOut, Proxy, find_proxy
 from zerolm.proxies.settings import USUAL, Settings

@@ -19,13 +19,14 @@ from zerolm.groundtruth.reader import GroundTruth, View, data_folder, known_name
 from zerolm.groundtruth.sources import SOURCES
 from zerolm.networks.opener import one_line
 from zerolm.progress import Progress, silent
-from zerolm.proxies.candidates import Candidate, drawn
+from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.job import Measured, evaluate
 from zerolm.proxies.request import USUAL, VOCABULARY, Request, Selection
 from zerolm.proxies.settings import Settings
 from zerolm.proxies.store import Store
 from zerolm.proxies.verdict import Verdict, judge
 from zerolm.scores import make_score
+from zerolm.solvers.drawing import drawn
 from zerolm.spaces import make_space, space_names
 from zerolm.text.batches import TokenSource, stock_source
 from zerolm.text.tokens import read_text
@@ -130,9 +131,9 @@ def _space(name: str, job: _Job) -> Run:
     request = job.request
     request.networks.check_for("space")
     space = make_space(name, **({} if request.networks.view is None else {"view": request.networks.view}))
-    networks = drawn(
-        space, request.networks.count or USUAL_COUNT, job.settings.seed, request.networks.max_params
-    )
+    most = request.networks.max_params
+    budgets = {} if most is None else {"max_params": most}
+    networks = drawn(space, request.networks.count or USUAL_COUNT, job.settings.seed, budgets=budgets)
     candidates = [Candidate.of(network, f"network {i}") for i, network in enumerate(networks)]
     measured = job.measure(candidates, request.source())
     title = f"{name}: {len(networks)} networks, {job.settings.mode} mode"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, cast
 
-from zerolm.proxies.executor import Backend
+from zerolm.networks.workers import Backend, check_workers
 from zerolm.proxies.registry import find_proxy, proxy_names
 from zerolm.proxies.settings import Settings
 from zerolm.text.batches import TokenSource, random_source, text_source
@@ -70,13 +70,7 @@ class Request:
             raise ValueError(f"no proxy is named; there are {', '.join(proxy_names())}")
         for name in chosen:
             find_proxy(name)
-        if self.backend not in get_args(Backend):
-            possible = ", ".join(get_args(Backend))
-            raise ValueError(f"backend {self.backend!r} is not known; there are {possible}")
-        if self.jobs < 1:
-            raise ValueError(f"jobs {self.jobs}: at least 1 is needed")
-        if self.backend == "ray" and self.jobs > 1:
-            raise ValueError(f"jobs {self.jobs} are for loky; ray works on every CPU of its cluster")
+        check_workers(self.jobs, self.backend)
         if self.networks.count is not None and self.networks.count < 1:
             raise ValueError(f"count {self.networks.count}: at least 1 is needed")
         return chosen, Settings(**self.settings)

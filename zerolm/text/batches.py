@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from zerolm.text.tokens import Text
 MASKED: Final = 0.15
 """The part of a sequence that is masked, as in BERT."""
 IMAGE: Final = (3, 224, 224)
+MASK: Final = "[MASK]"
 LEAST: Final = 257
 """The ids that a byte-level tokenizer has at least: the mask and every byte."""
 TRAINED_ON: Final = 16 << 20
@@ -63,9 +64,7 @@ class TokenSource:
             return Batch(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous(), self.classes, self.name)
         if self.mask is None:
             raise ValueError("the tokenizer has no mask token, and the network predicts masked ones")
-        tokens = self._sequences(sequences, length, 0)  # (n, t)
-        hidden = _chosen(tokens, max(1, round(MASKED * length)), seed)
-        inputs, labels = tokens.masked_fill(hidden, self.mask), tokens.masked_fill(~hidden, NOTHING)
+        inputs, labels = masked(self._sequences(sequences, length, 0), self.mask, seed)
         return Batch(inputs, labels, self.classes, self.name)
 
     def _sequences(self, sequences: int, length: int, more: int) -> Tensor:
@@ -88,11 +87,10 @@ class TokenSource:
         return torch.stack([self.ids[first : first + span] for first in firsts]).long()
 
 
-def text_source(text: Text, vocabulary: int = 8192) -> TokenSource:
-    """Tokens of a text, by a byte-level BPE trained on it (on at most its first 16 Mi characters).
+def trained_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """Return a byte-level BPE trained on texts, of at most so many ids; id 0 is the mask, ``MASK``.
 
-    There are at most ``vocabulary`` ids, fewer where the text is too short for more; id 0 is the mask.
-    The same text gives the same tokens everywhere. Raises ``ValueError`` below 257 ids.
+    The same texts give the same tokenizer everywhere. ``ValueError`` below 257 ids.
     """
     if vocabulary < LEAST:
         raise ValueError(f"a vocabulary of {vocabulary} is too small; {LEAST} is the least")
@@ -102,12 +100,22 @@ def text_source(text: Text, vocabulary: int = 8192) -> TokenSource:
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         min_frequency=2,
-        special_tokens=["[MASK]"],
+        special_tokens=[MASK],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_pieces(text.content[:TRAINED_ON]), trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     tokenizer.encode_special_tokens = True  # a text that says [MASK] masks nothing
+    return tokenizer
+
+
+def text_source(text: Text, vocabulary: int = 8192) -> TokenSource:
+    """Tokens of a text, by a byte-level BPE trained on it (on at most its first 16 Mi characters).
+
+    There are at most ``vocabulary`` ids, fewer where the text is too short for more; id 0 is the mask.
+    The same text gives the same tokens everywhere. Raises ``ValueError`` below 257 ids.
+    """
+    tokenizer = trained_tokenizer(_pieces(text.content[:TRAINED_ON]), vocabulary)
     ids = torch.cat([torch.tensor(tokenizer.encode(piece).ids) for piece in _pieces(text.content)])
     size = tokenizer.get_vocab_size()
     return TokenSource(f"text sha256:{text.sha256}", ids, size, LEAST, mask=0, classes=size)
@@ -135,6 +143,15 @@ def random_source(vocabulary: int = 8192, seed: int = 0) -> TokenSource:
 def _pieces(content: str) -> Iterator[str]:
     """The text in pieces, as the tokenizer takes many times the memory of what it is given."""
     return (content[start : start + PIECE] for start in range(0, len(content), PIECE))
+
+
+def masked(tokens: Tensor, mask: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return inputs and labels (n, t): round(.15 t) positions of each sequence, at least one, are masked.
+
+    They are drawn under the seed; the labels of all others are ``NOTHING``.
+    """
+    hidden = _chosen(tokens, max(1, round(MASKED * tokens.shape[1])), seed)
+    return tokens.masked_fill(hidden, mask), tokens.masked_fill(~hidden, NOTHING)
 
 
 def _chosen(tokens: Tensor, count: int, seed: int) -> Tensor:

@@ -1,0 +1,169 @@
+"""``zerolm.train_labels``: a result like all others, and a file that the other commands take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_training import ASKED, SPACE, TRAINING, some_text
+
+import zerolm
+from zerolm.api.label_training import LabelsReport
+from zerolm.groundtruth.reader import read, views
+from zerolm.networks.build import build
+from zerolm.training.train import TrainingFailed
+
+NOISE = {"seeds": 3, "repeated": 2}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("labels")
+    some_text(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROLM_CACHE", str(place / "cache"))
+    monkeypatch.chdir(place)
+
+
+@pytest.fixture
+def report(place: Path) -> LabelsReport:
+    return zerolm.train_labels("llama", text="text.txt", **ASKED, **NOISE)
+
+
+def test_the_file_is_a_benchmark_with_what_was_trained(report: LabelsReport, tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    again = zerolm.train_labels("llama", file, text="text.txt", **ASKED, **NOISE)
+    assert again.benchmark["architectures"] == report.benchmark["architectures"]
+    truth = read(file)
+    assert (truth.name, truth.space, truth.metric, truth.count) == ("mine", "llama", "loss", 5)
+    assert truth.higher_is_better is False
+    (view,) = views(truth)
+    assert view.settings["vocab"] == truth.source["vocabulary"] <= 300
+    for architecture, row in zip(view.architectures, report.document["rows"], strict=True):
+        network = build(architecture)
+        assert network.params == row["params"]
+        assert row["body_params"] <= 15_000
+        assert network.classes == truth.source["vocabulary"]
+    assert [len(entry.repeats.get("loss", ())) for entry in truth.architectures] == [2, 0, 2, 0, 0]
+    assert truth.source["noise"]["runs"] == 6
+    assert truth.source["noise"]["networks"] == 2
+    assert truth.source["tokens"] == 160
+    assert sorted(truth.architectures[0].results) == [
+        "loss", "loss after 128 tokens", "loss after 32 tokens", "loss after 64 tokens",
+        "loss after 96 tokens",
+    ]  # fmt: skip
+
+
+def test_the_other_commands_take_it(report: LabelsReport, tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(report.benchmark))
+    compared = zerolm.bench(file).comparison.sections[0]
+    assert len(compared.result) == 5
+    assert compared.ceiling is not None
+    assert compared.ceiling.runs == 6
+    assert compared.ceiling.deviation == pytest.approx(report.noise["deviation"])  # type: ignore[index]
+    fitted = zerolm.calibrate(file)
+    assert len(fitted.calibration.labels) == 5
+    picked = zerolm.search("llama", labels=file, max_body_params="15k", **SPACE)
+    assert picked.calibration is not None
+    assert picked.calibration["labels"] == 5
+
+
+def test_it_is_shown_saved_loaded_and_repeated(report: LabelsReport, tmp_path: Path) -> None:
+    assert 0 < len(repr(report)) <= 1500
+    assert "<script" not in report._repr_html_()
+    assert len(report.to_pandas()) == 5
+    report.save(tmp_path / "out")
+    loaded = zerolm.load(tmp_path / "out")
+    assert type(loaded) is LabelsReport
+    assert loaded.to_json() == report.to_json()
+    assert repr(loaded) == repr(report)
+    assert json.loads((tmp_path / "out" / "labels.json").read_text()) == report.benchmark
+    again = zerolm.train_labels(out=tmp_path / "again", **{
+        name: value for name, value in loaded.configuration.items() if name not in ("command", "out")
+    })  # fmt: skip
+    assert again.to_json() == report.to_json()
+    assert (tmp_path / "again" / "report.html").is_file()
+
+
+def test_more_are_trained_beside_those_that_are_kept(
+    report: LabelsReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zerolm.training import labels
+
+    trained = []
+    train = labels.train
+    monkeypatch.setattr(labels, "train", lambda *given, **more: trained.append(1) or train(*given, **more))
+    more = zerolm.train_labels("llama", text="text.txt", **ASKED | {"count": 7})
+    assert len(trained) == 2
+    assert more.document["rows"][0]["loss"] == report.document["rows"][0]["loss"]
+
+
+def test_the_rows_of_a_file_are_trained(report: LabelsReport, tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps(report.benchmark))
+    same = zerolm.train_labels(rows=file, text="text.txt", **TRAINING)
+    assert [row["loss"] for row in same.document["rows"]] == [row["loss"] for row in report.document["rows"]]
+    two = zerolm.train_labels("llama", rows=file, text="text.txt", count=2, **TRAINING)
+    assert len(two.document["rows"]) == 2
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no space": ({}, "no space is named"),
+    "an unknown space": ({"space": "lama"}, "lama"),
+    "images": ({"space": "pit"}, "'pit' read images"),
+    "a text that is short": ({"space": "llama", "text": "short.txt"}, "are the least for sequences of 16"),
+    "no text": ({"space": "llama", "text": "nowhere.txt"}, "does not exist"),
+    "a setting of nobody": ({"space": "llama", "wideness": 3}, "wideness"),
+    "a vocabulary below the bytes": ({"space": "llama", "vocab": 200}, "257 is the least"),
+    "too few that small": ({"space": "llama", "max_params": 10}, "allow more"),
+    "rows of another space": ({"space": "bert", "rows": "rows.json"}, "are of space 'llama', not of 'bert'"),
+    "budgets of rows": ({"rows": "rows.json", "max_params": "1M"}, "max_params is of architectures that"),
+    "more positions than known": ({"space": "gpt2", "length": 256}, "positions for 192"),
+    "ray with jobs": ({"space": "llama", "jobs": 2, "backend": "ray"}, "jobs 2 are for loky"),
+    "out that exists": ({"space": "llama", "out": "rows.json"}, "exists"),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), WRONG.values(), ids=WRONG)
+def test_wrong_input_is_one_line(
+    given: dict[str, Any], words: str, report: LabelsReport, place: Path
+) -> None:
+    (place / "rows.json").write_text(json.dumps(report.benchmark))
+    (place / "short.txt").write_text("a few words")
+    before = sorted(path.name for path in place.iterdir())
+    llama = SPACE if given.get("space") == "llama" else {}
+    with pytest.raises(ValueError, match=words) as caught:
+        zerolm.train_labels(**{"text": "text.txt", "count": 2, **TRAINING, **llama, **given})
+    assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in place.iterdir()) == before
+
+
+def test_what_cannot_be_trained_is_left_out_or_fails(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    from zerolm.training import labels
+
+    train, calls = labels.train, []
+
+    def failing(*given: Any, **more: Any) -> Any:
+        calls.append(1)
+        if len(calls) in (2, 4, 5, 6):
+            raise TrainingFailed("the loss is nan at step 3")
+        return train(*given, **more)
+
+    monkeypatch.setattr(labels, "train", failing)
+    asked = ASKED | {"count": 3, "tokens": 192}
+    report = zerolm.train_labels("llama", text="text.txt", **asked)
+    assert [row["id"] for row in report.document["rows"]] == ["1", "3"]
+    assert report.remarks == ["left out: architecture 2: the loss is nan at step 3"]
+    assert "the loss is nan at step 3" in report.page()
+    with pytest.raises(
+        TrainingFailed, match="3 of 3 architectures could not be trained, the first: the loss"
+    ):
+        zerolm.train_labels("llama", text="text.txt", **asked | {"rate": 0.02})
+    assert not (place / "mine.json").exists()

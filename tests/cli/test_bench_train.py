@@ -1,0 +1,87 @@
+"""``zerolm bench train`` as a user types it: killed, started again, and by two at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_training import ASKED, flags, some_text
+
+from zerolm.io.folders import new_file
+
+Zerolm = Callable[..., Any]
+MANY = flags(ASKED | {"count": 12})
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    some_text(tmp_path)
+    return tmp_path
+
+
+def test_labels_are_shown_and_written(zerolm: Zerolm, place: Path) -> None:
+    asked = ("bench", "train", "llama", "--text", "text.txt", *flags())
+    ran = zerolm(*asked, "--seeds", "2", "--repeated", "2", "--out", "mine.json")
+    assert ran.status == 0, ran.err
+    assert "5 architectures of llama, 160 tokens each" in ran.out
+    assert "ceiling of tau-b" in ran.out
+    assert "wrote mine.json: labels of 5 architectures" in ran.err
+    truth = json.loads((place / "mine.json").read_text())
+    assert len(truth["architectures"]) == 5
+    again = zerolm(*asked, "--seeds", "2", "--repeated", "2", "--json")
+    assert json.loads(again.out)["benchmark"]["architectures"] == truth["architectures"]
+    ran = zerolm(*asked, "--out", "mine.json")
+    assert ran.status == 2
+    assert ran.err.count("\n") == 1
+    assert "--force" in ran.err
+    assert zerolm(*asked, "--out", "mine.json", "--force").status == 0
+    assert zerolm("calibrate", "--labels", "mine.json").status == 0
+    assert "mine" in zerolm("bench", "run", "mine.json").out
+    assert zerolm(*asked, "--out", "folder").status == 0
+    assert {"labels.json", "report.html", "run.yaml"} <= {path.name for path in Path("folder").iterdir()}
+    ran = zerolm("bench", "train", "--config", "folder/run.yaml", "--out", "third.json")
+    assert ran.status == 0, ran.err
+    third = json.loads(Path("third.json").read_text())
+    assert third["architectures"] == json.loads(Path("folder/labels.json").read_text())["architectures"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as they are elsewhere")
+def test_killed_at_any_moment_and_started_again(zerolm: Zerolm, place: Path) -> None:
+    words = [sys.executable, "-m", "zerolm", "bench", "train", "llama", "--text", "text.txt", *MANY]
+    records = lambda: len(list(Path("cache").glob("labels/*/*.json")))  # noqa: E731
+    for count in (2, 7):
+        with subprocess.Popen([*words, "--out", "mine.json"], stderr=subprocess.DEVNULL) as process:
+            while records() < count and process.poll() is None:
+                time.sleep(0.02)
+            process.send_signal(signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
+        assert not Path("mine.json").exists()
+        assert records() >= count
+    kept = {file: file.read_bytes() for file in Path("cache").glob("labels/*/*.json")}
+    assert zerolm(*words[3:], "--out", "mine.json").status == 0
+    assert {file: file.read_bytes() for file in kept} == kept
+    assert records() == 12
+    assert not [path for path in Path().iterdir() if path.name.startswith(".mine")]
+    os.environ["ZEROLM_CACHE"] = str(place / "other")
+    assert zerolm(*words[3:], "--out", "whole.json").status == 0
+    mine, whole = (json.loads(Path(name).read_text()) for name in ("mine.json", "whole.json"))
+    assert {**mine, "name": ""} == {**whole, "name": ""}
+
+
+def test_two_into_one_file_are_refused(zerolm: Zerolm, place: Path) -> None:
+    with new_file(place / "mine.json", False) as file:
+        file.write_text("the first")
+        ran = zerolm("bench", "train", "llama", "--text", "text.txt", *flags(), "--out", "mine.json")
+        assert (ran.status, ran.err.count("\n")) == (2, 1)
+        assert "another command is writing" in ran.err
+    assert Path("mine.json").read_text() == "the first"

@@ -1,0 +1,71 @@
+"""Texts with a tokenizer of their own, and what is to be predicted of their sequences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from label_training import some_text
+
+from zerolm.networks.batch import NOTHING
+from zerolm.text.batches import text_source
+from zerolm.text.corpus import Corpus, token_file
+from zerolm.text.predictions import Predictions, predicted, tokenizer_of
+from zerolm.text.tokens import read_text
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    source = str(some_text(tmp_path))
+    return Corpus((token_file(source, tokenizer_of(source, 300), 10_000),), 16)
+
+
+def test_the_tokenizer_is_the_one_that_proxies_train(tmp_path: Path) -> None:
+    file = some_text(tmp_path)
+    tokenizer, source = tokenizer_of(str(file), 300), text_source(read_text(file), 300)
+    ids = tokenizer(file.read_text(), add_special_tokens=False)["input_ids"]
+    assert source.ids is not None
+    assert ids == source.ids.tolist()
+    assert (len(tokenizer), tokenizer.mask_token_id) == (source.size, source.mask)
+
+
+def test_a_text_that_says_mask_masks_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("a [MASK] b [MASK] c " * 40)
+    tokenizer = tokenizer_of(str(file), 280)
+    assert tokenizer.mask_token_id not in tokenizer(file.read_text())["input_ids"]
+
+
+def test_the_next_token_is_predicted_at_every_place_but_the_last(corpus: Corpus) -> None:
+    data = Predictions(corpus, 20, 3, "next", 0)
+    for place in range(20):
+        item, whole = data[place], data.sequences[place]["input_ids"]
+        assert item["input_ids"].equal(whole)
+        assert item["labels"][:-1].equal(whole[1:])
+        assert item["labels"][-1] == NOTHING
+
+
+def test_masked_tokens_are_what_stood_there_and_other_ones_each_time(corpus: Corpus) -> None:
+    rounds = 3 * corpus.counts[0][0]
+    data = Predictions(corpus, rounds, 3, "masked", 0)
+    by_number: dict[int, set[tuple[bool, ...]]] = {}
+    for place in range(rounds):
+        item, whole = data[place], data.sequences[place]["input_ids"]
+        hidden = item["labels"] != NOTHING
+        assert int(hidden.sum()) == round(0.15 * 16)
+        assert torch.where(hidden, item["labels"], item["input_ids"]).equal(whole)
+        assert (item["input_ids"][hidden] == 0).all()
+        by_number.setdefault(int(data.sequences.numbers[place]), set()).add(tuple(hidden.tolist()))
+        assert data[place]["labels"].equal(item["labels"])
+    assert sum(len(masks) > 1 for masks in by_number.values()) > 0.9 * len(by_number)
+    other = Predictions(corpus, rounds, 4, "masked", 0)
+    assert any(not (data[i]["labels"] == other[i]["labels"]).all() for i in range(9))
+
+
+def test_text_held_out_is_masked_alike_for_all(corpus: Corpus) -> None:
+    ids = corpus.held_out().ids
+    assert all(one.equal(other) for one, other in zip(
+        predicted(ids, "masked", 0), predicted(ids.clone(), "masked", 0), strict=True
+    ))  # fmt: skip

@@ -1,0 +1,239 @@
+"""Architectures that are trained the same way: kept, gone on with, and told apart by all that matters."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from forked import in_another_process
+from label_training import SPACE, some_text
+from torch import nn
+
+from zerolm.architecture import Architecture
+from zerolm.io.folders import locked
+from zerolm.networks.batch import NOTHING
+from zerolm.networks.build import build
+from zerolm.progress import silent
+from zerolm.solvers.drawing import drawn
+from zerolm.spaces import SPACES
+from zerolm.text.predictions import Predictions, predicted
+from zerolm.training import labels
+from zerolm.training.labels import Label, LabelRun, LabelText, LabelTraining, train_all
+from zerolm.training.request import Execution, Schedule, TrainingRequest
+from zerolm.training.scaling import scaled
+from zerolm.training.train import BETAS, CLIP
+
+REQUEST = TrainingRequest(
+    160, 2, 16, Schedule(0.01), execution=Execution("float32"), checkpoints=5, measured=5
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    torch.set_num_threads(1)
+    return tmp_path / "cache"
+
+
+def parsed(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    return {s.name: s.parse(settings[s.name]) for s in SPACES[name].declared if s.name in settings}
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> LabelText:
+    return LabelText.of(str(some_text(tmp_path)), "llama", parsed("llama", SPACE), REQUEST, silent)
+
+
+@pytest.fixture
+def few(text: LabelText) -> list[Architecture]:
+    return drawn(text.space, 3, 0, distinct=True)
+
+
+def runs(architectures: list[Architecture], seed: int = 0) -> list[tuple[Architecture, int, str]]:
+    return [(one, seed, f"architecture {i}") for i, one in enumerate(architectures)]
+
+
+def by_hand(text: LabelText, architecture: Architecture, seed: int) -> list[float]:
+    """Return the losses held out after each step, of a loop that is written out."""
+    network = build(architecture, seed)
+    module, groups = scaled(network, architecture.layers[-1].width, REQUEST.schedule.rate)
+    optimiser = torch.optim.AdamW(groups, betas=BETAS, weight_decay=0.0)
+    first = [group["lr"] for group in optimiser.param_groups]
+    data = Predictions(text.corpus, REQUEST.sequences, seed, text.task, text.mask)
+
+    def loss(inputs: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        logits = module(inputs, text.classes).flatten(0, 1)
+        return nn.functional.cross_entropy(logits, wanted.flatten(), ignore_index=NOTHING)
+
+    held = predicted(text.corpus.held_out().ids, text.task, text.mask)
+    losses = []
+    factors = (0.0, 1.0, 1.0, 1.0, 0.5)  # five steps: one of warm-up from nothing, two to fall in
+    for step, factor in enumerate(factors):
+        for group, rate in zip(optimiser.param_groups, first, strict=True):
+            group["lr"] = rate * factor
+        items = [data[2 * step], data[2 * step + 1]]
+        optimiser.zero_grad()
+        loss(*(torch.stack([item[name] for item in items]) for name in ("input_ids", "labels"))).backward()
+        nn.utils.clip_grad_norm_(module.parameters(), CLIP)
+        optimiser.step()
+        with torch.no_grad():
+            losses.append(float(loss(*held)))
+    return losses
+
+
+def test_training_is_the_loop_that_is_written_out(text: LabelText, few: list[Architecture]) -> None:
+    for architecture in few[:2]:
+        label = train_all(runs([architecture], 3), text, REQUEST)[0]
+        assert list(label.losses) == [32, 64, 96, 128, 160]
+        assert list(label.losses.values()) == pytest.approx(by_hand(text, architecture, 3), abs=2e-5)
+
+
+def test_what_is_kept_is_not_trained_again(
+    text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = train_all(runs(few), text, REQUEST)
+    monkeypatch.setattr(labels, "train", never)
+    assert train_all(runs(few[::-1]), text, REQUEST) == first[::-1]
+    for other in (
+        replace(REQUEST, tokens=192),
+        replace(REQUEST, schedule=Schedule(0.02)),
+        replace(REQUEST, execution=Execution("bfloat16")),
+    ):
+        with pytest.raises(RuntimeError, match="trained again"):
+            train_all(runs(few), text, other)
+    with pytest.raises(RuntimeError, match="trained again"):
+        train_all(runs(few, seed=1), text, REQUEST)
+
+
+def never(*_: object, **__: object) -> None:
+    raise AssertionError("trained again")
+
+
+def test_damaged_records_are_trained_again(text: LabelText, few: list[Architecture], cache: Path) -> None:
+    first = train_all(runs(few), text, REQUEST)
+    files = sorted((cache / "labels").glob("*/*.json"))
+    assert len(files) == len(few)
+    for file, content in zip(files, ('{"losses": 3}', "", "[]"), strict=True):
+        file.write_text(content)
+    assert [label.losses for label in train_all(runs(few), text, REQUEST)] == [one.losses for one in first]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_a_killed_run_goes_on_to_the_same_losses(
+    text: LabelText, few: list[Architecture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in every measurement in turn: within an architecture, and between two of them."""
+    whole = [label.losses for label in train_all(runs(few), text, REQUEST)]
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "other"))
+    judge, kills = LabelTraining._judge, 0
+    for moment in (2, 4, 1, 7):
+
+        def killing(self: LabelTraining, learner: nn.Module, at: int = moment) -> Callable[[], Any]:
+            measure = judge(self, learner)
+
+            def measured() -> Any:
+                nonlocal kills
+                kills += 1
+                if kills > at:
+                    os.kill(os.getpid(), 9)
+                return measure()
+
+            return measured
+
+        kills = 0
+        monkeypatch.setattr(LabelTraining, "_judge", killing)
+        assert in_another_process(lambda: train_all(runs(few), text, REQUEST)) == 9
+    monkeypatch.setattr(LabelTraining, "_judge", judge)
+    again = [label.losses for label in train_all(runs(few), text, REQUEST)]
+    assert [list(losses) for losses in again] == [list(losses) for losses in whole]
+    for ours, theirs in zip(again, whole, strict=True):
+        assert list(ours.values()) == pytest.approx(list(theirs.values()), abs=1e-6)
+
+
+def test_jobs_change_nothing(
+    text: LabelText, few: list[Architecture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = train_all(runs(few), text, REQUEST)
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "other"))
+    together = train_all(runs(few), text, REQUEST, jobs=2)
+    assert [label.losses for label in together] == [label.losses for label in alone]
+
+
+def test_a_loss_that_is_not_finite_is_a_label_with_a_reason(text: LabelText, few: list[Architecture]) -> None:
+    hot = replace(REQUEST, tokens=3200, schedule=Schedule(1e30, warmup=0.001))
+    for label in train_all(runs(few[:1]), text, hot):
+        assert label.losses == {}
+        assert "not finite" in label.failure or "nan" in label.failure or "inf" in label.failure
+
+
+def test_a_full_disk_is_one_line_and_costs_nothing_that_is_finished(
+    text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, calls = labels.train, []
+
+    def full(*given: Any, **more: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise OSError("the checkpoint of step 3 cannot be written: no space left")
+        return train(*given, **more)
+
+    monkeypatch.setattr(labels, "train", full)
+    with pytest.raises(ValueError, match="architecture 1: the checkpoint of step 3 cannot be written"):
+        train_all(runs(few), text, REQUEST)
+    assert len(calls) == 2
+    train_all(runs(few), text, REQUEST)
+    assert len(calls) == 4
+
+
+def test_two_commands_do_not_train_the_same(text: LabelText, few: list[Architecture], cache: Path) -> None:
+    train_all(runs(few[:1]), text, REQUEST)
+    (folder,) = (cache / "labels").iterdir()
+    with locked(folder, "busy"), pytest.raises(ValueError, match="another command trains"):
+        train_all(runs(few), text, REQUEST)
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "bert": {"depth": "1", "hidden": "16", "head_size": "8", "ffn": "32", "vocab": 300}
+    | {"hidden_per_depth": "1:1000", "ffn_per_hidden": "0.1:10"},
+    "gpt2-uniform": {"depth": "1", "hidden": "16", "head_size": "8", "ffn": "32", "vocab": 300}
+    | {"hidden_per_depth": "1:1000", "ffn_per_hidden": "0.1:10"},
+    "flexibert": {"depth": "1", "hidden": "16", "heads": "2", "ffn": "32", "stacks": "1"},
+    "gpt2": {"depth": "1", "hidden": "16", "heads": "2", "ffn": "32", "d_embed": "16", "div_val": "1"}
+    | {"ffn_per_hidden": "0.1:10"},
+    "transformer_xl": {"depth": "1", "hidden": "16", "heads": "2", "ffn": "32", "d_embed": "16"}
+    | {"div_val": "1", "ffn_per_hidden": "0.1:10"},
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_space_of_text_is_trained(name: str, tmp_path: Path) -> None:
+    """From the loss of guessing: the logarithm of the number of tokens that are known."""
+    source = str(some_text(tmp_path))
+    text = LabelText.of(source, name, parsed(name, SMALL[name]), REQUEST, silent)
+    architecture = drawn(text.space, 1, 0)[0]
+    (label,) = train_all(runs([architecture]), text, replace(REQUEST, tokens=1600))
+    losses = list(label.losses.values())
+    known = text.classes or text.space.settings["vocab"]
+    assert losses[-1] < losses[0] < 1.3 * float(torch.tensor(float(known)).log())
+    assert known <= 2048
+
+
+def test_images_and_unknown_networks_are_refused(tmp_path: Path) -> None:
+    source = str(some_text(tmp_path))
+    with pytest.raises(ValueError, match="'pit' read images, and are trained on none; text: bert, flexibert"):
+        LabelText.of(source, "pit", {}, REQUEST, silent)
+
+
+def test_a_record_is_plain_json(text: LabelText, few: list[Architecture], cache: Path) -> None:
+    (label,) = train_all(runs(few[:1]), text, REQUEST)
+    (file,) = (cache / "labels").glob("*/*.json")
+    told = json.loads(file.read_text())
+    assert Label({int(k): v for k, v in told["losses"].items()}, told["seconds"], told["failure"]) == label
+    assert not file.with_suffix("").exists()
+    assert LabelRun(few[0], 0, file.with_suffix(""), "one").folder.parent == file.parent

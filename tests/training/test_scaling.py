@@ -1,0 +1,99 @@
+"""muP: every parameter in one group, nothing changed at the base width, and steps that do not grow."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from drawn import architectures
+from hypothesis import given
+from torch import nn
+
+from zerolm.architecture import Architecture
+from zerolm.networks.build import build
+from zerolm.networks.network import Network
+from zerolm.spaces import make_space
+from zerolm.training.scaling import BASE, ScaledLogits, scaled
+
+RATE = 0.01
+
+
+def llama(hidden: int, tied: bool = True) -> Architecture:
+    space = make_space("llama", vocab=64, tied=tied)
+    return space.read({"depth": 2, "hidden": hidden, "head_size": 8, "heads": hidden // 8,
+                       "kv_heads": hidden // 16, "ffn": 3 * hidden})  # fmt: skip
+
+
+def rates(network: Network, groups: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the rate of every parameter by its name; each must be in exactly one group."""
+    names = {id(parameter): name for name, parameter in network.module.named_parameters()}
+    pairs = [(names[id(p)], group["lr"]) for group in groups for p in group["params"]]
+    assert sorted(name for name, _ in pairs) == sorted(names.values())
+    return dict(pairs)
+
+
+def test_at_the_base_width_nothing_is_changed_but_by_inputs() -> None:
+    plain, network = (build(llama(BASE), 3) for _ in range(2))
+    module, groups = scaled(network, BASE, RATE)
+    assert module.factor == 1.0
+    for name, rate in rates(network, groups).items():
+        weight, drawn = network.module.get_parameter(name), plain.module.get_parameter(name)
+        inputs = weight.shape[1] if name.endswith("down.weight") else BASE
+        assert rate == pytest.approx(RATE * BASE / inputs)
+        assert torch.allclose(weight, drawn * math.sqrt(BASE / inputs))
+
+
+def test_hidden_matrices_follow_their_inputs_and_nothing_else_does() -> None:
+    for tied in (True, False):
+        network = build(llama(32, tied), 3)
+        module, groups = scaled(network, 32, RATE)
+        by_name = rates(network, groups)
+        hidden = {id(linear.parameter) for linear in network.linears}
+        for name, rate in by_name.items():
+            weight = network.module.get_parameter(name)
+            is_hidden = id(weight) in hidden
+            assert rate == pytest.approx(RATE * BASE / weight.shape[1] if is_hidden else RATE), name
+            if weight.ndim == 2:
+                deviation = 0.02 * math.sqrt(BASE / weight.shape[1]) if is_hidden else 0.02
+                assert float(weight.detach().std()) == pytest.approx(deviation, rel=0.1), name
+        ids = torch.arange(12)[None]
+        assert torch.allclose(module(ids, 40), network.module(ids, 40) * BASE / 32)
+
+
+@given(architectures(max_depth=2))
+def test_every_parameter_of_any_space_is_in_one_group(architecture: Architecture) -> None:
+    try:
+        network = build(architecture, 0)
+    except ValueError:  # sizes that make no network
+        return
+    width = architecture.layers[-1].width
+    module, groups = scaled(network, width, RATE)
+    assert isinstance(module, ScaledLogits)
+    by_name = rates(network, groups)
+    assert all(by_name[name] == RATE for name in by_name if name.endswith(("bias", "norm.weight")))
+
+
+def moved(hidden: int, scaling: bool) -> float:
+    """Return how far three steps of Adam move what the last layer gives, root mean square."""
+    network = build(llama(hidden), 0)
+    module, groups = scaled(network, hidden, RATE) if scaling else (ScaledLogits(network.module, 1.0), None)
+    optimiser = torch.optim.Adam(groups or list(network.module.parameters()), lr=RATE)
+    ids = torch.randint(64, (4, 17), generator=torch.Generator().manual_seed(0))
+    states: list[torch.Tensor] = []
+    network.layers[-1].register_forward_hook(lambda *given: states.append(given[2].detach()))
+    for _ in range(4):
+        logits = module(ids[:, :-1])
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+        optimiser.step()
+    return float((states[-1] - states[0]).square().mean().sqrt())
+
+
+def test_steps_move_hidden_states_as_far_at_any_width() -> None:
+    """The coordinate check of Tensor Programs V: without scaling they move further the wider they are."""
+    narrow, wide = (moved(hidden, True) for hidden in (64, 512))
+    assert 0.6 < wide / narrow < 1.6
+    narrow, wide = (moved(hidden, False) for hidden in (64, 512))
+    assert wide / narrow > 2.5

@@ -1,0 +1,118 @@
+"""Work on many networks: here, in worker processes or on a Ray cluster, one thread each."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+import torch
+from joblib import Parallel, delayed, parallel_config
+
+from zerolm.networks import cluster
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Backend = Literal["loky", "ray"]
+Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+def check_workers(jobs: int, backend: str) -> None:
+    """Raise ``ValueError`` for a number of processes or a backend that cannot be."""
+    if backend not in get_args(Backend):
+        raise ValueError(f"backend {backend!r} is not known; there are {', '.join(get_args(Backend))}")
+    if jobs < 1:
+        raise ValueError(f"jobs {jobs}: at least 1 is needed")
+    if backend == "ray" and jobs > 1:
+        raise ValueError(f"jobs {jobs} are for loky; ray works on every CPU of its cluster")
+
+
+def finished(
+    items: Sequence[Item],
+    work: Callable[[Item], Result],
+    *,
+    name: Callable[[Item], str] = str,
+    jobs: int = 1,
+    backend: Backend = "loky",
+) -> Generator[tuple[int, Result], None, None]:
+    """Yield the place of an item and what ``work`` makes of it, each as soon as it is known, in any order.
+
+    ``loky`` works in ``jobs`` processes of this machine (one: in this process), ``ray`` on every CPU of a
+    cluster, in rounds of one item for each; ``work`` and the items must be picklable then. Every item is
+    worked on with one thread: no number of jobs changes its bits.
+
+    The first error of an item is raised once the items in the making have been yielded; none starts after
+    it. It names the item; a ``ValueError`` stays one, another becomes a ``RuntimeError`` with its traceback
+    as a note.
+    """
+    failures: list[Exception] = []
+    calls = (
+        delayed(_attempt)(place, work, item) for place, item in enumerate(items) if not failures
+    )  # drawn one by one, so that none starts after a failure
+    with closing(_outcomes(calls, min(jobs, len(items)), backend)) as outcomes:
+        for place, outcome in outcomes:
+            if isinstance(outcome, _Failure):
+                failures.append(outcome.error(name(items[place])))
+            else:
+                yield place, outcome
+    if failures:
+        raise failures[0]
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An error as text: not every exception can be sent from one process to another."""
+
+    message: str
+    trace: str
+    """Empty for wrong input, which is no fault of the program."""
+
+    @classmethod
+    def of(cls, error: Exception) -> _Failure:
+        text = " ".join(str(error).split())
+        if isinstance(error, ValueError):
+            return cls(text, "")
+        return cls(f"{type(error).__name__}: {text}", traceback.format_exc())
+
+    def error(self, name: str) -> Exception:
+        message = self.message if name in self.message else f"{name}: {self.message}"
+        if not self.trace:
+            return ValueError(message)
+        error = RuntimeError(message)
+        error.add_note(self.trace)
+        return error
+
+
+def _attempt(place: int, work: Callable[[Item], Result], item: Item) -> tuple[int, Result | _Failure]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return place, work(item)
+    except Exception as error:
+        return place, _Failure.of(error)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _outcomes(calls: Iterator[Call], jobs: int, backend: Backend) -> Generator[tuple[int, Any], None, None]:
+    if backend == "ray" and jobs > 0:
+        yield from cluster.in_rounds(calls)
+    elif jobs > 1:
+        yield from _in_workers(calls, jobs)
+    else:
+        for function, arguments, _ in calls:
+            yield function(*arguments)
+
+
+def _in_workers(calls: Iterator[Call], jobs: int) -> Generator[tuple[int, Any], None, None]:
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        workers = Parallel(n_jobs=jobs, batch_size=1, pre_dispatch=jobs, return_as="generator_unordered")
+        outcomes = workers(calls)
+    try:
+        yield from outcomes
+    except BrokenProcessPool:
+        message = f"one of {jobs} worker processes was killed, perhaps for want of memory; try fewer jobs"
+        raise ValueError(message) from None

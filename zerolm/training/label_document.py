@@ -1,0 +1,153 @@
+"""Architectures and their labels as a benchmark file, with how they were trained and the noise of seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+import torch
+import transformers
+
+import zerolm
+from zerolm.architecture import Architecture, Floats
+from zerolm.groundtruth.truth import check
+from zerolm.scores import make_score
+from zerolm.spaces import shape_text
+from zerolm.statistics import agreement, noise_ceiling
+from zerolm.training.labels import Label, LabelText
+from zerolm.training.request import TrainingRequest
+from zerolm.training.scaling import BASE
+from zerolm.training.train import BETAS, CLIP, TrainingFailed
+
+METRIC: Final = "loss"
+TASKS: Final = {"next": "next token", "masked": "masked tokens"}
+RIVALS: Final = ("params", "body_params", "geo")
+"""Scores that saw no labels, whose agreement with the losses is told."""
+Runs = Sequence[Label]
+"""Of one architecture: from the first seed, and from the others where it was repeated."""
+
+
+def label_document(
+    name: str,
+    text: LabelText,
+    request: TrainingRequest,
+    architectures: Sequence[Architecture],
+    labels: Sequence[Runs],
+) -> dict[str, Any]:
+    """Return plain JSON: ``benchmark`` is the file, ``rows`` are its architectures with sizes and seconds.
+
+    ``noise`` is the ceiling by the seeds, None without repeats; ``agreement`` tau-b of scores with the
+    losses; ``left_out`` are architectures whose training failed, with the reason. ``TrainingFailed`` where
+    fewer than two are left.
+    """
+    trained = [i for i, runs in enumerate(labels) if runs[0].losses]
+    failed = [i for i, runs in enumerate(labels) if not runs[0].losses]
+    if len(trained) < 2:
+        raise TrainingFailed(
+            f"{len(failed)} of {len(labels)} architectures could not be trained, the first: "
+            f"{labels[failed[0]][0].failure}"
+        )
+    repeats = {i: [run.loss for run in labels[i][1:] if run.losses] for i in trained}
+    chosen = [architectures[i] for i in trained]
+    quality = -np.array([labels[i][0].loss for i in trained])
+    sizes = {cost: make_score(cost).of_many(chosen) for cost in ("params", "body_params")}
+    noise = _noise(quality, [repeats[i] for i in trained])
+    entries = [
+        {
+            "id": str(i + 1),
+            "architecture": architectures[i].choices,
+            "results": _results(labels[i][0]),
+            **({"repeats": {METRIC: repeats[i]}} if repeats[i] else {}),
+        }
+        for i in trained
+    ]
+    benchmark = {
+        "name": name,
+        "space": text.space.name,
+        "settings": text.space.settings,
+        "task": f"{TASKS[text.task]} of a text",
+        "metric": METRIC,
+        "higher_is_better": False,
+        "source": _source(text, request) | {"noise": noise},
+        "count": len(entries),
+        "architectures": entries,
+    }
+    check(benchmark)
+    taus = {rival: agreement(make_score(rival).of_many(chosen), quality).tau for rival in RIVALS}
+    return {
+        "benchmark": benchmark,
+        "noise": noise,
+        "agreement": {rival: None if math.isnan(tau) else tau for rival, tau in taus.items()},
+        "left_out": [{"id": str(i + 1), "reason": labels[i][0].failure} for i in failed],
+        "rows": [
+            {
+                "id": str(i + 1),
+                "shape": shape_text(architectures[i]),
+                **{cost: int(values[place]) for cost, values in sizes.items()},
+                "loss": labels[i][0].loss,
+                "repeats": repeats[i],
+                "seconds": round(sum(run.seconds for run in labels[i]), 2),
+            }
+            for place, i in enumerate(trained)
+        ],
+    }
+
+
+def _results(label: Label) -> dict[str, float]:
+    """Return the loss at the end, and those after fewer tokens of the same run, before its rate decayed."""
+    *earlier, _ = sorted(label.losses)
+    return {METRIC: label.loss} | {
+        f"{METRIC} after {tokens} tokens": label.losses[tokens] for tokens in earlier
+    }
+
+
+def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
+    """Return how the architectures were trained, so that somebody else can do the same."""
+    schedule = request.schedule
+    return {
+        "made_by": f"zerolm {zerolm.__version__} bench train",
+        "text_sha256": text.sha256,
+        "vocabulary": text.classes or text.space.settings["vocab"],
+        "tokenizer": "byte-level BPE, trained on the text",
+        "tokens": request.steps * request.batch * request.length,
+        "batch": request.batch,
+        "length": request.length,
+        "seed": request.seed,
+        "optimiser": f"AdamW, betas {BETAS[0]:g} and {BETAS[1]:g}, gradients of norm {CLIP:g} at most",
+        "rate": schedule.rate,
+        "rate_by_width": f"muP of width {BASE}",
+        "warmup": schedule.warmup,
+        "decay": schedule.decay,
+        "weight_decay": schedule.weight_decay,
+        "dropout": 0.0,
+        "precision": "bfloat16" if request.execution.bfloat16 else "float32",
+        "device": "cuda" if torch.cuda.is_available() else "cpu",
+        "libraries": f"torch {torch.__version__}, transformers {transformers.__version__}",
+    }
+
+
+def _noise(quality: Floats, repeats: Sequence[Sequence[float]]) -> dict[str, Any] | None:
+    """Return the noise ceiling by repeated runs, and the mean tau-b of the orders of any two seeds."""
+    further = [(-loss, i) for i, losses in enumerate(repeats) for loss in losses]
+    if not further:
+        return None
+    results, labels = (np.array(column) for column in zip(*further, strict=True))
+    own = np.arange(len(quality))
+    ceiling = noise_ceiling(np.append(quality, results), np.append(own, labels.astype(np.int64)))
+    assert ceiling is not None
+    most = max(map(len, repeats))
+    complete = [i for i, losses in enumerate(repeats) if len(losses) == most]
+    by_seed = np.array([[quality[i], *(-loss for loss in repeats[i])] for i in complete]).T
+    taus = [agreement(one, other).tau for one, other in combinations(by_seed, 2)] if len(complete) > 1 else []
+    between = float(np.mean(taus)) if taus and not np.isnan(taus).any() else None
+    return {
+        "tau": ceiling.tau,
+        "rho": ceiling.rho,
+        "deviation": ceiling.deviation,
+        "networks": ceiling.networks,
+        "runs": ceiling.runs,
+        "tau_between_seeds": between,
+    }

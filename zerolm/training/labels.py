@@ -1,0 +1,229 @@
+"""Labels from training: architectures of a space, each trained the same way and kept when it is finished."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import transformers
+from torch import nn
+
+from zerolm.architecture import Architecture
+from zerolm.io.files import cache_folder, parse_json, read_text, replacing
+from zerolm.io.folders import locked
+from zerolm.networks.build import build, network_function
+from zerolm.networks.network import Task
+from zerolm.networks.workers import Backend, check_workers, finished
+from zerolm.progress import Progress, silent
+from zerolm.spaces import SPACES, SearchSpace, make_space
+from zerolm.text.corpus import HELD, Corpus, token_file
+from zerolm.text.predictions import Predictions, predicted, tokenizer_of
+from zerolm.training.learner import Labelled
+from zerolm.training.request import TrainingRequest
+from zerolm.training.scaling import BASE, scaled
+from zerolm.training.train import TrainingFailed, train
+from zerolm.training.watch import Judge, TrainingRun
+
+VERSION: Final = 1
+"""Counts changes of how architectures are trained: what an earlier version kept is not used."""
+VOCABULARY: Final = 2048
+"""Of a space whose vocabulary is a setting that nobody gives, and of one whose networks know more."""
+BATCH: Final = 16
+"""Sequences that are held out are measured so many at a time."""
+MAX_RECORD: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Label:
+    """The loss on text held out after so many tokens, in nats a token, or why there is none."""
+
+    losses: dict[int, float]
+    seconds: float
+    failure: str = ""
+
+    @property
+    def loss(self) -> float:
+        """Return the loss at the end."""
+        return self.losses[max(self.losses)]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelText:
+    """A text as the networks of a space read it, and the ``space`` with the vocabulary that it has so.
+
+    ``classes`` is what the softmax runs over, None for all that a network knows; ``mask`` stands for a token.
+    """
+
+    corpus: Corpus
+    space: SearchSpace
+    classes: int | None
+    mask: int
+
+    @property
+    def task(self) -> Task:
+        return self.space.task
+
+    @property
+    def sha256(self) -> str:
+        return self.corpus.texts[0].sha256
+
+    @classmethod
+    def of(
+        cls,
+        source: str,
+        space: str,
+        settings: Mapping[str, Any],
+        request: TrainingRequest,
+        progress: Progress,
+    ) -> LabelText:
+        """Return a text for a space with these settings; ``ValueError`` where its networks read none."""
+        network_function(space)
+        if SPACES[space].task == "image":
+            others = ", ".join(name for name in SPACES.names() if SPACES[name].task != "image")
+            raise ValueError(f"networks of {space!r} read images, and are trained on none; text: {others}")
+        has_own = any(setting.name == "vocab" for setting in SPACES[space].declared)
+        size = int(settings.get("vocab", VOCABULARY)) if has_own else VOCABULARY
+        progress("training a tokenizer")
+        tokenizer = tokenizer_of(source, size)
+        most = request.sequences * request.length + 2 * HELD * request.length
+        corpus = Corpus((token_file(source, tokenizer, most, progress),), request.length)
+        corpus.counts  # noqa: B018 - refuses a text that is too short
+        own = {"vocab": len(tokenizer)} if has_own else {}
+        assert isinstance(tokenizer.mask_token_id, int)
+        made = make_space(space, **{**settings, **own})
+        return cls(corpus, made, None if has_own else len(tokenizer), tokenizer.mask_token_id)
+
+
+@dataclass(frozen=True)
+class LabelRun:
+    """One architecture to train from one seed, and the folder of what is kept of it."""
+
+    architecture: Architecture
+    seed: int
+    folder: Path
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTraining:
+    """Trains one architecture after the other; it can be sent to another process."""
+
+    text: LabelText
+    request: TrainingRequest
+
+    def __call__(self, run: LabelRun) -> Label:
+        """Return what training gives; one that was killed goes on from its last checkpoint."""
+        text, request = self.text, replace(self.request, seed=run.seed)
+        network = build(run.architecture, run.seed)
+        for part in network.module.modules():
+            if isinstance(part, nn.Dropout):  # no text is seen so often that it could be learned by heart
+                part.p = 0.0
+        module, groups = scaled(network, run.architecture.layers[-1].width, request.schedule.rate)
+        learner = Labelled(module, text.classes)
+        data = Predictions(text.corpus, request.sequences, run.seed, text.task, text.mask)
+        run.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            trained = train(
+                learner, data, request, TrainingRun(run.folder, self._judge(learner)), groups=groups
+            )
+        except TrainingFailed as error:
+            return Label({}, 0.0, str(error))
+        except OSError as error:
+            raise ValueError(str(error)) from None
+        losses = {int(row["tokens"]): row["held_out"] for row in trained.rows if row["step"]}
+        return Label(losses, trained.seconds)
+
+    def _judge(self, learner: nn.Module) -> Judge:
+        inputs, labels = predicted(self.text.corpus.held_out().ids, self.text.task, self.text.mask)
+
+        @torch.no_grad()
+        def judge() -> dict[str, float]:
+            device = next(learner.parameters()).device
+            total = 0.0
+            for first in range(0, len(inputs), BATCH):
+                part = slice(first, first + BATCH)
+                losses = learner(inputs[part].to(device), labels[part].to(device))
+                total += float(losses["cross-entropy"]) * len(inputs[part])
+            return {"held_out": total / len(inputs)}
+
+        return judge
+
+
+def train_all(
+    runs: Sequence[tuple[Architecture, int, str]],
+    text: LabelText,
+    request: TrainingRequest,
+    *,
+    jobs: int = 1,
+    backend: Backend = "loky",
+    progress: Progress = silent,
+) -> list[Label]:
+    """Return the label of each architecture with a seed and a name; what is kept is not trained again.
+
+    ``loky`` trains in ``jobs`` processes, ``ray`` on every CPU of a cluster; each uses one thread, or the GPU
+    that is there. ``ValueError`` while another command trains the same way.
+    """
+    check_workers(jobs, backend)
+    folder = cache_folder("labels") / _digest(_circumstances(text, request))
+    asked = [LabelRun(a, seed, folder / _digest([a.identity, seed]), name) for a, seed, name in runs]
+    with locked(folder, "another command trains architectures in the same way; wait for it"):
+        labels = {run.folder: label for run in asked if (label := _read(run)) is not None}
+        lacking = [run for run in asked if run.folder not in labels]
+        done = len(asked) - len(lacking)
+        progress(_told(labels), done, len(asked))
+        work = LabelTraining(text, request)
+        trained = finished(lacking, work, name=lambda run: run.name, jobs=jobs, backend=backend)
+        with closing(trained) as results:
+            for place, label in results:
+                run = lacking[place]
+                _keep(run, label)
+                labels[run.folder] = label
+                done += 1
+                progress(_told(labels), done, len(asked))
+    return [labels[run.folder] for run in asked]
+
+
+def _told(labels: Mapping[Path, Label]) -> str:
+    losses = [label.loss for label in labels.values() if label.losses]
+    return f"training architectures, best loss {min(losses):.3f}" if losses else "training architectures"
+
+
+def _circumstances(text: LabelText, request: TrainingRequest) -> list[Any]:
+    """Return all that a label depends on, besides its architecture and its seed."""
+    token_counts = [len(part.ids) for part in text.corpus.texts]
+    told = asdict(request) | {"seed": None, "bfloat16": request.execution.bfloat16}
+    libraries = [torch.__version__, transformers.__version__, torch.cuda.is_available()]
+    vocabulary = [text.space.settings.get("vocab"), text.classes]
+    return [VERSION, BASE, text.sha256, token_counts, text.task, vocabulary, told, libraries]
+
+
+def _digest(document: Any) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _record(run: LabelRun) -> Path:
+    return run.folder.with_suffix(".json")
+
+
+def _keep(run: LabelRun, label: Label) -> None:
+    """Write the label, then drop the checkpoints that led to it."""
+    with replacing(_record(run)) as file:
+        file.write(json.dumps(asdict(label)).encode())
+    shutil.rmtree(run.folder, ignore_errors=True)
+
+
+def _read(run: LabelRun) -> Label | None:
+    """Return a label that is kept; None where there is none, or it is damaged."""
+    try:
+        told = parse_json(read_text(_record(run), MAX_RECORD))
+        losses = {int(tokens): float(loss) for tokens, loss in told["losses"].items()}
+        return Label(losses, float(told["seconds"]), str(told["failure"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -24,7 +24,7 @@ from zerolm.training.learner import Teacher, total
 from zerolm.training.processes import WAIT, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import TrainingRequest, micro_batch
-from zerolm.training.watch import TrainingRun, Watch
+from zerolm.training.watch import TrainingRun, TrainingWatch
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def train(
     quiet()
     begun = time.monotonic()
     with seeded(request.seed):
-        watch = Watch(learner, request, run)
+        watch = TrainingWatch(learner, request, run)
         trainer = _Trainer(learner, data, _arguments(request, run.folder), teacher, groups, watch)
         trainer.add_callback(watch)
         last = last_checkpoint(run.folder)
@@ -159,7 +159,7 @@ class _Trainer(Trainer):
         arguments: TrainingArguments,
         teacher: Teacher | None,
         groups: Groups | None,
-        watch: Watch,
+        watch: TrainingWatch,
     ) -> None:
         self.teacher, self.groups, self.watch = teacher, groups, watch
         self.learner = learner

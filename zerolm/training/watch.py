@@ -30,7 +30,7 @@ class TrainingRun:
     progress: Progress = silent
 
 
-class Watch(TrainerCallback):
+class TrainingWatch(TrainerCallback):
     """Measures, logs as JSON lines and to TensorBoard, and says how far it is."""
 
     def __init__(self, learner: nn.Module, request: TrainingRequest, run: TrainingRun) -> None:

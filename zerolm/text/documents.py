@@ -16,6 +16,8 @@ HUB: Final = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<config>[\w.-]+))?(?::
 """``owner/name``, ``owner/name:config`` or ``owner/name:config:split``."""
 COLUMN: Final = "text"
 MOST_FILES: Final = 1 << 20
+PATIENCE: Final = 20.0
+"""Seconds that the hub may take to say whether it has a data set."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,13 @@ def _drawn(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
 
 
+def check_on_hub(name: str) -> None:
+    """Ask the hub for a data set once; reading it would try again and again, and say so each time."""
+    from huggingface_hub import HfApi
+
+    HfApi().dataset_info(name, timeout=PATIENCE)
+
+
 def _of_hub(source: str) -> Iterator[Document]:
     match = HUB.fullmatch(source)
     assert match is not None
@@ -92,6 +101,7 @@ def _of_hub(source: str) -> Iterator[Document]:
             "pip install 'zerolm[train]'"
         ) from None
     try:
+        check_on_hub(match["name"])
         rows: Any = load_dataset(
             match["name"], match["config"], split=match["split"] or "train", streaming=True
         )

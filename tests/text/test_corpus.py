@@ -1,0 +1,201 @@
+"""Texts as token files, and the order in which training takes their sequences."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import saved, word_tokenizer
+from transformers import AutoTokenizer
+
+from zerolm.text import documents as documents_module
+from zerolm.text.corpus import HELD, Corpus, Sequences, TokenFile, batch_of, edges, token_file
+from zerolm.text.documents import documents
+
+
+def text(count: int, name: str = "text") -> TokenFile:
+    return TokenFile(name, name, 1, np.arange(count, dtype=np.uint16))
+
+
+def pairs_of(corpus: Corpus, count: int, seed: int) -> list[tuple[int, int]]:
+    return [tuple(pair) for pair in corpus.ordered(count, seed).tolist()]
+
+
+@given(
+    st.lists(st.integers(60, 400), min_size=1, max_size=3),
+    st.integers(1, 200),
+    st.integers(0, 5),
+    st.data(),
+)
+def test_no_window_comes_twice_before_all_of_its_text_have_come(
+    sizes: list[int], count: int, seed: int, data: Any
+) -> None:
+    shares = data.draw(
+        st.none() | st.lists(st.floats(0.1, 9.0), min_size=len(sizes), max_size=len(sizes)).map(tuple)
+    )
+    corpus = Corpus(tuple(map(text, sizes)), 5, shares=shares)
+    pairs = pairs_of(corpus, count, seed)
+    assert len(pairs) == count
+    assert pairs == pairs_of(corpus, count, seed)
+    wanted = np.array(shares or [train for train, _ in corpus.counts])
+    for number, (train, _) in enumerate(corpus.counts):
+        windows = [window for place, window in pairs if place == number]
+        assert abs(len(windows) - count * wanted[number] / wanted.sum()) <= 1
+        times = Counter(windows)
+        assert all(0 <= window < train for window in times)
+        assert max(times.values(), default=0) - min((times[w] for w in range(train)), default=0) <= 1
+
+
+@given(st.integers(60, 5000), st.integers(2, 6))
+def test_what_is_held_out_is_never_trained_on(size: int, length: int) -> None:
+    corpus = Corpus((text(size),), length)
+    ((train, held),) = corpus.counts
+    assert held == min(HELD, (train + held) // 10) >= 1
+    trained = {int(token) for window in range(train) for token in corpus.sequence(0, window)}
+    assert trained.isdisjoint(corpus.held_out().ids.flatten().tolist())
+    assert corpus.held_out().ids.shape == (held, length)
+
+
+def test_another_seed_is_another_order() -> None:
+    corpus = Corpus((text(4000),), 8)
+    assert pairs_of(corpus, 400, 0) != pairs_of(corpus, 400, 1)
+
+
+def test_sequences_begin_and_end_as_the_tokenizer_has_it() -> None:
+    corpus = Corpus((text(400),), 8, (900,), (901,))
+    sequence = corpus.sequence(0, 2).tolist()
+    assert sequence == [900, 12, 13, 14, 15, 16, 17, 901]
+
+
+def test_numbers_tell_windows_apart() -> None:
+    corpus = Corpus((text(300, "a"), text(500, "b")), 5)
+    data = Sequences(corpus, 120, 0)
+    ids, numbers = batch_of(data)
+    assert len(set(numbers.tolist())) == len({tuple(row) for row in data.pairs.tolist()})
+    for row, number in zip(ids, numbers, strict=True):
+        (same,) = {tuple(ids[place].tolist()) for place in torch.where(numbers == number)[0].tolist()}
+        assert same == tuple(row.tolist())
+
+
+def test_a_text_too_short_is_refused() -> None:
+    with pytest.raises(ValueError, match="has 39 tokens; 40 are the least for sequences of 4"):
+        Corpus((text(39),), 4).counts  # noqa: B018
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    folder = saved(tmp_path / "model", "llama")
+    word_tokenizer(folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def words(count: int, seed: int = 0) -> str:
+    return " ".join(f"w{place}" for place in np.random.default_rng(seed).integers(0, 50, count))
+
+
+def test_tokens_are_those_of_the_documents_and_come_from_the_cache(
+    tmp_path: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text(words(300))
+    first = token_file(str(file), tokenizer, 1 << 20)
+    start, _ = edges(tokenizer)
+    own = tokenizer(words(300), add_special_tokens=False)["input_ids"]
+    assert first.ids.tolist()[-len(own) :] == own
+    assert len(first.ids) - len(own) == len(start)
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(type(tokenizer), "__call__", never)
+    monkeypatch.setattr("zerolm.text.corpus.separator", lambda _: list(start))
+    assert token_file(str(file), tokenizer, 1 << 20).ids.tolist() == first.ids.tolist()
+
+
+def test_damaged_tokens_are_refused(tmp_path: Path, tokenizer: Any) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text(words(300))
+    token_file(str(file), tokenizer, 1 << 20)
+    (ids,) = (tmp_path / "cache" / "tokens").glob("*/ids.bin")
+    ids.write_bytes(ids.read_bytes()[:-2])
+    with pytest.raises(ValueError, match="damaged: remove that folder"):
+        token_file(str(file), tokenizer, 1 << 20)
+
+
+def test_a_folder_is_read_wherever_it_lies(tmp_path: Path, tokenizer: Any) -> None:
+    for place in ("one", "two/three"):
+        folder = tmp_path / place
+        (folder / "deep").mkdir(parents=True)
+        (folder / "a.txt").write_text("first")
+        (folder / "deep" / "b.py").write_text("second")
+        (folder / ".hidden").write_text("never")
+        (folder / "binary").write_bytes(b"\xff\xfe\x00")
+        (folder / "empty").write_text("")
+        os.symlink("/etc/passwd", folder / "link")
+    one, two = (list(documents(str(tmp_path / place))) for place in ("one", "two/three"))
+    assert one == two
+    assert {document.content for document in one} == {"first", "second"}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: folder.mkdir(), "holds no files of UTF-8 text"),
+        (lambda folder: folder.write_bytes(b"\xff\xfe"), "is not text in UTF-8"),
+        (lambda folder: None, "does not exist"),
+    ],
+)
+def test_where_there_is_nothing_to_read(tmp_path: Path, make: Any, message: str) -> None:
+    make(tmp_path / "it")
+    with pytest.raises(ValueError, match=message) as refused:
+        list(documents(str(tmp_path / "it")))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_data_set_of_the_hub_streams(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def load(name: str, config: str | None, *, split: str, streaming: bool) -> Any:
+        asked.append((name, config, split, streaming))
+        return ({"text": words(40, seed)} for seed in range(10**6))
+
+    monkeypatch.setattr(documents_module, "check_on_hub", lambda name: None)
+    monkeypatch.setattr("datasets.load_dataset", load)
+    tokens = token_file("owner/name:config:train", tokenizer, 5000)
+    assert asked == [("owner/name", "config", "train", True)]
+    assert 5000 <= len(tokens.ids) < 20_000
+    again = token_file("owner/name:config:train", tokenizer, 5000)
+    assert len(asked) == 1
+    assert again.ids.tolist() == tokens.ids.tolist()
+
+
+def test_a_data_set_without_text_says_what_it_has(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents_module, "check_on_hub", lambda name: None)
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: iter([{"question": "", "answer": ""}]))
+    with pytest.raises(ValueError, match="it has the columns question, answer, and no 'text'"):
+        token_file("owner/name", tokenizer, 100)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(1, 9), max_size=2), st.sampled_from([None, 9]))
+def test_edges(around: list[int], end: int | None) -> None:
+    made: Any = SimpleNamespace(eos_token_id=end)
+
+    class Tokenizer(SimpleNamespace):
+        def __call__(self, *_: Any, **__: Any) -> dict[str, list[int]]:
+            return {"input_ids": around}
+
+    start, last = edges(Tokenizer(**vars(made)))  # type: ignore[arg-type]
+    assert [*start, *last] == around
+    assert len(start) <= 1
+    if around == [9] and end == 9:
+        assert last == (9,)

@@ -175,7 +175,7 @@ def carve(
         CarvingReport.of(carved.to_json(), configuration).write_into(folder)
 
     if own["heal"] is not None or own["steps"] > 1:
-        with needing_torch("healing trains networks"):
+        with needing_torch("healing trains networks", "train"):
             return _healed(own, configuration, progress)
     common: dict[str, Any] = {
         "text": own["text"],

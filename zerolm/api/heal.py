@@ -117,7 +117,7 @@ def heal(
     kept["text"] = [absolute(text) if Path(text).exists() else text for text in own["text"]]
     ran = {name: value for name, value in (own | kept).items() if name not in ("out", "force")}
     configuration = {name: value for name, value in ran.items() if value is not None}
-    with needing_torch("healing trains networks"):
+    with needing_torch("healing trains networks", "train"):
         from zerolm.carving.healing.heal import heal as healing
         from zerolm.carving.healing.result import Destination
 

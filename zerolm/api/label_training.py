@@ -125,7 +125,7 @@ def train_labels(
     own = BENCH_TRAIN.values(given)
     truth = read(Path(own["rows"])) if own["rows"] is not None else None
     name, of_space = _space(own, truth, settings)
-    with needing_torch("training runs networks"):
+    with needing_torch("training runs networks", "train"):
         from zerolm.training.label_document import label_document
         from zerolm.training.labels import LabelText, train_all
     request = _request(own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -72,6 +73,14 @@ class CachedTeacher:
         distinct = np.unique(numbers)
         return np.asarray(distinct[~self._done[distinct]], np.int64)
 
+    def check_room(self, sequences: int) -> None:
+        """Raise ``ValueError`` where the disk has no room for so many more: mapped files fail otherwise."""
+        row = self._log_p[0].nbytes + self._ids[0].nbytes
+        needed, free = sequences * row, shutil.disk_usage(self.folder).free
+        if needed > free:
+            sizes = f"{needed / 1e9:.3g} GB, {free / 1e9:.3g} are free in {str(self.folder)!r}"
+            raise ValueError(f"the teacher's predictions take {sizes}: give a smaller --top, or leave it out")
+
     def put(self, numbers: Ints, log_p: Tensor, ids: Tensor) -> None:
         """Keep the predictions (n, t, k) of sequences."""
         self._log_p[numbers] = log_p.numpy().astype(np.float16)
@@ -124,6 +133,7 @@ def fill(
     wanted = cache.missing(numbers)
     if not len(wanted):
         return
+    cache.check_room(len(wanted))
     places = dict(zip(numbers.tolist(), map(tuple, pairs.tolist()), strict=True))
     model.train(False)
     k = cache._log_p.shape[-1]

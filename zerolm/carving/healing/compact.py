@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
@@ -26,7 +27,7 @@ class Compact:
 
     @classmethod
     def of(cls, child: Checkpoint, recipe: Recipe) -> Compact:
-        """Return the network of a child in memory, in float32, its layers as wide as its recipe says."""
+        """Return the network of a child in memory, in float32, its layers as wide as its recipe says, without dropout."""
         own = dimensions(child)
         cut = Cut(
             own,
@@ -36,6 +37,9 @@ class Compact:
             ),
         )
         model = open_model(child)
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):  # what a teacher says is no noise to be proof against
+                module.p = 0.0
         return cls(child, cut, model if cut.is_whole else apply_in_memory(model, cut))
 
     def values(self) -> dict[str, NDArray[np.float32]]:

@@ -230,7 +230,7 @@ class Healing:
         learner = Student(self._adapted(model), self.objective, widths)
         batch = Sequences(self.corpus, self.request.batch, self.request.seed)
         live = LiveTeacher(teacher, self.objective)
-        if len(self.objective.weights) > 1:
+        if len(self.objective.weights) > 1 or learner.fit is not None:
             learner.balance(*batch_of(batch), live)
         return learner
 

@@ -20,6 +20,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.io.files import parse_json, read_text, write_json
 from zerolm.io.folders import check_new, work_folder
 from zerolm.progress import Progress, silent
+from zerolm.training.processes import processes
 
 SHARES: Final = {"heads": "kv_heads", "ffn": "ffn", "layers": "depth", "hidden": "hidden"}
 """The names of shares, and of the sizes that they are of."""
@@ -68,6 +69,10 @@ def carve_and_heal(
     All stages learn from the first parent. What a killed run has finished is not done again. Raises
     ``ValueError``, in one line, for what cannot be done, and ``TrainingFailed``.
     """
+    if processes().num_processes > 1:
+        raise ValueError(
+            "carving runs in one process: carve first, then give zerolm heal to accelerate launch"
+        )
     checkpoint, out = Checkpoint.open(parent), destination.folder
     check_new(out, destination.force)
     _check_possible(stages, checkpoint, destination.form or "hf")

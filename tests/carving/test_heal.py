@@ -84,7 +84,6 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
         ("llama_tied", CUT, "hf"),
         ("llama_biased", CUT, "hf"),
         ("mistral", CUT, "hf"),
-        ("qwen2", CUT, "hf"),
         ("qwen3", EVEN, "hf"),
         ("gpt2", CUT, "hf"),
         ("bert", CUT, "hf"),
@@ -98,7 +97,7 @@ def test_every_family_and_format(
     parent, child, text = made(name, **settings)
     before = contents(child)
     out = tmp_path / "healed"
-    report = zerolm.heal(child, out, parent=parent, text=text, format=form, **FAST)
+    report = zerolm.heal(child, out, parent=parent, text=text, format=form, **FAST | {"rate": 1e-4})
     losses = report.losses
     if name == "bert":
         assert losses["before"]["cosine"] < losses["after"]["cosine"] <= 1
@@ -178,7 +177,7 @@ def test_the_likeliest_tokens_from_the_disk_teach_the_same(tmp_path: Path, llama
     cached = zerolm.heal(child, tmp_path / "cached", **common, top=64)
     assert cached.losses["after"]["kl"] == pytest.approx(live.losses["after"]["kl"], rel=0.02)
     some = zerolm.heal(child, tmp_path / "some", **common | {"losses": None}, top=8)
-    assert some.losses["after"]["kl"] < some.losses["before"]["kl"]
+    assert some.losses["after"]["kl"] == pytest.approx(live.losses["after"]["kl"], rel=0.1)
 
 
 def test_everything_that_takes_a_child_takes_a_healed_one(tmp_path: Path, llama: Any, zerolm: Any) -> None:
@@ -385,8 +384,9 @@ def test_two_processes_are_one_with_the_same_batch(tmp_path: Path, llama: Any) -
     """Under ``accelerate launch`` they speak by gloo; the first alone prints and writes."""
     parent, child, text = llama
     one, two = tmp_path / "one", tmp_path / "two"
-    zerolm.heal(child, one, parent=parent, text=text, **FAST)
-    flags = [f"--{name}={value}" for name, value in FAST.items()]
+    settings = FAST | {"rate": 1e-3, "precision": "float32"}
+    zerolm.heal(child, one, parent=parent, text=text, **settings)
+    flags = [f"--{name}={value}" for name, value in settings.items()]
     launch = ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
     ran = subprocess.run(
         [sys.executable, "-m", *launch, "-m", "zerolm", "heal", str(child), f"--parent={parent}",

@@ -117,7 +117,7 @@ def test_tokens_are_those_of_the_documents_and_come_from_the_cache(
         raise AssertionError
 
     monkeypatch.setattr(type(tokenizer), "__call__", never)
-    monkeypatch.setattr("zerolm.text.corpus.separator", lambda _: list(start))
+    monkeypatch.setattr("zerolm.text.corpus.separator", lambda *_: list(start))
     assert token_file(str(file), tokenizer, 1 << 20).ids.tolist() == first.ids.tolist()
 
 

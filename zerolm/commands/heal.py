@@ -7,7 +7,7 @@ from typing import Final
 from zerolm.commands.command import OUTPUT, Command
 from zerolm.settings import REQUIRED, Setting
 
-LOSSES: Final = "next-token, kl, reverse-kl, dist (predictions), hidden (states of the layers)"
+LOSSES: Final = "next-token, kl, reverse-kl, dist (predictions), hidden, mse (states of the layers)"
 TRAINING: Final = (
     Setting("batch", "integer", 8, "sequences of a step, over all processes", low=1, high=1 << 20),
     Setting("length", "integer", 256, "tokens of each sequence", low=2, high=1 << 26),
@@ -65,7 +65,9 @@ HEAL: Final = Command(
             *HOW_LONG,
         ),
         "Losses": (
-            Setting("losses", "names", None, f"of {LOSSES}; kl and hidden unless given", metavar="A,B"),
+            Setting(
+                "losses", "names", None, f"of {LOSSES}; else kl and hidden, of encoders mse", metavar="A,B"
+            ),
             Setting("temperature", "number", 1.0, "that predictions are softened by", low=0, high=100),
         ),
         "Training": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,14 +41,20 @@ class TokenFile:
 
 
 def token_file(
-    source: str, tokenizer: PreTrainedTokenizerBase, most: int, progress: Progress = silent
+    source: str,
+    tokenizer: PreTrainedTokenizerBase,
+    most: int,
+    progress: Progress = silent,
+    *,
+    vocabulary: int | None = None,
 ) -> TokenFile:
     """Return the tokens of a text, at most about so many, from the cache where they are there already.
 
     Documents follow one another, each after what the tokenizer puts before a text, or else what it ends one
     with, if anything. ``ValueError`` where there is nothing to read.
     """
-    known = hashlib.sha256(_identity(tokenizer).encode())
+    between = separator(tokenizer, vocabulary)
+    known = hashlib.sha256(f"{_identity(tokenizer)} {between}".encode())
     if is_local(source):
         texts = list(documents(source))
         digest = _digest(texts)
@@ -61,7 +67,9 @@ def token_file(
         stream = documents(source)
     place = cache_folder("tokens") / known.hexdigest()
     if not (place / "text.json").is_file():
-        _write(place, stream, tokenizer, most, progress, source)
+        _write(
+            place, stream, tokenizer, between, most, lambda done: progress(f"tokenizing {source}", done, most)
+        )
     told = json.loads((place / "text.json").read_text(encoding="utf-8"))
     ids = np.memmap(place / "ids.bin", np.dtype(told["dtype"]), "r")
     if len(ids) != told["tokens"]:
@@ -72,7 +80,7 @@ def token_file(
 def _identity(tokenizer: PreTrainedTokenizerBase) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     rules = backend.to_str() if backend is not None else repr(sorted(tokenizer.get_vocab().items()))
-    return f"{VERSION} {type(tokenizer).__name__} {separator(tokenizer)} {rules}"
+    return f"{VERSION} {type(tokenizer).__name__} {rules}"
 
 
 def _digest(texts: Sequence[Document]) -> str:
@@ -92,25 +100,29 @@ def edges(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[in
     return tuple(around[:1] if begins else ()), tuple(around[1:] if begins else around)
 
 
-def separator(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return what stands between documents: what begins a text, else what ends one, else nothing."""
+def separator(tokenizer: PreTrainedTokenizerBase, vocabulary: int | None = None) -> list[int]:
+    """Return what stands between documents: what begins a text, else what ends one, else nothing.
+
+    An end that is not among the ``vocabulary`` tokens of the model is left out.
+    """
     end = tokenizer.eos_token_id
-    return list(edges(tokenizer)[0]) or ([int(end)] if isinstance(end, int) else [])
+    knows_end = isinstance(end, int) and (vocabulary is None or end < vocabulary)
+    return list(edges(tokenizer)[0]) or ([int(end)] if knows_end else [])
 
 
 def _write(
     place: Path,
     texts: Iterator[Document],
     tokenizer: PreTrainedTokenizerBase,
+    between: Sequence[int],
     most: int,
-    progress: Progress,
-    source: str,
+    told: Callable[[int], None],
 ) -> None:
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
-    between, count, number, digest = separator(tokenizer), 0, 0, hashlib.sha256()
+    count, number, digest = 0, 0, hashlib.sha256()
     with replacing(place / "ids.bin") as file:
         for batch in _batches(texts):
-            progress(f"tokenizing {source}", min(count, most), most)
+            told(min(count, most))
             encoded = tokenizer([text.content for text in batch], add_special_tokens=False, verbose=False)
             for text, ids in zip(batch, encoded["input_ids"], strict=True):
                 file.write(np.array([*between, *ids], dtype).tobytes())
@@ -120,10 +132,10 @@ def _write(
             if count >= most:
                 break
     if not count:
-        raise ValueError(f"the text {source!r} has no tokens")
-    told = {"tokens": count, "documents": number, "dtype": dtype.name, "sha256": digest.hexdigest()}
+        raise ValueError("the text has no tokens")
+    facts = {"tokens": count, "documents": number, "dtype": dtype.name, "sha256": digest.hexdigest()}
     with replacing(place / "text.json") as file:
-        file.write(json.dumps(told).encode())
+        file.write(json.dumps(facts).encode())
 
 
 def _batches(texts: Iterator[Document]) -> Iterator[list[Document]]:

@@ -9,7 +9,16 @@ from typing import Any, Final, Protocol
 import torch
 from torch import Tensor, nn
 
-from zerolm.training.losses import dist, forward_kl, labelled, next_token, reverse_kl, standardised, top_kl
+from zerolm.training.losses import (
+    dist,
+    forward_kl,
+    labelled,
+    next_token,
+    relative_mse,
+    reverse_kl,
+    standardised,
+    top_kl,
+)
 
 LOSSES: Final = {
     "next-token": "cross-entropy of the next token of the text",
@@ -17,8 +26,10 @@ LOSSES: Final = {
     "reverse-kl": "KL(student || teacher) of the predictions",
     "dist": "Pearson correlations of the predictions, by row and by column (DIST)",
     "hidden": "standardised hidden states of every layer (PKD, ELM)",
+    "mse": "squared difference of the hidden states of every layer",
 }
-OF_TEACHER: Final = ("kl", "reverse-kl", "dist", "hidden")
+OF_STATES: Final = {"hidden": standardised, "mse": relative_mse}
+OF_TEACHER: Final = ("kl", "reverse-kl", "dist", *OF_STATES)
 CACHEABLE: Final = ("next-token", "kl")
 """Losses that the teacher's likeliest tokens are enough for."""
 
@@ -49,7 +60,7 @@ class Objective:
     @property
     def hidden(self) -> bool:
         """Whether hidden states are compared."""
-        return "hidden" in self.weights
+        return any(name in OF_STATES for name in self.weights)
 
 
 class Teacher(Protocol):
@@ -91,9 +102,9 @@ class Student(nn.Module):
         )
         losses = {}
         for name, weight in self.objective.weights.items():
-            if name == "hidden":
+            if name in OF_STATES:
                 assert hidden is not None
-                loss = self._hidden(outputs.hidden_states, hidden)
+                loss = OF_STATES[name](self._fitted(outputs.hidden_states), hidden)
             else:
                 loss = self._predicted(name, outputs.logits, input_ids, logits, log_p, ids)
             losses[name] = weight * loss
@@ -121,11 +132,10 @@ class Student(nn.Module):
         }
         self.objective = replace(self.objective, weights=weights)
 
-    def _hidden(self, ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:
-        pairs = self.objective.layers
-        own = [ours[place] for place, _ in pairs]
-        fitted = own if self.fit is None else [self.fit(state) for state in own]
-        return standardised(fitted, theirs)
+    def _fitted(self, states: Sequence[Tensor]) -> list[Tensor]:
+        """Return the states that are compared, in the teacher's size."""
+        own = [states[place] for place, _ in self.objective.layers]
+        return own if self.fit is None else [self.fit(state) for state in own]
 
     def _predicted(
         self,

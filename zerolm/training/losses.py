@@ -71,6 +71,18 @@ def standardised(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:
     return torch.stack(losses).mean()
 
 
+def relative_mse(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:
+    """Return the mean squared difference of features over the teacher's mean square, the mean over pairs.
+
+    Scale and shift count, as they do where an encoder's tokens are averaged into an embedding.
+    """
+    losses = [
+        functional.mse_loss(own.float(), other.float()) / other.float().square().mean().clamp_min(TINY)
+        for own, other in zip(ours, theirs, strict=True)
+    ]
+    return torch.stack(losses).mean()
+
+
 def dist(ours: Tensor, theirs: Tensor, temperature: float = 1.0) -> Tensor:
     """Return DIST of logits (b, t, v): T^2 (1 - r) over the classes of each row, plus over the rows of each.
 

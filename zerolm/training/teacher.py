@@ -20,7 +20,7 @@ from zerolm.architecture import Ints
 from zerolm.io.files import cache_folder
 from zerolm.progress import Progress, silent
 from zerolm.text.corpus import Corpus
-from zerolm.training.learner import Objective
+from zerolm.training.learner import OF_STATES, Objective
 
 TOP: Final = 64
 """Tokens whose predictions are kept, the likeliest."""
@@ -47,7 +47,7 @@ class LiveTeacher:
         with torch.no_grad(), half_precision(ids.device, self.bfloat16):
             outputs = self.model(input_ids=ids, use_cache=False, output_hidden_states=objective.hidden)
         given: dict[str, Any] = {}
-        if set(objective.weights) - {"hidden", "next-token"}:
+        if set(objective.weights) - {*OF_STATES, "next-token"}:
             given["logits"] = outputs.logits
         if objective.hidden:
             given["hidden"] = [outputs.hidden_states[place] for _, place in objective.layers]

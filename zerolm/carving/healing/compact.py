@@ -27,7 +27,10 @@ class Compact:
 
     @classmethod
     def of(cls, child: Checkpoint, recipe: Recipe) -> Compact:
-        """Return the network of a child in memory, in float32, its layers as wide as its recipe says, without dropout."""
+        """Return the network of a child in memory, in float32, its layers as wide as its recipe says.
+
+        It has no dropout.
+        """
         own = dimensions(child)
         cut = Cut(
             own,

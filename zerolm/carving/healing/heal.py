@@ -46,6 +46,8 @@ LORA_ALPHA: Final = 2
 EAGER: Final = 1024
 """Up to this length plain attention is faster on a CPU than fused, whose backward pass is slow."""
 PLAN: Final = "plan.json"
+MOST_TOKENS: Final = 1 << 26
+"""Of each text, half of what is read where a time is given: nobody knows yet how many it takes."""
 WORSE: Final = (
     "on text that is held out the child is no better than before: give more --tokens, or a smaller --rate"
 )
@@ -109,8 +111,11 @@ class Healing:
         """The sequences of the texts; ``ValueError`` where there are too few."""
         texts, layout = self.request.texts, self.patient.child.layout
         tokenizer = stock_tokenizer(self.patient.child.folder)
-        most = 2 * (self.request.tokens or 1 << 33)
-        files = tuple(token_file(source, tokenizer, most, self.progress) for source in texts.sources)
+        most = 2 * (self.request.tokens or MOST_TOKENS)
+        files = tuple(
+            token_file(source, tokenizer, most, self.progress, vocabulary=layout.vocab)
+            for source in texts.sources
+        )
         largest = max(int(file.ids.max()) for file in files)
         if largest >= layout.vocab:
             raise ValueError(f"the tokenizer gives token {largest}, but the model has {layout.vocab}")
@@ -166,7 +171,6 @@ class Healing:
             training=self._training(plan, trained),
             losses={"before": before, "after": after, "parent": theirs},
             curve=trained.rows,
-            note=WORSE if damage_of(after) >= damage_of(before) > 0 else "",
         )
 
     def _measured(self, parent: PreTrainedModel) -> tuple[dict[str, float], dict[str, float]]:
@@ -198,7 +202,9 @@ class Healing:
         write(compact.checkpoint, compact.cut, weights, recipe, folder, more, progress=self.progress)
         self.progress("opening the child again")
         proof = FORMATS[form].verified_trained(compact.checkpoint, compact.cut, weights, folder)
-        return replace(healed, verified=asdict(proof), names={**healed.names, "format": form})
+        before, after = (damage_of(healed.losses[when]) for when in ("before", "after"))
+        note = WORSE if after >= before > 0 else ""
+        return replace(healed, verified=asdict(proof), note=note, names={**healed.names, "format": form})
 
     def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:
         """Return a model that is not trained."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zerolm.settings import nearest, shown
-from zerolm.training.learner import LOSSES, Objective
+from zerolm.training.learner import LOSSES, OF_STATES, Objective
 from zerolm.training.request import Execution
 
 DEFAULT_LOSSES: Final = ("kl", "hidden")
-ENCODER_LOSSES: Final = ("hidden",)
-"""An encoder without a head predicts nothing."""
+ENCODER_LOSSES: Final = ("mse",)
+"""An encoder predicts nothing, and the mean over tokens counts, which ``hidden`` does not see."""
 BATCH: Final = 8
 LENGTH: Final = 256
 
@@ -53,8 +53,11 @@ class Distillation:
             if name not in LOSSES:
                 raise ValueError(f"loss {shown(name)} is not known{nearest(name, LOSSES)}")
         objective = Objective(dict.fromkeys(names, 1.0), self.temperature, layers)
-        if not is_decoder and set(names) != {"hidden"}:
-            raise ValueError(f"an encoder predicts no tokens, so {', '.join(names)} cannot be; hidden can")
+        if not is_decoder and not set(names) <= set(OF_STATES):
+            possible = " and ".join(OF_STATES)
+            raise ValueError(
+                f"an encoder predicts no tokens, so {', '.join(names)} cannot be; {possible} can"
+            )
         if self.top is not None and not objective.cacheable:
             raise ValueError(
                 f"--top keeps the teacher's predictions alone, and {', '.join(names)} need more: "

@@ -70,9 +70,7 @@ def carve_and_heal(
     ``ValueError``, in one line, for what cannot be done, and ``TrainingFailed``.
     """
     if processes().num_processes > 1:
-        raise ValueError(
-            "carving runs in one process: carve first, then give zerolm heal to accelerate launch"
-        )
+        raise ValueError("carving runs in one process: carve, then give zerolm heal to accelerate launch")
     checkpoint, out = Checkpoint.open(parent), destination.folder
     check_new(out, destination.force)
     _check_possible(stages, checkpoint, destination.form or "hf")

@@ -262,3 +262,12 @@ def test_the_rate_rises_holds_and_falls(tmp_path: Path, monkeypatch: pytest.Monk
 def test_precision_is_what_the_device_has_unless_it_is_said() -> None:
     assert Execution("bfloat16").bfloat16
     assert not Execution("float32").bfloat16
+
+
+@pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])
+def test_a_network_that_would_be_divided_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv(f"ACCELERATE_USE_{kind}", "true")
+    with pytest.raises(ValueError, match=f"so {kind} is not possible"):
+        trained(tmp_path / "run", request(4))

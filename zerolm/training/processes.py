@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
@@ -21,6 +22,16 @@ WAIT: Final = timedelta(days=7)
 def processes() -> PartialState:
     """Return which process this is of how many; on a CPU they speak to each other by gloo."""
     return PartialState(cpu=not torch.cuda.is_available(), timeout=WAIT)
+
+
+def check_whole() -> None:
+    """Raise ``ValueError`` where accelerate would divide one network among devices: it is measured whole."""
+    for kind in ("FSDP", "DEEPSPEED"):
+        if os.environ.get(f"ACCELERATE_USE_{kind}", "").lower() in ("1", "true"):
+            raise ValueError(
+                f"every device trains a whole copy, so {kind} is not possible: switch it off in accelerate's "
+                "configuration; --lora, --checkpointing and --accumulate save memory"
+            )
 
 
 def of_first(make: Callable[[], Value]) -> Value:

@@ -21,7 +21,7 @@ from transformers import Trainer, TrainingArguments
 
 from zerolm.networks.opener import quiet
 from zerolm.training.learner import Teacher, total
-from zerolm.training.processes import WAIT, processes
+from zerolm.training.processes import WAIT, check_whole, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import TrainingRequest, micro_batch
 from zerolm.training.watch import TrainingRun, TrainingWatch
@@ -69,6 +69,7 @@ def train(
     Raises ``TrainingFailed`` where the loss is not finite: the weights are then those of the last checkpoint.
     """
     quiet()
+    check_whole()
     begun = time.monotonic()
     with seeded(request.seed):
         watch = TrainingWatch(learner, request, run)

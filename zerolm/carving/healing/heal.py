@@ -33,7 +33,7 @@ from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer
 from zerolm.progress import Progress, silent
 from zerolm.text.corpus import Corpus, Sequences, batch_of, edges, token_file
 from zerolm.training.learner import Objective, Student, Teacher
-from zerolm.training.processes import of_first, owned_by_first, processes
+from zerolm.training.processes import check_whole, of_first, owned_by_first, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
@@ -71,6 +71,7 @@ def heal(
     ``ValueError``, in one line, for what cannot be done, and ``TrainingFailed`` where the loss is not finite.
     """
     request.check()
+    check_whole()
     micro_batch(request.batch, processes().num_processes, request.execution.accumulate)
     if not processes().is_main_process:
         progress = silent

@@ -24,7 +24,7 @@ from unittest.mock import patch
 import torch
 from corpus import library, seen_files
 from timing import machine, note, one_thread, stopwatch, table
-from transformers import Trainer, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainingArguments
 
 import zerolm.training.labels as labels_module
 from zerolm.architecture import Architecture
@@ -165,7 +165,9 @@ def stock_trainer(text: LabelText, architecture: Architecture) -> None:
             learning_rate=0.002, use_cpu=True, save_strategy="no", report_to=[], disable_tqdm=True,
             logging_strategy="no", remove_unused_columns=False,
         )  # fmt: skip
-        Trainer(_Plain(learner), arguments, train_dataset=data).train()
+        trainer = Trainer(_Plain(learner), arguments, train_dataset=data)
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
 
 
 def trainers(work: Path) -> None:

@@ -129,7 +129,7 @@ class Setting:
             parse = parse_integer if self.kind == "integer" else parse_number
             return self._number(self.check_choice(parse(self.name, value)), said=value)
         if self.kind == "duration":
-            value = parse_duration(self.name, value)
+            value = parse_duration(self.name.rstrip("_"), value)
         elif self.kind == "integers":
             value = parse_integers(self.name, value, self.step)
         elif self.kind in ("numbers", "shares"):
@@ -237,7 +237,7 @@ class Setting:
         low = -math.inf if self.low is None else self.low
         high = math.inf if self.high is None else self.high
         if not low <= number <= high or not is_finite(number) or (self._is_positive and number == 0):
-            raise ValueError(f"{self.name} must be {article} {self._one}, not {shown(said)}")
+            raise ValueError(f"{self.name.rstrip('_')} must be {article} {self._one}, not {shown(said)}")
         return number
 
     def _interval(self, value: Sequence[Any]) -> tuple[float, float]:

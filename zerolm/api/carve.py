@@ -106,7 +106,8 @@ class CarvingReport(DocumentReport):
             lines.append(f"healed: {healing_line(self.healing)}")
         if self.verified:
             difference = self.verified["difference"]
-            lines.append(f"verified: opened again, outputs within {difference:.2g} of the carved parent's")
+            whose = "trained network" if self.healing else "carved parent"
+            lines.append(f"verified: opened again, outputs within {difference:.2g} of the {whose}'s")
         return lines
 
     def rows(self) -> list[dict[str, Any]]:

@@ -84,7 +84,8 @@ def carve_and_heal(
     with work_folder(staged, told, destination.force) as work:
         source, first = checkpoint, None
         for stage in range(1, stages.count + 1):
-            cut = work / f"carved-{stage}"
+            cut = work / str(stage) / out.name  # a GGUF is named for its folder
+            cut.parent.mkdir(exist_ok=True)
             document = _carved(stages, stage, (checkpoint, source), cut, progress)
             if first is not None:
                 document = _rebased(cut, source.folder, first, document)
@@ -92,7 +93,7 @@ def carve_and_heal(
             request = _part(stages)
             if stage == stages.count:
                 return _healed(cut, checkpoint, request, destination, document, finish, progress)
-            healed = work / f"healed-{stage}"
+            healed = cut.parent / f"{out.name}.healed"
             if not (healed / RECIPE).is_file():
                 heal(cut, checkpoint.folder, request, Destination(healed), progress=progress)
             source = Checkpoint.open(healed)
@@ -143,7 +144,7 @@ def _carved(
     progress: Progress,
 ) -> dict[str, Any]:
     """Carve the child of a stage, unless it is there, and return its plain JSON."""
-    kept = out.with_suffix(".json")
+    kept = out.parent / "carving.json"
     if not (out / RECIPE).is_file():
         form = "padded" if stages.uneven else "hf"
         settings = {**stages.settings, **_sizes(stages, stage, *opened)}

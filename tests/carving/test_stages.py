@@ -139,3 +139,17 @@ def test_the_rate_follows_the_damage_and_the_steps() -> None:
     assert rate_of(0.245, 100, None) == pytest.approx(rate_of(0.245, 400, None) / 2)
     assert rate_of(0.245, 400, 8) > rate_of(0.245, 400, None)
     assert rate_of(0.0, 400, None) > 0
+
+
+@pytest.mark.parametrize(
+    "healing",
+    ["yes", 3, [1], [{}], [{"tokens": 1}], [[]] * 2000, {"teacher": "x"}],
+)
+def test_a_recipe_with_another_healing_is_refused(parent: Path, healing: Any) -> None:
+    zerolm.carve(parent, "child", keep_ffn=0.5)
+    file = Path("child") / "recipe.json"
+    file.write_text(json.dumps(recipe("child") | {"healing": healing}))
+    common: dict[str, Any] = {"parent": parent, "text": "text.txt", "tokens": 2048, "out": "healed"}
+    with pytest.raises(ValueError, match="healing is") as refused:
+        zerolm.heal("child", **common)
+    assert "\n" not in str(refused.value)

@@ -30,6 +30,12 @@ MAX_BYTES: Final = 64 << 20
 MAX_TEXT: Final = 80
 Place = tuple[int, str]
 BASES: Final = ("loss", "weights")
+MAX_STAGES: Final = 1000
+STAGE: Final = {
+    **dict.fromkeys(("tokens", "batch", "length", "seed", "held_out"), int),
+    **{"teacher": str, "rate": float, "losses": list, "texts": list},
+}
+"""Fields of a stage of healing that a card tells."""
 IN_LAYER: Final = ("o", "down", "attention_norm", "ffn_norm")
 
 
@@ -204,8 +210,34 @@ def _recipe(given: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         _texts("sha256", given.get("sha256")),
         _texts("versions", given.get("versions")),
         *_stream(given.get("stream"), whole, checkpoint),
-        bool(given.get("healing")),
+        bool(_healing(given.get("healing", []))),
     )
+
+
+def _healing(given: Any) -> list[Any]:
+    """Return what a recipe says of how its child was trained; ``ValueError`` where a card cannot say it."""
+    texts = {"source": str, "trained_on": int, "sha256": str}
+    measures = ("before", "after", "parent")
+    if not isinstance(given, list) or len(given) > MAX_STAGES:
+        raise ValueError(f"its healing is {str(given)[:40]!r}, not a list of at most {MAX_STAGES} stages")
+    for stage in given:
+        losses: Any = stage.get("losses_on_held_out") if isinstance(stage, dict) else None
+        sound = (
+            _has(stage, STAGE)
+            and isinstance(stage.get("lora"), int | None)
+            and all(isinstance(name, str) for name in stage["losses"])
+            and all(_has(text, texts) for text in stage["texts"])
+            and _has(losses, dict.fromkeys(measures, dict))
+            and all(_has(losses[name], dict.fromkeys(losses["before"], (int, float))) for name in measures)
+        )
+        if not sound:
+            raise ValueError(f"a stage of its healing is {str(stage)[:40]!r}, not what zerolm heal writes")
+    return given
+
+
+def _has(given: Any, fields: Mapping[str, Any]) -> bool:
+    """Return whether JSON is an object with these fields of these types."""
+    return isinstance(given, dict) and all(isinstance(given.get(name), kind) for name, kind in fields.items())
 
 
 def _stream(given: Any, parent: Dimensions, checkpoint: Checkpoint) -> tuple[Width | None, str | None]:

@@ -33,7 +33,7 @@ BASES: Final = ("loss", "weights")
 MAX_STAGES: Final = 1000
 STAGE: Final = {
     **dict.fromkeys(("tokens", "batch", "length", "seed", "held_out"), int),
-    **{"teacher": str, "rate": float, "losses": list, "texts": list},
+    **{"teacher": str, "rate": (int, float), "losses": list, "texts": list},
 }
 """Fields of a stage of healing that a card tells."""
 IN_LAYER: Final = ("o", "down", "attention_norm", "ffn_norm")

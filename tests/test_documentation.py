@@ -119,8 +119,8 @@ def test_the_documentation_builds_without_a_warning_and_asks_nobody(tmp_path: Pa
         assert "{{" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL), page
 
 
-HEAVY = {"--all", "--limit", "--proxies", "--tasks", "download"}
-"""What an example has that takes minutes, a network connection or another package."""
+HEAVY = {"--all", "--limit", "--proxies", "--tasks", "download", "heal", "--heal", "--beside"}
+"""What an example has that takes minutes, a network connection, another package or another child."""
 
 TINY = shlex.split(
     "--count 5 --tokens 64 --batch 2 --length 8 --hidden 16 --depth 1,2 --head-size 8 --ffn 16,32 "

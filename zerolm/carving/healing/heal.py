@@ -143,6 +143,7 @@ class Healing:
         own = asdict(replace(request, texts=replace(request.texts, sources=())))
         own["texts"] = [[text.sha256, len(text.ids)] for text in self.corpus.texts]
         own |= {"mix": request.texts.mix, "length": self.corpus.length}
+        own |= {"losses": list(self.objective.weights), "pooling": self.held_out.pooling}
         own["child"], own["teacher"] = (fingerprint(one) for one in (patient.child, patient.teacher))
         return {**own, "zerolm": zerolm.__version__}
 

@@ -123,7 +123,7 @@ HEAVY = {"--all", "--limit", "--proxies", "--tasks", "download", "heal", "--heal
 """What an example has that takes minutes, a network connection, another package or another child."""
 
 TINY = shlex.split(
-    "--count 5 --tokens 64 --batch 2 --length 8 --hidden 16 --depth 1,2 --head-size 8 --ffn 16,32 "
+    "--count 5 --tokens 64 --batch 2 --length 8 --hidden 16 --depth 1,2 --head-size 8 --ffn 16,24,32,48 "
     "--heads-per-kv 1 --hidden-per-depth 1:99 --ffn-per-hidden 1:9 --vocab 300"
 )
 """Of an example that trains."""

@@ -190,8 +190,7 @@ def carve(
             carved = carving.carve(
                 own["parent"],
                 own["out"],
-                budgets={name: own[name] for name in BUDGETS if own[name] is not None},
-                **{name: own[name] for name in (*SIZES, *FLOORS, *METHODS)},
+                **_asked(own),
                 form=own["format"] or "hf",
                 **common,
             )
@@ -199,6 +198,12 @@ def carve(
             _check_alone(own)
             carved = carving.rebuild(own["recipe"], own["parent"], own["out"], form=own["format"], **common)
     return CarvingReport.of(carved.to_json(), configuration)
+
+
+def _asked(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return sizes and methods as carving takes them."""
+    budgets = {name: own[name] for name in BUDGETS if own[name] is not None}
+    return {"budgets": budgets, **{name: own[name] for name in (*SIZES, *FLOORS, *METHODS)}}
 
 
 def _healed(own: Mapping[str, Any], configuration: dict[str, Any], progress: Progress) -> CarvingReport:
@@ -215,12 +220,7 @@ def _healed(own: Mapping[str, Any], configuration: dict[str, Any], progress: Pro
     if lacking or own["text"] == RANDOM or own["recipe"]:
         wrong = "a recipe cannot stand beside it" if own["recipe"] else "random tokens teach nothing"
         raise ValueError(f"--heal trains and writes: {f'give --{lacking}' if lacking else wrong}")
-    settings = {
-        "budgets": {name: own[name] for name in BUDGETS if own[name] is not None},
-        **{name: own[name] for name in (*SIZES, *FLOORS, *METHODS)},
-        "text": own["text"],
-        "costs": _costs(own),
-    }
+    settings = {**_asked(own), "text": own["text"], "costs": _costs(own)}
 
     def report(made: CarvedAndHealed) -> CarvingReport:
         healed = made.healed.to_json()

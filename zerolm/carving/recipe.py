@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +46,7 @@ class Recipe:
     ``calibration`` is None without tokens; ``ridges`` are by (layer, role); ``sha256`` is that of the files
     with the weights that were written; ``versions`` are those of the software that did it. ``width`` is that
     of a narrower stream, and ``basis`` how its directions were chosen.
-    A child that ``is_healed`` was trained too.
+    ``document`` is all that the file says.
     """
 
     cut: Cut
@@ -57,7 +57,12 @@ class Recipe:
     versions: dict[str, str]
     width: Width | None = None
     basis: str | None = None
-    is_healed: bool = False
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_healed(self) -> bool:
+        """Return whether the child was trained too."""
+        return bool(self.document.get("healing"))
 
     def methods(self, text: str | None) -> Methods:
         """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
@@ -201,6 +206,7 @@ def _recipe(given: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     space = given.get("space")
     if space is not None:
         choices_in(_text("space", space), checkpoint)
+    _check_healing(given.get("healing", []))
     whole = dimensions(checkpoint)
     return Recipe(
         from_layers(whole, given.get("layers")),
@@ -210,12 +216,12 @@ def _recipe(given: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         _texts("sha256", given.get("sha256")),
         _texts("versions", given.get("versions")),
         *_stream(given.get("stream"), whole, checkpoint),
-        bool(_healing(given.get("healing", []))),
+        given,
     )
 
 
-def _healing(given: Any) -> list[Any]:
-    """Return what a recipe says of how its child was trained; ``ValueError`` where a card cannot say it."""
+def _check_healing(given: Any) -> None:
+    """Refuse what a recipe says of how its child was trained where a card cannot say it."""
     texts = {"source": str, "trained_on": int, "sha256": str}
     measures = ("before", "after", "parent")
     if not isinstance(given, list) or len(given) > MAX_STAGES:
@@ -232,7 +238,6 @@ def _healing(given: Any) -> list[Any]:
         )
         if not sound:
             raise ValueError(f"a stage of its healing is {str(stage)[:40]!r}, not what zerolm heal writes")
-    return given
 
 
 def _has(given: Any, fields: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -121,7 +122,7 @@ def _write(
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
     count, number, digest = 0, 0, hashlib.sha256()
     with replacing(place / "ids.bin") as file:
-        for batch in _batches(texts):
+        while batch := list(islice(texts, BATCH)):
             told(min(count, most))
             encoded = tokenizer([text.content for text in batch], add_special_tokens=False, verbose=False)
             for text, ids in zip(batch, encoded["input_ids"], strict=True):
@@ -136,17 +137,6 @@ def _write(
     facts = {"tokens": count, "documents": number, "dtype": dtype.name, "sha256": digest.hexdigest()}
     with replacing(place / "text.json") as file:
         file.write(json.dumps(facts).encode())
-
-
-def _batches(texts: Iterator[Document]) -> Iterator[list[Document]]:
-    batch: list[Document] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 @dataclass(frozen=True, eq=False)

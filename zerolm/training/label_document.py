@@ -112,7 +112,7 @@ def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
         "text_sha256": text.sha256,
         "vocabulary": text.classes or text.space.settings["vocab"],
         "tokenizer": "byte-level BPE, trained on the text",
-        "tokens": request.steps * request.batch * request.length,
+        "tokens": request.steps * request.step_tokens,
         "batch": request.batch,
         "length": request.length,
         "seed": request.seed,

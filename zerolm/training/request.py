@@ -51,9 +51,14 @@ class TrainingRequest:
     """How often in a run the state is kept, and the network measured on text that is held out."""
 
     @property
+    def step_tokens(self) -> int:
+        """Return the tokens of a step."""
+        return self.batch * self.length
+
+    @property
     def steps(self) -> int:
         """Steps of a whole batch, at least one."""
-        return max(1, self.tokens // (self.batch * self.length))
+        return max(1, self.tokens // self.step_tokens)
 
     @property
     def sequences(self) -> int:

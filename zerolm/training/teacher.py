@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
@@ -94,7 +92,7 @@ class CachedTeacher:
         return {"log_p": log_p, "ids": likely}
 
 
-def _mapped(file: Path, kind: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def _mapped(file: Path, kind: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
     """Return an array over a file, which is made sparse where there is none."""
     size = int(np.prod(shape)) * np.dtype(kind).itemsize
     if not file.is_file() or file.stat().st_size != size:
@@ -145,5 +143,4 @@ def fill(
             logits = model(input_ids=ids.to(model.device), use_cache=False).logits.float()
         log_p, likely = functional.log_softmax(logits / temperature, dim=-1).topk(k, dim=-1)
         cache.put(chosen, log_p.cpu(), likely.cpu())
-    with suppress(AttributeError):
-        cache._log_p.flush()  # type: ignore[attr-defined]
+    cache._log_p.flush()

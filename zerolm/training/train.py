@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import shutil
 import time
@@ -17,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-from transformers import Trainer, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from zerolm.networks.opener import quiet
 from zerolm.training.learner import Teacher, total
@@ -25,8 +24,6 @@ from zerolm.training.processes import WAIT, check_whole, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import TrainingRequest, micro_batch
 from zerolm.training.watch import TrainingRun, TrainingWatch
-
-logger = logging.getLogger(__name__)
 
 STATE: Final = "trainer_state.json"
 WEIGHTS: Final = "model.safetensors"
@@ -47,8 +44,6 @@ class Trained:
     ``seconds`` are those of this process: one that resumed has fewer.
     """
 
-    steps: int
-    tokens: int
     seconds: float
     rows: list[dict[str, float]] = field(default_factory=list)
 
@@ -83,9 +78,7 @@ def train(
             if good is not None:
                 safetensors.torch.load_model(learner, good / WEIGHTS)
             raise
-    return Trained(
-        request.steps, request.steps * request.batch * request.length, time.monotonic() - begun, watch.rows
-    )
+    return Trained(time.monotonic() - begun, watch.rows)
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -165,7 +158,7 @@ class _Trainer(Trainer):
         self.teacher, self.groups, self.watch = teacher, groups, watch
         self.learner = learner
         super().__init__(learner, arguments, train_dataset=data)
-        self.remove_callback(_stock_printer())
+        self.remove_callback(PrinterCallback)
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """Return AdamW over the groups that were given, else over all parameters."""
@@ -221,27 +214,7 @@ class _Trainer(Trainer):
         if not all(bool(torch.isfinite(parameter).all()) for parameter in self.learner.parameters()):
             raise TrainingFailed(f"the weights are not finite at step {self.state.global_step}")
         folder.mkdir(parents=True, exist_ok=True)
-        if state_dict is None:
-            safetensors.torch.save_model(self.learner, str(folder / WEIGHTS))
-        else:
-            safetensors.torch.save_file(_distinct(state_dict), str(folder / WEIGHTS))
+        safetensors.torch.save_model(self.learner, str(folder / WEIGHTS))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         safetensors.torch.load_model(self.learner, str(Path(resume_from_checkpoint) / WEIGHTS), strict=False)
-
-
-def _distinct(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors once each, of those that share memory the first."""
-    seen: set[int] = set()
-    own = {}
-    for name, tensor in state.items():
-        if tensor.data_ptr() not in seen:
-            seen.add(tensor.data_ptr())
-            own[name] = tensor.contiguous()
-    return own
-
-
-def _stock_printer() -> Any:
-    from transformers.trainer_callback import PrinterCallback
-
-    return PrinterCallback

@@ -65,8 +65,7 @@ class TrainingWatch(TrainerCallback):
         self.run.progress(f"training, loss {self._loss:.3f}{self._told()}", step, self.request.steps)
 
     def _told(self) -> str:
-        measured = [row for row in self.rows if "loss" not in row or len(row) > 2]
-        last = measured[-1] if measured else {}
+        last = self.rows[-1] if self.rows else {}
         name = next((name for name in ("kl", "cosine", "perplexity") if name in last), None)
         return f", {name} {last[name]:.3g} on text held out" if name else ""
 
@@ -75,8 +74,7 @@ class TrainingWatch(TrainerCallback):
         if not state.is_world_process_zero:
             return
         step = state.global_step
-        tokens = step * self.request.batch * self.request.length
-        row: dict[str, float] = {"step": step, "tokens": tokens}
+        row: dict[str, float] = {"step": step, "tokens": step * self.request.step_tokens}
         row |= {f"loss_{name}": value for name, value in (parts or {}).items()}
         if self.run.judge is not None:
             self.learner.train(False)

@@ -197,10 +197,10 @@ class Healing:
 
     def written(self, healed: Healed, folder: Path, form: str, more: tuple[str, ...]) -> Healed:
         """Write the healed child into an empty folder, open it again and compare."""
-        compact = self.compact
+        compact, document = self.compact, self.patient.recipe.document
         weights = TrainedWeights(compact.values(), compact.model)
-        stages = [*self.patient.document.get("healing", []), self._told(healed)]
-        recipe = {**self.patient.document, "written_as": form, "healing": stages}
+        stages = [*document.get("healing", []), self._told(healed)]
+        recipe = {**document, "written_as": form, "healing": stages}
         write(compact.checkpoint, compact.cut, weights, recipe, folder, more, progress=self.progress)
         self.progress("opening the child again")
         proof = FORMATS[form].verified_trained(compact.checkpoint, compact.cut, weights, folder)
@@ -210,17 +210,18 @@ class Healing:
 
     def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:
         """Return a model that is not trained."""
-        model = open_model(checkpoint)
+        return self._attending(open_model(checkpoint))
+
+    def _attending(self, model: PreTrainedModel) -> PreTrainedModel:
+        """Return a model with the attention that is faster here."""
         if not torch.cuda.is_available() and self.corpus.length <= EAGER:
             model.set_attn_implementation("eager")
         return model
 
     def _adapted(self, model: PreTrainedModel) -> nn.Module:
         """Return what is trained: all weights, or adapters of all matrices in the layers."""
-        execution = self.request.execution
-        if not torch.cuda.is_available() and self.corpus.length <= EAGER:
-            model.set_attn_implementation("eager")
-        if execution.checkpointing:
+        self._attending(model)
+        if self.request.execution.checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
         rank = self.request.lora
         if rank is None:
@@ -318,8 +319,8 @@ class Healing:
     def _training(self, plan: TrainingRequest, trained: Trained) -> dict[str, Any]:
         request = self.request
         return {
-            "tokens": trained.tokens,
-            "steps": trained.steps,
+            "tokens": plan.steps * plan.step_tokens,
+            "steps": plan.steps,
             "seconds": round(trained.seconds, 1),
             "rate": plan.schedule.rate,
             "losses": list(self.objective.weights),

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from zerolm.carving.evaluation.evaluate import opened
-from zerolm.carving.recipe import MAX_BYTES, Recipe, read_recipe
+from zerolm.carving.recipe import Recipe, read_recipe
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
-from zerolm.io.files import parse_json, read_text
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.progress import Progress
 
 
 @dataclass(frozen=True, eq=False)
 class Patient:
-    """A child that was carved from a parent, with its recipe, and the teacher; ``document`` is the recipe."""
+    """A child that was carved from a parent, with its recipe, and the teacher."""
 
     child: Checkpoint
     parent: Checkpoint
     teacher: Checkpoint
     recipe: Recipe
-    document: Mapping[str, Any]
 
     @classmethod
     def of(
@@ -39,11 +35,10 @@ class Patient:
                 f"{str(theirs.folder)!r}"
             )
         recipe = read_recipe(file, theirs, fingerprint(theirs, progress=progress))
-        document = parse_json(read_text(file, MAX_BYTES))
         master = theirs if teacher is None else opened(child, teacher)[1]
         if teacher is not None:
             _check_same_tokens(ours, master)
-        return cls(ours, theirs, master, recipe, document)
+        return cls(ours, theirs, master, recipe)
 
     @property
     def layers(self) -> tuple[tuple[int, int], ...]:

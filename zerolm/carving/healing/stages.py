@@ -71,16 +71,16 @@ def carve_and_heal(
     """
     if processes().num_processes > 1:
         raise ValueError("carving runs in one process: carve, then give zerolm heal to accelerate launch")
-    checkpoint, out = Checkpoint.open(parent), destination.folder
+    checkpoint, out, form = Checkpoint.open(parent), destination.folder, destination.form or "hf"
     check_new(out, destination.force)
-    _check_possible(stages, checkpoint, destination.form or "hf")
+    _check_possible(stages, checkpoint, form)
     told = {
         "parent": str(checkpoint.folder),
         "settings": {name: str(value) for name, value in stages.settings.items()},
         "request": str(stages.request),
         "stages": stages.count,
     }
-    staged = out.absolute().parent / f"{out.name}.stages"
+    staged, request = out.absolute().parent / f"{out.name}.stages", _part(stages)
     with work_folder(staged, told, destination.force) as work:
         source, first = checkpoint, None
         for stage in range(1, stages.count + 1):
@@ -90,14 +90,18 @@ def carve_and_heal(
             if first is not None:
                 document = _rebased(cut, source.folder, first, document)
             first = first or document
-            request = _part(stages)
-            if stage == stages.count:
-                return _healed(cut, checkpoint, request, destination, document, finish, progress)
-            healed = cut.parent / f"{out.name}.healed"
-            if not (healed / RECIPE).is_file():
-                heal(cut, checkpoint.folder, request, Destination(healed), progress=progress)
-            source = Checkpoint.open(healed)
-    raise AssertionError("there is at least one stage")
+            if stage < stages.count:
+                healed = cut.parent / f"{out.name}.healed"
+                if not (healed / RECIPE).is_file():
+                    heal(cut, checkpoint.folder, request, Destination(healed), progress=progress)
+                source = Checkpoint.open(healed)
+
+        def finished(folder: Path, healed: Healed) -> None:
+            if finish is not None:
+                finish(folder, CarvedAndHealed(document, healed))
+
+        place = replace(destination, form=form, finish=finished if finish else None)
+        return CarvedAndHealed(document, heal(cut, checkpoint.folder, request, place, progress=progress))
 
 
 def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
@@ -109,25 +113,6 @@ def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
         raise ValueError(UNEVEN)
     whole = Cut.whole(dimensions(checkpoint))
     FORMATS[form].check(checkpoint, whole)
-
-
-def _healed(
-    cut: Path,
-    parent: Checkpoint,
-    request: HealRequest,
-    destination: Destination,
-    document: dict[str, Any],
-    finish: Finish | None,
-    progress: Progress,
-) -> CarvedAndHealed:
-    """Heal the last stage into its place."""
-
-    def finished(folder: Path, healed: Healed) -> None:
-        if finish is not None:
-            finish(folder, CarvedAndHealed(document, healed))
-
-    place = replace(destination, form=destination.form or "hf", finish=finished if finish else None)
-    return CarvedAndHealed(document, heal(cut, parent.folder, request, place, progress=progress))
 
 
 def _part(stages: Stages) -> HealRequest:

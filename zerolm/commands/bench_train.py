@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from zerolm.commands.command import OUTPUT, Command
+from zerolm.commands.proxies import BACKEND
 from zerolm.settings import REQUIRED, Setting
 
 SIZES: Final = {"params": "parameters", "body_params": "parameters without embeddings and head"}
@@ -63,13 +64,7 @@ BENCH_TRAIN: Final = Command(
         ),
         "How they run": (
             Setting("jobs", "integer", 1, "architectures trained at the same time", low=1, high=1024),
-            Setting(
-                "backend",
-                "text",
-                "loky",
-                "processes of this machine (loky), or a Ray cluster (ray)",
-                choices=("loky", "ray"),
-            ),
+            BACKEND,
         ),
         "Result": (
             Setting(

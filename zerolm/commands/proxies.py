@@ -9,6 +9,14 @@ from zerolm.commands.command import LISTING, Command
 from zerolm.commands.listings import DATA
 from zerolm.settings import REQUIRED, Setting
 
+BACKEND: Final = Setting(
+    "backend",
+    "text",
+    "loky",
+    "processes of this machine (loky), or a Ray cluster (ray)",
+    choices=("loky", "ray"),
+)
+"""Where networks are computed, several at a time."""
 PROXIES: Final = Command(
     name="proxies",
     summary="Compute training-free proxies of networks that run, all from a handful of shared passes.",
@@ -78,13 +86,7 @@ PROXIES: Final = Command(
         "How they run": (
             Setting("device", "text", "cpu", "where networks run", choices=("cpu", "cuda")),
             Setting("jobs", "integer", 1, "networks computed at the same time", low=1, high=1024),
-            Setting(
-                "backend",
-                "text",
-                "loky",
-                "processes of this machine (loky), or a Ray cluster (ray)",
-                choices=("loky", "ray"),
-            ),
+            BACKEND,
             Setting("store", "path", None, "SQLite file of what is computed; else one in the cache"),
         ),
     },

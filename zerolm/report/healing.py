@@ -143,13 +143,16 @@ def _marks(frame: Frame, points: Sequence[Pair], first: float) -> Iterator[str]:
     yield frame.dots(points, "blue", size=9)
 
 
-def _losses(document: Mapping[str, Any]) -> str:
+def loss_rows(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the measures, and a row of them before, after, and of the parent."""
     losses = document["losses"]
     names = list(losses["before"])
-    rows = [
-        [who, *(shown_loss(name, losses[key].get(name, 0.0)) for name in names)]
-        for key, who in (("before", "child, before"), ("after", "child, after"), ("parent", "parent"))
-    ]
+    networks = (("before", "child, before"), ("after", "child, after"), ("parent", "parent"))
+    return names, [[who, *(shown_loss(name, losses[key][name]) for name in names)] for key, who in networks]
+
+
+def _losses(document: Mapping[str, Any]) -> str:
+    names, rows = loss_rows(document)
     return table(["network", *names], rows, "losses")
 
 

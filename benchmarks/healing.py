@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,6 +90,13 @@ LOSSES: Final = {
     "KL + hidden, LoRA 8": {"losses": ("kl", "hidden"), "lora": 8},
     "KL + hidden, LoRA 64": {"losses": ("kl", "hidden"), "lora": 64},
 }
+SCHEDULES: Final = {
+    "falls over all steps": {"decay": 1.0},
+    "falls over the last fifth": {"decay": 0.2},
+    "batch 4": {"batch": 4},
+    "batch 4, falls over all steps": {"batch": 4, "decay": 1.0},
+    "twice the rate, falls over all steps": {"rate": 1.76e-3, "decay": 1.0},
+}
 SHORT, MIDDLE, LONG, THREE = 200_000, 820_000, 4_000_000, 2_000_000
 RUNS: Final = (
     Healing("1/2, .82 M", "Asked", "1/2", MIDDLE),
@@ -108,6 +115,7 @@ RUNS: Final = (
     Healing("two cuts", "Stages at 1/4", "1/4 in two", 2 * SHORT),
     Healing("uniform", "Per layer at 70 %", "70 % uniform", SHORT),
     Healing("per layer", "Per layer at 70 %", "70 % per layer", SHORT),
+    *(Healing(name, "Schedules at 1/2", "1/2", MIDDLE, settings) for name, settings in SCHEDULES.items()),
     *(
         Healing(f"{name}, seed {seed}", "Seeds, 1/2, 4 M", "1/2", LONG, {**LOSSES[name], "seed": seed})
         for seed in (0, 1, 2)
@@ -163,7 +171,7 @@ class Workplace:
         if run.child.endswith("in two"):
             return self._staged(run)
         patient = Patient.of(self.child(run.child), self.model, None, note)
-        job = Job(patient, request(run, self.seen), note)
+        job = scheduled(Job, run)(patient, request(run, self.seen), note)
         job.held_out = HeldOut(
             tokens_of(patient.parent, str(self.unseen), sequences=JUDGED, length=LENGTH), None
         )
@@ -255,12 +263,26 @@ def _peak_of(parent: Path, child: Path, text: Path, out: Path, more: Sequence[st
     return int(run.stdout.split()[-1]) / 1000
 
 
+def scheduled(job: type, run: Healing) -> type:
+    """Return the class of a healing whose rate falls over the share of the steps that the run names."""
+    if "decay" not in run.settings:
+        return job
+
+    class Scheduled(job):
+        def _plan(self, *given: Any) -> Any:
+            plan = super()._plan(*given)
+            return replace(plan, schedule=replace(plan.schedule, decay=run.settings["decay"]))
+
+    return Scheduled
+
+
 def request(run: Healing, text: Path) -> Any:
     """Return the request of a run."""
     from zerolm.carving.healing.request import Distillation, HealRequest, Texts
     from zerolm.training.request import Execution
 
     own = dict(run.settings)
+    own.pop("decay", None)
     distillation = Distillation(own.pop("losses", None), top=own.pop("top", None))
     execution = Execution(compile=run.tokens >= MIDDLE)
     return HealRequest(

@@ -157,7 +157,7 @@ def search(
         run.method,
         run.engine.optimal and gap <= TOLERANCE,
         gap if run.engine.optimal else None,
-        time.perf_counter() - start,
+        round(time.perf_counter() - start, 3),
         "exact" if ties.exact and near_ties.exact else "at least",
     )
     baselines: list[Baseline] = []

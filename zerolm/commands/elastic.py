@@ -1,0 +1,175 @@
+"""``zerolm elastic``: train a supernet, search it, hand over a model, fine-tune it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zerolm.commands.command import OUTPUT, Command
+from zerolm.commands.costs import CONDITIONS, budgets
+from zerolm.commands.heal import PRECISION
+from zerolm.settings import REQUIRED, Setting
+
+SUPERNET: Final = Setting("supernet", "path", REQUIRED, "the folder of a trained supernet", metavar="SUPERNET")
+TEACHER: Final = (
+    Setting("teacher", "path", None, "a model of the same tokenizer to learn from", metavar="DIR"),
+    Setting(
+        "distillation",
+        "text",
+        "relational",
+        "standardised states, correlations of predictions (relational); squared differences, softened "
+        "predictions (classical)",
+        choices=("relational", "classical"),
+    ),
+)
+BATCHES: Final = (
+    Setting("batch", "integer", 32, "sequences of a step", low=1, high=1 << 20),
+    Setting("length", "integer", 128, "tokens of each sequence", low=2, high=1 << 20),
+)
+RATE: Final = Setting("rate", "number", 1e-3, "learning rate", low=0, high=10)
+SEED: Final = Setting("seed", "integer", 0, "seed of weights, paths and order", low=0, high=(1 << 30) - 1)
+PLACE: Final = (
+    Setting("out", "path", REQUIRED, "folder to write to", metavar="DIR"),
+    Setting("force", "flag", False, "replace that folder, and an unfinished run of it"),
+)
+ELASTIC_TRAIN: Final = Command(
+    name="elastic train",
+    summary="Train a supernet: every block of every layer, with FFN widths that grow where features are rich.",
+    verb="zerolm.api.train_supernet:train_supernet",
+    arguments=(
+        Setting(
+            "space", "text", "elastic", "elastic (encoders) or elastic-causal (decoders)", metavar="SPACE"
+        ),
+    ),
+    groups={
+        "Text": (
+            Setting("text", "names", REQUIRED, "files, folders, data sets of the hub", metavar="TEXT,..."),
+            Setting("mix", "shares", None, "how often each text is drawn from; else by size", low=0),
+            Setting("tokens", "amount", REQUIRED, "tokens to train on, over all epochs"),
+            Setting(
+                "tokenizer", "path", None, "folder of a tokenizer; else one is trained on the text", metavar="DIR"
+            ),
+        ),
+        "Learning from": TEACHER,
+        "Growth": (
+            Setting("epochs", "integer", 10, "parts of the run; widths grow after each", low=1, high=1000),
+            Setting("growth", "integer", 3, "steps that each width grows by on average; 0: none", low=0, high=1000),
+            Setting("mean_params", "amount", None, "stop growing where random paths have more on average"),
+        ),
+        "Training": (*BATCHES, RATE, PRECISION, SEED),
+        "The supernet": PLACE,
+    },
+    examples=(
+        ("zerolm elastic train --text TEXT --tokens 200M --teacher PARENT --out supernet", "encoders"),
+        (
+            "zerolm elastic train elastic-causal --text TEXT --tokens 20M --depth 6 --hidden 256 --heads 8 "
+            "--step 64 --out supernet",
+            "a smaller supernet of decoders",
+        ),
+    ),
+    notes="One path is drawn at every step, uniformly. A run that was killed goes on from its last checkpoint "
+    "when it is started again, to the same weights. Every setting of the space is a flag too.",
+    owners=("spaces",),
+    output=OUTPUT[2:],
+)
+ELASTIC_SEARCH: Final = Command(
+    name="elastic search",
+    summary="Find the best path of a trained supernet within budgets.",
+    verb="zerolm.api.search_supernet:search_supernet",
+    arguments=(SUPERNET,),
+    groups={
+        "Budgets": (*budgets("max", "most"), *budgets("min", "least")),
+        "Conditions of the costs": CONDITIONS,
+        "What to maximise": (
+            Setting(
+                "score",
+                "text",
+                "loss",
+                "loss: that of the path in the supernet on text it was not trained on; w_pca, v_pca, or any "
+                "closed form (geo, params, ...), whose optimum is proven",
+            ),
+            Setting("sequences", "integer", 32, "sequences that judge a path", low=1, high=1 << 20),
+        ),
+        "Search": (
+            Setting("top", "integer", 10, "how many paths to list", low=1, high=1000),
+            Setting(
+                "method",
+                "text",
+                "auto",
+                "auto: all paths where they are few, else evolution; exact, milp and exhaustive prove",
+                metavar="NAME",
+            ),
+            Setting("seed", "integer", 0, "seed of the methods that draw", low=0, high=2**32 - 1),
+        ),
+    },
+    examples=(
+        ("zerolm elastic search supernet --max-params 15.7M --out best", "the paper's limit"),
+        ("zerolm elastic search supernet --max-macs 5M --score w_pca", "without its training"),
+    ),
+)
+ELASTIC_EXPORT: Final = Command(
+    name="elastic export",
+    summary="Write a path of a supernet as a model of its own, which transformers opens.",
+    verb="zerolm.api.export_path:export_path",
+    arguments=(SUPERNET,),
+    groups={
+        "The path": (
+            Setting("path", "path", None, "result of elastic search, or JSON of an architecture", metavar="FILE"),
+            Setting("scratch", "flag", False, "begin with random weights instead of the supernet's"),
+            Setting(
+                "fuse",
+                "text",
+                "none",
+                "heads that repeat each other: fewer and wider ones (fuse), or cut out (remove)",
+                choices=("none", "fuse", "remove"),
+            ),
+            Setting("unbiased", "flag", False, "compare heads by the unbiased CKA, of tokens"),
+        ),
+        "Training": (
+            Setting("tokens", "amount", None, "train it so long afterwards"),
+            Setting("text", "names", None, "on these texts; else those of the supernet", metavar="TEXT,..."),
+            *TEACHER,
+            *BATCHES,
+            RATE,
+            PRECISION,
+            SEED,
+        ),
+        "The model": PLACE,
+    },
+    examples=(
+        ("zerolm elastic export supernet --path best --out model", "as it was trained in the supernet"),
+        (
+            "zerolm elastic export supernet --path best --fuse fuse --scratch --tokens 200M --out model",
+            "as the paper does: fused, and trained from scratch",
+        ),
+    ),
+    output=OUTPUT[2:],
+)
+ELASTIC_FINETUNE: Final = Command(
+    name="elastic finetune",
+    summary="Fine-tune a model to classify sequences or to find answers in a text.",
+    verb="zerolm.api.finetune:finetune",
+    arguments=(Setting("model", "path", REQUIRED, "the folder of a model", metavar="MODEL"),),
+    groups={
+        "Data": (
+            Setting("data", "text", REQUIRED, "a CSV file, or a data set of the hub", metavar="DATA"),
+            Setting("task", "text", "classify", "classify or answer", choices=("classify", "answer")),
+        ),
+        "Learning from": TEACHER,
+        "Training": (
+            Setting("epochs", "integer", 3, "how often all rows are seen", low=1, high=1000),
+            *BATCHES,
+            Setting("rate", "number", 5e-5, "learning rate", low=0, high=10),
+            PRECISION,
+            SEED,
+        ),
+        "The model": PLACE,
+    },
+    examples=(
+        ("zerolm elastic finetune model --data reviews.csv --out classifier", "columns text and label"),
+        (
+            "zerolm elastic finetune model --data answers.csv --task answer --out reader",
+            "columns question, context and answer",
+        ),
+    ),
+    output=OUTPUT[2:],
+)

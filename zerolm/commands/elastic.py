@@ -9,7 +9,9 @@ from zerolm.commands.costs import CONDITIONS, budgets
 from zerolm.commands.heal import PRECISION
 from zerolm.settings import REQUIRED, Setting
 
-SUPERNET: Final = Setting("supernet", "path", REQUIRED, "the folder of a trained supernet", metavar="SUPERNET")
+SUPERNET: Final = Setting(
+    "supernet", "path", REQUIRED, "the folder of a trained supernet", metavar="SUPERNET"
+)
 TEACHER: Final = (
     Setting("teacher", "path", None, "a model of the same tokenizer to learn from", metavar="DIR"),
     Setting(
@@ -46,13 +48,19 @@ ELASTIC_TRAIN: Final = Command(
             Setting("mix", "shares", None, "how often each text is drawn from; else by size", low=0),
             Setting("tokens", "amount", REQUIRED, "tokens to train on, over all epochs"),
             Setting(
-                "tokenizer", "path", None, "folder of a tokenizer; else one is trained on the text", metavar="DIR"
+                "tokenizer",
+                "path",
+                None,
+                "folder of a tokenizer; else one is trained on the text",
+                metavar="DIR",
             ),
         ),
         "Learning from": TEACHER,
         "Growth": (
             Setting("epochs", "integer", 10, "parts of the run; widths grow after each", low=1, high=1000),
-            Setting("growth", "integer", 3, "steps that each width grows by on average; 0: none", low=0, high=1000),
+            Setting(
+                "growth", "integer", 3, "steps that each width grows by on average; 0: none", low=0, high=1000
+            ),
             Setting("mean_params", "amount", None, "stop growing where random paths have more on average"),
         ),
         "Training": (*BATCHES, RATE, PRECISION, SEED),
@@ -113,7 +121,9 @@ ELASTIC_EXPORT: Final = Command(
     arguments=(SUPERNET,),
     groups={
         "The path": (
-            Setting("path", "path", None, "result of elastic search, or JSON of an architecture", metavar="FILE"),
+            Setting(
+                "path", "path", None, "result of elastic search, or architecture as JSON", metavar="FILE"
+            ),
             Setting("scratch", "flag", False, "begin with random weights instead of the supernet's"),
             Setting(
                 "fuse",

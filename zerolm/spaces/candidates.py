@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -80,6 +80,17 @@ class Backbone:
     @property
     def size(self) -> int:
         return math.prod(block.size for block in self.blocks)
+
+    def merged(self) -> Backbone:
+        """Return the backbone with neighbours of the same candidates as one block: a sum sees no order."""
+        blocks: list[ChoiceBlock] = []
+        for block in self.blocks:
+            last = blocks[-1] if blocks else None
+            if last and last.candidates is block.candidates and not last.tied and not block.tied:
+                blocks[-1] = ChoiceBlock(block.candidates, last.count + block.count)
+            else:
+                blocks.append(block)
+        return replace(self, blocks=tuple(blocks))
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,6 +34,7 @@ ROOMS = (
     "training",
     "carving",
     "proxies",
+    "elastic",
     "doctor",
     "testing",
     "report",

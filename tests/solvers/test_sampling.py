@@ -196,7 +196,9 @@ def test_baselines_of_a_whole_score() -> None:
 
 @pytest.mark.parametrize("method", ["exact", "milp"])
 def test_a_whole_score_has_no_programme(method: str) -> None:
-    with pytest.raises(ValueError, match="'narrowest' is not additive; use exhaustive, nsga2 or random"):
+    with pytest.raises(
+        ValueError, match="'narrowest' is not additive; use exhaustive, nsga2, evolution or random"
+    ):
         search(catalogue("llama").space, WHOLE, method=method)
 
 

@@ -224,4 +224,4 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
         search("gpt3")
     with pytest.raises(ValueError, match="budget 'max_speed' is not known"):
         search(space, budgets={"max_speed": 3})
-    assert set(METHODS) == {"auto", "exact", "milp", "exhaustive", "rerank", "nsga2", "random"}
+    assert set(METHODS) == {"auto", "exact", "milp", "exhaustive", "rerank", "nsga2", "evolution", "random"}

@@ -30,7 +30,7 @@ SEARCH: Final = Command(
                 "text",
                 "auto",
                 "how to search: auto takes the cheapest that proves the optimum of exhaustive, exact, milp; "
-                "rerank, nsga2 and random prove nothing",
+                "rerank, nsga2, evolution and random prove nothing",
                 metavar="NAME",
             ),
             Setting("seed", "integer", 0, "seed of the methods that draw", low=0, high=2**32 - 1),

@@ -84,7 +84,8 @@ class WholeScore:
     """A score of a whole network that need not be a sum over layers. Higher is better.
 
     ``many`` scores several at once where that is faster. ``guides`` are closed forms whose best
-    architectures are worth scoring: a search may re-rank those.
+    architectures are worth scoring: a search may re-rank those. ``sees_choices`` where architectures of
+    the same shape, or of the same layers in another order, need not share their score.
     """
 
     name: str
@@ -94,6 +95,7 @@ class WholeScore:
     options: dict[str, Any] = field(default_factory=dict)
     many: Callable[[Sequence[Architecture]], Floats] | None = None
     guides: tuple[ClosedForm, ...] = ()
+    sees_choices: bool = False
 
     def of_many(self, architectures: Sequence[Architecture] | ScoreBatch) -> Floats:
         batch = architectures.architectures if isinstance(architectures, ScoreBatch) else architectures

@@ -166,8 +166,9 @@ class BoundsTest:
 class SearchResult:
     """The best architectures of a space within budgets, and how far that is proven.
 
-    ``best`` holds shapes that are distinct and no permutations of each other, best first; ``pick`` is the
-    architecture within 1 % of the best score with the smallest KV cache, then the fewest MACs.
+    ``best`` holds shapes that are distinct and no permutations of each other (distinct architectures where
+    the score sees choices), best first; ``pick`` is the architecture within 1 % of the best score with the
+    smallest KV cache, then the fewest MACs.
     ``calibration`` says, in plain JSON, which labels the score was fitted to, if any, and ``best_label``
     what the best of these within the budgets reached.
     """

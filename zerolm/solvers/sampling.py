@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
+from zerolm.costs import COSTS
 from zerolm.solvers.exhaustive import Ways
 from zerolm.solvers.problem import Budgets, Problem, Solution
 
 Picks = tuple[tuple[int, ...], ...]
 Evaluate = Callable[[Sequence[tuple[int, Picks]]], Floats]
 """Scores (n,) of n (problem, picks) pairs."""
+Draw = Callable[[random.Random], tuple[int, Picks]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,7 @@ class Sample:
             problems,
             solutions,
             np.array([s.score for s in solutions], np.float64),
-            np.array([s.costs for s in solutions], np.int64).reshape(len(solutions), -1),
+            np.array([s.costs for s in solutions], np.int64).reshape(-1, len(COSTS)),
             np.array(ways, object),
         )
 
@@ -53,9 +55,8 @@ def additive(problems: Sequence[Problem]) -> Evaluate:
     return lambda pairs: np.array([problems[index].score(picks) for index, picks in pairs])
 
 
-def random_sample(problems: Sequence[Problem], evaluate: Evaluate, draws: int, seed: int) -> Sample:
-    """Return ``draws`` architectures, every one of the space equally likely, without repetition of shapes."""
-    generator = random.Random(seed)
+def uniform(problems: Sequence[Problem]) -> Draw:
+    """Return a function that draws an architecture, every one of the space equally likely."""
     sizes = []
     for problem in problems:
         size = 1
@@ -63,18 +64,24 @@ def random_sample(problems: Sequence[Problem], evaluate: Evaluate, draws: int, s
             size *= sum(table.multiplicity) ** count
         sizes.append(size)
     total = sum(sizes)
-    seen: dict[tuple[int, Picks], None] = {}
-    for _ in range(draws):
+
+    def draw(generator: random.Random) -> tuple[int, Picks]:
         ticket, index = generator.randrange(total), 0  # big integers: floats would lose small backbones
         while ticket >= sizes[index]:
             ticket -= sizes[index]
             index += 1
-        picks = tuple(
+        return index, tuple(
             tuple(sorted(generator.choices(range(len(table)), table.multiplicity, k=count)))
             for table, count in problems[index].blocks
         )
-        seen[index, picks] = None
-    pairs = list(seen)
+
+    return draw
+
+
+def random_sample(problems: Sequence[Problem], evaluate: Evaluate, draws: int, seed: int) -> Sample:
+    """Return ``draws`` architectures, every one of the space equally likely, without repetition of shapes."""
+    generator, draw = random.Random(seed), uniform(problems)
+    pairs = list(dict.fromkeys(draw(generator) for _ in range(draws)))
     scores = evaluate(pairs)
     return Sample.of(problems, [_solution(problems, pair, scores[i]) for i, pair in enumerate(pairs)])
 

@@ -16,6 +16,7 @@ from zerolm.progress import Progress, silent
 from zerolm.scores import SCORES, ClosedForm, Score, WholeScore, make_score
 from zerolm.settings import REQUIRED, nearest, shown
 from zerolm.solvers.engine import PARAMS, PREFERENCE, Engine, StateList
+from zerolm.solvers.evolution import SIZES, Evolution, evolution
 from zerolm.solvers.exhaustive import LIMIT, States, count_states
 from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least, compile_problems, near
@@ -44,7 +45,7 @@ from zerolm.solvers.sampling import (
 from zerolm.spaces import Backbone, SearchSpace, make_space
 from zerolm.statistics import TOLERANCE, tie_ranks
 
-METHODS: Final = ("auto", "exact", "milp", "exhaustive", "rerank", "nsga2", "random")
+METHODS: Final = ("auto", "exact", "milp", "exhaustive", "rerank", "nsga2", "evolution", "random")
 WHOLE_LIMIT: Final = 100_000
 """Architectures up to which a score that is not additive is evaluated on all of them."""
 DRAWS: Final = 10_000
@@ -66,6 +67,7 @@ class _Setup:
     costs: CostModel
     method: str
     seed: int
+    sizes: Evolution
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +80,8 @@ class _Run:
     engine: Engine
     method: str
     column: int
+    told_apart: bool = False
+    """Whether architectures of one shape are listed each for itself."""
 
     def choice(self, solution: Solution) -> Choice:
         architecture = self.space.assemble(self.backbones[solution.problem], solution.picks)
@@ -98,7 +102,9 @@ class _Run:
             if len(same_shape) >= top and (streamed >= top + patience or not at_least(solution.score, last)):
                 break
             choice = self.choice(solution)
-            same_shape.setdefault(choice.architecture.shape_key(), []).append(choice)
+            architecture = choice.architecture
+            key = architecture.identity if self.told_apart else architecture.shape_key()
+            same_shape.setdefault(key, []).append(choice)
             last = solution.score if len(same_shape) <= top else last
         choices = [_preferred(same) for same in same_shape.values()]
         ranks = tie_ranks(np.array([choice.score for choice in choices]))
@@ -116,15 +122,16 @@ def search(
     top: int = 10,
     method: str = "auto",
     seed: int = 0,
+    sizes: Evolution = SIZES,
     compare: bool = True,
     progress: Progress = silent,
 ) -> SearchResult:
     """Return the best architectures of ``space`` by ``score`` within ``budgets``.
 
     ``budgets`` maps ``max_`` or ``min_`` of a cost to an integer, such as ``{"max_params": 40_000_000}``;
-    ``costs`` says how the network is run; ``options`` are the score's, such as ``{"alpha": 1.1}``.
-    ``compare`` also asks what the baselines choose and what each bound costs. Raises ``Infeasible``
-    where nothing fits and ``ValueError`` for arguments that make no sense.
+    ``costs`` says how the network is run; ``options`` are the score's, such as ``{"alpha": 1.1}``;
+    ``sizes`` are those of an evolution. ``compare`` also asks what the baselines choose and what each bound
+    costs. Raises ``Infeasible`` where nothing fits and ``ValueError`` for arguments that make no sense.
     """
     start = time.perf_counter()
     if method not in METHODS:
@@ -134,10 +141,12 @@ def search(
     space = make_space(space) if isinstance(space, str) else space
     costs = costs or CostModel()
     score = make_score(score, costs, **(options or {})) if isinstance(score, str) else score
-    setup = _Setup(score, costs, method, seed)
+    setup = _Setup(score, costs, method, seed, sizes)
     limits = Budgets.of(budgets or {})
     progress(f"building the tables of {space.name}")
     backbones = list(space.backbones())
+    if isinstance(score, WholeScore) and score.sees_choices:
+        backbones = [backbone.apart for backbone in backbones]
     run = _compile(space, backbones, limits, setup)
     progress(f"searching {space.name} ({run.method})")
     best, bound = run.best(top)
@@ -191,7 +200,7 @@ def _compile(
 ) -> _Run:
     score = score or setup.score
     if isinstance(score, ClosedForm):
-        backbones = [backbone.merged() for backbone in backbones]
+        backbones = [backbone.merged for backbone in backbones]
     additive_score = score if isinstance(score, ClosedForm) else _nothing(score)
     problems = compile_problems(backbones, additive_score, setup.costs)
     column = next(iter(bounded_columns(budgets)), PARAMS)
@@ -209,6 +218,8 @@ def _compile(
             states = _rescored(states, budgets, evaluate)
     elif method == "rerank" and isinstance(score, WholeScore):
         states = _guided(space, backbones, problems, budgets, setup, score, evaluate)
+    elif method == "evolution":
+        states = evolution(problems, evaluate, budgets, setup.seed, setup.sizes)
     elif method == "nsga2":
         states = nsga2(problems, evaluate, budgets, column, seed=setup.seed)
     else:
@@ -216,17 +227,21 @@ def _compile(
     if isinstance(score, WholeScore):
         # What shares a shape need not share a score: only what was looked at counts.
         states = replace(states, ways=np.ones(len(states.score), np.int64))
-    return _Run(space, backbones, problems, StateList(states, budgets, column, proven), method, column)
+    engine = StateList(states, budgets, column, proven)
+    told_apart = isinstance(score, WholeScore) and score.sees_choices
+    return _Run(space, backbones, problems, engine, method, column, told_apart)
 
 
 def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Budgets, column: int) -> str:
     states = count_states(problems)
     if isinstance(score, WholeScore):
         if method in ("exact", "milp"):
-            others = "exhaustive, rerank, nsga2 or random" if score.guides else "exhaustive, nsga2 or random"
+            others = "exhaustive, " + "rerank, " * bool(score.guides) + "nsga2, evolution or random"
             raise ValueError(f"score {score.name!r} is not additive; use {others}")
         if method == "rerank" and not score.guides:
-            raise ValueError(f"score {score.name!r} names no closed forms to guide it; use nsga2 or random")
+            raise ValueError(
+                f"score {score.name!r} names no closed forms to guide it; use nsga2, evolution or random"
+            )
         if method != "auto":
             return method
         if states <= WHOLE_LIMIT:
@@ -291,7 +306,7 @@ def _rescored(states: States, budgets: Budgets, evaluate: Evaluate) -> States:
     if len(states.score) > WHOLE_LIMIT:
         raise ValueError(
             f"method 'exhaustive' would build {len(states.score)} architectures, more than {WHOLE_LIMIT}; "
-            f"use nsga2 or random"
+            f"use nsga2, evolution or random"
         )
     allowed = np.flatnonzero(budgets.allow(states.costs))
     solutions = [states.solution(int(i)) for i in allowed]

@@ -47,6 +47,14 @@ class Candidates:
     def ways(self) -> int:
         return sum(self.multiplicity)
 
+    @cached_property
+    def apart(self) -> Candidates:
+        """Return every way to choose a layer as a candidate of its own."""
+        pairs = [
+            (way, layer) for ways, layer in zip(self.alternatives, self.layers, strict=True) for way in ways
+        ]
+        return Candidates(tuple((way,) for way, _ in pairs), tuple(layer for _, layer in pairs))
+
 
 @dataclass(frozen=True, eq=False)
 class ChoiceBlock:
@@ -81,6 +89,7 @@ class Backbone:
     def size(self) -> int:
         return math.prod(block.size for block in self.blocks)
 
+    @property
     def merged(self) -> Backbone:
         """Return the backbone with neighbours of the same candidates as one block: a sum sees no order."""
         blocks: list[ChoiceBlock] = []
@@ -91,6 +100,16 @@ class Backbone:
             else:
                 blocks.append(block)
         return replace(self, blocks=tuple(blocks))
+
+    @property
+    def apart(self) -> Backbone:
+        """Return the same architectures, no two of them the same picks: layers have places, ways are told."""
+        blocks = tuple(
+            ChoiceBlock(block.candidates.apart, block.count if block.tied else 1, block.tied)
+            for block in self.blocks
+            for _ in range(1 if block.tied else block.count)
+        )
+        return replace(self, blocks=blocks)
 
 
 @dataclass(frozen=True, eq=False)

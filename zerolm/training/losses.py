@@ -57,27 +57,31 @@ def top_kl(ours: Tensor, log_p: Tensor, ids: Tensor, temperature: float = 1.0) -
     return (inside + outside).mean() * temperature**2
 
 
-def standardised(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:
+def standardised(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tensor | None = None) -> Tensor:
     """Return the mean squared difference of standardised features, the mean over pairs of (b, t, d).
 
     Every channel of every sample has mean 0 and deviation 1 over the tokens, so that the loss is 2 (1 - r) of
     Pearson's correlation r: scale and shift of a channel do not count (PKD, arXiv 2207.02039; ELM, arXiv
-    2510.27037). One that stands still counts as 0 and has no gradient.
+    2510.27037). One that stands still counts as 0 and has no gradient. ``padding`` (b, t) is 0 on tokens that
+    do not count.
     """
+    pairs = zip(ours, theirs, strict=True)
     losses = [
-        functional.mse_loss(_over_tokens(own), _over_tokens(other))
-        for own, other in zip(ours, theirs, strict=True)
+        _mean_square(_over_tokens(own, padding) - _over_tokens(other, padding), padding)
+        for own, other in pairs
     ]
     return torch.stack(losses).mean()
 
 
-def relative_mse(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> Tensor:
+def relative_mse(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tensor | None = None) -> Tensor:
     """Return the mean squared difference of features over the teacher's mean square, the mean over pairs.
 
-    Scale and shift count, as they do where an encoder's tokens are averaged into an embedding.
+    Scale and shift count, as they do where an encoder's tokens are averaged into an embedding. ``padding`` is
+    that of ``standardised``.
     """
     losses = [
-        functional.mse_loss(own.float(), other.float()) / other.float().square().mean().clamp_min(TINY)
+        _mean_square(own.float() - other.float(), padding)
+        / _mean_square(other.float(), padding).clamp_min(TINY)
         for own, other in zip(ours, theirs, strict=True)
     ]
     return torch.stack(losses).mean()
@@ -98,12 +102,24 @@ def _log_softmax(logits: Tensor, temperature: float) -> Tensor:
     return functional.log_softmax(logits.float() / temperature, dim=-1)
 
 
-def _over_tokens(features: Tensor) -> Tensor:
+def _over_tokens(features: Tensor, padding: Tensor | None) -> Tensor:
     values = features.float()
-    centred = values - values.mean(1, keepdim=True)
-    variance, size = (x.square().mean(1, keepdim=True) for x in (centred, values))
+    counts = torch.ones(values.shape[:2], device=values.device) if padding is None else padding.float()
+    weights = (counts / counts.sum(1, keepdim=True).clamp_min(1))[..., None]  # (b, t, 1)
+
+    def mean(x: Tensor) -> Tensor:
+        return (x * weights).sum(1, keepdim=True)
+
+    centred = values - mean(values)
+    variance, size = mean(centred.square()), mean(values.square())
     moves = variance > STILL**2 * size  # else it is rounding, and the root has no gradient at 0
     return centred * torch.where(moves, variance, 1.0).rsqrt() * moves
+
+
+def _mean_square(values: Tensor, padding: Tensor | None) -> Tensor:
+    if padding is None:
+        return values.square().mean()
+    return values[padding.bool()].square().mean()
 
 
 def _pearson(ours: Tensor, theirs: Tensor, axis: int) -> Tensor:

@@ -108,11 +108,11 @@ def output_spectrum(w: Tensor, covariance: Tensor) -> Tensor:
     return spectrum
 
 
-def spread(eigenvalues: Tensor) -> int:
-    """Return the smallest number of the largest whose share of the sum exceeds ``ETA``."""
+def spread(eigenvalues: Tensor, eta: float = ETA) -> int:
+    """Return the smallest number of the largest whose share of the sum exceeds ``eta``."""
     falling = eigenvalues.clamp_min(0).flip(0)
     shares = falling.cumsum(0) / falling.sum()
-    return min(int((shares <= ETA).sum()) + 1, len(falling))
+    return min(int((shares <= eta).sum()) + 1, len(falling))
 
 
 @proxy("v_pca", source="W-PCA, arXiv 2504.15983, equation 2", needs=["covariances"])

@@ -84,7 +84,7 @@ class Elastic(SearchSpace):
             for width in self.widths:
                 integer("every one of widths", width, 1, self.largest)
         for block in self.blocks:
-            self._layer({"block": block, "share": self.shares[0], "ffn": self.step})
+            self.layer({"block": block, "share": self.shares[0], "ffn": self.step})
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -117,7 +117,7 @@ class Elastic(SearchSpace):
         if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_DEPTH:
             raise ValueError(f"layers must list 1 to {MAX_DEPTH} layers")
         read = [self._complete(entry) for entry in entries]
-        layers = tuple(self._layer(choice) for choice in read)
+        layers = tuple(self.layer(choice) for choice in read)
         return Architecture(self.name, {"layers": read}, layers, self.ends())
 
     @classmethod
@@ -151,7 +151,7 @@ class Elastic(SearchSpace):
             for (block, share), own in zip(self.kinds, widths, strict=True)
             for width in own
         ]
-        return Candidates.of([(choice, self._layer(choice)) for choice in choices])
+        return Candidates.of([(choice, self.layer(choice)) for choice in choices])
 
     def _complete(self, choice: Any) -> dict[str, Any]:
         """Return a layer's choice with its heads, and with their size where they are fewer than fit."""
@@ -179,7 +179,7 @@ class Elastic(SearchSpace):
         sliced = {"head_size": size} if heads * size != width else {}
         return {"block": block, "share": share, "ffn": ffn, "heads": heads, **sliced}
 
-    def _layer(self, choice: Mapping[str, Any]) -> Layer:
+    def layer(self, choice: Mapping[str, Any]) -> Layer:
         """Return the layer of a choice."""
         whole = self._complete(choice)
         block, f, d = whole["block"], whole["ffn"], self.hidden

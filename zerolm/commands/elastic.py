@@ -35,7 +35,7 @@ PLACE: Final = (
 )
 ELASTIC_TRAIN: Final = Command(
     name="elastic train",
-    summary="Train a supernet: every block of every layer, with FFN widths that grow where features are rich.",
+    summary="Train a supernet: all blocks of all layers, with FFN widths that grow where features are rich.",
     verb="zerolm.api.train_supernet:train_supernet",
     arguments=(
         Setting(
@@ -75,7 +75,7 @@ ELASTIC_TRAIN: Final = Command(
         ),
     ),
     notes="One path is drawn at every step, uniformly. A run that was killed goes on from its last checkpoint "
-    "when it is started again, to the same weights. Every setting of the space is a flag too.",
+    "when it is started again. Every setting of the space is a flag too.",
     owners=("spaces",),
     output=OUTPUT[2:],
 )

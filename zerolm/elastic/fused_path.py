@@ -65,14 +65,14 @@ def fused(
         size = width // heads
         if mode == "fuse":
             fewer = _rotatable(merged_heads(alike, width, threshold), width, choice["block"])
-            places = range(width)
+            places = list(range(width))
             size = width // fewer
         else:
             gone = set(removed(alike, threshold))
             stay = [head for head in range(heads) if head not in gone]
             fewer, places = len(stay), [size * head + place for head in stay for place in range(size)]
         choices.append({**choice, "heads": fewer, "head_size": size})
-        kept.append(torch.tensor(list(places)))
+        kept.append(torch.tensor(places))
     made = space.read({"layers": choices})
     smaller = network_function(made.space)(made)
     smaller.load_state_dict(dict(_sliced(stack, kept)))
@@ -96,8 +96,8 @@ def _sliced(stack: Stack, kept: Sequence[Tensor]) -> Iterator[tuple[str, Any]]:
             owners |= {id(parameter): (name, places) for parameter in module.parameters()}
     tensors: dict[str, nn.Parameter] = dict(stack.named_parameters(remove_duplicate=False))
     for key, value in stack.state_dict().items():
-        name, places = owners.get(id(tensors.get(key)), ("", None))
-        if places is None or (name == "o" and value.ndim == 1):
+        name, places = owners.get(id(tensors.get(key)), ("", torch.empty(0)))
+        if not name or (name == "o" and value.ndim == 1):
             yield key, value
         else:
             yield key, value[:, places] if name == "o" else value[places]

@@ -3,6 +3,8 @@
 Importing this module makes them known to the Auto classes of transformers.
 """
 
+# mypy: disable-error-code="no-untyped-call"
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -181,11 +183,9 @@ class ElasticForCausalLM(_WithHead, GenerationMixin):
             loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
         return CausalLMOutput(loss=loss, logits=logits, hidden_states=states)
 
-    def prepare_inputs_for_generation(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, **more: Any
-    ) -> dict[str, Any]:
+    def prepare_inputs_for_generation(self, input_ids: Tensor, *given: Any, **more: Any) -> dict[str, Any]:
         """Return all tokens so far: there is no cache."""
-        return {"input_ids": input_ids, "attention_mask": attention_mask}
+        return {"input_ids": input_ids, "attention_mask": more.get("attention_mask")}
 
 
 class ElasticForSequenceClassification(ElasticPreTrainedModel):
@@ -197,7 +197,10 @@ class ElasticForSequenceClassification(ElasticPreTrainedModel):
     def __init__(self, config: ElasticConfig) -> None:
         super().__init__(config)
         self.elastic = ElasticModel(config)
-        self.dropout, self.classifier = nn.Dropout(0.1), nn.Linear(config.hidden_size, config.num_labels)
+        self.dropout, self.classifier = (
+            nn.Dropout(0.1),
+            nn.Linear(config.hidden_size, int(config.num_labels or 2)),
+        )
         self.post_init()
 
     def forward(

@@ -74,8 +74,8 @@ ELASTIC_TRAIN: Final = Command(
             "a smaller supernet of decoders",
         ),
     ),
-    notes="One path is drawn at every step, uniformly. A run that was killed goes on from its last checkpoint "
-    "when it is started again. Every setting of the space is a flag too.",
+    notes="One path is drawn at every step, uniformly. A run that was killed goes on from its last "
+    "checkpoint, to the same weights, when it is started again. Every setting of the space is a flag too.",
     owners=("spaces",),
     output=OUTPUT[2:],
 )

@@ -88,7 +88,7 @@ def stack_of(config: ElasticConfig) -> Stack:
 
 
 class ElasticPreTrainedModel(PreTrainedModel):
-    """What all of them share."""
+    """The configuration of a path, and how its weights are drawn."""
 
     config_class = ElasticConfig
     base_model_prefix = "elastic"

@@ -155,8 +155,8 @@ def masked(
 
     They are drawn under the seed; the labels of all others are ``NOTHING``. With a ``vocabulary`` only four
     of five, as drawn, are masked; of the others half get a random token below it, half stay as they are
-    (BERT, arXiv 1810.04805, section 3.1). Of the ``edges`` of each sequence, so many tokens first and last, none is
-    drawn.
+    (BERT, arXiv 1810.04805, section 3.1). Of the ``edges`` of each sequence, so many tokens at its beginning
+    and at its end, none is drawn.
     """
     first, last = edges
     body = tokens[:, first : tokens.shape[1] - last]

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from zerolm.elastic.finetuning.classes import Classification
 from zerolm.elastic.finetuning.examples import pad_id
@@ -33,17 +33,25 @@ def model_to_train(
     with one_line(f"the model in {str(folder)!r}"), seeded(seed):
         model, report = stored_model(folder, task.maker, **config)
     base = f"{model.base_model_prefix}."
-    lacking = [
-        name for name in map(str, report["missing_keys"]) if name.startswith(base) and "pooler" not in name
-    ]
-    if lacking:
-        raise ValueError(f"{str(folder)!r} lacks {min(lacking)!r}")
+    if any(str(name).startswith(base) and "pooler" not in str(name) for name in report["missing_keys"]):
+        _fill(model, folder)  # stock classes of one family do not all name their body alike
     known = int(model.config.vocab_size)
     if len(tokenizer) > known:
         raise ValueError(
             f"the tokenizer in {str(folder)!r} has {len(tokenizer)} tokens, the model knows {known}"
         )
     return model
+
+
+def _fill(model: PreTrainedModel, folder: Path) -> None:
+    """Give a model's body the weights of the body in a folder; ``ValueError`` where some are missing."""
+    with one_line(f"the model in {str(folder)!r}"):
+        body, report = stored_model(folder, AutoModel)
+    lacking = [str(name) for name in report["missing_keys"] if "pooler" not in str(name)]
+    left = model.base_model.load_state_dict(body.state_dict(), strict=False).missing_keys
+    lacking += [name for name in left if "pooler" not in name]
+    if lacking:
+        raise ValueError(f"{str(folder)!r} lacks {min(lacking)!r}")
 
 
 def teacher_of(folder: Path, task: Task, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:

@@ -19,6 +19,8 @@ from zerolm.elastic.finetuning.rows import Row
 
 LONGEST: Final = 30
 """Tokens of an answer, at most."""
+ROOM: Final = 4
+"""Tokens that are left for a context and what stands around it, at least."""
 NEVER: Final = -1e4
 """The logit of a token that is padding."""
 ARTICLES: Final = re.compile(r"\b(a|an|the)\b")
@@ -53,6 +55,10 @@ class Spans:
 
     def encode(self, rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase, length: int) -> Examples:
         """Return rows as tensors, cut to ``length``; ``ValueError`` for an answer that is not in its text."""
+        questions = between(tokenizer, [str(row[self.question]) for row in rows])
+        longest = max(map(len, tokenizer(questions)["input_ids"]))
+        if longest + ROOM > length:
+            raise ValueError(f"the longest question has {longest} tokens, which leaves no room in {length}")
         encoded = self._encoded(rows, tokenizer, length)
         places = [self._tokens(i, row, encoded) for i, row in enumerate(rows)]
         names = ("start_positions", "end_positions")
@@ -109,9 +115,6 @@ class Spans:
             raise ValueError("the tokenizer does not tell where its tokens stand: a fast one is needed")
         questions = between(tokenizer, [str(row[self.question]) for row in rows])
         contexts = [str(row[self.context]) for row in rows]
-        longest = max(map(len, tokenizer(questions)["input_ids"]))
-        if longest + 4 > length:
-            raise ValueError(f"the longest question has {longest} tokens, which leaves no room in {length}")
         encoded: BatchEncoding = tokenizer(
             questions, contexts, truncation="only_second", max_length=length, return_offsets_mapping=True
         )

@@ -89,6 +89,8 @@ def members(space: SearchSpace) -> Iterator[dict[str, Any]]:
         yield from _flexibert(ranges)
     elif space.name == "autoformer":
         yield from _autoformer(ranges)
+    elif space.name.startswith("elastic"):
+        yield from _elastic(ranges)
     elif space.name == "pit":
         yield from _pit(ranges)
     else:
@@ -148,6 +150,18 @@ def _autoformer(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 "hidden_dim": width, "depth": depth,
                 "mlp_ratio": [ratio for ratio, _ in layers], "num_heads": [heads for _, heads in layers],
             }  # fmt: skip
+
+
+def _elastic(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    every = [ranges["step"] * count for count in range(1, ranges["steps"] + 1)]
+    kinds = list(product(ranges["blocks"], ranges["shares"]))
+    grown = ranges["widths"] and iter(ranges["widths"])
+    one = [
+        [(kind, ffn) for kind in kinds for ffn in ([next(grown)] if grown else every)]
+        for _ in range(ranges["depth"])
+    ]
+    for layers in product(*one):
+        yield {"layers": [{"block": kind[0], "share": kind[1], "ffn": ffn} for kind, ffn in layers]}
 
 
 def _pit(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:

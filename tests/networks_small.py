@@ -29,6 +29,21 @@ SHAPES: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     "llama": ({"vocab": WORDS, "positions": 20}, UNIFORM | {"kv_heads": [1, 2]}),
     "bert": ({"vocab": WORDS, "positions": 20}, UNIFORM),
     "gpt2-uniform": ({"vocab": WORDS, "positions": 20}, UNIFORM),
+    **{
+        name: (
+            {"hidden": 8, "heads": 2, "embedding": 6, "vocab": WORDS, "positions": 20},
+            {
+                "layers": [
+                    {"block": block, "share": share, "ffn": 12}
+                    for block, share in zip(blocks, shares, strict=True)
+                ]
+            },
+        )
+        for name, blocks, shares in (
+            ("elastic", ("bert", "mobile"), ("kv", "none")),
+            ("elastic-causal", ("bert", "mobile", "llama"), ("none", "qv", "kv")),
+        )
+    },
     "autoformer": (
         {"classes": 7},
         {"depth": 2, "hidden_dim": 8, "num_heads": [1, 2], "mlp_ratio": [1, 2]},

@@ -21,6 +21,7 @@ from zerolm.networks.modules.embeddings import AdaptiveTokens
 from zerolm.networks.network import Network, Tap
 from zerolm.scores import make_score
 from zerolm.spaces import SPACES, make_space, space_names
+from zerolm.spaces.elastic import SHARED
 from zerolm.spaces.flexibert import OPERATIONS, VIEWS
 
 ONCE = (nn.GELU, nn.ReLU, nn.SiLU, nn.Softmax, nn.Dropout)
@@ -60,6 +61,13 @@ def small(draw: st.DrawFn, name: str) -> Architecture:
         return make_space(name, classes=7).read(
             {"base_dim": 4, "mlp_ratio": 1.5, "depth": depths, "num_heads": heads}
         )
+    if name.startswith("elastic"):
+        space = make_space(name, hidden=16, heads=2, embedding=6, vocab=40, positions=20)
+        layer = st.fixed_dictionaries(
+            {"block": st.sampled_from(space.settings["blocks"]), "share": st.sampled_from(list(SHARED))}
+            | {"ffn": st.sampled_from((3, 8)), "heads": st.sampled_from((1, 2)), "head_size": st.just(2)}
+        )
+        return space.read({"layers": draw(st.lists(layer, min_size=1, max_size=3))})
     shared = {"kv_heads": each(draw, depth, 1, 2, 4)} if name == "llama" else {}
     choices = {"depth": depth, "hidden": 16, "heads": 4, "head_size": 4, "ffn": each(draw, depth, 5, 12)}
     tied = {"tied": draw(st.booleans())} if name == "llama" else {}
@@ -128,6 +136,12 @@ def projections(architecture: Architecture) -> list[tuple[int, Matrix]]:
     ]
 
 
+def stream_widths(layer: Layer) -> tuple[int, int]:
+    """Behind attention a MobileBERT block has its narrow state beside the residual stream."""
+    narrow = sum(matrix.rows for matrix in layer.matrices if matrix.name == "bottleneck")
+    return layer.width + narrow, layer.width
+
+
 @pytest.mark.parametrize("name", space_names())
 @settings(max_examples=8)
 @given(data=st.data())
@@ -155,7 +169,7 @@ def test_a_network_keeps_its_promises(name: str, data: st.DataObject) -> None:
     assert len(attentions) == sum(map(attends, architecture.layers))
     assert all(torch.allclose(x.sum(-1), torch.ones(())) and x.shape[-1] == x.shape[-2] for x in attentions)
     stream = seen(network, network.stream)
-    widths = [layer.width for layer in architecture.layers for _ in range(2)]
+    widths = [width for layer in architecture.layers for width in stream_widths(layer)]
     assert [x.shape[-1] for x in stream] == widths
     (final,) = seen(network, (network.final,))
     assert final.shape == (*logits.shape[:-1], widths[-1])
@@ -252,6 +266,9 @@ def test_weights_are_normal_with_the_deviations_of_the_scores(name: str) -> None
     for one in ("gpt2", "transformer_xl"):
         wide[one] = {"n_layer": 2, "d_model": 96, "d_inner": [200, 100], "n_head": [2, 2]}
         wide[one] |= {"d_embed": 16, "div_val": 2}
+    for one in ("elastic", "elastic-causal"):
+        blocks = [("bert", "kv"), ("mobile", "none"), ("llama", "qv")][: 2 if one == "elastic" else 3]
+        wide[one] = {"layers": [{"block": block, "share": share, "ffn": 200} for block, share in blocks]}
     for one in ("llama", "bert", "gpt2-uniform"):
         wide[one] = {"depth": 2, "hidden": 96, "heads": 2, "head_size": 48, "ffn": 200}
     architecture = make_space(name).read(wide[name])

@@ -33,6 +33,9 @@ SPACES: dict[str, tuple[str, dict[str, Any]]] = {
     "autoformer": ("autoformer", {}),
     "small autoformer": ("autoformer", {"size": "small", "classes": 1000}),
     "pit": ("pit", {}),
+    "elastic": ("elastic", {}),
+    "elastic, grown": ("elastic", {"depth": 3, "widths": [132 * (i * 5 % 6 + 1) for i in range(18)]}),
+    "elastic-causal": ("elastic-causal", {"shares": ["none", "qk"]}),
 }
 MODEL = CostModel(context=100, bits=4)
 SCORES = [

@@ -67,6 +67,16 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("pit", {"base_dim": [1 << 18]}, "base_dim x heads must be an integer from 1"),
     ("pit", {"mlp_ratio": [0.0]}, "mlp_ratio must be a positive number"),
     ("pit", {"heads": [2.0]}, r"heads must be an integer, not 2\.0"),
+    ("elastic", {"hidden": 520}, "width 520 of a bert block is not divisible by 12 heads; 10 divide it"),
+    ("elastic", {"hidden": 530, "heads": 10}, "hidden 530 is not divisible by 4, as MobileBERT blocks need"),
+    ("elastic", {"blocks": ["bert", "llama"]}, "blocks has 'llama', which is not known; there are bert, mob"),
+    ("elastic", {"blocks": []}, "blocks must list one or more of bert, mobile, each once"),
+    ("elastic", {"shares": ["kv", "kv"]}, "shares must list one or more of none, kv, qv, qk, each once"),
+    ("elastic", {"depth": 2, "widths": [132] * 11}, "widths lists 11 numbers; 2 layers of 6 kinds have 12"),
+    ("elastic", {"depth": 1, "widths": [924] * 6}, "every one of widths must be an integer from 1 to 792"),
+    ("elastic", {"depth": 1, "widths": [1.5] * 6}, r"every one of widths must be an integer, not 1\.5"),
+    ("elastic", {"step": 1 << 20}, "step x steps must be an integer from 1"),
+    ("elastic-causal", {"hidden": 36, "blocks": ["llama"]}, "heads of 3: rotary positions need an even"),
 ]
 
 

@@ -103,6 +103,11 @@ CUSTOM: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "size": st.sampled_from(("tiny", "small", "base")), "depth": ranges(1, 4, 1, 2),
         "hidden": ranges(1, 9, 24), "heads": ranges(1, 12, 1), "mlp_ratio": ranges(2, 8, 0.5),
     },
+    "elastic": {
+        "depth": st.integers(1, 3), "hidden": st.just(24), "heads": st.sampled_from((1, 2, 3)),
+        "blocks": st.sampled_from((["bert"], ["mobile", "bert"])), "steps": st.integers(1, 3),
+        "shares": st.lists(st.sampled_from(("none", "kv", "qv", "qk")), min_size=1, unique=True),
+    },
     "pit": {
         "base_dim": ranges(1, 6, 8), "mlp_ratio": ranges(1, 16, 0.5), "depth1": ranges(1, 3, 1),
         "depth2": ranges(1, 8, 1), "depth3": ranges(1, 6, 1), "heads": ranges(1, 12, 1, 5),

@@ -46,7 +46,7 @@ def _ffn(layer: Layer) -> int:
 def head_counts(architecture: Architecture) -> list[int]:
     """Return the heads of each layer as the choices tell them; 0 where they do not."""
     choices, depth = architecture.choices, architecture.depth
-    layers = choices.get("encoder_layers")
+    layers = choices.get("encoder_layers", choices.get("layers"))
     layers = layers if isinstance(layers, list) and len(layers) == depth else [choices] * depth
     counts = []
     for place, chosen in enumerate(layers):

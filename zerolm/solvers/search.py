@@ -199,6 +199,8 @@ def _compile(
     score: Score | None = None,
 ) -> _Run:
     score = score or setup.score
+    if isinstance(score, ClosedForm):
+        backbones = [backbone.merged for backbone in backbones]
     additive_score = score if isinstance(score, ClosedForm) else _nothing(score)
     problems = compile_problems(backbones, additive_score, setup.costs)
     column = next(iter(bounded_columns(budgets)), PARAMS)

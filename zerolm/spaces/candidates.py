@@ -90,6 +90,18 @@ class Backbone:
         return math.prod(block.size for block in self.blocks)
 
     @property
+    def merged(self) -> Backbone:
+        """Return the backbone with neighbours of the same candidates as one block: a sum sees no order."""
+        blocks: list[ChoiceBlock] = []
+        for block in self.blocks:
+            last = blocks[-1] if blocks else None
+            if last and last.candidates is block.candidates and not last.tied and not block.tied:
+                blocks[-1] = ChoiceBlock(block.candidates, last.count + block.count)
+            else:
+                blocks.append(block)
+        return replace(self, blocks=tuple(blocks))
+
+    @property
     def apart(self) -> Backbone:
         """Return the same architectures, no two of them the same picks: layers have places, ways are told."""
         blocks = tuple(

@@ -28,16 +28,16 @@ def bert(architecture: Architecture) -> Stack:
         )
         for layer in architecture.layers
     ]
-    return Stack(embeddings, layers, nn.Identity(), MaskedWordHead(embeddings.tokens))
+    return Stack(embeddings, layers, nn.Identity(), MaskedWordHead(embeddings.tokens, d))
 
 
 class MaskedWordHead(Head):
-    """A dense layer, GELU and a norm, then the tied words and a bias for each."""
+    """A dense layer to the words' width, GELU and a norm, then the tied words and a bias for each."""
 
-    def __init__(self, tokens: nn.Embedding) -> None:
+    def __init__(self, tokens: nn.Embedding, d: int) -> None:
         super().__init__()
-        self.classes, d = tokens.weight.shape
-        self.dense, self.activation, self.norm = nn.Linear(d, d), nn.GELU(), nn.LayerNorm(d, EPS)
+        self.classes, e = tokens.weight.shape
+        self.dense, self.activation, self.norm = nn.Linear(d, e), nn.GELU(), nn.LayerNorm(e, EPS)
         self.tokens, self.bias = tokens, nn.Parameter(torch.empty(self.classes))
 
     def forward(self, hidden: Tensor, classes: int | None = None) -> Tensor:

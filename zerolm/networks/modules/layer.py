@@ -57,26 +57,26 @@ class ResidualLayer(nn.Module):
 
 
 class PreNorm(nn.Module):
-    """x + inner(norm(x))."""
+    """x + inner(norm(x)); ``inner`` may be told more."""
 
     def __init__(self, inner: nn.Module, norm: nn.Module, dropout: float = 0.1) -> None:
         super().__init__()
         self.norm, self.inner, self.dropout = norm, inner, nn.Dropout(dropout)
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        after: Tensor = hidden + self.dropout(self.inner(self.norm(hidden)))
+    def forward(self, hidden: Tensor, *more: Tensor | None) -> Tensor:
+        after: Tensor = hidden + self.dropout(self.inner(self.norm(hidden), *more))
         return after
 
 
 class PostNorm(nn.Module):
-    """norm(x + inner(x))."""
+    """norm(x + inner(x)); ``inner`` may be told more."""
 
     def __init__(self, inner: nn.Module, norm: nn.Module, dropout: float = 0.1) -> None:
         super().__init__()
         self.inner, self.dropout, self.norm = inner, nn.Dropout(dropout), norm
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        after: Tensor = self.norm(hidden + self.dropout(self.inner(hidden)))
+    def forward(self, hidden: Tensor, *more: Tensor | None) -> Tensor:
+        after: Tensor = self.norm(hidden + self.dropout(self.inner(hidden, *more)))
         return after
 
 

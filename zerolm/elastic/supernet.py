@@ -1,0 +1,160 @@
+"""A supernet: the candidate blocks of every layer, of which a path takes one (SPOS, arXiv 1904.00420)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from zerolm.architecture import Architecture, Ints, Shapes
+from zerolm.costs import COSTS, CostModel
+from zerolm.elastic.distillation import Features, watched
+from zerolm.networks.build import build
+from zerolm.networks.modules.layer import Stack
+from zerolm.spaces.elastic import Elastic
+
+Path = Sequence[int]
+"""The kind of each layer, by its number among the kinds of the space."""
+Block = Callable[[Tensor, Tensor | None], Tensor]
+"""Hidden states (b, t, d) and padding (b, t), 0 there, to hidden states."""
+
+
+class Supernet(nn.Module):
+    """Blocks of every kind for every layer, their FFNs as wide as they may grow, an embedding and a head.
+
+    Of each FFN only a prefix of its neurons is active: ``widths`` (layers, kinds), int64. Kinds that share
+    projections have weights of their own. A path is the network of an architecture of the space.
+    """
+
+    widths: Tensor
+
+    def __init__(self, space: Elastic, seed: int = 0) -> None:
+        super().__init__()
+        self.space, self.shape = space, (space.depth, len(space.kinds))
+        every = [{"block": b, "share": s, "ffn": space.largest} for b, s in space.kinds] * space.depth
+        module = build(space.read({"layers": every}), seed).module
+        assert isinstance(module, Stack)
+        self.stack = module
+        widths = space.widths or (space.step,) * (space.depth * len(space.kinds))
+        self.register_buffer("widths", torch.tensor(widths).reshape(self.shape))
+
+    def forward(self, ids: Tensor, path: Path, classes: int | None = None) -> Tensor:
+        """Return logits (b, t, v) of token ids (b, t) on a path."""
+        hidden = self.stack.embeddings(ids)
+        for block in self.blocks(path):
+            hidden = block(hidden, None)
+        logits: Tensor = self.stack.head(self.stack.final(hidden), classes)
+        return logits
+
+    def layer(self, layer: int, kind: int) -> nn.Module:
+        """Return a block with its whole FFN."""
+        return self.stack.layers[layer * self.shape[1] + kind]
+
+    def blocks(self, path: Path) -> list[Block]:
+        """Return the blocks of a path, their FFNs as wide as they are active."""
+        widths = self.widths.tolist()
+        return [self.active(layer, kind, widths[layer][kind]) for layer, kind in enumerate(path)]
+
+    def active(self, layer: int, kind: int, width: int) -> Block:
+        """Return a block of which the first ``width`` neurons are active."""
+        block = self.layer(layer, kind)
+        if width == self.space.largest:
+            return block
+        prefix = narrowed(block, width)
+        return lambda hidden, padding: functional_call(block, prefix, (hidden, padding))
+
+    def features(self, ids: Tensor, path: Path) -> tuple[Features, Tensor]:
+        """Return what a teacher's features are compared with, and the logits (b, t, v)."""
+        layers = [self.layer(layer, kind) for layer, kind in enumerate(path)]
+        return features_of(self.stack, layers, self.blocks(path), ids)
+
+    def architecture(self, path: Path) -> Architecture:
+        """Return the architecture that a path is."""
+        widths = self.widths.tolist()
+        chosen = [(*self.space.kinds[kind], widths[layer][kind]) for layer, kind in enumerate(path)]
+        return self.space.read({"layers": [{"block": b, "share": s, "ffn": f} for b, s, f in chosen]})
+
+    def path_of(self, architecture: Architecture) -> list[int]:
+        """Return the path that an architecture is; ``ValueError`` where it is none of this supernet."""
+        layers = architecture.choices["layers"]
+        if architecture.space != self.space.name or len(layers) != self.shape[0]:
+            raise ValueError(
+                f"{len(layers)} layers of {architecture.space!r} are no path through {self.shape[0]} layers "
+                f"of {self.space.name!r}"
+            )
+        kinds = self.space.kinds
+        path = []
+        for place, layer in enumerate(layers):
+            kind = (layer["block"], layer["share"])
+            if kind not in kinds or layer["ffn"] != int(self.widths[place, kinds.index(kind)]):
+                raise ValueError(f"layer {place + 1}, {kind} with ffn {layer['ffn']}, is not of the supernet")
+            path.append(kinds.index(kind))
+        return path
+
+    def path_state(self, path: Path) -> dict[str, Tensor]:
+        """Return the weights of a path by their names in the network that ``build`` makes of it."""
+        state: dict[str, Tensor] = {
+            name: value for name, value in self.stack.state_dict().items() if not name.startswith("layers.")
+        }
+        widths = self.widths.tolist()
+        for layer, kind in enumerate(path):
+            block = self.layer(layer, kind)
+            whole = block.state_dict() | narrowed(block, widths[layer][kind])
+            state |= {f"layers.{layer}.{name}": value.detach() for name, value in whole.items()}
+        return state
+
+    def grown_space(self) -> Elastic:
+        """Return the space of the supernet's paths: one width of each kind of each layer."""
+        return type(self.space)(**{**self.space.settings, "widths": self.widths.flatten().tolist()})
+
+    def params(self) -> Ints:
+        """Return the parameters of every block at its width, (layers, kinds)."""
+        widths = self.widths.tolist()
+        layers = [
+            self.space.layer({"block": block, "share": share, "ffn": width})
+            for row in widths
+            for (block, share), width in zip(self.space.kinds, row, strict=True)
+        ]
+        return CostModel().layers(Shapes.of(layers))[:, COSTS.index("params")].reshape(self.shape)
+
+
+def features_of(
+    stack: Stack, layers: Sequence[nn.Module], blocks: Sequence[Block], ids: Tensor
+) -> tuple[Features, Tensor]:
+    """Return the features of token ids (b, t) through ``blocks``, which are ``layers``, and the logits."""
+    outputs = []
+    with watched([part(layer, "attention").get_submodule("o") for layer in layers]) as attention:
+        hidden = embedding = stack.embeddings(ids)
+        for block in blocks:
+            hidden = block(hidden, None)
+            outputs.append(hidden)
+    return Features(embedding, attention, outputs), stack.head(stack.final(hidden))
+
+
+def part(block: nn.Module, step: str) -> nn.Module:
+    """Return the modules of a step of a block, ``attention`` or ``ffn``, without the norm around them."""
+    around = block.get_submodule(step)
+    inner = getattr(around, "inner", around)
+    assert isinstance(inner, nn.Module)
+    return inner
+
+
+def narrowed(block: nn.Module, width: int) -> dict[str, Tensor]:
+    """Return the parameters of a block's FFN that change where only its first neurons are active, by name."""
+    place = "ffn.inner" if hasattr(block.get_submodule("ffn"), "inner") else "ffn"
+    ffn = block.get_submodule(place)
+    prefix = {f"{place}.down.weight": ffn.get_parameter("down.weight")[:, :width]}
+    for name, value in ffn.named_parameters():
+        if name.split(".")[0] in ("gate", "up"):
+            prefix[f"{place}.{name}"] = value[:width]
+    return prefix
+
+
+def drawn_path(shape: tuple[int, int], seed: int, number: int) -> list[int]:
+    """Return the path of a step: a kind for each layer, each equally likely, fixed by seed and number."""
+    layers, kinds = shape
+    drawn: list[int] = np.random.default_rng([seed, number]).integers(kinds, size=layers).tolist()
+    return drawn

@@ -29,7 +29,8 @@ OF_PREDICTIONS: Final[Mapping[str, Callable[[Tensor, Tensor, float], Tensor]]] =
 @dataclass(frozen=True, eq=False)
 class Features:
     """Features of one network for one batch, (b, t, d) each: the embeddings, the attention outputs of its
-    layers (of their last matrix, before they are added to anything), and the outputs of its layers."""
+    layers (of their last matrix, before they are added to anything; none where these are not compared), and
+    the outputs of its layers."""
 
     embedding: Tensor
     attention: Sequence[Tensor]
@@ -66,11 +67,10 @@ class Distillation(nn.Module):
         loss = OF_FEATURES[self.kind]
         attention = [self.attention[block](x) for block, x in zip(blocks, ours.attention, strict=True)]
         layers = [self.layers(x) for x in ours.layers]
-        return {
-            "embedding": loss([self.layers(ours.embedding)], [theirs.embedding], padding),
-            "attention": len(attention) * loss(attention, theirs.attention, padding),
-            "layers": len(layers) * loss(layers, theirs.layers, padding),
-        }
+        losses = {"embedding": loss([self.layers(ours.embedding)], [theirs.embedding], padding)}
+        if attention:
+            losses["attention"] = len(attention) * loss(attention, theirs.attention, padding)
+        return losses | {"layers": len(layers) * loss(layers, theirs.layers, padding)}
 
 
 def compared(depth: int, teacher: int) -> list[int]:

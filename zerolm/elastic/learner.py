@@ -56,6 +56,15 @@ class Aim:
         if not self.text and self.distillation is None:
             raise ValueError("nothing is to be learned: neither the text nor a teacher")
 
+    def check_teacher(self, teacher: str | None) -> None:
+        """Raise ``ValueError`` where a teacher is named and not used, or the other way round."""
+        if (self.distillation is None) != (teacher is None):
+            raise ValueError(
+                f"the teacher {teacher!r} is named, but no distillation; relational and classical are known"
+                if teacher
+                else f"{self.distillation} distillation needs a teacher: name the folder of one"
+            )
+
     def losses(
         self,
         ours: tuple[Features, Tensor],

@@ -26,6 +26,8 @@ WRITTEN: Final = frozenset(
     }
 )
 """The files of a result of any command, besides numbered architectures."""
+LISTS: Final = {"recipe.json": "zerolm-recipe", "result.json": "zerolm-finetuned"}
+"""Files that list all others of a folder with a model, and their formats."""
 
 
 def check_new(path: Path, force: bool) -> None:
@@ -73,15 +75,15 @@ def _is_report(names: set[str]) -> bool:
 
 
 def _is_child(folder: Path, names: set[str]) -> bool:
-    """Return whether a folder holds a carved checkpoint and nothing that its recipe does not list."""
-    if "recipe.json" not in names:
-        return False
-    try:
-        recipe = parse_json(read_text(folder / "recipe.json", MAX_RECIPE))
-    except (OSError, ValueError, RecursionError):
-        return False
-    files = recipe.get("files") if isinstance(recipe, dict) else None
-    if not isinstance(files, list) or recipe.get("format") != "zerolm-recipe":
+    """Return whether a folder holds a model of ours and nothing that its recipe or result does not list."""
+    return any(name in names and _lists_all(folder, name, form) for name, form in LISTS.items())
+
+
+def _lists_all(folder: Path, name: str, form: str) -> bool:
+    """Return whether a JSON file of this format lists every file of its folder."""
+    document = _run_of(folder / name) or {}
+    files = document.get("files")
+    if not isinstance(files, list) or document.get("format") != form:
         return False
     held = {entry.relative_to(folder).as_posix() for entry in folder.rglob("*") if not entry.is_dir()}
     return held <= set(map(str, files))

@@ -9,6 +9,7 @@ from typing import Final
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.networks.batch import NOTHING, Batch
@@ -18,6 +19,8 @@ from zerolm.text.tokens import Text
 MASKED: Final = 0.15
 """The part of a sequence that is masked, as in BERT."""
 IMAGE: Final = (3, 224, 224)
+REPLACED: Final = 0x5EED
+"""What tells the seed of replacements from that of the positions."""
 MASK: Final = "[MASK]"
 LEAST: Final = 257
 """The ids that a byte-level tokenizer has at least: the mask and every byte."""
@@ -145,13 +148,27 @@ def _pieces(content: str) -> Iterator[str]:
     return (content[start : start + PIECE] for start in range(0, len(content), PIECE))
 
 
-def masked(tokens: Tensor, mask: int, seed: int) -> tuple[Tensor, Tensor]:
+def masked(
+    tokens: Tensor, mask: int, seed: int, vocabulary: int = 0, edges: tuple[int, int] = (0, 0)
+) -> tuple[Tensor, Tensor]:
     """Return inputs and labels (n, t): round(.15 t) positions of each sequence, at least one, are masked.
 
-    They are drawn under the seed; the labels of all others are ``NOTHING``.
+    They are drawn under the seed; the labels of all others are ``NOTHING``. With a ``vocabulary`` only four
+    of five, as drawn, are masked; of the others half get a random token below it, half stay as they are
+    (BERT, arXiv 1810.04805, section 3.1). Of the ``edges`` of each sequence, so many tokens at its beginning
+    and at its end, none is drawn.
     """
-    hidden = _chosen(tokens, max(1, round(MASKED * tokens.shape[1])), seed)
-    return tokens.masked_fill(hidden, mask), tokens.masked_fill(~hidden, NOTHING)
+    first, last = edges
+    body = tokens[:, first : tokens.shape[1] - last]
+    hidden = pad(_chosen(body, max(1, round(MASKED * tokens.shape[1])), seed), edges)
+    labels = tokens.masked_fill(~hidden, NOTHING)
+    if not vocabulary:
+        return tokens.masked_fill(hidden, mask), labels
+    generator = torch.Generator().manual_seed(seed ^ REPLACED)
+    share = torch.rand(tokens.shape, generator=generator)
+    others = torch.randint(vocabulary, tokens.shape, generator=generator)
+    inputs = tokens.masked_fill(hidden & (share < 0.8), mask)
+    return torch.where(hidden & (share >= 0.9), others, inputs), labels
 
 
 def _chosen(tokens: Tensor, count: int, seed: int) -> Tensor:

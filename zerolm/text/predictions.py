@@ -43,25 +43,37 @@ class Predictions(Dataset[dict[str, Tensor]]):
     """Sequences of a text in an order fixed by a seed, with what is to be predicted of them.
 
     Every item has ``input_ids`` and ``labels`` (length,): the next token (``next``), or of 15 % that ``mask``
-    stands for the token itself (``masked``), drawn anew at every place of the order.
+    stands for the token itself (``masked``), drawn anew at every place of the order: never what begins and
+    ends a sequence, and with a ``vocabulary`` as BERT does it.
     """
 
-    def __init__(self, corpus: Corpus, count: int, seed: int, task: Task, mask: int) -> None:
+    def __init__(
+        self, corpus: Corpus, count: int, seed: int, task: Task, mask: int, vocabulary: int = 0
+    ) -> None:
         self.sequences, self.seed, self.task, self.mask = Sequences(corpus, count, seed), seed, task, mask
+        self.vocabulary, self.edges = vocabulary, (len(corpus.start), len(corpus.end))
 
     def __len__(self) -> int:
         return len(self.sequences)
 
     def __getitem__(self, place: int) -> dict[str, Tensor]:
         ids = self.sequences[place]["input_ids"]
-        inputs, labels = predicted(ids[None], self.task, self.mask, (self.seed + 1 << ORDERS) + place)
+        drawn = (self.seed + 1 << ORDERS) + place
+        inputs, labels = predicted(ids[None], self.task, self.mask, drawn, self.vocabulary, self.edges)
         return {"input_ids": inputs[0], "labels": labels[0]}
 
 
-def predicted(ids: Tensor, task: Task, mask: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+def predicted(
+    ids: Tensor,
+    task: Task,
+    mask: int,
+    seed: int = 0,
+    vocabulary: int = 0,
+    edges: tuple[int, int] = (0, 0),
+) -> tuple[Tensor, Tensor]:
     """Return inputs and labels (n, t) of sequences (n, t): the next token, or those masked under the seed."""
     if task == "masked":
-        return masked(ids, mask, seed)
+        return masked(ids, mask, seed, vocabulary, edges)
     labels = ids.roll(-1, dims=1)
     labels[:, -1] = NOTHING
     return ids, labels

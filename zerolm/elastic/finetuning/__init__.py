@@ -1,0 +1,1 @@
+"""Fine-tuning of encoders and decoders: classes of sequences, and spans that answer questions."""

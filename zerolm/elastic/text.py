@@ -1,0 +1,99 @@
+"""A text as supernets and their paths are trained on it, and the loss of a network on what is held out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from zerolm.networks.network import Task
+from zerolm.networks.opener import stock_tokenizer
+from zerolm.progress import Progress, silent
+from zerolm.text.corpus import HELD, Corpus, edges, token_file
+from zerolm.text.predictions import Predictions, predicted, tokenizer_of
+from zerolm.training.losses import labelled
+from zerolm.training.request import TrainingRequest
+
+BATCH: Final = 16
+"""Sequences that are held out are measured so many at a time."""
+VOCABULARY: Final = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class ElasticText:
+    """A text by a tokenizer, and what is predicted of it: the next token, or masked ones (80/10/10, BERT)."""
+
+    corpus: Corpus
+    tokenizer: PreTrainedTokenizerBase
+    task: Task
+
+    @classmethod
+    def of(
+        cls,
+        source: str,
+        task: Task,
+        request: TrainingRequest,
+        *,
+        tokenizer: Path | None = None,
+        vocabulary: int = VOCABULARY,
+        progress: Progress = silent,
+    ) -> ElasticText:
+        """Return a text by the tokenizer of a folder, or by one of so many tokens that is trained on it.
+
+        ``ValueError`` where the text is too short for one batch and what is held out, or nothing can mask.
+        """
+        if tokenizer is None:
+            progress("training a tokenizer")
+        read = tokenizer_of(source, vocabulary) if tokenizer is None else stock_tokenizer(tokenizer)
+        if task == "masked" and read.mask_token_id is None:
+            raise ValueError(
+                "the tokenizer has no mask token, and an encoder is trained to predict masked ones"
+            )
+        most = request.sequences * request.length + 2 * HELD * request.length
+        start, end = edges(read)
+        corpus = Corpus((token_file(source, read, most, progress),), request.length, start, end)
+        ((train, _),) = corpus.counts
+        if train < request.batch:
+            raise ValueError(
+                f"the text {source!r} has {train} sequences of {request.length} tokens to train on, a batch "
+                f"{request.batch}: give more text, or --batch {train} at most"
+            )
+        return cls(corpus, read, task)
+
+    @property
+    def sha256(self) -> str:
+        return self.corpus.texts[0].sha256
+
+    @property
+    def mask(self) -> int:
+        mask = self.tokenizer.mask_token_id
+        return mask if isinstance(mask, int) else 0
+
+    def data(self, request: TrainingRequest) -> Predictions:
+        """Return the sequences of a run, in order, with their labels."""
+        vocabulary = len(self.tokenizer)
+        return Predictions(self.corpus, request.sequences, request.seed, self.task, self.mask, vocabulary)
+
+    @cached_property
+    def held_out(self) -> tuple[Tensor, Tensor]:
+        """Return inputs and labels (n, t) that are never trained on; all that is predicted is masked."""
+        own = (len(self.corpus.start), len(self.corpus.end))
+        return predicted(self.corpus.held_out().ids, self.task, self.mask, edges=own)
+
+    @torch.no_grad()
+    def loss(self, network: Callable[[Tensor], Tensor], device: Any = "cpu") -> float:
+        """Return the mean cross-entropy, in nats, of what is predicted on text that is held out."""
+        inputs, labels = self.held_out
+        total, count = 0.0, 0
+        for first in range(0, len(inputs), BATCH):
+            part = slice(first, first + BATCH)
+            predictions = int((labels[part] >= 0).sum())
+            loss = labelled(network(inputs[part].to(device)), labels[part].to(device))
+            total, count = total + float(loss) * predictions, count + predictions
+        return total / count

@@ -1,0 +1,141 @@
+"""From a text to a trained supernet in a folder: one run of ``zerolm.training.train``, which resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from torch import nn
+
+from zerolm.elastic.folder import write_supernet
+from zerolm.elastic.learner import Aim, Growth, SupernetLearner
+from zerolm.elastic.supernet import Supernet, drawn_path
+from zerolm.elastic.teacher import distillation_for, teacher_in
+from zerolm.elastic.text import BATCH, VOCABULARY, ElasticText
+from zerolm.io.folders import check_new, new_folder, work_folder
+from zerolm.progress import Progress, silent
+from zerolm.spaces import SPACES, make_space
+from zerolm.spaces.elastic import Elastic
+from zerolm.training.processes import processes
+from zerolm.training.request import TrainingRequest
+from zerolm.training.train import Trained, train
+from zerolm.training.watch import Judge, TrainingRun
+
+JUDGED: Final = 4
+"""Paths whose mean loss on text held out tells how far a supernet is."""
+
+
+@dataclass(frozen=True)
+class SupernetRequest:
+    """A supernet of a ``space`` with these ``settings``, trained on a ``text``.
+
+    ``tokenizer`` is a folder with one, None for the teacher's, or one of ``vocabulary`` tokens trained on the
+    text where there is no teacher; the space's own vocabulary follows from it. ``teacher`` is the folder of a
+    stock model with the same tokenizer.
+    """
+
+    text: str
+    training: TrainingRequest
+    space: str = "elastic"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    growth: Growth = field(default_factory=Growth)
+    aim: Aim = field(default_factory=Aim)
+    tokenizer: str | None = None
+    vocabulary: int = VOCABULARY
+    teacher: str | None = None
+    dropout: float = 0.0
+
+
+def train_supernet(
+    request: SupernetRequest, out: Path, *, force: bool = False, progress: Progress = silent
+) -> Trained:
+    """Train a supernet into a new folder; what a killed run left beside it is gone on with, to the same end.
+
+    ``ValueError`` where text, tokenizer, teacher and space do not fit, ``TrainingFailed`` where the loss is
+    not finite: the checkpoints before it are left.
+    """
+    if processes().num_processes > 1:
+        raise ValueError("a supernet is trained in one process: every step takes another path through it")
+    check_new(out, force)
+    run = request.training
+    request.aim.check_teacher(request.teacher)
+    text = _text(request, progress)
+    space = _space(request, text)
+    supernet = Supernet(space, run.seed)
+    set_dropout(supernet, request.dropout)
+    teacher = None
+    if request.teacher is not None:
+        teacher = teacher_in(Path(request.teacher), text, space.depth, request.aim, run)
+    compare = None if teacher is None else distillation_for(space, teacher, request.aim, run.seed)
+    learner = SupernetLearner(
+        supernet,
+        request.aim,
+        request.growth,
+        run.steps,
+        seed=run.seed,
+        accumulate=run.execution.accumulate,
+        compare=compare,
+    )
+    identity = {**asdict(request), "text_sha256": text.sha256, "settings": space.settings}
+    with work_folder(out, identity, force) as work:
+        watched = TrainingRun(work, _judge(supernet, text, run.seed), progress)
+        trained = train(learner, text.data(run), run, watched, teacher=teacher)
+        learner.to("cpu").train(False)
+        last = drawn_path(supernet.shape, run.seed, run.steps)
+        learner.end_epoch(request.growth.epochs - 1, text.held_out[0][:BATCH], last)
+        told = {"training": identity, "log": trained.rows}
+        with new_folder(out, force) as place:
+            write_supernet(place, supernet, text.tokenizer, told, learner.history())
+    return trained
+
+
+def set_dropout(network: nn.Module, probability: float) -> None:
+    """Set the probability of every dropout of a network."""
+    for part in network.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = probability
+
+
+def _text(request: SupernetRequest, progress: Progress) -> ElasticText:
+    if request.space not in SPACES or not issubclass(SPACES[request.space], Elastic):
+        raise ValueError(f"space {request.space!r} has no supernets; elastic and elastic-causal have")
+    folder = request.tokenizer or request.teacher
+    return ElasticText.of(
+        request.text,
+        SPACES[request.space].task,
+        request.training,
+        tokenizer=None if folder is None else Path(folder),
+        vocabulary=request.vocabulary,
+        progress=progress,
+    )
+
+
+def _space(request: SupernetRequest, text: ElasticText) -> Elastic:
+    """Return the space with the vocabulary of the tokenizer; ``ValueError`` where it is too short."""
+    vocab = len(text.tokenizer)
+    if request.settings.get("vocab", vocab) != vocab:
+        raise ValueError(
+            f"vocab {request.settings['vocab']} is not that of the tokenizer, {vocab}: leave it out"
+        )
+    space = make_space(request.space, **{**request.settings, "vocab": vocab})
+    assert isinstance(space, Elastic)
+    if request.training.length > space.positions:
+        raise ValueError(
+            f"sequences of {request.training.length} tokens are longer than the {space.positions} positions"
+        )
+    return space
+
+
+def _judge(supernet: Supernet, text: ElasticText, seed: int) -> Judge:
+    """Return the measure of a supernet: the mean loss of a few paths, the same ones throughout."""
+    paths = [drawn_path(supernet.shape, seed + 1, number) for number in range(JUDGED)]
+
+    def judge() -> dict[str, float]:
+        device = supernet.widths.device
+        losses = [text.loss(partial(supernet, path=path), device) for path in paths]
+        return {"held_out": sum(losses) / len(losses)}
+
+    return judge

@@ -16,6 +16,7 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    GenerationMixin,
     PreTrainedConfig,
     PreTrainedModel,
 )
@@ -52,6 +53,7 @@ class ElasticConfig(PreTrainedConfig):
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
     tie_word_embeddings: bool = True
+    use_cache: bool = False
 
     @classmethod
     def of(cls, space: Elastic, architecture: Architecture, **more: Any) -> ElasticConfig:
@@ -140,8 +142,9 @@ class ElasticModel(ElasticPreTrainedModel):
         for layer in self.layers:
             hidden = layer(hidden, attention_mask)
             states.append(hidden)
+        states[-1] = self.final(hidden)
         return BaseModelOutput(
-            last_hidden_state=self.final(hidden),
+            last_hidden_state=states[-1],
             hidden_states=tuple(states) if output_hidden_states else None,
         )
 
@@ -187,7 +190,7 @@ class ElasticForMaskedLM(_WithHead):
         return MaskedLMOutput(loss=loss, logits=logits, hidden_states=states)
 
 
-class ElasticForCausalLM(_WithHead):
+class ElasticForCausalLM(_WithHead, GenerationMixin):
     """A decoder that predicts the next token; it keeps no keys and values."""
 
     causal = True
@@ -204,6 +207,10 @@ class ElasticForCausalLM(_WithHead):
         logits, states = self.predicted(input_ids, attention_mask, None, output_hidden_states)
         loss = None if labels is None else next_token(logits, labels)
         return CausalLMOutput(loss=loss, logits=logits, hidden_states=states)
+
+    def prepare_inputs_for_generation(self, input_ids: Tensor, *given: Any, **more: Any) -> dict[str, Any]:
+        """Return all tokens so far: there is no cache."""
+        return {"input_ids": input_ids, "attention_mask": more.get("attention_mask")}
 
 
 class ElasticForSequenceClassification(ElasticPreTrainedModel):

@@ -174,7 +174,7 @@ class SupernetLearner(nn.Module):
     def _counting(self, path: Path) -> Iterator[None]:
         """Within, the principal components of the FFN inputs to the nonlinearity are counted on a path."""
         layers = [self.supernet.layer(layer, kind) for layer, kind in enumerate(path)]
-        with watched([_activated(layer) for layer in layers]) as features:
+        with watched([activated(layer) for layer in layers]) as features:
             yield
         for layer, kind in enumerate(path):
             block, _ = self.supernet.space.kinds[kind]
@@ -232,7 +232,7 @@ class SupernetLearner(nn.Module):
         ]
 
 
-def _activated(layer: nn.Module) -> nn.Module:
+def activated(layer: nn.Module) -> nn.Module:
     """Return the matrix of a block's FFN on whose output the nonlinearity acts."""
     ffn = part(layer, "ffn")
     return ffn.get_submodule("gate" if hasattr(ffn, "gate") else "up")

@@ -3,6 +3,7 @@
 from zerolm.scores import baselines, capacity
 from zerolm.scores.base import (
     SCORES,
+    ChoiceTable,
     ClosedForm,
     Score,
     ScoreBatch,
@@ -18,6 +19,7 @@ from zerolm.scores.base import (
 
 __all__ = [
     "SCORES",
+    "ChoiceTable",
     "ClosedForm",
     "Score",
     "ScoreBatch",

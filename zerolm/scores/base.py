@@ -80,12 +80,25 @@ class ClosedForm:
 
 
 @dataclass(frozen=True)
+class ChoiceTable:
+    """A score of choices that is a function of a sum over layers.
+
+    ``term(place, choice)`` is what a choice adds as the layer of this place, ``weigh`` gives scores (n,) of
+    sums (n,) and costs (n, k), and rises with the sum where the costs are the same.
+    """
+
+    term: Callable[[int, Mapping[str, Any]], float]
+    weigh: Callable[[Floats, Ints], Floats]
+
+
+@dataclass(frozen=True)
 class WholeScore:
     """A score of a whole network that need not be a sum over layers. Higher is better.
 
     ``many`` scores several at once where that is faster. ``guides`` are closed forms whose best
     architectures are worth scoring: a search may re-rank those. ``sees_choices`` where architectures of
-    the same shape, or of the same layers in another order, need not share their score.
+    the same shape, or of the same layers in another order, need not share their score; one with a
+    ``table`` sees them, and its best is proven.
     """
 
     name: str
@@ -96,6 +109,7 @@ class WholeScore:
     many: Callable[[Sequence[Architecture]], Floats] | None = None
     guides: tuple[ClosedForm, ...] = ()
     sees_choices: bool = False
+    table: ChoiceTable | None = None
 
     def of_many(self, architectures: Sequence[Architecture] | ScoreBatch) -> Floats:
         batch = architectures.architectures if isinstance(architectures, ScoreBatch) else architectures

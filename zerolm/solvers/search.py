@@ -42,6 +42,7 @@ from zerolm.solvers.sampling import (
     pymoo_installed,
     random_sample,
 )
+from zerolm.solvers.tabled import BestOfCosts, best_of_costs
 from zerolm.spaces import Backbone, SearchSpace, make_space
 from zerolm.statistics import TOLERANCE, tie_ranks
 
@@ -206,11 +207,17 @@ def _compile(
     column = next(iter(bounded_columns(budgets)), PARAMS)
     method = _method(setup.method, score, problems, budgets, column)
     evaluate = additive(problems) if isinstance(score, ClosedForm) else _whole(space, backbones, score)
+    told_apart = isinstance(score, WholeScore) and score.sees_choices
+    engine: Engine
+    states: States | Sample
+    if isinstance(score, WholeScore) and score.table and method == "exact":
+        states = best_of_costs(backbones, problems, budgets, score.table)
+        engine = BestOfCosts(states, budgets, column, True)
+        return _Run(space, backbones, problems, engine, method, column, told_apart)
     if method in ("exact", "milp"):
-        engine: Engine = Proven(problems, budgets, column, method == "milp")
+        engine = Proven(problems, budgets, column, method == "milp")
         return _Run(space, backbones, problems, engine, method, column)
     proven = method == "exhaustive"
-    states: States | Sample
     if method == "exhaustive":
         states = States.of(problems)
         if isinstance(score, WholeScore):
@@ -220,6 +227,9 @@ def _compile(
         states = _guided(space, backbones, problems, budgets, setup, score, evaluate)
     elif method == "evolution":
         states = evolution(problems, evaluate, budgets, setup.seed, setup.sizes)
+    elif method == "random" and told_apart:
+        drawn = Evolution(setup.sizes.population * setup.sizes.generations, generations=1)
+        states = evolution(problems, evaluate, budgets, setup.seed, drawn)
     elif method == "nsga2":
         states = nsga2(problems, evaluate, budgets, column, seed=setup.seed)
     else:
@@ -228,13 +238,14 @@ def _compile(
         # What shares a shape need not share a score: only what was looked at counts.
         states = replace(states, ways=np.ones(len(states.score), np.int64))
     engine = StateList(states, budgets, column, proven)
-    told_apart = isinstance(score, WholeScore) and score.sees_choices
     return _Run(space, backbones, problems, engine, method, column, told_apart)
 
 
 def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Budgets, column: int) -> str:
     states = count_states(problems)
     if isinstance(score, WholeScore):
+        if score.table and method in ("auto", "exact"):
+            return "exact"
         if method in ("exact", "milp"):
             others = "exhaustive, " + "rerank, " * bool(score.guides) + "nsga2, evolution or random"
             raise ValueError(f"score {score.name!r} is not additive; use {others}")

@@ -1,0 +1,221 @@
+"""Search of a supernet's paths: by their losses in it, by principal components, or by scores of shapes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zerolm.architecture import Architecture, Floats, Ints
+from zerolm.costs import COSTS, CostModel
+from zerolm.elastic.distillation import watched
+from zerolm.elastic.growth import pca_count
+from zerolm.elastic.learner import ETA, activated
+from zerolm.elastic.supernet import Path, Supernet, drawn_path
+from zerolm.networks.batch import NOTHING
+from zerolm.progress import Progress, silent
+from zerolm.scores import ChoiceTable, Score, WholeScore
+from zerolm.solvers import SearchResult, search
+from zerolm.solvers.evolution import SIZES, Evolution
+from zerolm.training.losses import labelled
+
+BATCH: Final = 16
+DRAWS: Final = 8
+"""Paths behind which every block is measured."""
+LOSS: Final = "supernet"
+MEASURED: Final = (LOSS, "v_pca", "w_pca")
+"""Scores that a supernet gives; all others are of shapes."""
+
+
+@dataclass(frozen=True)
+class ElasticSearch:
+    """A question to a supernet: the ``score``, ``budgets`` as of ``zerolm search``, the ``method``.
+
+    ``auto`` takes evolution for the losses and the cheapest proof for all else; ``sizes`` are those of the
+    evolution, and ``random`` looks at as many architectures as it does.
+    """
+
+    score: str = LOSS
+    budgets: Mapping[str, int] | None = None
+    method: str = "auto"
+    sizes: Evolution = SIZES
+    seed: int = 0
+    top: int = 10
+    options: Mapping[str, Any] | None = None
+
+
+def search_paths(
+    supernet: Supernet,
+    inputs: Tensor,
+    labels: Tensor,
+    asked: ElasticSearch,
+    *,
+    costs: CostModel | None = None,
+    file: File | None = None,
+    progress: Progress = silent,
+) -> SearchResult:
+    """Return the best paths of a supernet within budgets, with a certificate.
+
+    ``inputs`` and ``labels`` (n, t) are of text that it was not trained on. Losses that were measured are
+    kept in ``file``, so that a killed search goes on. ``Infeasible`` where no path keeps the budgets.
+    """
+    score: Score | str = asked.score
+    if asked.score == LOSS:
+        score = loss_score(supernet, inputs, labels, file=file, progress=progress)
+    elif asked.score in MEASURED:
+        counts = pca_counts(supernet, inputs[:BATCH], seed=asked.seed, progress=progress)
+        score = pca_score(supernet, counts, weighed=asked.score == "w_pca")
+    evolves = asked.method == "auto" and asked.score == LOSS
+    return search(
+        supernet.grown_space(),
+        score,
+        budgets=dict(asked.budgets or {}),
+        costs=costs,
+        options=dict(asked.options or {}) if isinstance(score, str) else None,
+        top=asked.top,
+        method="evolution" if evolves else asked.method,
+        seed=asked.seed,
+        sizes=asked.sizes,
+        compare=False,
+        progress=progress,
+    )
+
+
+def loss_score(
+    supernet: Supernet,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    file: File | None = None,
+    progress: Progress = silent,
+) -> WholeScore:
+    """Return minus the loss of a path on what is labelled, in nats a token, with the supernet's weights.
+
+    ``ValueError`` where a loss is not finite.
+    """
+    losses = _Losses(supernet, inputs, labels, file)
+
+    def many(architectures: Sequence[Architecture]) -> Floats:
+        values = []
+        for number, architecture in enumerate(architectures):
+            progress("measuring paths", number, len(architectures))
+            values.append(-losses.of(supernet.path_of(architecture)))
+        return np.array(values)
+
+    source = "single-path supernets, arXiv 1904.00420; ELM, arXiv 2510.27037"
+    return WholeScore(LOSS, lambda one: float(many([one])[0]), source, many=many, sees_choices=True)
+
+
+class _Losses:
+    """Losses of paths, each measured once; a file keeps them as lines of JSON."""
+
+    def __init__(self, supernet: Supernet, inputs: Tensor, labels: Tensor, file: File | None) -> None:
+        self.supernet, self.inputs, self.labels, self.file = supernet, inputs, labels, file
+        self.losses: dict[tuple[int, ...], float] = {}
+        if file is not None:
+            self._begin(file)
+
+    def of(self, path: Path) -> float:
+        """Return the loss of a path."""
+        key = tuple(path)
+        if key not in self.losses:
+            loss = path_loss(self.supernet, path, self.inputs, self.labels)
+            if not math.isfinite(loss):
+                raise ValueError(f"the loss of a path is {loss}: the training of the supernet has diverged")
+            self.losses[key] = loss
+            if self.file is not None:
+                with self.file.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps({"path": key, "loss": loss}) + "\n")
+        return self.losses[key]
+
+    def _begin(self, file: File) -> None:
+        """Take what a killed search left, if it was of the same weights and text."""
+        head = json.dumps({"supernet": _digest(self.supernet, self.inputs, self.labels)})
+        lines = file.read_text(encoding="utf-8").split("\n") if file.is_file() else [""]
+        if lines[0] == head:
+            rows = [json.loads(line) for line in lines[1:-1]]  # the last is empty, or was being written
+            self.losses = {tuple(row["path"]): float(row["loss"]) for row in rows}
+        rest = [json.dumps({"path": path, "loss": loss}) for path, loss in self.losses.items()]
+        file.write_text("".join(f"{line}\n" for line in (head, *rest)), encoding="utf-8")
+
+
+@torch.no_grad()
+def path_loss(supernet: Supernet, path: Path, inputs: Tensor, labels: Tensor) -> float:
+    """Return the mean loss of a path on what is labelled in sequences (n, t), in nats."""
+    was_training, device = supernet.training, supernet.widths.device
+    supernet.train(False)
+    total, count = 0.0, 0
+    for first in range(0, len(inputs), BATCH):
+        part = labels[first : first + BATCH]
+        tokens = int((part != NOTHING).sum())
+        if tokens:
+            logits = supernet(inputs[first : first + BATCH].to(device), path)
+            total += float(labelled(logits, part.to(device))) * tokens
+            count += tokens
+    supernet.train(was_training)
+    return total / count
+
+
+@torch.no_grad()
+def pca_counts(
+    supernet: Supernet, ids: Tensor, *, draws: int = DRAWS, seed: int = 0, progress: Progress = silent
+) -> Floats:
+    """Return the principal components of every block's FFN, (layers, kinds): the mean behind drawn paths."""
+    was_training, widths = supernet.training, supernet.widths.tolist()
+    supernet.train(False)
+    counts = np.zeros((draws, *supernet.shape))
+    for draw in range(draws):
+        progress("counting principal components", draw, draws)
+        hidden = supernet.stack.embeddings(ids.to(supernet.widths.device))
+        for layer, chosen in enumerate(drawn_path(supernet.shape, seed, draw)):
+            outputs = []
+            for kind, (block, _) in enumerate(supernet.space.kinds):
+                with watched([activated(supernet.layer(layer, kind))]) as features:
+                    outputs.append(supernet.active(layer, kind, widths[layer][kind])(hidden, None))
+                counts[draw, layer, kind] = pca_count(features[0].flatten(0, 1), ETA[block])
+            hidden = outputs[chosen]
+    supernet.train(was_training)
+    mean: Floats = counts.mean(0)
+    return mean
+
+
+def pca_score(supernet: Supernet, counts: Floats, *, weighed: bool) -> WholeScore:
+    """Return V-PCA, the sum over layers of the counts (layers, kinds), or W-PCA, ``weighed`` by parameters.
+
+    (W-PCA, arXiv 2504.15983, equations 2 and 3.) A table tells them, so the best path is proven. They differ
+    from the proxies of these names in that a block is measured behind drawn paths, not behind its own.
+    """
+    kinds, params = supernet.space.kinds, COSTS.index("params")
+
+    def term(layer: int, choice: Mapping[str, Any]) -> float:
+        return float(counts[layer, kinds.index((choice["block"], choice["share"]))])
+
+    def weigh(sums: Floats, costs: Ints) -> Floats:
+        return sums * costs[:, params] if weighed else sums
+
+    def whole(architecture: Architecture) -> float:
+        total = sum(term(layer, choice) for layer, choice in enumerate(architecture.choices["layers"]))
+        return total * CostModel().of(architecture)["params"] if weighed else total
+
+    name = "w_pca" if weighed else "v_pca"
+    source = "W-PCA, arXiv 2504.15983"
+    return WholeScore(name, whole, source, sees_choices=True, table=ChoiceTable(term, weigh))
+
+
+def _digest(supernet: Supernet, *texts: Tensor) -> str:
+    """Return the SHA-256 of the weights of a supernet, its widths, and texts."""
+    total = hashlib.sha256()
+    for name, value in supernet.state_dict().items():
+        total.update(name.encode())
+        total.update(value.detach().cpu().contiguous().numpy().tobytes())
+    for text in texts:
+        total.update(text.numpy().tobytes())
+    return total.hexdigest()

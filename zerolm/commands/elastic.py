@@ -9,6 +9,7 @@ from zerolm.commands.costs import CONDITIONS, budgets
 from zerolm.commands.heal import PRECISION
 from zerolm.settings import REQUIRED, Setting
 
+TEXT: Final = "what it is trained on: a file, a folder, or owner/name of the hub"
 SUPERNET: Final = Setting(
     "supernet", "path", REQUIRED, "the folder of a trained supernet", metavar="SUPERNET"
 )
@@ -22,6 +23,8 @@ TEACHER: Final = (
         "predictions (classical)",
         choices=("relational", "classical"),
     ),
+    Setting("teacher_only", "flag", False, "learn from the teacher alone, not from the text itself too"),
+    Setting("predictions", "number", 0.0, "weight of the teacher's predictions", low=0, high=1e6),
 )
 BATCHES: Final = (
     Setting("batch", "integer", 32, "sequences of a step", low=1, high=1 << 20),
@@ -44,16 +47,16 @@ ELASTIC_TRAIN: Final = Command(
     ),
     groups={
         "Text": (
-            Setting("text", "names", REQUIRED, "files, folders, data sets of the hub", metavar="TEXT,..."),
-            Setting("mix", "shares", None, "how often each text is drawn from; else by size", low=0),
-            Setting("tokens", "amount", REQUIRED, "tokens to train on, over all epochs"),
+            Setting("text", "path", REQUIRED, TEXT, metavar="TEXT"),
+            Setting("tokens", "integer", REQUIRED, "tokens to train on, over all epochs", low=1, high=1 << 50),
             Setting(
                 "tokenizer",
                 "path",
                 None,
-                "folder of a tokenizer; else one is trained on the text",
+                "folder of a tokenizer; else the teacher's, or one is trained on the text",
                 metavar="DIR",
             ),
+            Setting("words", "integer", 8192, "tokens of one that is trained", low=2, high=1 << 20),
         ),
         "Learning from": TEACHER,
         "Growth": (
@@ -61,7 +64,7 @@ ELASTIC_TRAIN: Final = Command(
             Setting(
                 "growth", "integer", 3, "steps that each width grows by on average; 0: none", low=0, high=1000
             ),
-            Setting("mean_params", "amount", None, "stop growing where random paths have more on average"),
+            Setting("mean_params", "integer", None, "stop growing where random paths have more on average", low=1, high=1 << 50),
         ),
         "Training": (*BATCHES, RATE, PRECISION, SEED),
         "The supernet": PLACE,
@@ -126,17 +129,17 @@ ELASTIC_EXPORT: Final = Command(
             ),
             Setting("scratch", "flag", False, "begin with random weights instead of the supernet's"),
             Setting(
-                "fuse",
+                "heads",
                 "text",
-                "none",
-                "heads that repeat each other: fewer and wider ones (fuse), or cut out (remove)",
-                choices=("none", "fuse", "remove"),
+                "keep",
+                "of heads that repeat each other make fewer and wider ones (fuse), or cut them out (remove)",
+                choices=("keep", "fuse", "remove"),
             ),
             Setting("unbiased", "flag", False, "compare heads by the unbiased CKA, of tokens"),
         ),
         "Training": (
-            Setting("tokens", "amount", None, "train it so long afterwards"),
-            Setting("text", "names", None, "on these texts; else those of the supernet", metavar="TEXT,..."),
+            Setting("tokens", "integer", None, "train it so long afterwards", low=1, high=1 << 50),
+            Setting("text", "path", None, "on this text; else that of the supernet", metavar="TEXT"),
             *TEACHER,
             *BATCHES,
             RATE,
@@ -148,7 +151,7 @@ ELASTIC_EXPORT: Final = Command(
     examples=(
         ("zerolm elastic export supernet --path best --out model", "as it was trained in the supernet"),
         (
-            "zerolm elastic export supernet --path best --fuse fuse --scratch --tokens 200M --out model",
+            "zerolm elastic export supernet --path best --heads fuse --scratch --tokens 200M --out model",
             "as the paper does: fused, and trained from scratch",
         ),
     ),
@@ -161,10 +164,24 @@ ELASTIC_FINETUNE: Final = Command(
     arguments=(Setting("model", "path", REQUIRED, "the folder of a model", metavar="MODEL"),),
     groups={
         "Data": (
-            Setting("data", "text", REQUIRED, "a CSV file, or a data set of the hub", metavar="DATA"),
-            Setting("task", "text", "classify", "classify or answer", choices=("classify", "answer")),
+            Setting("data", "path", REQUIRED, "a CSV file, or a data set of the hub", metavar="DATA"),
+            Setting("validation", "path", None, "rows to judge by; else a tenth is held out", metavar="DATA"),
+            Setting(
+                "task",
+                "text",
+                "classification",
+                "a class of each text, or where an answer stands in it (spans)",
+                choices=("classification", "spans"),
+            ),
+            Setting(
+                "columns",
+                "names",
+                None,
+                "text, perhaps a second one, and label; or question, context and answer",
+                metavar="A,B",
+            ),
         ),
-        "Learning from": TEACHER,
+        "Learning from": TEACHER[:2],
         "Training": (
             Setting("epochs", "integer", 3, "how often all rows are seen", low=1, high=1000),
             *BATCHES,
@@ -177,7 +194,7 @@ ELASTIC_FINETUNE: Final = Command(
     examples=(
         ("zerolm elastic finetune model --data reviews.csv --out classifier", "columns text and label"),
         (
-            "zerolm elastic finetune model --data answers.csv --task answer --out reader",
+            "zerolm elastic finetune model --data answers.csv --task spans --out reader",
             "columns question, context and answer",
         ),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ from zerolm.networks.build import build
 from zerolm.networks.modules.layer import Stack
 from zerolm.progress import Progress, silent
 from zerolm.settings import nearest
+from zerolm.spaces import SPACES
 from zerolm.spaces.choices import integer
 from zerolm.spaces.elastic import Elastic
 from zerolm.training.request import TrainingRequest
@@ -46,13 +47,14 @@ CLOSE: Final = 1e-5
 class ExportRequest:
     """A path by its ``choices``, with the weights that it ``starts`` from, and fewer ``heads`` where asked.
 
-    With ``training`` it is trained further on the ``text``, None for that of the supernet, by a ``teacher``
+    Heads are compared by sequences, ``unbiased`` by tokens. With ``training`` it is trained further on the ``text``, None for that of the supernet, by a ``teacher``
     or without.
     """
 
     choices: Mapping[str, Any]
     starts: str = "supernet"
     heads: str = "keep"
+    unbiased: bool = False
     training: TrainingRequest | None = None
     text: str | None = None
     aim: Aim = field(default_factory=Aim)
@@ -71,15 +73,39 @@ class ExportRequest:
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """What was written: the architecture, its costs, its losses on text held out ``before`` and ``after``."""
+    """The outcome of a hand-over: architecture, costs, losses on text held out ``before`` and ``after``.
+
+    ``similarity`` are the CKA matrices of each layer's heads, where they were compared; ``log`` is that of the
+    training.
+    """
 
     architecture: Architecture
     costs: dict[str, int]
     losses: dict[str, float]
+    heads: str
+    similarity: list[list[list[float]]]
+    log: list[dict[str, float]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as one object."""
+        layers = self.architecture.choices["layers"]
+        own = {name: value for name, value in vars(self).items() if name != "architecture"}
+        words = SPACES[self.architecture.space].words(self.architecture.choices)
+        return {"space": self.architecture.space, "layers": layers, "words": words, **own}
+
+
+Finish = Callable[[Path, Exported], None]
+"""Writes further files into the folder of a path."""
 
 
 def export(
-    supernet: Path, request: ExportRequest, out: Path, *, force: bool = False, progress: Progress = silent
+    supernet: Path,
+    request: ExportRequest,
+    out: Path,
+    *,
+    force: bool = False,
+    finish: Finish | None = None,
+    progress: Progress = silent,
 ) -> Exported:
     """Write a path of the supernet in a folder as a model that ``from_pretrained`` opens, and open it again.
 
@@ -89,11 +115,11 @@ def export(
     net, tokenizer, told = read_supernet(supernet)
     made = _Export(supernet, net, tokenizer, told, request, progress)
     if request.training is None:
-        return made.written(out, force)
+        return made.written(out, force, finish)
     identity = {**asdict(request), "supernet": told, "text_sha256": made.text.sha256}
     with work_folder(out, identity, force) as work:
         made.learn(request.training, work)
-        return made.written(out, force)
+        return made.written(out, force, finish)
 
 
 class _Export:
@@ -128,6 +154,8 @@ class _Export:
         self.network = self._start(supernet)
         self.losses = {"before": self.text.loss(self.network)}
 
+        self.log: list[dict[str, float]] = []
+
     def _start(self, supernet: Supernet) -> Stack:
         """Return the network before any training; heads are compared as the supernet has them."""
         request, whole = self.request, self.architecture
@@ -136,8 +164,11 @@ class _Export:
         if path:
             state = supernet.path_state(path)
             network = _network(whole, state)
+        self.similarity: list[Tensor] = []
         if request.heads != "keep":
-            alike = head_similarity(network, self.text.held_out[0])
+            own = request.unbiased
+            alike = head_similarity(network, self.text.held_out[0], tokens=own, unbiased=own)
+            self.similarity = alike
             self.architecture = with_fewer_heads(self.space, whole, alike, request.heads)
             state = without_heads(state, whole, alike) if request.heads == "remove" else state
         if request.starts == "scratch":
@@ -159,11 +190,11 @@ class _Export:
             return {"held_out": self.text.loss(self.network, next(self.network.parameters()).device)}
 
         watched = TrainingRun(work, judge, self.progress)
-        train(learner, self.text.data(run), run, watched, teacher=teacher)
+        self.log = train(learner, self.text.data(run), run, watched, teacher=teacher).rows
         learner.to("cpu").train(False)
         self.losses["after"] = self.text.loss(self.network)
 
-    def written(self, out: Path, force: bool) -> Exported:
+    def written(self, out: Path, force: bool, finish: Finish | None) -> Exported:
         """Return what is written, once it is opened again and gives the same logits."""
         causal = self.space.task == "next"
         maker = ElasticForCausalLM if causal else ElasticForMaskedLM
@@ -173,7 +204,9 @@ class _Export:
         model.load_state_dict(named(self.network.state_dict()))
         auto = f"AutoModel{maker.__name__.removeprefix('Elastic')}"
         costs = CostModel().of(self.architecture)
-        exported = Exported(self.architecture, costs, self.losses)
+        similarity = [matrix.tolist() for matrix in self.similarity]
+        heads = self.request.heads
+        exported = Exported(self.architecture, costs, self.losses, heads, similarity, self.log)
         document = {
             "format": FORMAT,
             "zerolm": zerolm.__version__,
@@ -190,6 +223,8 @@ class _Export:
             model.save_pretrained(place)
             self.tokenizer.save_pretrained(place)
             (place / "README.md").write_text(card(document, auto), encoding="utf-8")
+            if finish:
+                finish(place, exported)
             files = sorted([TOLD, *(file.name for file in place.iterdir())])
             write_json(place / TOLD, {**document, "files": files})
             self._check(maker.from_pretrained(place).train(False))

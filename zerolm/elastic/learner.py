@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from zerolm.architecture import Architecture
-from zerolm.costs import COSTS, CostModel
 from zerolm.elastic.distillation import OF_PREDICTIONS, Distillation, Features, Kind, watched
 from zerolm.elastic.diversity import diversity
 from zerolm.elastic.growth import grown, growths, mean_params, pca_count
@@ -184,7 +183,7 @@ class SupernetLearner(nn.Module):
     @torch.no_grad()
     def end_epoch(self, epoch: int, input_ids: Tensor, path: Path) -> None:
         """Keep what an epoch has measured, let the widths grow for the next, and begin to count anew."""
-        growth, space = self.growth, self.supernet.space
+        growth, space, ends = self.growth, self.supernet.space, self.supernet.ends_params
         scores = self.sums / self.counts.clamp_min(1)  # (layers, kinds), 0 where nothing was counted
         self.scores_over[epoch] = scores
         self.diversity_over[epoch] = torch.tensor(self._diversity(input_ids, path))
@@ -192,7 +191,6 @@ class SupernetLearner(nn.Module):
         self.counts.zero_()
         if epoch + 1 == growth.epochs:
             return
-        ends = int(CostModel().ends(space.ends())[COSTS.index("params")])
         full = growth.most is not None and mean_params(self.supernet.params(), ends) > growth.most
         if not growth.fixed and not full:
             count = growths(*self.supernet.shape, growth.average, growth.epochs)
@@ -218,13 +216,15 @@ class SupernetLearner(nn.Module):
         return alike
 
     def history(self) -> list[dict[str, Any]]:
-        """Return of every epoch the widths, the mean scores (0: never drawn) and the diversity."""
+        """Return of every epoch the widths, the mean scores (0: never drawn), the diversity of each layer, and
+        the mean parameters of the paths."""
         return [
             {
                 "epoch": epoch + 1,
                 "widths": widths.tolist(),
                 "scores": scores.tolist(),
                 "diversity": d.tolist(),
+                "mean_params": mean_params(self.supernet.params(widths), self.supernet.ends_params),
             }
             for epoch, (widths, scores, d) in enumerate(
                 zip(self.widths_over, self.scores_over, self.diversity_over, strict=True)

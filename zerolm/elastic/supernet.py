@@ -106,16 +106,21 @@ class Supernet(nn.Module):
             state |= {f"layers.{layer}.{name}": value.detach() for name, value in whole.items()}
         return state
 
+    @property
+    def ends_params(self) -> int:
+        """Return the parameters outside the layers."""
+        return int(CostModel().ends(self.space.ends())[COSTS.index("params")])
+
     def grown_space(self) -> Elastic:
         """Return the space of the supernet's paths: one width of each kind of each layer."""
         return type(self.space)(**{**self.space.settings, "widths": self.widths.flatten().tolist()})
 
-    def params(self) -> Ints:
-        """Return the parameters of every block at its width, (layers, kinds)."""
-        widths = self.widths.tolist()
+    def params(self, widths: Tensor | None = None) -> Ints:
+        """Return the parameters of every block at its width, or at other ``widths``, (layers, kinds)."""
+        widths = self.widths if widths is None else widths
         layers = [
             self.space.layer({"block": block, "share": share, "ffn": width})
-            for row in widths
+            for row in widths.tolist()
             for (block, share), width in zip(self.space.kinds, row, strict=True)
         ]
         return CostModel().layers(Shapes.of(layers))[:, COSTS.index("params")].reshape(self.shape)

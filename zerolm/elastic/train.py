@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -49,9 +49,55 @@ class SupernetRequest:
     dropout: float = 0.0
 
 
+@dataclass(frozen=True, eq=False)
+class TrainedSupernet:
+    """The outcome of a training: the supernet, the ``history`` of its epochs, and the log of its losses."""
+
+    supernet: Supernet
+    request: SupernetRequest
+    text: dict[str, Any]
+    history: list[dict[str, Any]]
+    trained: Trained
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as one object."""
+        request, run, space = self.request, self.request.training, self.supernet.grown_space()
+        return {
+            "space": space.name,
+            "settings": space.settings,
+            "depth": space.depth,
+            "kinds": [list(kind) for kind in space.kinds],
+            "text": self.text,
+            "teacher": request.teacher,
+            "distillation": request.aim.distillation,
+            "training": {
+                "tokens": run.steps * run.step_tokens,
+                "steps": run.steps,
+                "batch": run.batch,
+                "length": run.length,
+                "rate": run.schedule.rate,
+                "seed": run.seed,
+                "epochs": request.growth.epochs,
+                "growth": 0 if request.growth.fixed else request.growth.average,
+                "seconds": round(self.trained.seconds, 1),
+            },
+            "history": self.history,
+            "log": self.trained.rows,
+        }
+
+
+Finish = Callable[[Path, TrainedSupernet], None]
+"""Writes further files into the folder of a supernet."""
+
+
 def train_supernet(
-    request: SupernetRequest, out: Path, *, force: bool = False, progress: Progress = silent
-) -> Trained:
+    request: SupernetRequest,
+    out: Path,
+    *,
+    force: bool = False,
+    finish: Finish | None = None,
+    progress: Progress = silent,
+) -> TrainedSupernet:
     """Train a supernet into a new folder; what a killed run left beside it is gone on with, to the same end.
 
     ``ValueError`` where text, tokenizer, teacher and space do not fit, ``TrainingFailed`` where the loss is
@@ -86,10 +132,13 @@ def train_supernet(
         learner.to("cpu").train(False)
         last = drawn_path(supernet.shape, run.seed, run.steps)
         learner.end_epoch(request.growth.epochs - 1, text.held_out[0][:BATCH], last)
+        done = TrainedSupernet(supernet, request, text.told, learner.history(), trained)
         told = {"training": identity, "text": text.told, "log": trained.rows}
         with new_folder(out, force) as place:
-            write_supernet(place, supernet, text.tokenizer, told, learner.history())
-    return trained
+            if finish:
+                finish(place, done)
+            write_supernet(place, supernet, text.tokenizer, told, done.history)
+    return done
 
 
 def set_dropout(network: nn.Module, probability: float) -> None:

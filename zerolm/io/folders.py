@@ -28,7 +28,7 @@ WRITTEN: Final = frozenset(
 """The files of a result of any command, besides numbered architectures."""
 LISTS: Final = {
     "recipe.json": "zerolm-recipe",
-    "result.json": "zerolm-finetuned",
+    "finetuning.json": "zerolm-finetuned",
     "supernet.json": "zerolm-supernet",
     "path.json": "zerolm-path",
 }

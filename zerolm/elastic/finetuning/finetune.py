@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from importlib.metadata import version
@@ -33,6 +33,9 @@ from zerolm.training.watch import TrainingRun
 
 BATCH: Final = 32
 WARMUP: Final = 0.1
+TOLD: Final = "finetuning.json"
+Finish = Callable[[Path, Finetuned], None]
+"""Writes further files into the folder of a fine-tuned model."""
 WEIGHT_DECAY: Final = 0.01
 CARD: Final = """---
 library_name: transformers
@@ -46,7 +49,7 @@ Fine-tuned by zerolm for {task} ({teacher}): {epochs} epochs of {train} rows in 
 
 {measures}
 
-`result.json` has all of it.
+`finetuning.json` has all of it.
 """
 
 
@@ -57,6 +60,7 @@ def finetune(
     *,
     teacher: str | Path | None = None,
     force: bool = False,
+    finish: Finish | None = None,
     progress: Progress = silent,
 ) -> Finetuned:
     """Train an encoder or a decoder of transformers for a task, with a head, and write it.
@@ -70,6 +74,8 @@ def finetune(
     with work_folder(Path(out), tuning.identity, force) as work:
         tuned = tuning.tuned(work)
         with new_folder(Path(out), force) as folder:
+            if finish:
+                finish(folder, tuned)
             tuning.write(tuned, folder)
     return tuned
 
@@ -217,8 +223,8 @@ class _Finetuning:
         self.tokenizer.save_pretrained(folder)
         (folder / "README.md").write_text(_card(tuned), encoding="utf-8")
         document = {"format": "zerolm-finetuned", **tuned.to_json()}
-        files = sorted(["result.json", *(file.name for file in folder.iterdir())])
-        write_json(folder / "result.json", {**document, "files": files})
+        files = sorted([TOLD, *(file.name for file in folder.iterdir())])
+        write_json(folder / TOLD, {**document, "files": files})
 
 
 def _card(tuned: Finetuned) -> str:

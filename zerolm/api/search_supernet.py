@@ -1,0 +1,90 @@
+"""``zerolm.search_supernet``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar
+
+from zerolm.api.configuration import absolute
+from zerolm.api.documented import documented
+from zerolm.api.extras import needing_torch
+from zerolm.api.search import BUDGETS, SearchReport
+from zerolm.commands.costs import CONDITIONS
+from zerolm.commands.elastic import ELASTIC_SEARCH
+from zerolm.costs import CostModel
+from zerolm.progress import Progress, silent
+
+Amount = int | str
+Text = str | PathLike[str]
+
+
+class SupernetSearchReport(SearchReport):
+    """The best paths of a supernet within the budgets, and how far that is proven."""
+
+    command: ClassVar[str] = ELASTIC_SEARCH.name
+
+
+@documented(ELASTIC_SEARCH)
+def search_supernet(
+    supernet: Text,
+    *,
+    max_params: Amount | None = None,
+    max_body_params: Amount | None = None,
+    max_macs: Amount | None = None,
+    max_kv_bytes: Amount | None = None,
+    max_weight_bytes: Amount | None = None,
+    min_params: Amount | None = None,
+    min_body_params: Amount | None = None,
+    min_macs: Amount | None = None,
+    min_kv_bytes: Amount | None = None,
+    min_weight_bytes: Amount | None = None,
+    context: Amount = 1024,
+    batch: int = 1,
+    kv_bits: int = 16,
+    bits: int = 16,
+    group_size: int = 128,
+    score: str = "supernet",
+    text: Text | None = None,
+    sequences: int = 32,
+    top: int = 10,
+    method: str = "auto",
+    population: int = 50,
+    generations: int = 40,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> SupernetSearchReport:
+    """Return the best paths of a trained supernet within budgets.
+
+    Raises ``Infeasible`` where no path keeps them, and ``ValueError`` for a value that makes no sense, in one
+    line.
+    """
+    own = ELASTIC_SEARCH.values({name: value for name, value in locals().items() if name != "progress"})
+    ran: Mapping[str, Any] = own | {"supernet": absolute(own["supernet"])}
+    with needing_torch("supernets are networks", "train"):
+        from zerolm.elastic.folder import read_supernet
+        from zerolm.elastic.search import ElasticSearch, search_paths
+        from zerolm.elastic.text import supernet_text
+        from zerolm.solvers.evolution import Evolution
+
+        net, _, told = read_supernet(Path(own["supernet"]))
+        read = supernet_text(Path(own["supernet"]), net.space, told, own["text"], progress)
+        inputs, labels = (part[: own["sequences"]] for part in read.held_out)
+        result = search_paths(
+            net,
+            inputs,
+            labels,
+            ElasticSearch(
+                own["score"],
+                {name: own[name] for name in BUDGETS if own[name] is not None},
+                own["method"],
+                Evolution(own["population"], own["generations"]),
+                own["seed"],
+                own["top"],
+            ),
+            costs=CostModel(**{setting.name: own[setting.name] for setting in CONDITIONS}),
+            progress=progress,
+        )
+    configuration = {name: value for name, value in ran.items() if value is not None}
+    return SupernetSearchReport(**vars(result), configuration=configuration)

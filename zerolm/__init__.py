@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from zerolm.api.carve import carve as carve
     from zerolm.api.doctor import diagnose as diagnose
     from zerolm.api.evaluate import evaluate as evaluate
+    from zerolm.api.export_path import export_path as export_path
+    from zerolm.api.finetune import finetune as finetune
     from zerolm.api.heal import heal as heal
     from zerolm.api.label_training import train_labels as train_labels
     from zerolm.api.ledger import ledger as ledger
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
     from zerolm.api.measure import measure as measure
     from zerolm.api.score import score as score
     from zerolm.api.search import search as search
+    from zerolm.api.search_supernet import search_supernet as search_supernet
     from zerolm.api.spaces import list_spaces as list_spaces
+    from zerolm.api.train_supernet import train_supernet as train_supernet
     from zerolm.groundtruth.labels import read_labels as read_labels
     from zerolm.scores.base import make_score as make_score
     from zerolm.spaces.base import make_space as make_space
@@ -42,6 +46,8 @@ _HOMES = {
     "diagnose": "zerolm.api.doctor",
     "download_benchmarks": "zerolm.api.benchmarks",
     "evaluate": "zerolm.api.evaluate",
+    "export_path": "zerolm.api.export_path",
+    "finetune": "zerolm.api.finetune",
     "heal": "zerolm.api.heal",
     "ledger": "zerolm.api.ledger",
     "list_benchmarks": "zerolm.api.benchmarks",
@@ -54,7 +60,9 @@ _HOMES = {
     "read_labels": "zerolm.groundtruth.labels",
     "score": "zerolm.api.score",
     "search": "zerolm.api.search",
+    "search_supernet": "zerolm.api.search_supernet",
     "train_labels": "zerolm.api.label_training",
+    "train_supernet": "zerolm.api.train_supernet",
 }
 __all__ = ["__version__", *_HOMES]
 

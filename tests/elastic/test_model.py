@@ -1,13 +1,16 @@
-"""A path as models of transformers."""
+"""Paths as models of transformers: saved, opened by the automatic classes, padded, refused."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from small_supernets import NAMES, WORDS, space_of, supernet_of
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
@@ -15,93 +18,101 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
+from zerolm.elastic.export import named
 from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
-from zerolm.networks.build import build
-from zerolm.spaces import make_space
 
-NAMES = ("elastic", "elastic-causal")
-
-
-def config(name: str) -> ElasticConfig:
-    space = make_space(name, hidden=32, heads=2, embedding=8, vocab=40, positions=16, step=8)
-    third = "llama" if name == "elastic-causal" else "bert"
-    layers = [("bert", "kv", 8), ("mobile", "none", 16), (third, "qv", 24)]
-    architecture = space.read({"layers": [{"block": b, "share": s, "ffn": f} for b, s, f in layers]})
-    return ElasticConfig.of(space, architecture)
+AUTO: dict[str, Any] = {"elastic": AutoModelForMaskedLM, "elastic-causal": AutoModelForCausalLM}
+IDS = torch.randint(WORDS, (2, 9), generator=torch.Generator().manual_seed(1))
 
 
-def model(name: str) -> Any:
-    torch.manual_seed(0)
-    kind: Any = ElasticForCausalLM if name == "elastic-causal" else ElasticForMaskedLM
-    return kind(config(name)).train(False)
+def model_of(name: str) -> tuple[Any, torch.Tensor]:
+    """A model, and the supernet's logits on its path."""
+    net = supernet_of(name)
+    path = [1, net.shape[1] - 1]
+    config = ElasticConfig.of(space_of(name), net.architecture(path))
+    model = (ElasticForMaskedLM if name == "elastic" else ElasticForCausalLM)(config).eval()
+    model.load_state_dict(named(net.path_state(path)))
+    return model, net(IDS, path).detach()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_the_network_of_the_architecture(name: str) -> None:
-    made, network = model(name), build(config(name).architecture)
-    weights = {key.removeprefix("network."): value for key, value in made.state_dict().items()}
-    network.module.load_state_dict(weights)
-    ids = torch.randint(0, 40, (3, 12))
-    assert torch.equal(made(ids).logits, network.module(ids))
-    assert sum(parameter.numel() for parameter in made.parameters()) == network.params
+def test_what_is_saved_opens_with_the_same_logits(name: str, tmp_path: Path) -> None:
+    model, logits = model_of(name)
+    assert torch.allclose(model(IDS).logits, logits, atol=1e-5)
+    model.save_pretrained(tmp_path)
+    opened, report = AUTO[name].from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())
+    assert torch.allclose(opened.eval()(IDS).logits, logits, atol=1e-5)
+    assert opened.head.tokens.weight is opened.get_input_embeddings().weight
+    for maker in (AutoModel, AutoModelForSequenceClassification, AutoModelForQuestionAnswering):
+        other, report = maker.from_pretrained(tmp_path, output_loading_info=True)
+        assert not [key for key in report["missing_keys"] if key.startswith("network.")]
+        assert torch.equal(other.get_input_embeddings().weight, opened.get_input_embeddings().weight)
+        assert all(bool(torch.isfinite(parameter).all()) for parameter in other.parameters())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_saves_and_opens_itself(name: str, tmp_path: Path) -> None:
-    made = model(name)
-    made.save_pretrained(tmp_path)
-    auto: Any = AutoModelForCausalLM if name == "elastic-causal" else AutoModelForMaskedLM
-    again = auto.from_pretrained(tmp_path).train(False)
-    ids = torch.randint(0, 40, (3, 12))
-    assert torch.equal(again(ids).logits, made(ids).logits)
-    assert again.head.tokens.weight is again.get_input_embeddings().weight
-    assert again.config.architecture.choices == made.config.architecture.choices
-    hidden = AutoModel.from_pretrained(tmp_path).train(False)(ids, output_hidden_states=True)
-    assert len(hidden.hidden_states) == 4
-    assert torch.equal(hidden.last_hidden_state, hidden.hidden_states[-1])
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_padding_changes_nothing(name: str) -> None:
-    made = model(name)
-    ids = torch.randint(0, 40, (2, 12))
-    mask = torch.ones_like(ids)
+def test_padding_on_the_right_changes_nothing(name: str, tmp_path: Path) -> None:
+    model, logits = model_of(name)
+    padded = torch.nn.functional.pad(IDS, (0, 4), value=3)
+    mask = torch.ones_like(padded)
     mask[:, 9:] = 0
-    padded = made(ids, attention_mask=mask).logits[:, :9]
-    assert torch.allclose(padded, made(ids[:, :9]).logits, atol=1e-5)
+    assert torch.allclose(model(padded, attention_mask=mask).logits[:, :9], logits, atol=1e-5)
+    model.save_pretrained(tmp_path)
+    classes: Any = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=3).eval()
+    given = classes(padded, attention_mask=mask, labels=torch.tensor([0, 2]))
+    assert torch.allclose(given.logits, classes(IDS).logits, atol=1e-5)
+    wanted = torch.nn.functional.cross_entropy(given.logits, torch.tensor([0, 2]))
+    assert torch.allclose(given.loss, wanted)
+    answers: Any = AutoModelForQuestionAnswering.from_pretrained(tmp_path).eval()
+    assert answers(padded, attention_mask=mask).start_logits.shape == (2, 13)
+
+
+def test_losses_and_hidden_states_are_those_of_transformers() -> None:
+    model, logits = model_of("elastic")
+    labels = IDS.masked_fill(torch.rand(IDS.shape) < 0.5, -100)
+    out = model(IDS, labels=labels, output_hidden_states=True)
+    assert torch.allclose(out.loss, torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()))
+    assert len(out.hidden_states) == 3
+    decoder, logits = model_of("elastic-causal")
+    wanted = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), IDS[:, 1:].flatten())
+    assert torch.allclose(decoder(IDS, labels=IDS).loss, wanted)
 
 
 def test_a_decoder_generates_its_likeliest_tokens() -> None:
-    made = model("elastic-causal")
-    ids = torch.randint(0, 40, (1, 3))
-    told = made.generate(ids, max_new_tokens=6, do_sample=False, pad_token_id=0)
+    model, _ = model_of("elastic-causal")
+    ids = IDS[:1, :3]
+    told = model.generate(ids, max_new_tokens=6, do_sample=False, pad_token_id=0)
     for _ in range(6):
-        ids = torch.cat([ids, made(ids).logits[:, -1:].argmax(-1)], 1)
+        ids = torch.cat([ids, model(ids).logits[:, -1:].argmax(-1)], 1)
     assert told.tolist() == ids.tolist()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_losses_are_those_of_the_labels(name: str) -> None:
-    made = model(name)
-    ids = torch.randint(0, 40, (3, 12))
-    logits = made(ids).logits
-    loss = made(ids, labels=ids).loss
-    ours, theirs = (logits[:, :-1], ids[:, 1:]) if name == "elastic-causal" else (logits, ids)
-    expected = -torch.log_softmax(ours, -1).gather(-1, theirs[..., None]).mean()
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+def test_segments_count() -> None:
+    model, _ = model_of("elastic")
+    segments = torch.zeros_like(IDS)
+    assert torch.equal(model(IDS).logits, model(IDS, token_type_ids=segments).logits)
+    assert not torch.equal(model(IDS).logits, model(IDS, token_type_ids=segments + 1).logits)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_heads_of_tasks(name: str, tmp_path: Path) -> None:
-    model(name).save_pretrained(tmp_path)
-    ids, mask = torch.randint(0, 40, (2, 12)), torch.ones(2, 12, dtype=torch.long)
-    mask[0, 7:] = 0
-    classifier = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=3).train(False)
-    outputs = classifier(ids, attention_mask=mask, labels=torch.tensor([0, 2]))
-    assert outputs.logits.shape == (2, 3)
-    assert outputs.loss.item() > 0
-    alone = classifier(ids[:1, :7]).logits
-    assert torch.allclose(outputs.logits[:1], alone, atol=1e-5)
-    reader = AutoModelForQuestionAnswering.from_pretrained(tmp_path)
-    answers = reader(ids)
-    assert answers.start_logits.shape == answers.end_logits.shape == (2, 12)
+HOSTILE: list[tuple[dict[str, Any], str]] = [
+    ({"layers": []}, "depth must be an integer from 1"),
+    ({"layers": [{"block": "bert", "share": "none", "ffn": 1 << 40}]}, "ffn must be an integer"),
+    ({"layers": [7]}, "blocks has 'None'"),
+    ({"vocab_size": 1 << 60}, "vocab must be an integer"),
+    ({"hidden_size": -4}, "hidden must be an integer"),
+    ({"causal": True}, "is of a decoder, which ElasticForMaskedLM is not"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), HOSTILE)
+def test_configurations_that_make_no_network_are_refused(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    model, _ = model_of("elastic")
+    model.save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    config = AutoConfig.from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        ElasticForMaskedLM(config)

@@ -69,7 +69,7 @@ def search_supernet(
         from zerolm.solvers.evolution import Evolution
 
         net, _, told = read_supernet(Path(own["supernet"]))
-        read = supernet_text(Path(own["supernet"]), net.space, told, own["text"], progress)
+        read = supernet_text(Path(own["supernet"]), net.space, told, own["text"], progress=progress)
         inputs, labels = (part[: own["sequences"]] for part in read.held_out)
         result = search_paths(
             net,

@@ -48,7 +48,9 @@ ELASTIC_TRAIN: Final = Command(
     groups={
         "Text": (
             Setting("text", "path", REQUIRED, TEXT, metavar="TEXT"),
-            Setting("tokens", "integer", REQUIRED, "tokens to train on, over all epochs", low=1, high=1 << 50),
+            Setting(
+                "tokens", "integer", REQUIRED, "tokens to train on, over all epochs", low=1, high=1 << 50
+            ),
             Setting(
                 "tokenizer",
                 "path",
@@ -64,7 +66,14 @@ ELASTIC_TRAIN: Final = Command(
             Setting(
                 "growth", "integer", 3, "steps that each width grows by on average; 0: none", low=0, high=1000
             ),
-            Setting("mean_params", "integer", None, "stop growing where random paths have more on average", low=1, high=1 << 50),
+            Setting(
+                "mean_params",
+                "integer",
+                None,
+                "stop growing where paths have more on average",
+                low=1,
+                high=1 << 50,
+            ),
         ),
         "Training": (*BATCHES, RATE, PRECISION, SEED),
         "The supernet": PLACE,
@@ -94,10 +103,11 @@ ELASTIC_SEARCH: Final = Command(
             Setting(
                 "score",
                 "text",
-                "loss",
-                "loss: that of the path in the supernet on text it was not trained on; w_pca, v_pca, or any "
-                "closed form (geo, params, ...), whose optimum is proven",
+                "supernet",
+                "supernet: the loss of the path in it, on text it was not trained on; v_pca, w_pca, or any "
+                "closed form (geo, params, ...), whose best path is proven",
             ),
+            Setting("text", "path", None, "of this text; else of that it was trained on", metavar="TEXT"),
             Setting("sequences", "integer", 32, "sequences that judge a path", low=1, high=1 << 20),
         ),
         "Search": (
@@ -106,9 +116,11 @@ ELASTIC_SEARCH: Final = Command(
                 "method",
                 "text",
                 "auto",
-                "auto: all paths where they are few, else evolution; exact, milp and exhaustive prove",
+                "auto: evolution for the loss, what proves for all else; or random, exhaustive, ...",
                 metavar="NAME",
             ),
+            Setting("population", "integer", 50, "paths of a generation", low=2, high=1 << 20),
+            Setting("generations", "integer", 40, "generations of an evolution", low=1, high=1 << 20),
             Setting("seed", "integer", 0, "seed of the methods that draw", low=0, high=2**32 - 1),
         ),
     },

@@ -21,7 +21,7 @@ from zerolm.elastic.learner import Aim, PathLearner
 from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.elastic.supernet import Supernet
 from zerolm.elastic.teacher import distillation_for, teacher_in
-from zerolm.elastic.text import BATCH, ElasticText, tokens_read
+from zerolm.elastic.text import BATCH, supernet_text
 from zerolm.elastic.train import set_dropout
 from zerolm.io.files import write_json
 from zerolm.io.folders import check_new, new_folder, work_folder
@@ -30,7 +30,6 @@ from zerolm.networks.modules.layer import Stack
 from zerolm.progress import Progress, silent
 from zerolm.settings import nearest
 from zerolm.spaces import SPACES
-from zerolm.spaces.choices import integer
 from zerolm.spaces.elastic import Elastic
 from zerolm.training.request import TrainingRequest
 from zerolm.training.train import train
@@ -47,8 +46,8 @@ CLOSE: Final = 1e-5
 class ExportRequest:
     """A path by its ``choices``, with the weights that it ``starts`` from, and fewer ``heads`` where asked.
 
-    Heads are compared by sequences, ``unbiased`` by tokens. With ``training`` it is trained further on the ``text``, None for that of the supernet, by a ``teacher``
-    or without.
+    Heads are compared by sequences, ``unbiased`` by tokens. With ``training`` it is trained further on the
+    ``text``, None for that of the supernet, by a ``teacher`` or without.
     """
 
     choices: Mapping[str, Any]
@@ -75,8 +74,8 @@ class ExportRequest:
 class Exported:
     """The outcome of a hand-over: architecture, costs, losses on text held out ``before`` and ``after``.
 
-    ``similarity`` are the CKA matrices of each layer's heads, where they were compared; ``log`` is that of the
-    training.
+    ``similarity`` are the CKA matrices of each layer's heads, where they were compared; ``log`` is that of
+    the training.
     """
 
     architecture: Architecture
@@ -136,24 +135,10 @@ class _Export:
     ) -> None:
         self.folder, self.tokenizer, self.request, self.progress = folder, tokenizer, request, progress
         self.space: Elastic = supernet.grown_space()
-        run, before = request.training, told["text"]
-        own = run is not None and request.text is not None
-        length = run.length if run else integer("length", before.get("length"))
-        if length > self.space.positions:
-            raise ValueError(f"sequences of {length} are longer than the {self.space.positions} positions")
-        self.text = ElasticText.of(
-            request.text or str(before.get("source")),
-            self.space.task,
-            length=length,
-            batch=run.batch if run else 1,
-            most=tokens_read(run) if run and own else integer("most", before.get("most"), 1, 1 << 60),
-            tokenizer=folder,
-            progress=progress,
-        )
+        self.text = supernet_text(folder, self.space, told, request.text, request.training, progress)
         self.architecture = self.space.read(dict(request.choices))
         self.network = self._start(supernet)
         self.losses = {"before": self.text.loss(self.network)}
-
         self.log: list[dict[str, float]] = []
 
     def _start(self, supernet: Supernet) -> Stack:

@@ -216,8 +216,7 @@ class SupernetLearner(nn.Module):
         return alike
 
     def history(self) -> list[dict[str, Any]]:
-        """Return of every epoch the widths, the mean scores (0: never drawn), the diversity of each layer, and
-        the mean parameters of the paths."""
+        """Return of every epoch widths, mean scores (0: never drawn), diversity, mean parameters of paths."""
         return [
             {
                 "epoch": epoch + 1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,8 @@ from transformers import PreTrainedTokenizerBase
 from zerolm.networks.network import Task
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.progress import Progress, silent
+from zerolm.spaces.choices import integer
+from zerolm.spaces.elastic import Elastic
 from zerolm.text.corpus import HELD, Corpus, edges, token_file
 from zerolm.text.predictions import Predictions, predicted, tokenizer_of
 from zerolm.training.losses import labelled
@@ -111,3 +113,32 @@ class ElasticText:
 def tokens_read(request: TrainingRequest) -> int:
     """Return how many tokens of a text a run reads: what it trains on, and what is held out."""
     return (request.sequences + 2 * HELD) * request.length
+
+
+def supernet_text(
+    folder: Path,
+    space: Elastic,
+    told: Mapping[str, Any],
+    source: str | None = None,
+    run: TrainingRequest | None = None,
+    progress: Progress = silent,
+) -> ElasticText:
+    """Return the text that the supernet in a folder was trained on, or another ``source``, by its tokenizer.
+
+    In sequences as that training had them, or a further ``run`` has; what was held out of it is held out
+    again. ``ValueError`` where the text is gone, or too short.
+    """
+    before = told["text"]
+    most = integer("most", before.get("most"), 1, 1 << 60)
+    length = run.length if run else integer("length", before.get("length"))
+    if length > space.positions:
+        raise ValueError(f"sequences of {length} are longer than the {space.positions} positions")
+    return ElasticText.of(
+        source or str(before.get("source")),
+        space.task,
+        length=length,
+        batch=run.batch if run else 1,
+        most=tokens_read(run) if run and source else most,
+        tokenizer=folder,
+        progress=progress,
+    )

@@ -29,7 +29,8 @@ def heat(
     )
     caption = f"<caption>{escape(title)}</caption>" if title else ""
     return (
-        f'<div class="scroll" role="group" aria-label="{escape(title or "map")}" tabindex="0"><table class="heat">{caption}<thead><tr><td></td>{head}</tr></thead>'
+        f'<div class="scroll" role="group" aria-label="{escape(title or "map")}" tabindex="0">'
+        f'<table class="heat">{caption}<thead><tr><td></td>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from zerolm.costs import CostModel
 from zerolm.elastic import search as module
+from zerolm.elastic import text as text_module
 from zerolm.elastic.search import ElasticSearch, loss_score, path_loss, pca_counts, pca_score, search_paths
 from zerolm.elastic.supernet import Supernet
 from zerolm.networks.build import build
@@ -67,7 +68,7 @@ def test_the_loss_of_a_path_is_that_of_its_network(
     with torch.no_grad():
         alone = float(labelled(network.train(False)(inputs), labels))
     for batch in (2, 16):
-        monkeypatch.setattr(module, "BATCH", batch)
+        monkeypatch.setattr(text_module, "BATCH", batch)
         assert path_loss(supernet, path, inputs, labels) == pytest.approx(alone, rel=1e-5)
     assert supernet.training
 

@@ -32,4 +32,4 @@ def aim_of(own: Mapping[str, Any]) -> Aim:
         if own["teacher_only"]:
             raise ValueError("teacher_only learns from a teacher: name one by --teacher")
         return Aim()
-    return Aim(not own["teacher_only"], own["distillation"], own["predictions"])
+    return Aim(not own["teacher_only"], own["distillation"], own["predictions"] or 0.0)

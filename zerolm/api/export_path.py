@@ -72,7 +72,7 @@ def export_path(
     teacher: Text | None = None,
     distillation: str = "relational",
     teacher_only: bool = False,
-    predictions: float = 0.0,
+    predictions: float | None = None,
     batch: int = 32,
     length: int = 128,
     rate: float = 1e-3,

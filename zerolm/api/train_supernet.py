@@ -71,7 +71,7 @@ def train_supernet(
     teacher: Text | None = None,
     distillation: str = "relational",
     teacher_only: bool = False,
-    predictions: float = 0.0,
+    predictions: float | None = None,
     epochs: int = 10,
     growth: int = 3,
     mean_params: Amount | None = None,

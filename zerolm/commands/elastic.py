@@ -24,7 +24,7 @@ TEACHER: Final = (
         choices=("relational", "classical"),
     ),
     Setting("teacher_only", "flag", False, "learn from the teacher alone, not from the text itself too"),
-    Setting("predictions", "number", 0.0, "weight of the teacher's predictions", low=0, high=1e6),
+    Setting("predictions", "number", None, "weight of its predictions too", low=0, high=1e6),
 )
 BATCHES: Final = (
     Setting("batch", "integer", 32, "sequences of a step", low=1, high=1 << 20),

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path as File
 from typing import Any, Final
 
@@ -20,14 +21,12 @@ from zerolm.elastic.distillation import watched
 from zerolm.elastic.growth import pca_count
 from zerolm.elastic.learner import ETA, activated
 from zerolm.elastic.supernet import Path, Supernet, drawn_path
-from zerolm.networks.batch import NOTHING
+from zerolm.elastic.text import BATCH, mean_loss
 from zerolm.progress import Progress, silent
 from zerolm.scores import ChoiceTable, Score, WholeScore
 from zerolm.solvers import SearchResult, search
 from zerolm.solvers.evolution import SIZES, Evolution
-from zerolm.training.losses import labelled
 
-BATCH: Final = 16
 DRAWS: Final = 8
 """Paths behind which every block is measured."""
 LOSS: Final = "supernet"
@@ -64,6 +63,7 @@ def search_paths(
 ) -> SearchResult:
     """Return the best paths of a supernet within budgets, with a certificate.
 
+    Principal components are counted before any training: at random weights of the same shapes.
     ``inputs`` and ``labels`` (n, t) are of text that it was not trained on. Losses that were measured are
     kept in ``file``, so that a killed search goes on. ``Infeasible`` where no path keeps the budgets.
     """
@@ -71,7 +71,8 @@ def search_paths(
     if asked.score == LOSS:
         score = loss_score(supernet, inputs, labels, file=file, progress=progress)
     elif asked.score in MEASURED:
-        counts = pca_counts(supernet, inputs[:BATCH], seed=asked.seed, progress=progress)
+        untrained = Supernet(supernet.grown_space(), asked.seed)
+        counts = pca_counts(untrained, inputs[:BATCH], seed=asked.seed, progress=progress)
         score = pca_score(supernet, counts, weighed=asked.score == "w_pca")
     evolves = asked.method == "auto" and asked.score == LOSS
     return search(
@@ -147,21 +148,13 @@ class _Losses:
         file.write_text("".join(f"{line}\n" for line in (head, *rest)), encoding="utf-8")
 
 
-@torch.no_grad()
 def path_loss(supernet: Supernet, path: Path, inputs: Tensor, labels: Tensor) -> float:
     """Return the mean loss of a path on what is labelled in sequences (n, t), in nats."""
-    was_training, device = supernet.training, supernet.widths.device
+    was_training = supernet.training
     supernet.train(False)
-    total, count = 0.0, 0
-    for first in range(0, len(inputs), BATCH):
-        part = labels[first : first + BATCH]
-        tokens = int((part != NOTHING).sum())
-        if tokens:
-            logits = supernet(inputs[first : first + BATCH].to(device), path)
-            total += float(labelled(logits, part.to(device))) * tokens
-            count += tokens
+    loss = mean_loss(partial(supernet, path=path), inputs, labels, supernet.widths.device)
     supernet.train(was_training)
-    return total / count
+    return loss
 
 
 @torch.no_grad()

@@ -97,17 +97,24 @@ class ElasticText:
         own = (len(self.corpus.start), len(self.corpus.end))
         return predicted(self.corpus.held_out().ids, self.task, self.mask, edges=own)
 
-    @torch.no_grad()
     def loss(self, network: Callable[[Tensor], Tensor], device: Any = "cpu") -> float:
         """Return the mean cross-entropy, in nats, of what is predicted on text that is held out."""
-        inputs, labels = self.held_out
-        total, count = 0.0, 0
-        for first in range(0, len(inputs), BATCH):
-            part = slice(first, first + BATCH)
-            predictions = int((labels[part] >= 0).sum())
+        return mean_loss(network, *self.held_out, device)
+
+
+@torch.no_grad()
+def mean_loss(
+    network: Callable[[Tensor], Tensor], inputs: Tensor, labels: Tensor, device: Any = "cpu"
+) -> float:
+    """Return the mean cross-entropy, in nats, of what is labelled in sequences (n, t)."""
+    total, count = 0.0, 0
+    for first in range(0, len(inputs), BATCH):
+        part = slice(first, first + BATCH)
+        predictions = int((labels[part] >= 0).sum())
+        if predictions:
             loss = labelled(network(inputs[part].to(device)), labels[part].to(device))
             total, count = total + float(loss) * predictions, count + predictions
-        return total / count
+    return total / count
 
 
 def tokens_read(request: TrainingRequest) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
+import zerolm.elastic.model  # noqa: F401 - paths of supernets are models of transformers too
 from zerolm.elastic.finetuning.classes import Classification
 from zerolm.elastic.finetuning.examples import pad_id
 from zerolm.elastic.finetuning.learner import Task

@@ -102,22 +102,29 @@ SCHEDULES: Final = {
     "batch 4, falls over all steps": {"batch": 4, "decay": 1.0},
     "twice the rate, falls over all steps": {"rate": 1.76e-3, "decay": 1.0},
 }
+UNITS: Final = (
+    ("output_energy", "1/2", {}),
+    ("capacity", "1/2 capacity", {}),
+    ("from scratch", "scratch", {"rate": 2e-3}),
+)
 LONGEST: Final = {
     "KL + hidden": LOSSES["KL + hidden"],
     "KL": LOSSES["KL"],
     "KL + hidden, batch 4": {**LOSSES["KL + hidden"], "batch": 4},
 }
 SECONDS: Final = 180
-CURVES: Final = ("Asked", "Losses", "Schedules at 1/2", "Seeds at 1/2", "4 M at 1/2")
+CURVES: Final = ("Asked", "Losses", "Units", "Schedules at 1/2", "Seeds at 1/2", "4 M at 1/2")
 SHORT, MIDDLE, LONG, THREE = 200_000, 820_000, 4_000_000, 2_000_000
 RUNS: Final = (
     Healing("1/2, .82 M", "Asked", "1/2", MIDDLE),
     *(Healing(name, "Losses", "1/2", SHORT, settings) for name, settings in LOSSES.items()),
     Healing("3/4, 2 M", "Asked", "3/4", THREE),
     Healing("1/2, 4 M", "Asked", "1/2", LONG),
-    Healing("output_energy", "Units", "1/2", SHORT),
-    Healing("capacity", "Units", "1/2 capacity", SHORT),
-    Healing("from scratch", "Units", "scratch", SHORT, {"rate": 2e-3}),
+    *(
+        Healing(f"{name}, {tokens / 1e6:g} M", "Units", child, tokens, settings)
+        for tokens in (SHORT, MIDDLE)
+        for name, child, settings in UNITS
+    ),
     *(
         Healing(f"rate {rate:g}", f"Rates at {child}", child, SHORT, {"rate": rate})
         for child, rates in (("1/2", (2.5e-4, 5e-4, 1e-3, 2e-3)), ("3/4", (1e-4, 2e-4, 4e-4, 8e-4)))

@@ -35,7 +35,9 @@ def write_supernet(
     tokenizer.save_pretrained(folder)
     safetensors.torch.save_model(supernet, str(folder / WEIGHTS))
     (folder / HISTORY).write_text("".join(f"{json.dumps(row)}\n" for row in history), encoding="utf-8")
-    write_json(folder / TOLD, {"format": FORMAT, "space": space.name, "settings": space.settings, **told})
+    files = sorted([TOLD, *(file.name for file in folder.iterdir())])
+    about = {"format": FORMAT, "space": space.name, "settings": space.settings, "files": files}
+    write_json(folder / TOLD, {**about, **told})
 
 
 def told_of(folder: Path) -> dict[str, Any]:
@@ -55,9 +57,9 @@ def read_supernet(folder: Path) -> tuple[Supernet, PreTrainedTokenizerBase, dict
     ``ValueError``, in one line, where the folder is damaged, or its weights are of another configuration.
     """
     told = told_of(folder)
-    settings = told.get("settings")
-    if not isinstance(settings, dict):
-        raise ValueError(f"{str(folder / TOLD)!r} has no settings of a space")
+    settings, text = told.get("settings"), told.get("text")
+    if not isinstance(settings, dict) or not isinstance(text, dict):
+        raise ValueError(f"{str(folder / TOLD)!r} has no settings of a space, or no text")
     space = make_space(str(told.get("space")), **settings)
     if not isinstance(space, Elastic):
         raise ValueError(f"{str(folder / TOLD)!r} is of space {space.name!r}, which has no supernets")

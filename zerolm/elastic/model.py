@@ -155,8 +155,8 @@ class _WithHead(ElasticPreTrainedModel):
     def __init__(self, config: ElasticConfig) -> None:
         super().__init__(config)
         if config.causal != self.causal:
-            kind = "decoder" if config.causal else "encoder"
-            raise ValueError(f"the configuration is of an {kind}, which {type(self).__name__} is not")
+            kind = "a decoder" if config.causal else "an encoder"
+            raise ValueError(f"the configuration is of {kind}, which {type(self).__name__} is not")
         stack = stack_of(config)
         self.network, self.head = ElasticModel(config, stack), stack.head
         self.post_init()

@@ -32,20 +32,24 @@ class ElasticText:
     corpus: Corpus
     tokenizer: PreTrainedTokenizerBase
     task: Task
+    most: int
 
     @classmethod
     def of(
         cls,
         source: str,
         task: Task,
-        request: TrainingRequest,
         *,
+        length: int,
+        batch: int,
+        most: int,
         tokenizer: Path | None = None,
         vocabulary: int = VOCABULARY,
         progress: Progress = silent,
     ) -> ElasticText:
-        """Return a text by the tokenizer of a folder, or by one of so many tokens that is trained on it.
+        """Return ``most`` tokens of a text in sequences of ``length``.
 
+        By the tokenizer of a folder, or by one of so many tokens that is trained on the text.
         ``ValueError`` where the text is too short for one batch and what is held out, or nothing can mask.
         """
         if tokenizer is None:
@@ -55,16 +59,21 @@ class ElasticText:
             raise ValueError(
                 "the tokenizer has no mask token, and an encoder is trained to predict masked ones"
             )
-        most = request.sequences * request.length + 2 * HELD * request.length
         start, end = edges(read)
-        corpus = Corpus((token_file(source, read, most, progress),), request.length, start, end)
+        corpus = Corpus((token_file(source, read, most, progress),), length, start, end)
         ((train, _),) = corpus.counts
-        if train < request.batch:
+        if train < batch:
             raise ValueError(
-                f"the text {source!r} has {train} sequences of {request.length} tokens to train on, a batch "
-                f"{request.batch}: give more text, or --batch {train} at most"
+                f"the text {source!r} has {train} sequences of {length} tokens to train on, a batch {batch}: "
+                f"give more text, or --batch {train} at most"
             )
-        return cls(corpus, read, task)
+        return cls(corpus, read, task, most)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """Return where the text is from and how it is cut, so that what is held out stays so: plain JSON."""
+        (text,) = self.corpus.texts
+        return {"source": text.source, "sha256": text.sha256, "most": self.most, "length": self.corpus.length}
 
     @property
     def sha256(self) -> str:
@@ -104,3 +113,8 @@ def mean_loss(
             loss = labelled(network(inputs[part].to(device)), labels[part].to(device))
             total, count = total + float(loss) * predictions, count + predictions
     return total / count
+
+
+def tokens_read(request: TrainingRequest) -> int:
+    """Return how many tokens of a text a run reads: what it trains on, and what is held out."""
+    return (request.sequences + 2 * HELD) * request.length

@@ -14,7 +14,7 @@ from zerolm.elastic.folder import write_supernet
 from zerolm.elastic.learner import Aim, Growth, SupernetLearner
 from zerolm.elastic.supernet import Supernet, drawn_path
 from zerolm.elastic.teacher import distillation_for, teacher_in
-from zerolm.elastic.text import BATCH, VOCABULARY, ElasticText
+from zerolm.elastic.text import BATCH, VOCABULARY, ElasticText, tokens_read
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.progress import Progress, silent
 from zerolm.spaces import SPACES, make_space
@@ -86,7 +86,7 @@ def train_supernet(
         learner.to("cpu").train(False)
         last = drawn_path(supernet.shape, run.seed, run.steps)
         learner.end_epoch(request.growth.epochs - 1, text.held_out[0][:BATCH], last)
-        told = {"training": identity, "log": trained.rows}
+        told = {"training": identity, "text": text.told, "log": trained.rows}
         with new_folder(out, force) as place:
             write_supernet(place, supernet, text.tokenizer, told, learner.history())
     return trained
@@ -106,7 +106,9 @@ def _text(request: SupernetRequest, progress: Progress) -> ElasticText:
     return ElasticText.of(
         request.text,
         SPACES[request.space].task,
-        request.training,
+        length=request.training.length,
+        batch=request.training.batch,
+        most=tokens_read(request.training),
         tokenizer=None if folder is None else Path(folder),
         vocabulary=request.vocabulary,
         progress=progress,

@@ -26,7 +26,12 @@ WRITTEN: Final = frozenset(
     }
 )
 """The files of a result of any command, besides numbered architectures."""
-LISTS: Final = {"recipe.json": "zerolm-recipe", "result.json": "zerolm-finetuned"}
+LISTS: Final = {
+    "recipe.json": "zerolm-recipe",
+    "result.json": "zerolm-finetuned",
+    "supernet.json": "zerolm-supernet",
+    "path.json": "zerolm-path",
+}
 """Files that list all others of a folder with a model, and their formats."""
 
 

@@ -57,6 +57,11 @@ class Healing:
     tokens: int
     settings: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Return what makes the run what it is, whatever its name."""
+        return self.child, self.tokens, {"losses": ("kl", "hidden"), "seed": 0, **self.settings}
+
 
 def uniform(share: float, **more: Any) -> dict[str, Any]:
     """Return the keywords of a cut that keeps a share of heads and FFN."""
@@ -97,15 +102,30 @@ SCHEDULES: Final = {
     "batch 4, falls over all steps": {"batch": 4, "decay": 1.0},
     "twice the rate, falls over all steps": {"rate": 1.76e-3, "decay": 1.0},
 }
+UNITS: Final = (
+    ("output_energy", "1/2", {}),
+    ("capacity", "1/2 capacity", {}),
+    ("from scratch", "scratch", {"rate": 2e-3}),
+)
+LONGEST: Final = {
+    "KL + hidden": LOSSES["KL + hidden"],
+    "KL": LOSSES["KL"],
+    "batch 4, twice the rate, falls over all steps": {"batch": 4, "rate": 1.76e-3, "decay": 1.0},
+}
+SECONDS: Final = 180
+TIMED: Final = ("cross-entropy", "KL", "KL + hidden", "hidden + DIST", "KL + hidden, LoRA 8")
+CURVES: Final = ("Asked", "Losses", "Units", "Schedules at 1/2", "Seeds at 1/2", "4 M at 1/2")
 SHORT, MIDDLE, LONG, THREE = 200_000, 820_000, 4_000_000, 2_000_000
 RUNS: Final = (
     Healing("1/2, .82 M", "Asked", "1/2", MIDDLE),
     *(Healing(name, "Losses", "1/2", SHORT, settings) for name, settings in LOSSES.items()),
     Healing("3/4, 2 M", "Asked", "3/4", THREE),
     Healing("1/2, 4 M", "Asked", "1/2", LONG),
-    Healing("output_energy", "Units", "1/2", SHORT),
-    Healing("capacity", "Units", "1/2 capacity", SHORT),
-    Healing("from scratch", "Units", "scratch", SHORT, {"rate": 2e-3}),
+    *(
+        Healing(f"{name}, {tokens / 1e6:g} M", "Units", child, tokens, settings)
+        for tokens in (SHORT, MIDDLE)
+        for name, child, settings in UNITS
+    ),
     *(
         Healing(f"rate {rate:g}", f"Rates at {child}", child, SHORT, {"rate": rate})
         for child, rates in (("1/2", (2.5e-4, 5e-4, 1e-3, 2e-3)), ("3/4", (1e-4, 2e-4, 4e-4, 8e-4)))
@@ -117,10 +137,16 @@ RUNS: Final = (
     Healing("per layer", "Per layer at 70 %", "70 % per layer", SHORT),
     *(Healing(name, "Schedules at 1/2", "1/2", MIDDLE, settings) for name, settings in SCHEDULES.items()),
     *(
-        Healing(f"{name}, seed {seed}", "Seeds, 1/2, 4 M", "1/2", LONG, {**LOSSES[name], "seed": seed})
+        Healing(f"{name}, seed {seed}", "Seeds at 1/2", "1/2", MIDDLE, {**LOSSES[name], "seed": seed})
         for seed in (0, 1, 2)
         for name in ("KL", "KL + hidden")
     ),
+    *(
+        Healing(name, "Equal seconds at 1/2", "1/2", 0, {**settings, "seconds": SECONDS})
+        for name, settings in LOSSES.items()
+        if name in TIMED
+    ),
+    *(Healing(name, "4 M at 1/2", "1/2", LONG, settings) for name, settings in LONGEST.items()),
 )
 
 
@@ -201,10 +227,11 @@ class Workplace:
         }
 
     def measured(self, run: Healing) -> dict[str, Any]:
-        """Return the result of a run, from the folder where it is there."""
+        """Return the result of a run, from the folder where it, or one that is the same, is there."""
         file = self.folder / f"{file_name(run)}.json"
         if not file.exists():
-            result = self.healed(run)
+            same = (self.stored(other) for other in RUNS if other.identity == run.identity)
+            result = next(filter(None, same), None) or self.healed(run)
             unfinished = file.with_suffix(".part")
             unfinished.write_text(json.dumps(result), encoding="utf-8")
             unfinished.replace(file)
@@ -286,7 +313,11 @@ def request(run: Healing, text: Path) -> Any:
     distillation = Distillation(own.pop("losses", None), top=own.pop("top", None))
     execution = Execution(compile=run.tokens >= MIDDLE)
     return HealRequest(
-        Texts((str(text),), length=LENGTH), run.tokens, None, distillation, execution=execution, **own
+        Texts((str(text),), length=LENGTH),
+        run.tokens or None,
+        distillation=distillation,
+        execution=execution,
+        **own,
     )
 
 
@@ -327,7 +358,7 @@ def document(work: Workplace) -> Iterator[str]:
             continue
         yield from ("", f"## {name}", "", HEAD, "|---|---:|---:|---:|---:|---:|---:|---:|")
         yield from (row(run, result) for run, result in rows)
-        if name == "Asked":
+        if name in CURVES:
             yield from curves(rows)
 
 
@@ -335,8 +366,9 @@ def row(run: Healing, result: dict[str, Any]) -> str:
     before, after = (result["losses"][who] for who in ("before", "after"))
     training = result["training"]
     rate = f"{training['rate']:.2g}" if "rate" in training else ""
+    tokens = training.get("tokens", run.tokens) / 1e6
     return (
-        f"| {run.name} | {run.tokens / 1e6:g} M | {rate} | {before['kl']:.4f} | {after['kl']:.4f} | "
+        f"| {run.name} | {tokens:.2f} M | {rate} | {before['kl']:.4f} | {after['kl']:.4f} | "
         f"{after['kl'] / before['kl']:.3f} | {after['perplexity']:.2f} | {training['seconds']:,.0f} |"
     )
 

@@ -85,3 +85,14 @@ def word_tokenizer(folder: Path, special: str | None = None) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     known = {"pad_token": special} if special else {}
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **known).save_pretrained(folder)
+
+
+def byte_tokenizer(folder: Path) -> None:
+    """A tokenizer of pairs of bytes beside a tiny qwen2, whose stock class reads no other."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words = " ".join(f"w{i}" for i in range(64))
+    tokenizer.train_from_iterator([words], trainers.BpeTrainer(vocab_size=60, show_progress=False))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)

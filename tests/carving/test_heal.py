@@ -17,7 +17,7 @@ import pytest
 import torch
 from forked import contents, in_another_process, killed_at
 from safetensors.numpy import load_file
-from tiny import saved, word_tokenizer
+from tiny import byte_tokenizer, saved, word_tokenizer
 from transformers import AutoModel, AutoModelForCausalLM
 
 import zerolm
@@ -52,7 +52,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, 
     def make(name: str = "llama", **settings: Any) -> tuple[Path, Path, Path]:
         parent = folder / name
         if not parent.exists():
-            word_tokenizer(saved(parent, name))
+            (byte_tokenizer if name.startswith("qwen2") else word_tokenizer)(saved(parent, name))
         child = folder / "-".join([name, *(str(value) for value in settings.values())])
         if not child.exists():
             zerolm.carve(parent, child, **settings)
@@ -84,6 +84,8 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
         ("llama_tied", CUT, "hf"),
         ("llama_biased", CUT, "hf"),
         ("mistral", CUT, "hf"),
+        ("qwen2", EVEN, "hf"),
+        ("qwen2_tied", CUT, "hf"),
         ("qwen3", EVEN, "hf"),
         ("gpt2", CUT, "hf"),
         ("bert", CUT, "hf"),

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import zerolm
 from zerolm.carving.export.formats import FORMATS, UNEVEN, Format
 from zerolm.carving.importance.criteria import criterion_of, needs_tokens
 from zerolm.carving.importance.criterion import Criterion, Indifferent
@@ -26,7 +24,7 @@ from zerolm.carving.planning.sizes import (
     rounding,
     width_note,
 )
-from zerolm.carving.recipe import Making, Recipe, document, read_recipe
+from zerolm.carving.recipe import Making, Recipe, document, read_recipe, versions_of
 from zerolm.carving.request import Methods, SizeRequest, default_methods
 from zerolm.carving.result import Carved, CarvingMethod, spectrum
 from zerolm.carving.width.narrowing import Basis, Width
@@ -359,7 +357,7 @@ def _written(job: Job, carved: Carved, out: Path) -> Carved:
     if losses and repaired.arrays:
         losses["repaired"] = session.loss(carved.cut, repaired)
     notes = [carved.note, repaired.note]
-    versions = {"zerolm": zerolm.__version__} | {name: version(name) for name in ("torch", "transformers")}
+    versions = versions_of("torch", "transformers")
     origin = origin_of(job.checkpoint.folder)
     making = Making(origin, session.fingerprint, session.calibration, repaired.ridges, versions)
     with new_folder(out, job.output.force) as folder:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+import zerolm
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.lonas import choices_in
@@ -37,6 +39,11 @@ STAGE: Final = {
 }
 """Fields of a stage of healing that a card tells."""
 IN_LAYER: Final = ("o", "down", "attention_norm", "ffn_norm")
+
+
+def versions_of(*libraries: str) -> dict[str, str]:
+    """Return the versions of zerolm and of libraries that a child was made with."""
+    return {"zerolm": zerolm.__version__} | {name: version(name) for name in libraries}
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from zerolm.commands.command import OUTPUT, Command
+from zerolm.commands.heal import PRECISION
 from zerolm.commands.proxies import BACKEND
 from zerolm.settings import REQUIRED, Setting
 
@@ -49,13 +50,7 @@ BENCH_TRAIN: Final = Command(
                 low=0,
                 high=100,
             ),
-            Setting(
-                "precision",
-                "text",
-                "auto",
-                "of products: auto is bfloat16 where the device multiplies in it",
-                choices=("auto", "bfloat16", "float32"),
-            ),
+            PRECISION,
             Setting("seed", "integer", 0, "seed of draws, weights and order", low=0, high=(1 << 30) - 1),
         ),
         "Noise": (

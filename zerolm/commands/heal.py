@@ -8,16 +8,17 @@ from zerolm.commands.command import OUTPUT, Command
 from zerolm.settings import REQUIRED, Setting
 
 LOSSES: Final = "next-token, kl, reverse-kl, dist (predictions), hidden, mse (states of the layers)"
+PRECISION: Final = Setting(
+    "precision",
+    "text",
+    "auto",
+    "of the products; auto is bfloat16 where the device multiplies in it",
+    choices=("auto", "bfloat16", "float32"),
+)
 TRAINING: Final = (
     Setting("batch", "integer", 8, "sequences of a step, over all processes", low=1, high=1 << 20),
     Setting("length", "integer", 256, "tokens of each sequence", low=2, high=1 << 26),
-    Setting(
-        "precision",
-        "text",
-        "auto",
-        "of the products; auto is bfloat16 where the device multiplies in it",
-        choices=("auto", "bfloat16", "float32"),
-    ),
+    PRECISION,
     Setting("accumulate", "integer", 1, "parts that a batch is computed in", low=1, high=1 << 20),
     Setting("checkpointing", "flag", False, "compute activations twice, which saves memory"),
     Setting("compile", "flag", False, "compile the network first: a minute that long runs win back"),

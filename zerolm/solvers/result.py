@@ -64,8 +64,8 @@ class Certificate:
     """The proof that no architecture within the budgets scores more than (1 + gap) x ``best[0]``.
 
     ``gap`` is relative and None where nothing is proven; ``counts`` says whether ``ties`` and
-    ``near_ties`` are ``exact`` or ``at least`` so many. ``seconds`` are whole milliseconds, so that a result that
-    was written and read again tells the same.
+    ``near_ties`` are ``exact`` or ``at least`` so many. ``seconds`` are whole milliseconds, so that a
+    result that was written and read again tells the same.
     """
 
     method: str

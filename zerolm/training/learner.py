@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import torch
 from torch import Tensor, nn
 
+from zerolm.settings import nearest, shown
 from zerolm.training.losses import (
     dist,
     forward_kl,
@@ -46,7 +47,8 @@ class Objective:
     def __post_init__(self) -> None:
         unknown = [name for name in self.weights if name not in LOSSES]
         if unknown or not self.weights:
-            raise ValueError(f"loss {unknown[0] if unknown else ''!r} is not known; {', '.join(LOSSES)} are")
+            name = unknown[0] if unknown else ""
+            raise ValueError(f"loss {shown(name)} is not known{nearest(name, LOSSES)}")
 
     @property
     def needs_teacher(self) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import torch
@@ -18,7 +19,9 @@ from zerolm.checkpoints.folder import read_object
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
-RUNNING = "running the text through all networks"
+RUNNING: Final = "running the text through all networks"
+MOST_NATS: Final = 700.0
+"""A network that broke is surprised by more than an exponential can hold."""
 
 Made = Callable[[], PreTrainedModel]
 """Makes a model when its turn comes, so that of several one is in memory at a time."""
@@ -30,6 +33,12 @@ class Divergence:
 
     perplexity: float
     kl: float
+
+    @classmethod
+    def of(cls, sums: Floats, count: int) -> Divergence:
+        """Return the means of summed nats of surprise and of divergence, (2,), over so many positions."""
+        surprise, divergence = (sums / count).tolist()
+        return cls(math.exp(min(surprise, MOST_NATS)), divergence)
 
 
 def perplexities_and_kls(
@@ -53,9 +62,7 @@ def perplexities_and_kls(
         for place, make in enumerate(models, 1):
             sums[place] += surprise_and_divergence(log_probabilities(make(), inputs)[:, :-1], theirs, inputs)
         count += int(_mask(inputs)[:, 1:].sum())
-    return [
-        Divergence(math.exp(surprise / count), float(divergence / count)) for surprise, divergence in sums
-    ]
+    return [Divergence.of(row, count) for row in sums]
 
 
 def surprise_and_divergence(ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor]) -> Floats:

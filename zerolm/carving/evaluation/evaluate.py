@@ -153,13 +153,18 @@ def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoin
     if not (place / "config.json").exists() and (place.suffix == ".gguf" or any(place.glob("*.gguf"))):
         raise ValueError(f"{str(child)!r} is GGUF; hf and padded children can be evaluated, nothing else")
     ours, theirs = Checkpoint.open(child), Checkpoint.open(parent)
+    check_comparable(ours, theirs)
+    return ours, theirs
+
+
+def check_comparable(ours: Checkpoint, theirs: Checkpoint) -> None:
+    """Raise ``ValueError`` where the predictions of two checkpoints cannot be compared."""
     if is_decoder(ours) != is_decoder(theirs):
         kinds = f"{ours.family.name} and {theirs.family.name}"
         raise ValueError(f"a decoder and an encoder cannot be compared: {kinds}")
     if ours.layout.vocab != theirs.layout.vocab:
         sizes = f"{ours.layout.vocab} and {theirs.layout.vocab}"
         raise ValueError(f"vocabularies of {sizes} tokens cannot be compared")
-    return ours, theirs
 
 
 def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:

@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import asdict, replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from zerolm.carving.healing.compact import Compact
 from zerolm.carving.healing.held_out import HeldOut
 from zerolm.carving.healing.patient import Patient
 from zerolm.carving.healing.rate import damage_of, rate_of
+from zerolm.carving.healing.record import stage_of, texts_of, training_of
 from zerolm.carving.healing.request import HealRequest
 from zerolm.carving.healing.result import Destination, Healed
 from zerolm.checkpoints import Checkpoint
@@ -38,7 +38,7 @@ from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
-from zerolm.training.train import Trained, train
+from zerolm.training.train import train
 from zerolm.training.watch import EVENTS, LOG, TrainingRun
 
 LORA_ALPHA: Final = 2
@@ -169,8 +169,10 @@ class Healing:
         _, after = self._measured(self._opened(self.patient.parent))
         return Healed(
             names=self._names(),
-            texts=self._texts(data),
-            training=self._training(plan, trained),
+            texts=texts_of(data),
+            training=training_of(
+                self.request, plan, trained, list(self.objective.weights), len(self.held_out.tokens)
+            ),
             losses={"before": before, "after": after, "parent": theirs},
             curve=trained.rows,
         )
@@ -199,7 +201,7 @@ class Healing:
         """Write the healed child into an empty folder, open it again and compare."""
         compact, document = self.compact, self.patient.recipe.document
         weights = TrainedWeights(compact.values(), compact.model)
-        stages = [*document.get("healing", []), self._told(healed)]
+        stages = [*document.get("healing", []), stage_of(healed)]
         recipe = {**document, "written_as": form, "healing": stages}
         write(compact.checkpoint, compact.cut, weights, recipe, folder, more, progress=self.progress)
         self.progress("opening the child again")
@@ -247,11 +249,7 @@ class Healing:
         self, work: Path, before: dict[str, float], learner: Student, teacher: PreTrainedModel
     ) -> TrainingRequest:
         """Return how long and how fast to train, as the run was begun where it goes on."""
-        kept = of_first(lambda: self._pace(work / PLAN, before, learner, teacher))
-        request, schedule = self.request, Schedule(kept["rate"])
-        return TrainingRequest(
-            kept["tokens"], request.batch, self.corpus.length, schedule, request.seed, request.execution
-        )
+        return self._request(**of_first(lambda: self._pace(work / PLAN, before, learner, teacher)))
 
     def _pace(
         self, file: Path, before: dict[str, float], learner: Student, teacher: PreTrainedModel
@@ -269,10 +267,14 @@ class Healing:
             data = Sequences(self.corpus, sequences, request.seed)
             live = LiveTeacher(teacher, self.objective, execution.bfloat16)
             tokens = count * tokens_within(request.seconds, learner, data, live, execution)
-        steps = max(1, tokens // (request.batch * self.corpus.length))
-        kept = {"tokens": tokens, "rate": request.rate or rate_of(damage_of(before), steps, request.lora)}
-        write_json(file, kept)
-        return kept
+        steps = self._request(tokens, rate=0.0).steps
+        pace = {"tokens": tokens, "rate": request.rate or rate_of(damage_of(before), steps, request.lora)}
+        write_json(file, pace)
+        return pace
+
+    def _request(self, tokens: int, rate: float) -> TrainingRequest:
+        own = self.request
+        return TrainingRequest(tokens, own.batch, self.corpus.length, Schedule(rate), own.seed, own.execution)
 
     def _teacher(self, model: PreTrainedModel, data: Sequences) -> Teacher | None:
         """Return what the losses ask: the teacher itself, or its predictions on the disk."""
@@ -299,51 +301,3 @@ class Healing:
         patient = self.patient
         own = {"child": patient.child, "parent": patient.parent, "teacher": patient.teacher}
         return {"family": patient.child.family.name} | {name: str(one.folder) for name, one in own.items()}
-
-    def _texts(self, data: Sequences) -> list[dict[str, Any]]:
-        """Return what each text is, and how many tokens of it were trained on and held out."""
-        length = self.corpus.length
-        return [
-            {
-                "source": text.source,
-                "sha256": text.sha256,
-                "tokens": len(text.ids),
-                "trained_on": int((data.pairs[:, 0] == number).sum()) * length,
-                "held_out": held * length,
-            }
-            for number, (text, (_, held)) in enumerate(
-                zip(self.corpus.texts, self.corpus.counts, strict=True)
-            )
-        ]
-
-    def _training(self, plan: TrainingRequest, trained: Trained) -> dict[str, Any]:
-        request = self.request
-        return {
-            "tokens": plan.steps * plan.step_tokens,
-            "steps": plan.steps,
-            "seconds": round(trained.seconds, 1),
-            "rate": plan.schedule.rate,
-            "losses": list(self.objective.weights),
-            "temperature": request.distillation.temperature,
-            "top": request.distillation.top,
-            "lora": request.lora,
-            "batch": request.batch,
-            "length": self.corpus.length,
-            "bfloat16": request.execution.bfloat16,
-            "seed": request.seed,
-            "held_out": len(self.held_out.tokens),
-        }
-
-    def _told(self, healed: Healed) -> dict[str, Any]:
-        """Return what the recipe says of a healing."""
-        texts = [{**text, "source": Path(text["source"]).name} for text in healed.texts]
-        teacher = Path(healed.names["teacher"]).name
-        versions = {name: version(name) for name in ("torch", "transformers", "accelerate")}
-        versions["zerolm"] = zerolm.__version__
-        return {
-            "teacher": teacher,
-            "texts": texts,
-            **healed.training,
-            "losses_on_held_out": healed.losses,
-            "versions": versions,
-        }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -11,6 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from zerolm.carving.evaluation.divergence import (
+    Divergence,
     embeddings,
     fidelities,
     log_probabilities,
@@ -68,7 +68,6 @@ class HeldOut:
                 for inputs, theirs in zip(batches, kept, strict=True)
             ]
             count = sum(inputs["input_ids"][:, 1:].numel() for inputs in batches)
-            surprise, divergence = (np.sum(sums, axis=0) / count).tolist()
-            return {"perplexity": math.exp(min(surprise, 700.0)), "kl": divergence}
+            return asdict(Divergence.of(np.sum(sums, axis=0), count))
 
         return measured

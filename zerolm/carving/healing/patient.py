@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerolm.carving.evaluation.evaluate import opened
+from zerolm.carving.evaluation.evaluate import check_comparable, opened
 from zerolm.carving.recipe import Recipe, read_recipe
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
@@ -35,8 +35,10 @@ class Patient:
                 f"{str(theirs.folder)!r}"
             )
         recipe = read_recipe(file, theirs, fingerprint(theirs, progress=progress))
-        master = theirs if teacher is None else opened(child, teacher)[1]
+        master = theirs
         if teacher is not None:
+            master = Checkpoint.open(teacher)
+            check_comparable(ours, master)
             _check_same_tokens(ours, master)
         return cls(ours, theirs, master, recipe)
 

@@ -1,0 +1,60 @@
+"""Facts of a healing, as the result and the recipe tell them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from zerolm.carving.healing.request import HealRequest
+from zerolm.carving.healing.result import Healed
+from zerolm.carving.recipe import versions_of
+from zerolm.text.corpus import Sequences
+from zerolm.training.request import TrainingRequest
+from zerolm.training.train import Trained
+
+
+def texts_of(data: Sequences) -> list[dict[str, Any]]:
+    """Return what each text is, and how many tokens of it were trained on and held out."""
+    corpus = data.corpus
+    return [
+        {
+            "source": text.source,
+            "sha256": text.sha256,
+            "tokens": len(text.ids),
+            "trained_on": int((data.pairs[:, 0] == number).sum()) * corpus.length,
+            "held_out": held * corpus.length,
+        }
+        for number, (text, (_, held)) in enumerate(zip(corpus.texts, corpus.counts, strict=True))
+    ]
+
+
+def training_of(
+    request: HealRequest, plan: TrainingRequest, trained: Trained, losses: list[str], held_out: int
+) -> dict[str, Any]:
+    """Return how a child was trained, by these losses, and on how many held-out sequences it was judged."""
+    return {
+        "tokens": plan.steps * plan.step_tokens,
+        "steps": plan.steps,
+        "seconds": round(trained.seconds, 1),
+        "rate": plan.schedule.rate,
+        "losses": losses,
+        "temperature": request.distillation.temperature,
+        "top": request.distillation.top,
+        "lora": request.lora,
+        "batch": plan.batch,
+        "length": plan.length,
+        "bfloat16": request.execution.bfloat16,
+        "seed": request.seed,
+        "held_out": held_out,
+    }
+
+
+def stage_of(healed: Healed) -> dict[str, Any]:
+    """Return what the recipe says of a healing; its texts and teacher by name, without their folders."""
+    return {
+        "teacher": Path(healed.names["teacher"]).name,
+        "texts": [{**text, "source": Path(text["source"]).name} for text in healed.texts],
+        **healed.training,
+        "losses_on_held_out": healed.losses,
+        "versions": versions_of("torch", "transformers", "accelerate"),
+    }

@@ -119,7 +119,7 @@ def test_the_documentation_builds_without_a_warning_and_asks_nobody(tmp_path: Pa
         assert "{{" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL), page
 
 
-HEAVY = {"--all", "--limit", "--proxies", "--tasks", "download", "heal", "--heal", "--beside"}
+HEAVY = {"--all", "--limit", "--proxies", "--tasks", "download", "heal", "--heal", "--beside", "elastic"}
 """What an example has that takes minutes, a network connection, another package or another child."""
 
 TINY = shlex.split(

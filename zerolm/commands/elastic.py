@@ -116,7 +116,7 @@ ELASTIC_SEARCH: Final = Command(
                 "method",
                 "text",
                 "auto",
-                "auto: evolution for the loss, what proves for all else; or random, exhaustive, ...",
+                "auto: evolution for the loss, what proves it for all else; or random, exhaustive",
                 metavar="NAME",
             ),
             Setting("population", "integer", 50, "paths of a generation", low=2, high=1 << 20),

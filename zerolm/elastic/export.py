@@ -27,6 +27,7 @@ from zerolm.io.files import write_json
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.networks.build import build
 from zerolm.networks.modules.layer import Stack
+from zerolm.networks.opener import quiet
 from zerolm.progress import Progress, silent
 from zerolm.settings import nearest
 from zerolm.spaces import SPACES
@@ -110,6 +111,7 @@ def export(
 
     ``ValueError`` where the choices are no path of the supernet, or what was written gives other logits.
     """
+    quiet()
     check_new(out, force)
     net, tokenizer, told = read_supernet(supernet)
     made = _Export(supernet, net, tokenizer, told, request, progress)

@@ -25,6 +25,7 @@ from zerolm.elastic.finetuning.rows import Row, read_rows
 from zerolm.elastic.finetuning.spans import Spans
 from zerolm.io.files import write_json
 from zerolm.io.folders import check_new, new_folder, work_folder
+from zerolm.networks.opener import quiet
 from zerolm.progress import Progress, silent
 from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest
@@ -69,6 +70,7 @@ def finetune(
     that was killed goes on to the same weights when it is started again. Raises ``ValueError``, in one line,
     for what cannot be done, and ``TrainingFailed`` where the loss is not finite.
     """
+    quiet()
     check_new(Path(out), force)
     tuning = _Finetuning(Path(model), request, None if teacher is None else Path(teacher), progress)
     with work_folder(Path(out), tuning.identity, force) as work:

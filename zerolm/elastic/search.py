@@ -112,7 +112,9 @@ def loss_score(
         return np.array(values)
 
     source = "single-path supernets, arXiv 1904.00420; ELM, arXiv 2510.27037"
-    return WholeScore(LOSS, lambda one: float(many([one])[0]), source, many=many, sees_choices=True)
+    return WholeScore(
+        LOSS, lambda one: float(many([one])[0]), source, many=many, sees_choices=True, measured=True
+    )
 
 
 class _Losses:

@@ -120,7 +120,6 @@ def mean_loss(
 def tokens_read(request: TrainingRequest) -> int:
     """Return how many tokens of a text a run reads: what it trains on, and what is held out."""
     return (request.sequences + 2 * HELD) * request.length
-<<<<<<< HEAD
 
 
 def supernet_text(
@@ -150,5 +149,3 @@ def supernet_text(
         tokenizer=folder,
         progress=progress,
     )
-=======
->>>>>>> growth

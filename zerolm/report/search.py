@@ -113,6 +113,8 @@ def _costs(choice: Choice) -> str:
 def _why(result: SearchResult) -> str:
     pick, best = result.pick, result.best[0]
     relative = 100.0 * (pick.score - best.score) / abs(best.score) if best.score else 0.0
+    if relative >= -1e-7 and not result.certificate.optimal:
+        return "It is the best by score of all that were looked at."
     if relative >= -1e-7:
         return "It is the best by score, and of all within 1 % of it the one with the smallest KV cache."
     return (

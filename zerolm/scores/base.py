@@ -98,7 +98,8 @@ class WholeScore:
     ``many`` scores several at once where that is faster. ``guides`` are closed forms whose best
     architectures are worth scoring: a search may re-rank those. ``sees_choices`` where architectures of
     the same shape, or of the same layers in another order, need not share their score; one with a
-    ``table`` sees them, and its best is proven.
+    ``table`` sees them, and its best is proven. ``measured`` where it is a result itself, such as a loss, of
+    which 1 % is much: the best is picked then, not the cheapest near it.
     """
 
     name: str
@@ -109,6 +110,7 @@ class WholeScore:
     many: Callable[[Sequence[Architecture]], Floats] | None = None
     guides: tuple[ClosedForm, ...] = ()
     sees_choices: bool = False
+    measured: bool = False
     table: ChoiceTable | None = None
 
     def of_many(self, architectures: Sequence[Architecture] | ScoreBatch) -> Floats:

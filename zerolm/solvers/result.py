@@ -168,7 +168,7 @@ class SearchResult:
 
     ``best`` holds shapes that are distinct and no permutations of each other (distinct architectures where
     the score sees choices), best first; ``pick`` is the architecture within 1 % of the best score with the
-    smallest KV cache, then the fewest MACs.
+    smallest KV cache, then the fewest MACs; the best itself where the score is measured.
     ``calibration`` says, in plain JSON, which labels the score was fitted to, if any, and ``best_label``
     what the best of these within the budgets reached.
     """

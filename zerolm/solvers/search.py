@@ -159,7 +159,8 @@ def search(
     progress("counting ties, choosing the pick")
     ties = run.engine.count(top_score)
     near_ties = run.engine.count(near(top_score))
-    pick = run.choice(run.engine.cheapest(near(top_score)))
+    measured = isinstance(score, WholeScore) and score.measured
+    pick = run.choice(run.engine.cheapest(top_score if measured else near(top_score)))
     progress("drawing the front")
     points = [run.choice(point) for point in run.engine.front()]
     gap = max(0.0, bound - top_score) / max(abs(top_score), 1e-300)

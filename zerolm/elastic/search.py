@@ -18,14 +18,16 @@ from torch import Tensor
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.costs import COSTS, CostModel
 from zerolm.elastic.distillation import watched
+from zerolm.elastic.folder import read_supernet
 from zerolm.elastic.growth import pca_count
 from zerolm.elastic.learner import ETA, activated
 from zerolm.elastic.supernet import Path, Supernet, drawn_path
-from zerolm.elastic.text import BATCH, mean_loss
+from zerolm.elastic.text import BATCH, ElasticText, mean_loss
 from zerolm.progress import Progress, silent
 from zerolm.scores import ChoiceTable, Score, WholeScore
 from zerolm.solvers import SearchResult, search
 from zerolm.solvers.evolution import SIZES, Evolution
+from zerolm.spaces.choices import integer
 
 DRAWS: Final = 8
 """Paths behind which every block is measured."""
@@ -49,6 +51,34 @@ class ElasticSearch:
     seed: int = 0
     top: int = 10
     options: Mapping[str, Any] | None = None
+
+
+def search_supernet(
+    folder: File,
+    asked: ElasticSearch,
+    *,
+    costs: CostModel | None = None,
+    file: File | None = None,
+    progress: Progress = silent,
+) -> SearchResult:
+    """Return the best paths of the supernet in a folder, on the text that was held out of its training.
+
+    As ``search_paths``; ``ValueError`` where the folder is none of a supernet, or its text is another now.
+    """
+    supernet, _, told = read_supernet(folder)
+    before = told["text"]
+    text = ElasticText.of(
+        str(before.get("source")),
+        supernet.space.task,
+        length=integer("length", before.get("length")),
+        batch=1,
+        most=integer("most", before.get("most"), 1, 1 << 60),
+        tokenizer=folder,
+        progress=progress,
+    )
+    if text.sha256 != before.get("sha256"):
+        raise ValueError(f"the text {before.get('source')!r} is not the one that the supernet was trained on")
+    return search_paths(supernet, *text.held_out, asked, costs=costs, file=file, progress=progress)
 
 
 def search_paths(

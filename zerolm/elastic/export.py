@@ -71,7 +71,7 @@ class ExportRequest:
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """What was written: the architecture, its costs, its losses on text held out ``before`` and ``after``."""
+    """The outcome: the architecture, its costs, its losses on text held out ``before`` and ``after``."""
 
     architecture: Architecture
     costs: dict[str, int]

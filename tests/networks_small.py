@@ -31,10 +31,10 @@ SHAPES: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     "gpt2-uniform": ({"vocab": WORDS, "positions": 20}, UNIFORM),
     **{
         name: (
-            {"hidden": 8, "heads": 2, "embedding": 6, "vocab": WORDS, "positions": 20},
+            {"hidden": 16, "heads": 2, "embedding": 32, "vocab": WORDS, "positions": 20},
             {
                 "layers": [
-                    {"block": block, "share": share, "ffn": 12}
+                    {"block": block, "share": share, "ffn": 24}
                     for block, share in zip(blocks, shares, strict=True)
                 ]
             },

@@ -9,7 +9,7 @@ import torch
 from label_training import some_text
 
 from zerolm.networks.batch import NOTHING
-from zerolm.text.batches import text_source
+from zerolm.text.batches import masked, text_source
 from zerolm.text.corpus import Corpus, token_file
 from zerolm.text.predictions import Predictions, predicted, tokenizer_of
 from zerolm.text.tokens import read_text
@@ -69,3 +69,23 @@ def test_text_held_out_is_masked_alike_for_all(corpus: Corpus) -> None:
     assert all(one.equal(other) for one, other in zip(
         predicted(ids, "masked", 0), predicted(ids.clone(), "masked", 0), strict=True
     ))  # fmt: skip
+
+
+def test_with_a_vocabulary_tokens_are_replaced_as_bert_does() -> None:
+    """80 % masked, 10 % random, 10 % as they are; what begins and ends a sequence is left alone."""
+    ids = torch.full((400, 102), 7)
+    inputs, labels = masked(ids, 0, 5, vocabulary=1000, edges=(1, 1))
+    predicted_at = labels != NOTHING
+    assert predicted_at.sum(1).tolist() == [15] * 400
+    assert not bool(predicted_at[:, [0, -1]].any())
+    assert bool((inputs[~predicted_at] == 7).all())
+    assert bool((labels[predicted_at] == 7).all())
+    drawn = inputs[predicted_at]
+    shares = [float((drawn == token).double().mean()) for token in (0, 7)]
+    assert abs(shares[0] - 0.8) < 5 * (0.8 * 0.2 / 6000) ** 0.5
+    assert abs(shares[1] - 0.1) < 5 * (0.1 * 0.9 / 6000) ** 0.5
+    assert len(drawn.unique()) > 300
+    assert int(drawn.max()) < 1000
+    again = masked(ids, 0, 5, vocabulary=1000, edges=(1, 1))
+    assert torch.equal(again[0], inputs)
+    assert torch.equal(masked(ids, 0, 5, edges=(1, 1))[1], labels)

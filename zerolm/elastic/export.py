@@ -71,7 +71,7 @@ class ExportRequest:
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """The outcome: the architecture, its costs, its losses on text held out ``before`` and ``after``."""
+    """A path that was written: its architecture, costs, and losses on text held out, by when."""
 
     architecture: Architecture
     costs: dict[str, int]

@@ -44,7 +44,7 @@ def told_of(folder: Path) -> dict[str, Any]:
     """Return what a supernet's folder tells of it; ``ValueError`` for any other folder."""
     try:
         told = parse_json(read_text(folder / TOLD, MOST))
-    except (OSError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         told = None
     if not isinstance(told, dict) or told.get("format") != FORMAT:
         raise ValueError(f"{str(folder)!r} is no folder of a supernet: it has no {TOLD} of one")

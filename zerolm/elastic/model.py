@@ -96,7 +96,7 @@ def stack_of(config: ElasticConfig) -> Stack:
 
 
 class ElasticPreTrainedModel(PreTrainedModel):
-    """The common part of all classes: how weights begin, and where the embeddings are."""
+    """The base of all classes: how weights begin, and where the embeddings are."""
 
     config_class = ElasticConfig
     base_model_prefix = "network"

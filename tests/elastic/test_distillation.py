@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tiny import model
 from torch import Tensor
 
-from zerolm.elastic.distillation import Distillation, Features, FeatureTeacher, Kind, compared
+from zerolm.elastic.distillation import FeatureDistillation, Features, FeatureTeacher, Kind, compared
 
 BLOCKS = ("bert", "mobile", "bert")
 KINDS = pytest.mark.parametrize("kind", ["relational", "classical"])
@@ -24,9 +24,9 @@ def student(seed: int = 0) -> Features:
     return Features(drawn(seed + 9, 2, 6, 8), attention, [drawn(seed + 20 + i, 2, 6, 8) for i in range(3)])
 
 
-def losses(kind: Kind, teacher_of: str = "fitted") -> tuple[Distillation, dict[str, Tensor]]:
+def losses(kind: Kind, teacher_of: str = "fitted") -> tuple[FeatureDistillation, dict[str, Tensor]]:
     """Of a student, and of a teacher that says what the student says, through the same matrices."""
-    distillation = Distillation(kind, (8, 12), {"bert": 8, "mobile": 2})
+    distillation = FeatureDistillation(kind, (8, 12), {"bert": 8, "mobile": 2})
     ours = student()
     with torch.no_grad():
         theirs = Features(
@@ -60,7 +60,7 @@ def test_only_relations_are_blind_to_scale_and_shift() -> None:
 @given(seed=st.integers(0, 10**6), tokens=st.lists(st.integers(2, 6), min_size=2, max_size=2))
 def test_padding_counts_nowhere(kind: Kind, seed: int, tokens: list[int]) -> None:
     """Whatever stands in it; and a sequence without padding counts as one cut there."""
-    distillation = Distillation(kind, (8, 8), {"bert": 8, "mobile": 2})
+    distillation = FeatureDistillation(kind, (8, 8), {"bert": 8, "mobile": 2})
     padding = (torch.arange(6)[None] < torch.tensor(tokens)[:, None]).long()
     ours, other = student(seed), student(seed + 100)
     theirs = Features(other.embedding, [drawn(seed + i, 2, 6, 8) for i in range(3)], other.layers)
@@ -93,7 +93,7 @@ def test_padding_counts_nowhere(kind: Kind, seed: int, tokens: list[int]) -> Non
 
 @KINDS
 def test_only_the_matrices_of_the_path_learn(kind: Kind) -> None:
-    distillation = Distillation(kind, (8, 12), {"bert": 8, "mobile": 2, "llama": 8})
+    distillation = FeatureDistillation(kind, (8, 12), {"bert": 8, "mobile": 2, "llama": 8})
     other = student(50)
     theirs = Features(drawn(1, 2, 6, 12), [drawn(i, 2, 6, 12) for i in range(3)], [drawn(9, 2, 6, 12)] * 3)
     parts = distillation(other, theirs, BLOCKS)
@@ -104,7 +104,7 @@ def test_only_the_matrices_of_the_path_learn(kind: Kind) -> None:
 
 def test_a_kind_that_is_not_known_is_refused() -> None:
     with pytest.raises(ValueError, match="'other' is not known; relational and classical are"):
-        Distillation("other", (1, 1), {})  # type: ignore[arg-type]
+        FeatureDistillation("other", (1, 1), {})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

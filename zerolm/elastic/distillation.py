@@ -37,7 +37,7 @@ class Features:
     layers: Sequence[Tensor]
 
 
-class Distillation(nn.Module):
+class FeatureDistillation(nn.Module):
     """The loss of a student's features, each brought to the teacher's width by a matrix that is learned.
 
     ``hidden`` are the widths of student and teacher, ``attention`` the student's widths of attention outputs

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from zerolm.architecture import Architecture
 from zerolm.costs import COSTS, CostModel
-from zerolm.elastic.distillation import OF_PREDICTIONS, Distillation, Features, Kind, watched
+from zerolm.elastic.distillation import OF_PREDICTIONS, FeatureDistillation, Features, Kind, watched
 from zerolm.elastic.diversity import diversity
 from zerolm.elastic.growth import grown, growths, mean_params, pca_count
 from zerolm.elastic.supernet import Path, Supernet, drawn_path, features_of, part
@@ -70,7 +70,7 @@ class Aim:
         ours: tuple[Features, Tensor],
         labels: Tensor,
         blocks: Sequence[str],
-        compare: Distillation | None,
+        compare: FeatureDistillation | None,
         theirs: Features | None,
         logits: Tensor | None,
     ) -> dict[str, Tensor]:
@@ -91,7 +91,7 @@ class PathLearner(nn.Module):
     """A network of the space, trained alone by the same losses as a supernet."""
 
     def __init__(
-        self, architecture: Architecture, network: Stack, aim: Aim, compare: Distillation | None = None
+        self, architecture: Architecture, network: Stack, aim: Aim, compare: FeatureDistillation | None = None
     ) -> None:
         super().__init__()
         self.blocks = [layer["block"] for layer in architecture.choices["layers"]]
@@ -132,7 +132,7 @@ class SupernetLearner(nn.Module):
         *,
         seed: int = 0,
         accumulate: int = 1,
-        compare: Distillation | None = None,
+        compare: FeatureDistillation | None = None,
     ) -> None:
         super().__init__()
         self.supernet, self.aim, self.growth, self.compare = supernet, aim, growth, compare

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zerolm.elastic.distillation import Distillation, FeatureTeacher
+from zerolm.elastic.distillation import FeatureDistillation, FeatureTeacher
 from zerolm.elastic.learner import Aim
 from zerolm.elastic.text import ElasticText
 from zerolm.networks.huggingface import HEADS
@@ -41,9 +41,11 @@ def teacher_in(
     return FeatureTeacher(model, depth, predictions=aim.predictions > 0, bfloat16=request.execution.bfloat16)
 
 
-def distillation_for(space: Elastic, teacher: FeatureTeacher, aim: Aim, seed: int) -> Distillation:
+def distillation_for(space: Elastic, teacher: FeatureTeacher, aim: Aim, seed: int) -> FeatureDistillation:
     """Return the comparison of features of a space's blocks with a teacher's, drawn under the seed."""
     assert aim.distillation is not None
     widths = {block: space.hidden // NARROW if block == "mobile" else space.hidden for block in space.blocks}
     with seeded(seed):
-        return Distillation(aim.distillation, (space.hidden, int(teacher.model.config.hidden_size)), widths)
+        return FeatureDistillation(
+            aim.distillation, (space.hidden, int(teacher.model.config.hidden_size)), widths
+        )

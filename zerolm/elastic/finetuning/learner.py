@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from zerolm.elastic.distillation import OF_PREDICTIONS, Distillation, Features, Kind, compared
+from zerolm.elastic.distillation import OF_PREDICTIONS, FeatureDistillation, Features, Kind, compared
 from zerolm.elastic.finetuning.classes import Classification
 from zerolm.elastic.finetuning.examples import LABELS, Examples
 from zerolm.elastic.finetuning.spans import Spans
@@ -29,7 +29,7 @@ class FineTuned(nn.Module):
         super().__init__()
         self.model, self.task, self.kind = model, task, kind
         hidden = int(model.config.hidden_size), theirs
-        self.distillation = Distillation(kind, hidden, {}) if kind else None
+        self.distillation = FeatureDistillation(kind, hidden, {}) if kind else None
 
     def forward(
         self,

@@ -89,7 +89,7 @@ def test_a_teacher_is_learned_from(kind: Any, tmp_path: Path) -> None:
     train_supernet(request_in(tmp_path, training=run_of(2)), tmp_path / "net")
     aim = Aim(text=False, distillation=kind, predictions=1.0)
     request = request_in(tmp_path, teacher=teacher_in(tmp_path), aim=aim, training=run_of(30))
-    trained = train_supernet(request, tmp_path / "taught")
+    trained = train_supernet(request, tmp_path / "taught").trained
     first, last = trained.rows[1], trained.rows[-1]
     names = {"loss_embedding", "loss_attention", "loss_layers", "loss_predictions"}
     assert names <= set(last)

@@ -9,13 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_supernets import SIZES as SMALL
+from small_supernets import run_of, text_in
 from torch import Tensor
 
 from zerolm.costs import CostModel
 from zerolm.elastic import search as module
 from zerolm.elastic import text as text_module
-from zerolm.elastic.search import ElasticSearch, loss_score, path_loss, pca_counts, pca_score, search_paths
+from zerolm.elastic.folder import read_supernet
+from zerolm.elastic.search import (
+    ElasticSearch,
+    loss_score,
+    path_loss,
+    pca_counts,
+    pca_score,
+    search_paths,
+    search_supernet,
+)
 from zerolm.elastic.supernet import Supernet
+from zerolm.elastic.text import ElasticText, tokens_read
+from zerolm.elastic.train import SupernetRequest, train_supernet
 from zerolm.networks.build import build
 from zerolm.scores import make_score
 from zerolm.solvers import Infeasible, search
@@ -197,3 +210,22 @@ def test_what_cannot_be_searched_is_refused(supernet: Supernet) -> None:
     broken.stack.embeddings.tokens.weight.data.fill_(float("nan"))  # type: ignore[union-attr, operator]
     with pytest.raises(ValueError, match="the loss of a path is nan: the training of the supernet"):
         search_paths(broken, inputs, labels, ElasticSearch())
+
+
+def test_a_folder_is_searched_on_the_text_that_was_held_out(tmp_path: Path) -> None:
+    """The best path is the best of all 36, by the loss that its folder's text gives."""
+    source = text_in(tmp_path)
+    sizes = {name: value for name, value in SMALL.items() if name != "vocab"}
+    asked = SupernetRequest(source, run_of(4), settings=sizes, vocabulary=300)
+    train_supernet(asked, tmp_path / "supernet")
+    result = search_supernet(tmp_path / "supernet", ElasticSearch())
+    net, _, _ = read_supernet(tmp_path / "supernet")
+    text = ElasticText.of(
+        source, "masked", length=16, batch=1, most=tokens_read(run_of(4)), tokenizer=tmp_path / "supernet"
+    )
+    losses = [path_loss(net, path, *text.held_out) for path in product(range(6), repeat=2)]
+    assert result.best[0].score == pytest.approx(-min(losses), rel=1e-6)
+    assert len(set(losses)) == 36
+    Path(source).write_text("another text of other words " * 400)
+    with pytest.raises(ValueError, match="is not the one that the supernet was trained on"):
+        search_supernet(tmp_path / "supernet", ElasticSearch())

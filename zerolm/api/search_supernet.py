@@ -63,18 +63,12 @@ def search_supernet(
     own = ELASTIC_SEARCH.values({name: value for name, value in locals().items() if name != "progress"})
     ran: Mapping[str, Any] = own | {"supernet": absolute(own["supernet"])}
     with needing_torch("supernets are networks", "train"):
-        from zerolm.elastic.folder import read_supernet
-        from zerolm.elastic.search import ElasticSearch, search_paths
-        from zerolm.elastic.text import supernet_text
+        from zerolm.elastic.search import ElasticSearch
+        from zerolm.elastic.search import search_supernet as search
         from zerolm.solvers.evolution import Evolution
 
-        net, _, told = read_supernet(Path(own["supernet"]))
-        read = supernet_text(Path(own["supernet"]), net.space, told, own["text"], progress=progress)
-        inputs, labels = (part[: own["sequences"]] for part in read.held_out)
-        result = search_paths(
-            net,
-            inputs,
-            labels,
+        result = search(
+            Path(own["supernet"]),
             ElasticSearch(
                 own["score"],
                 {name: own[name] for name in BUDGETS if own[name] is not None},
@@ -83,6 +77,8 @@ def search_supernet(
                 own["seed"],
                 own["top"],
             ),
+            source=own["text"],
+            sequences=own["sequences"],
             costs=CostModel(**{setting.name: own[setting.name] for setting in CONDITIONS}),
             progress=progress,
         )

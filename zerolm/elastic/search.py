@@ -18,6 +18,7 @@ from torch import Tensor
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.costs import COSTS, CostModel
 from zerolm.elastic.distillation import watched
+from zerolm.elastic.folder import read_supernet
 from zerolm.elastic.growth import pca_count
 from zerolm.elastic.learner import ETA, activated
 from zerolm.elastic.supernet import Path, Supernet, drawn_path
@@ -49,6 +50,27 @@ class ElasticSearch:
     seed: int = 0
     top: int = 10
     options: Mapping[str, Any] | None = None
+
+
+def search_supernet(
+    folder: File,
+    asked: ElasticSearch,
+    *,
+    source: str | None = None,
+    sequences: int | None = None,
+    costs: CostModel | None = None,
+    file: File | None = None,
+    progress: Progress = silent,
+) -> SearchResult:
+    """Return the best paths of the supernet in a folder, on the text that was held out of its training.
+
+    As ``search_paths``, on so many ``sequences``, or on those of another ``source``. ``ValueError`` where the
+    folder is none of a supernet, or its text is another now.
+    """
+    supernet, _, told = read_supernet(folder)
+    text = supernet_text(folder, supernet.space, told, source, progress=progress)
+    inputs, labels = (part[:sequences] for part in text.held_out)
+    return search_paths(supernet, inputs, labels, asked, costs=costs, file=file, progress=progress)
 
 
 def search_paths(

@@ -46,4 +46,6 @@ def distillation_for(space: Elastic, teacher: FeatureTeacher, aim: Aim, seed: in
     assert aim.distillation is not None
     widths = {block: space.hidden // NARROW if block == "mobile" else space.hidden for block in space.blocks}
     with seeded(seed):
-        return FeatureDistillation(aim.distillation, (space.hidden, int(teacher.model.config.hidden_size)), widths)
+        return FeatureDistillation(
+            aim.distillation, (space.hidden, int(teacher.model.config.hidden_size)), widths
+        )

@@ -133,14 +133,14 @@ def supernet_text(
     """Return the text that the supernet in a folder was trained on, or another ``source``, by its tokenizer.
 
     In sequences as that training had them, or a further ``run`` has; what was held out of it is held out
-    again. ``ValueError`` where the text is gone, or too short.
+    again. ``ValueError`` where the text is gone, too short, or another than it was.
     """
     before = told["text"]
     most = integer("most", before.get("most"), 1, 1 << 60)
     length = run.length if run else integer("length", before.get("length"))
     if length > space.positions:
         raise ValueError(f"sequences of {length} are longer than the {space.positions} positions")
-    return ElasticText.of(
+    text = ElasticText.of(
         source or str(before.get("source")),
         space.task,
         length=length,
@@ -149,3 +149,6 @@ def supernet_text(
         tokenizer=folder,
         progress=progress,
     )
+    if source is None and text.sha256 != before.get("sha256"):
+        raise ValueError(f"the text {before.get('source')!r} is not the one that the supernet was trained on")
+    return text

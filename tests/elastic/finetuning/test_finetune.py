@@ -96,7 +96,7 @@ def test_a_model_learns_a_task_and_opens_again(
     if task == "classification":
         assert model.config.id2label == {0: "no", 1: "yes"}
     assert not list(tmp_path.glob(".tuned*"))
-    assert {"README.md", "result.json", "tokenizer.json"} <= {file.name for file in out.iterdir()}
+    assert {"README.md", "finetuning.json", "tokenizer.json"} <= {file.name for file in out.iterdir()}
 
 
 def test_the_commonest_class_is_the_baseline_and_is_beaten(

@@ -22,7 +22,7 @@ from zerolm.elastic.folder import read_supernet
 from zerolm.elastic.growth import pca_count
 from zerolm.elastic.learner import ETA, activated
 from zerolm.elastic.supernet import Path, Supernet, drawn_path
-from zerolm.elastic.text import BATCH, mean_loss
+from zerolm.elastic.text import BATCH, mean_loss, supernet_text
 from zerolm.progress import Progress, silent
 from zerolm.scores import ChoiceTable, Score, WholeScore
 from zerolm.solvers import SearchResult, search

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import elastic_verbs
 from label_training import ASKED, some_text
 from small_benchmarks import llamas
 from small_comparison import decoder_file, encoder_file
@@ -24,11 +25,14 @@ from zerolm.report.carving import carving_fragment, carving_page
 from zerolm.report.comparison import comparison_fragment, comparison_page
 from zerolm.report.doctor import doctor_fragment, doctor_page
 from zerolm.report.evaluation import evaluation_fragment, evaluation_page
+from zerolm.report.exported_path import exported_fragment, exported_page
+from zerolm.report.finetuning import finetuning_fragment, finetuning_page
 from zerolm.report.label_training import label_training_fragment, label_training_page
 from zerolm.report.ledger import ledger_fragment, ledger_page
 from zerolm.report.proxies import proxies_fragment, proxies_page
 from zerolm.report.score import score_page
 from zerolm.report.search import search_fragment, search_page
+from zerolm.report.supernet import supernet_fragment, supernet_page
 from zerolm.solvers import SearchResult, search
 from zerolm.spaces import make_space
 
@@ -44,6 +48,9 @@ KINDS = (
         "ledger",
         "score",
         "labels",
+        "supernet",
+        "path",
+        "finetuning",
     ),
 )
 PARENT, SEQUENCES, LENGTH = "llama", 6, 12
@@ -120,6 +127,9 @@ def checkpoint_documents(folder: Path) -> dict[str, Any]:
         "ledger": zerolm.ledger(parent).to_json(),
         "labels": zerolm.train_labels("llama", text=some_text(folder), **ASKED, seeds=2).to_json(),
         "score": zerolm.score(parent).to_json(),
+        "supernet": elastic_verbs.train(folder).to_json(),
+        "path": elastic_verbs.export(folder, heads="fuse", tokens=512, batch=4, length=16).to_json(),
+        "finetuning": elastic_verbs.finetune(folder).to_json(),
     }
     return {name: json.loads(json.dumps(document)) for name, document in documents.items()}
 
@@ -150,6 +160,9 @@ def make(folder: Path) -> Made:
         "ledger": (ledger_page, ledger_fragment),
         "score": (score_page, lambda _: ""),
         "labels": (label_training_page, label_training_fragment),
+        "supernet": (supernet_page, supernet_fragment),
+        "path": (exported_page, exported_fragment),
+        "finetuning": (finetuning_page, finetuning_fragment),
     }
     configuration = {"command": "any", "max_params": "900k", "text": "text.txt"}
     pages = {name: makers[name][0](given, configuration=configuration) for name, given in inputs.items()}

@@ -1,0 +1,110 @@
+"""The verbs on supernets: what they return, write, load and refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from elastic_verbs import export, finetune, search, train
+
+import zerolm
+from zerolm.api.report import Report
+
+NAMES = ("elastic", "elastic-causal")
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A supernet, the pick of a search handed over, and that fine-tuned."""
+    place = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZEROLM_CACHE", str(place / "cache"))
+        train(place, request.param)
+        export(place, heads="fuse", tokens=8 * 64, batch=4, length=16)
+        finetune(place)
+    return place
+
+
+@pytest.fixture(autouse=True)
+def cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROLM_CACHE", str(folder / "cache"))
+
+
+@pytest.mark.parametrize("name", ["net", "model", "tuned"])
+def test_what_is_written_loads_and_shows_itself(folder: Path, name: str) -> None:
+    report = zerolm.load(folder / name)
+    assert isinstance(report, Report)
+    assert len(repr(report).splitlines()) <= 15
+    assert len(report.to_pandas()) == len(report.rows()) > 0
+    page = (folder / name / "report.html").read_text()
+    assert page == report.page()
+    assert "</html>" in page
+    assert report._repr_html_()
+    assert (folder / name / "run.yaml").exists()
+
+
+def test_a_supernet_tells_of_every_epoch(folder: Path) -> None:
+    report = zerolm.load(folder / "net")
+    history = report.to_json()["history"]
+    assert [row["epoch"] for row in history] == [1, 2, 3]
+    means = [row["mean_params"] for row in history]
+    assert means == sorted(means)
+    assert means[-1] > means[0]
+    assert all(-1 <= value <= 1 for row in history for value in row["diversity"])
+    page = (folder / "net" / "report.html").read_text()
+    assert len(re.findall("<caption>epoch", page)) == 6  # widths and scores
+
+
+@pytest.mark.parametrize("score", ["supernet", "w_pca", "v_pca", "geo", "params"])
+def test_every_score_searches_within_the_budgets(folder: Path, score: str, tmp_path: Path) -> None:
+    largest = search(folder, score="params").to_json()["pick"]["costs"]["params"]
+    report = search(folder, score=score, max_params=largest - 1)
+    document = report.to_json()
+    assert all(choice["costs"]["params"] < largest for choice in document["best"])
+    assert document["certificate"]["optimal"] == (score != "supernet")
+    assert document["pick"]["score"] <= document["best"][0]["score"]
+    if score == "supernet":
+        assert document["pick"]["score"] == document["best"][0]["score"] < 0
+    report.save(tmp_path / "out")
+    loaded = zerolm.load(tmp_path / "out")
+    assert loaded.to_json() == document
+    assert repr(loaded) == repr(report)
+    model = zerolm.export_path(folder / "net", tmp_path / "model", path=tmp_path / "out")
+    assert model.to_json()["costs"]["params"] == document["pick"]["costs"]["params"]
+
+
+def test_a_path_and_a_fine_tuned_model_tell_their_measures(folder: Path) -> None:
+    path = zerolm.load(folder / "model").to_json()
+    assert set(path["losses"]) == {"before", "after"}
+    assert len(path["similarity"]) == len(path["layers"]) == 2
+    tuned = zerolm.load(folder / "tuned").to_json()
+    assert {"before", "after", "baseline"} <= set(tuned["measures"])
+
+
+def test_wrong_values_are_told_in_a_line(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="name one by --teacher"):
+        train(folder, out="other", teacher_only=True)
+    with pytest.raises(ValueError, match="llama"):
+        train(folder, "llama", out="other")
+    with pytest.raises(ValueError, match=r"space 'elastic.*' has no setting 'ffn'"):
+        train(folder, out="other", ffn=3)
+    with pytest.raises(zerolm_infeasible(), match="max_params"):
+        search(folder, max_params=10)
+    with pytest.raises(ValueError, match="score 'loss' is not known"):
+        search(folder, score="loss")
+    (tmp_path / "path.json").write_text("[]")
+    with pytest.raises(ValueError, match="holds no architecture"):
+        zerolm.export_path(folder / "net", tmp_path / "model", path=tmp_path / "path.json")
+    (tmp_path / "path.json").write_text(json.dumps({"layers": []}))
+    with pytest.raises(ValueError, match="layers must list"):
+        zerolm.export_path(folder / "net", tmp_path / "model", path=tmp_path / "path.json")
+    assert not (folder / "other").exists()
+    assert not (tmp_path / "model").exists()
+
+
+def zerolm_infeasible() -> type[ValueError]:
+    from zerolm.solvers import Infeasible
+
+    return Infeasible

@@ -1,0 +1,47 @@
+"""The verbs on a small supernet: trained, searched, handed over, fine-tuned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from small_supernets import SIZES, text_in
+
+import zerolm
+from zerolm.api.report import Report
+
+SHAPE: dict[str, Any] = {name: value for name, value in SIZES.items() if name != "vocab"}
+RUN: dict[str, Any] = {"batch": 4, "length": 16, "rate": 3e-3}
+
+
+def train(folder: Path, name: str = "elastic", out: str = "net", **more: Any) -> Report:
+    text = folder / "text.txt"
+    own: dict[str, Any] = {
+        "text": text if text.exists() else text_in(folder),
+        "tokens": 24 * 64,
+        "words": 300,
+    }
+    return zerolm.train_supernet(name, folder / out, epochs=3, **{**own, **RUN, **SHAPE, **more})
+
+
+def search(folder: Path, **more: Any) -> Report:
+    return zerolm.search_supernet(folder / "net", **{"generations": 2, "population": 6, "top": 4, **more})
+
+
+def path_in(folder: Path, result: Report) -> Path:
+    """Write the pick of a search as a file."""
+    file = folder / "path.json"
+    file.write_text(json.dumps(result.to_json()["pick"]))
+    return file
+
+
+def export(folder: Path, out: str = "model", **more: Any) -> Report:
+    return zerolm.export_path(folder / "net", folder / out, path=path_in(folder, search(folder)), **more)
+
+
+def finetune(folder: Path, out: str = "tuned", **more: Any) -> Report:
+    rows = [(f"word{i % 97} word{i * i % 97}", "even" if i % 2 else "odd") for i in range(60)]
+    file = folder / "rows.csv"
+    file.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    return zerolm.finetune(folder / "model", folder / out, data=file, epochs=2, batch=6, length=12, **more)

@@ -29,10 +29,11 @@ def supernet_page(document: Document, configuration: Mapping[str, Any] | None = 
         growth_sentence(document),
         "One run, one seed; the loss is that of a few random paths with weights that all paths share, not "
         "of networks that are trained alone.",
+        ("What was found", "How it grew", "How far to trust it"),
     )
     body = [
         section("The loss on the way", _curve(document)),
-        section("FFN widths after each epoch", *_maps(document, "widths")),
+        section("FFN widths in each epoch", *_maps(document, "widths")),
         section("Principal components that the widths grew by", *_maps(document, "scores")),
         section("How alike the blocks of a layer are", _diversity(document)),
         section("How it was trained", pairs(_making(document), "pairs wide")),
@@ -90,7 +91,7 @@ def _maps(document: Document, name: str) -> Iterator[str]:
         values = history[place][name]
         texts = [[f"{value:.0f}" for value in line] for line in values]
         drawn.append(heat(f"epoch {history[place]['epoch']}", kinds, layers, values, texts, ends))
-    yield f'<div class="triple">{"".join(drawn)}</div>'
+    yield f'<div class="pair">{"".join(drawn)}</div>'
     if name == "scores":
         yield note("Mean number of principal components that hold the share of the variance; 0: never drawn.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -301,7 +302,10 @@ def _guided(
             raise Infeasible(_explain(run, budgets, setup))
         front = list(run.engine.front())
         chosen = [front[i] for i in np.unique(np.linspace(0, len(front) - 1, GUIDED).astype(int))]
-        guided |= dict.fromkeys((solution.problem, solution.picks) for solution in (*best, *chosen))
+        guided |= dict.fromkeys(
+            (solution.problem, _split(solution.picks, problems[solution.problem]))
+            for solution in (*best, *chosen)
+        )
     pairs = list(guided)
     scores = evaluate(pairs)
     return Sample.of(
@@ -311,6 +315,12 @@ def _guided(
             for (index, picks), value in zip(pairs, scores, strict=True)
         ],
     )
+
+
+def _split(picks: Picks, problem: Problem) -> Picks:
+    """Return picks of merged blocks as those of the blocks that a problem has."""
+    layers = itertools.chain.from_iterable(picks)
+    return tuple(tuple(islice(layers, count)) for _, count in problem.blocks)
 
 
 def _rescored(states: States, budgets: Budgets, evaluate: Evaluate) -> States:

@@ -170,7 +170,7 @@ def test_a_killed_search_measures_no_path_twice(
     supernet: Supernet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs, labels = text()
-    file, measured = tmp_path / "losses.jsonl", 0
+    store, measured = tmp_path / "store", 0
 
     def counted(*arguments: object) -> float:
         nonlocal measured
@@ -182,17 +182,19 @@ def test_a_killed_search_measures_no_path_twice(
     monkeypatch.setattr(module, "path_loss", counted)
     asked = ElasticSearch(sizes=Evolution(population=20, generations=5, parents=5))
     with pytest.raises(KeyboardInterrupt):
-        search_paths(supernet, inputs, labels, asked, file=file)
+        search_paths(supernet, inputs, labels, asked, store=store)
+    (file,) = store.iterdir()
     with file.open("a", encoding="utf-8") as lines:
         lines.write('{"path": [0')  # killed as it wrote
-    resumed = search_paths(supernet, inputs, labels, asked, file=file)
+    resumed = search_paths(supernet, inputs, labels, asked, store=store)
     assert measured == 60 + 100 - 59
     monkeypatch.setattr(module, "path_loss", path_loss)
     whole = search_paths(supernet, inputs, labels, asked)
     assert [choice.to_json() for choice in resumed.best] == [choice.to_json() for choice in whole.best]
-    assert len(file.read_text(encoding="utf-8").splitlines()) == 101
-    other = loss_score(made(seed=1), inputs, labels, file=file)
-    assert len(file.read_text(encoding="utf-8").splitlines()) == 1
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 100
+    other = loss_score(made(seed=1), inputs, labels, store=store)
+    other.of(made(seed=1).architecture([0] * made().shape[0]))
+    assert len(list(store.iterdir())) == 2
     assert other.sees_choices
 
 

@@ -14,6 +14,7 @@ from zerolm.api.search import BUDGETS, SearchReport
 from zerolm.commands.costs import CONDITIONS
 from zerolm.commands.elastic import ELASTIC_SEARCH
 from zerolm.costs import CostModel
+from zerolm.io.files import cache_folder
 from zerolm.progress import Progress, silent
 
 Amount = int | str
@@ -79,6 +80,7 @@ def search_supernet(
             ),
             source=own["text"],
             sequences=own["sequences"],
+            store=cache_folder("paths"),
             costs=CostModel(**{setting.name: own[setting.name] for setting in CONDITIONS}),
             progress=progress,
         )

@@ -59,7 +59,7 @@ def search_supernet(
     source: str | None = None,
     sequences: int | None = None,
     costs: CostModel | None = None,
-    file: File | None = None,
+    store: File | None = None,
     progress: Progress = silent,
 ) -> SearchResult:
     """Return the best paths of the supernet in a folder, on the text that was held out of its training.
@@ -70,7 +70,7 @@ def search_supernet(
     supernet, _, told = read_supernet(folder)
     text = supernet_text(folder, supernet.space, told, source, progress=progress)
     inputs, labels = (part[:sequences] for part in text.held_out)
-    return search_paths(supernet, inputs, labels, asked, costs=costs, file=file, progress=progress)
+    return search_paths(supernet, inputs, labels, asked, costs=costs, store=store, progress=progress)
 
 
 def search_paths(
@@ -80,18 +80,19 @@ def search_paths(
     asked: ElasticSearch,
     *,
     costs: CostModel | None = None,
-    file: File | None = None,
+    store: File | None = None,
     progress: Progress = silent,
 ) -> SearchResult:
     """Return the best paths of a supernet within budgets, with a certificate.
 
     Principal components are counted before any training: at random weights of the same shapes.
     ``inputs`` and ``labels`` (n, t) are of text that it was not trained on. Losses that were measured are
-    kept in ``file``, so that a killed search goes on. ``Infeasible`` where no path keeps the budgets.
+    kept in the folder ``store``, so that a killed search goes on. ``Infeasible`` where no path keeps the
+    budgets.
     """
     score: Score | str = asked.score
     if asked.score == LOSS:
-        score = loss_score(supernet, inputs, labels, file=file, progress=progress)
+        score = loss_score(supernet, inputs, labels, store=store, progress=progress)
     elif asked.score in MEASURED:
         untrained = Supernet(supernet.grown_space(), asked.seed)
         counts = pca_counts(untrained, inputs[:BATCH], seed=asked.seed, progress=progress)
@@ -117,14 +118,14 @@ def loss_score(
     inputs: Tensor,
     labels: Tensor,
     *,
-    file: File | None = None,
+    store: File | None = None,
     progress: Progress = silent,
 ) -> WholeScore:
     """Return minus the loss of a path on what is labelled, in nats a token, with the supernet's weights.
 
     ``ValueError`` where a loss is not finite.
     """
-    losses = _Losses(supernet, inputs, labels, file)
+    losses = _Losses(supernet, inputs, labels, store)
 
     def many(architectures: Sequence[Architecture]) -> Floats:
         values = []
@@ -140,13 +141,16 @@ def loss_score(
 
 
 class _Losses:
-    """Losses of paths, each measured once; a file keeps them as lines of JSON."""
+    """Losses of paths, each measured once; a file of ``store`` keeps those of these weights and this text."""
 
-    def __init__(self, supernet: Supernet, inputs: Tensor, labels: Tensor, file: File | None) -> None:
-        self.supernet, self.inputs, self.labels, self.file = supernet, inputs, labels, file
+    def __init__(self, supernet: Supernet, inputs: Tensor, labels: Tensor, store: File | None) -> None:
+        self.supernet, self.inputs, self.labels = supernet, inputs, labels
+        self.store: File | None = None
         self.losses: dict[tuple[int, ...], float] = {}
-        if file is not None:
-            self._begin(file)
+        if store is not None:
+            store.mkdir(parents=True, exist_ok=True)
+            self.file = store / f"{_digest(supernet, inputs, labels)}.jsonl"
+            self.losses = _kept(self.file)
 
     def of(self, path: Path) -> float:
         """Return the loss of a path."""
@@ -161,15 +165,15 @@ class _Losses:
                     lines.write(json.dumps({"path": key, "loss": loss}) + "\n")
         return self.losses[key]
 
-    def _begin(self, file: File) -> None:
-        """Take what a killed search left, if it was of the same weights and text."""
-        head = json.dumps({"supernet": _digest(self.supernet, self.inputs, self.labels)})
-        lines = file.read_text(encoding="utf-8").split("\n") if file.is_file() else [""]
-        if lines[0] == head:
-            rows = [json.loads(line) for line in lines[1:-1]]  # the last is empty, or was being written
-            self.losses = {tuple(row["path"]): float(row["loss"]) for row in rows}
-        rest = [json.dumps({"path": path, "loss": loss}) for path, loss in self.losses.items()]
-        file.write_text("".join(f"{line}\n" for line in (head, *rest)), encoding="utf-8")
+
+def _kept(file: File) -> dict[tuple[int, ...], float]:
+    """Return the losses that a search left; a line that was being written does not count."""
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        file.write_text(whole, encoding="utf-8")
+    rows = [json.loads(line) for line in whole.splitlines()]
+    return {tuple(row["path"]): float(row["loss"]) for row in rows}
 
 
 def path_loss(supernet: Supernet, path: Path, inputs: Tensor, labels: Tensor) -> float:

@@ -74,7 +74,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def request(rows: Path, task: Any = "classification", **more: Any) -> FinetuneRequest:
     file = rows / ("classes.csv" if task == "classification" else "spans.csv")
-    given = {"epochs": 4, "batch": 8, "length": 16, "rate": 3e-3, "execution": Execution("float32")} | more
+    given = {"epochs": 6, "batch": 8, "length": 16, "rate": 3e-3, "execution": Execution("float32")} | more
     return FinetuneRequest(TaskData(task, str(file)), **given)
 
 
@@ -88,9 +88,9 @@ def test_a_model_learns_a_task_and_opens_again(
     asked = replace(asked, data=replace(asked.data, validation=asked.data.train))
     tuned = finetune(folder(name), asked, out)
     after, before = tuned.measures["after"], tuned.measures["before"]
-    assert after["loss"] < 0.8 * before["loss"]
+    assert after["loss"] < 0.7 * before["loss"]
     assert tuned.rows == {"train": 80, "validation": 80}
-    assert tuned.training["steps"] == 40
+    assert tuned.training["steps"] == 60
     maker = AutoModelForSequenceClassification if task == "classification" else AutoModelForQuestionAnswering
     model = maker.from_pretrained(out)
     if task == "classification":

@@ -145,7 +145,7 @@ class _Losses:
 
     def __init__(self, supernet: Supernet, inputs: Tensor, labels: Tensor, store: File | None) -> None:
         self.supernet, self.inputs, self.labels = supernet, inputs, labels
-        self.store: File | None = None
+        self.file: File | None = None
         self.losses: dict[tuple[int, ...], float] = {}
         if store is not None:
             store.mkdir(parents=True, exist_ok=True)

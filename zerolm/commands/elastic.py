@@ -126,7 +126,7 @@ ELASTIC_SEARCH: Final = Command(
     },
     examples=(
         ("zerolm elastic search supernet --max-params 15.7M --out best", "the paper's limit"),
-        ("zerolm elastic search supernet --max-macs 5M --score w_pca", "without its training"),
+        ("zerolm elastic search supernet --max-macs 10M --score w_pca", "without its training"),
     ),
 )
 ELASTIC_EXPORT: Final = Command(
@@ -137,7 +137,7 @@ ELASTIC_EXPORT: Final = Command(
     groups={
         "The path": (
             Setting(
-                "path", "path", None, "result of elastic search, or architecture as JSON", metavar="FILE"
+                "path", "path", REQUIRED, "result of elastic search, or architecture as JSON", metavar="FILE"
             ),
             Setting("scratch", "flag", False, "begin with random weights instead of the supernet's"),
             Setting(

@@ -58,7 +58,7 @@ def measure_rows(document: Document) -> tuple[list[str], list[list[str]]]:
 
 def _table(document: Document) -> str:
     names, rows = measure_rows(document)
-    return table(["", *names], rows, "measures")
+    return table(["network", *names], rows, "measures")
 
 
 def _curve(document: Document) -> str:

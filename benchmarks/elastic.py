@@ -2,7 +2,8 @@
 
 Every part is kept in WORK once it is measured, so a run that was stopped goes on; ``--seeds 0`` measures one
 seed, ``--stored`` writes the page of what is there. Encoders are trained on docstrings of the standard
-library, decoders on its code; modules that ``corpus.py`` holds out are left out. One process, one thread.
+library, decoders on its code. Modules that ``corpus.py`` holds out are left out, and judge every network; a
+search of a supernet looks at what that training held out. One process, one thread.
 """
 
 from __future__ import annotations
@@ -14,29 +15,35 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
-from corpus import docstrings, seen_files, sources
+from corpus import docstrings, seen_files, sources, unseen_files
 from timing import machine, note, one_thread
 from torch import nn
-from transformers import BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM
+from transformers import BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from zerolm.architecture import Architecture
+from zerolm.costs import CostModel
 from zerolm.elastic.export import ExportRequest, export
 from zerolm.elastic.folder import read_supernet
 from zerolm.elastic.learner import Aim, Growth, PathLearner, SupernetLearner
+from zerolm.elastic.model import ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.elastic.search import ElasticSearch, path_loss, pca_counts, pca_score, search_paths
 from zerolm.elastic.supernet import Supernet, drawn_path
-from zerolm.elastic.text import ElasticText, supernet_text, tokens_read
+from zerolm.elastic.text import ElasticText, mean_loss, supernet_text, tokens_read
 from zerolm.elastic.train import SupernetRequest, train_supernet
 from zerolm.networks.build import build
+from zerolm.networks.opener import stock_tokenizer
 from zerolm.scores import make_score
 from zerolm.solvers.evolution import Evolution
+from zerolm.spaces import make_space
 from zerolm.spaces.elastic import Elastic
 from zerolm.statistics.correlations import kendall
+from zerolm.text.predictions import predicted
 from zerolm.training.learner import Labelled
 from zerolm.training.request import Schedule, TrainingRequest
 from zerolm.training.train import train
@@ -48,7 +55,9 @@ SHAPE: Final = {
     "depth": 4, "hidden": 64, "heads": 4, "embedding": 32, "positions": 64, "step": 16, "steps": 6,
 }  # fmt: skip
 WORDS, BATCH, LENGTH = 1024, 16, 64
-SUPERNET, ALONE, TEACHER = 1_000_000, 400_000, 1_000_000
+SUPERNET, ALONE, TEACHER = 800_000, 250_000, 800_000
+JUDGED: Final = 512
+"""Sequences of modules held out that judge a network."""
 RATE: Final = 3e-3
 SEEDS: Final = (0, 1, 2)
 PATHS: Final = 20
@@ -56,6 +65,8 @@ PATHS: Final = 20
 SIZES: Final = Evolution(population=20, generations=10, parents=5)
 SHARE: Final = 0.8
 """The limit of a search: this share of the parameters of the largest path."""
+LIKE: Final = 2
+"""FFN widths of a block that shares nothing, in steps; kinds that share get wider ones for it."""
 SUPERNETS: Final[dict[str, dict[str, Any]]] = {
     "grown": {},
     "fixed": {"growth": "fixed"},
@@ -66,7 +77,7 @@ SUPERNETS: Final[dict[str, dict[str, Any]]] = {
 
 
 def run_of(tokens: int, seed: int) -> TrainingRequest:
-    return TrainingRequest(tokens, BATCH, LENGTH, Schedule(RATE), seed, checkpoints=4, measured=4)
+    return TrainingRequest(tokens, BATCH, LENGTH, Schedule(RATE), seed, checkpoints=1, measured=1)
 
 
 @dataclass(frozen=True)
@@ -86,10 +97,25 @@ class Place:
         file = self.folder / "text.txt"
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            files = seen_files()
-            told = [one.docstring for one in docstrings(files)] if self.kind == "encoder" else sources(files)
-            file.write_text("\n".join(told)[: 8 << 20], encoding="utf-8")
+            file.write_text("\n".join(self._documents(seen_files()))[: 8 << 20], encoding="utf-8")
         return str(file)
+
+    def _documents(self, files: Sequence[Path]) -> list[str]:
+        return [one.docstring for one in docstrings(files)] if self.kind == "encoder" else sources(files)
+
+    @cached_property
+    def judged(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the inputs and labels (n, t) of modules held out, by the teacher's tokenizer."""
+        tokenizer: PreTrainedTokenizerBase = stock_tokenizer(self.teacher)
+        text = "\n".join(self._documents(unseen_files()))
+        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        count = min(JUDGED, len(ids) // LENGTH)
+        sequences = torch.tensor(ids[: count * LENGTH]).reshape(count, LENGTH)
+        return predicted(sequences, self.task, tokenizer.mask_token_id or 0)
+
+    def loss(self, network: Callable[[torch.Tensor], torch.Tensor]) -> float:
+        """Return the mean loss of logits on modules held out."""
+        return mean_loss(network, *self.judged)
 
     def measured(self, name: str, measure: Callable[[], Any]) -> Any:
         """Return what a part measured, now or earlier."""
@@ -155,7 +181,20 @@ class Place:
                 str(self.teacher),
                 teacher=str(self.teacher) if distilled else None,
             )
-            train_supernet(request, place, progress=note)
+            start = time.process_time()
+            done = train_supernet(request, place, progress=note)
+            seconds = time.process_time() - start
+            net, last = done.supernet, done.history[-1]
+            inside = [self.loss(partial(net, path=path)) for path in paths_of(net, seed)]
+            self.measured(
+                f"{place.name}-told",
+                lambda: {
+                    "seconds": seconds,
+                    "params": last["mean_params"],
+                    "alike": statistics.mean(last["diversity"]),
+                    "paths": statistics.mean(inside),
+                },
+            )
         return place
 
     def _mean_widths(self, seed: int) -> list[int]:
@@ -183,6 +222,11 @@ def limit_of(place: Place, seed: int) -> int:
     return round(SHARE * (int(net.params().max(axis=1).sum()) + net.ends_params))
 
 
+def paths_of(net: Supernet, seed: int) -> list[Sequence[int]]:
+    """Return paths at random, the same ones for supernets of as many kinds."""
+    return [drawn_path(net.shape, seed + 100, number) for number in range(PATHS)]
+
+
 def picked(place: Place, name: str, seed: int, score: str, method: str = "auto") -> dict[str, Any]:
     """Return the layers that a search of a supernet picks within the limit, and their loss in it."""
 
@@ -192,8 +236,7 @@ def picked(place: Place, name: str, seed: int, score: str, method: str = "auto")
         start = time.process_time()
         best = search_paths(net, *text.held_out, asked).best[0]
         seconds = time.process_time() - start
-        path = net.path_of(best.architecture)
-        loss = path_loss(net, path, *text.held_out)
+        loss = place.loss(partial(net, path=net.path_of(best.architecture)))
         return {**told(best.architecture, loss), "params": best.costs["params"], "seconds": seconds}
 
     part = f"pick-{name.replace(' ', '-')}-{score}-{method}-{seed}"
@@ -205,14 +248,11 @@ def uniform(place: Place, seed: int) -> dict[str, Any]:
 
     def measure() -> dict[str, Any]:
         net, text = opened(place, "grown", seed)
-        rows = []
-        for kind in range(net.shape[1]):
-            path = [kind] * net.shape[0]
-            params = int(net.params()[:, kind].sum()) + net.ends_params
-            if params <= limit_of(place, seed):
-                loss = path_loss(net, path, *text.held_out)
-                rows.append({**told(net.architecture(path), loss), "params": params, "seconds": 0.0})
-        return min(rows, key=lambda row: row["loss"])
+        most, params = limit_of(place, seed), net.params().sum(axis=0) + net.ends_params
+        paths = [[kind] * net.shape[0] for kind in range(net.shape[1]) if params[kind] <= most]
+        best = min(paths, key=lambda path: path_loss(net, path, *text.held_out))
+        loss = place.loss(partial(net, path=best))
+        return {**told(net.architecture(best), loss), "params": int(params[best[0]])}
 
     return dict(place.measured(f"pick-uniform-{seed}", measure))
 
@@ -230,7 +270,7 @@ def told(architecture: Architecture, loss: float) -> dict[str, Any]:
 def alone(
     place: Place, name: str, seed: int, layers: Sequence[Mapping[str, Any]], part: str, **more: Any
 ) -> dict[str, float]:
-    """Return the losses of a path before and after it is trained alone, and its parameters."""
+    """Return the loss of a path that is trained alone, and its parameters."""
 
     def measure() -> dict[str, float]:
         request = ExportRequest(
@@ -239,13 +279,15 @@ def alone(
         )
         with tempfile.TemporaryDirectory() as folder:
             done = export(place.supernet(name, seed), request, Path(folder) / "model")
-        return {**done.losses, "params": done.costs["params"]}
+            maker = ElasticForMaskedLM if place.kind == "encoder" else ElasticForCausalLM
+            model = maker.from_pretrained(Path(folder) / "model").train(False)
+            return {"loss": place.loss(lambda ids: model(ids).logits), "params": done.costs["params"]}
 
     return dict(place.measured(f"alone-{part}-{seed}", measure))
 
 
 def comparisons(place: Place, seed: int) -> dict[str, dict[str, float]]:
-    """Return what is compared, by name: the loss of the path trained alone, and its parameters."""
+    """Return what is compared, by name: losses of a path trained alone and in its supernet, its parameters."""
     rows: dict[str, dict[str, float]] = {}
 
     def add(title: str, name: str, pick: Mapping[str, Any], **more: Any) -> None:
@@ -258,36 +300,68 @@ def comparisons(place: Place, seed: int) -> dict[str, dict[str, float]]:
     for score in ("w_pca", "v_pca", "geo", "params"):
         add(score, "grown", picked(place, "grown", seed, score))
     add("uniform block", "grown", uniform(place, seed))
-    add("from the supernet's weights", "grown", bred, starts="supernet")
-    add("heads fused", "grown", bred, heads="fuse")
-    add("heads removed", "grown", bred, heads="remove")
+    add("evolution, from the supernet's weights", "grown", bred, starts="supernet")
+    add("evolution, heads fused", "grown", bred, heads="fuse")
+    add("evolution, heads removed", "grown", bred, heads="remove")
+    for kind in ("relational", "classical"):
+        aim, teacher = Aim(distillation=kind, predictions=1.0), str(place.teacher)
+        add(f"evolution, trained by a teacher, {kind}", "grown", bred, aim=aim, teacher=teacher)
     for name in ("fixed", "relational", "classical", "no sharing"):
-        add(name, name, picked(place, name, seed, "supernet"))
+        add(f"evolution in the supernet: {name}", name, picked(place, name, seed, "supernet"))
     return rows
 
 
-def agreement(place: Place, seed: int) -> dict[str, float]:
-    """Return tau-b of scores with the losses of paths that were trained alone."""
+def sharing(place: Place, seed: int) -> dict[str, dict[str, float]]:
+    """Return the loss of networks of one kind of block, trained alone, by the kind's name.
+
+    What a kind shares is given to its FFN: the width, in steps, that comes nearest in parameters.
+    """
+    space = opened(place, "grown", seed)[0].space
+    every: Any = make_space(
+        space.name, **{**space.settings, "shares": ["none", "kv", "qv", "qk"], "widths": None}
+    )
+    rows = {}
+    for block in every.blocks:
+        whole = _layers(every, block, "none", LIKE)
+        params = CostModel().of(every.read(whole))["params"]
+        for share in every.shares:
+            wide = [_layers(every, block, share, steps) for steps in range(1, every.steps + 1)]
+            like = min(wide, key=lambda one: abs(CostModel().of(every.read(one))["params"] - params))
+            rows[f"{block}, {share}"] = {
+                **alone(place, "grown", seed, like["layers"], f"kind-{block}-{share}"),
+                "ffn": like["layers"][0]["ffn"],
+            }
+    return rows
+
+
+def _layers(space: Elastic, block: str, share: str, steps: int) -> dict[str, Any]:
+    return {"layers": [{"block": block, "share": share, "ffn": steps * space.step}] * space.depth}
+
+
+def agreement(place: Place, seed: int) -> dict[str, Any]:
+    """Return tau-b of scores with the losses of paths that were trained alone, and those losses."""
     net, text = opened(place, "grown", seed)
-    paths = [drawn_path(net.shape, seed + 100, number) for number in range(PATHS)]
+    paths = paths_of(net, seed)
     shapes = [net.architecture(path) for path in paths]
-    losses = [
-        alone(place, "grown", seed, shape.choices["layers"], f"path-{number}")["after"]
+    trained = [
+        alone(place, "grown", seed, shape.choices["layers"], f"path-{number}")
         for number, shape in enumerate(shapes)
     ]
 
-    def measure() -> dict[str, float]:
-        counts = pca_counts(net, text.held_out[0][:BATCH], seed=seed)
+    def measure() -> dict[str, Any]:
+        counts = pca_counts(Supernet(net.grown_space(), seed), text.held_out[0][:BATCH], seed=seed)
         columns = {
             "supernet's loss": [-path_loss(net, path, *text.held_out) for path in paths],
+            "supernet's loss on the judging text": [-place.loss(partial(net, path=path)) for path in paths],
             **{
                 name: [pca_score(net, counts, weighed=name == "w_pca").of(shape) for shape in shapes]
                 for name in ("w_pca", "v_pca")
             },
             **{name: [make_score(name).of(shape) for shape in shapes] for name in ("geo", "params")},
         }
+        losses = [one["loss"] for one in trained]
         taus = kendall(np.array(list(columns.values())), -np.array(losses))
-        return dict(zip(columns, taus.tolist(), strict=True))
+        return {"tau": dict(zip(columns, taus.tolist(), strict=True)), "paths": trained}
 
     return dict(place.measured(f"agreement-{seed}", measure))
 
@@ -340,39 +414,71 @@ def document(places: Sequence[Place]) -> Iterator[str]:
         f"{WORDS}: encoders on docstrings, decoders on code of the standard library, {SUPERNET:,} tokens "
         f"in steps of {BATCH} x {LENGTH}. Every pick keeps a limit of {SHARE:.0%} of the largest path's "
         f"parameters and is trained alone on {ALONE:,} tokens, from scratch unless the row says other. "
-        "Losses are in nats a predicted token, on text held out; mean and deviation over seeds."
+        "Losses are in nats a predicted token, on modules held out; mean and deviation over seeds."
     )
     for place in places:
-        rows = _rows(place)
-        if rows:
-            yield from ("", f"## {place.kind.capitalize()}s", "")
-            yield from (
-                "| pick of | seeds | parameters | loss alone | loss in its supernet |",
-                "|---|---:|---:|---:|---:|",
-            )
-            yield from rows
-        ranks = [found for seed in SEEDS if (found := place.stored(f"agreement-{seed}"))]
-        if ranks:
-            yield from ("", f"tau-b with the losses of {PATHS} paths trained alone, {len(ranks)} seeds:", "")
-            yield from ("| score | tau-b |", "|---|---:|")
-            yield from (f"| {name} | {_spread([row[name] for row in ranks])} |" for name in ranks[0])
-        if cost := place.stored("costs"):
-            yield ""
-            yield (
-                f"A step of the supernet takes {cost['step']:.2f} times that of the same path alone; it "
-                f"holds {cost['params']:,} parameters, the path {cost['path']:,}."
-            )
+        yield from _of_kind(place)
 
 
-def _rows(place: Place) -> list[str]:
-    lines = []
-    every = [result for seed in SEEDS if (result := place.stored(f"comparisons-{seed}"))]
-    for title in every[0] if every else ():
-        results = [result[title] for result in every]
+def _of_kind(place: Place) -> Iterator[str]:
+    """Yield the section of a kind of network."""
+    if not any(place.stored(f"comparisons-{seed}") for seed in SEEDS):
+        return
+    yield from ("", f"## {place.kind.capitalize()}s", "", "Supernets:", "")
+    yield from (
+        "| supernet | seeds | mean parameters | loss of drawn paths | likeness of blocks | seconds |",
+        "|---|---:|---:|---:|---:|---:|",
+    )
+    for name in SUPERNETS:
+        stored = _stored(place, f"net-{name.replace(' ', '-')}-{{}}-told")
+        spread = {key: _spread([one[key] for one in stored]) for key in ("paths", "alike")}
+        params, seconds = (statistics.mean(one[key] for one in stored) for key in ("params", "seconds"))
+        yield (
+            f"| {name} | {len(stored)} | {params:,.0f} | {spread['paths']} | {spread['alike']} "
+            f"| {seconds:.0f} |"
+        )
+    yield from ("", "Picks, trained alone:", "")
+    yield from _compared(_stored(place, "comparisons-{}"), "supernet", "loss in its supernet")
+    if kinds := _stored(place, "sharing-{}"):
+        yield from ("", "One kind of block in all layers, what is shared given to the FFN:", "")
+        yield from _compared(kinds, "ffn", "FFN")
+    if ranks := _stored(place, "agreement-{}"):
+        yield from ("", f"tau-b with the losses of {PATHS} paths trained alone, {len(ranks)} seeds:", "")
+        yield from ("| score | tau-b |", "|---|---:|")
+        for name in ranks[0]["tau"]:
+            yield f"| {name} | {_spread([row['tau'][name] for row in ranks])} |"
+        slopes = [_slope(row["paths"]) for row in ranks]
+        yield from ("", f"Over these paths the loss falls by {_spread(slopes)} for 10 % more parameters.")
+    if cost := place.stored("costs"):
+        yield from (
+            "",
+            f"A step of the supernet takes {cost['step']:.2f} times that of the same path alone; it holds "
+            f"{cost['params']:,} parameters, the path {cost['path']:,}.",
+        )
+
+
+def _stored(place: Place, part: str) -> list[Any]:
+    return [found for seed in SEEDS if (found := place.stored(part.format(seed)))]
+
+
+def _compared(every: Sequence[Mapping[str, Any]], last: str, title: str) -> Iterator[str]:
+    """Yield a table of losses of networks that were trained alone, and of their difference from the first."""
+    yield f"| network | seeds | parameters | loss alone | more than the first | {title} |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    first = next(iter(every[0]))
+    for name in every[0]:
+        results = [result[name] for result in every]
         params = statistics.mean(result["params"] for result in results)
-        after, inside = (_spread([result[name] for result in results]) for name in ("after", "supernet"))
-        lines.append(f"| {title} | {len(results)} | {params:,.0f} | {after} | {inside} |")
-    return lines
+        more = [result[name]["loss"] - result[first]["loss"] for result in every]
+        spread = [_spread([one["loss"] for one in results]), _spread(more) if name != first else ""]
+        own = _spread([one[last] for one in results]) if last == "supernet" else f"{results[0][last]}"
+        yield f"| {name} | {len(results)} | {params:,.0f} | {spread[0]} | {spread[1]} | {own} |"
+
+
+def _slope(paths: Sequence[Mapping[str, float]]) -> float:
+    """Return by how much the loss falls for 10 % more parameters, by least squares over their logarithm."""
+    params, losses = ([one[key] for one in paths] for key in ("params", "loss"))
+    return float(-np.polyfit(np.log(params), losses, 1)[0] * np.log(1.1))
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -393,7 +499,9 @@ def main() -> None:
         place = Place(work, kind)
         costs(place)
         for seed in given.seeds:
-            place.measured(f"comparisons-{seed}", lambda p=place, s=seed: comparisons(p, s))
+            place.measured(f"comparisons-{seed}", partial(comparisons, place, seed))
+        for seed in given.seeds:
+            place.measured(f"sharing-{seed}", partial(sharing, place, seed))
             agreement(place, seed)
     PLACE.write_text(
         "\n".join(document([Place(work, kind) for kind in KINDS])).rstrip() + "\n", encoding="utf-8"

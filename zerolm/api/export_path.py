@@ -87,9 +87,7 @@ def export_path(
     line, for what cannot be done, and ``TrainingFailed`` where the loss is not finite.
     """
     own = ELASTIC_EXPORT.values({name: value for name, value in locals().items() if name != "progress"})
-    kept: dict[str, Any] = {name: absolute(own[name]) for name in ("supernet", "path", "teacher")}
-    if own["text"] is not None:
-        kept["text"] = absolute(own["text"]) if Path(own["text"]).exists() else own["text"]
+    kept: dict[str, Any] = {name: absolute(own[name]) for name in ("supernet", "path", "teacher", "text")}
     ran = {name: value for name, value in (own | kept).items() if name not in ("out", "force")}
     configuration = {name: value for name, value in ran.items() if value is not None}
     choices = choices_in(Path(own["path"]))

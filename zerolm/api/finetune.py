@@ -77,10 +77,7 @@ def finetune(
     ``TrainingFailed`` where the loss is not finite.
     """
     own = ELASTIC_FINETUNE.values({name: value for name, value in locals().items() if name != "progress"})
-    kept: dict[str, Any] = {name: absolute(own[name]) for name in ("model", "teacher")}
-    for name in ("data", "validation"):
-        if own[name] is not None and Path(own[name]).exists():
-            kept[name] = absolute(own[name])
+    kept = {name: absolute(own[name]) for name in ("model", "teacher", "data", "validation")}
     ran = {name: value for name, value in (own | kept).items() if name not in ("out", "force")}
     configuration = {name: value for name, value in ran.items() if value is not None}
     with needing_torch("fine-tuning trains networks", "train"):

@@ -114,7 +114,7 @@ def heal(
     """
     own = HEAL.values({name: value for name, value in locals().items() if name != "progress"})
     kept: dict[str, Any] = {name: absolute(own[name]) for name in ("child", "parent", "teacher")}
-    kept["text"] = [absolute(text) if Path(text).exists() else text for text in own["text"]]
+    kept["text"] = [absolute(text) for text in own["text"]]
     ran = {name: value for name, value in (own | kept).items() if name not in ("out", "force")}
     configuration = {name: value for name, value in ran.items() if value is not None}
     with needing_torch("healing trains networks", "train"):

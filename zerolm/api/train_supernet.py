@@ -98,8 +98,7 @@ def train_supernet(
         for name, value in settings.items()
         if value is not None
     }
-    kept = {name: absolute(own[name]) for name in ("tokenizer", "teacher")}
-    kept["text"] = absolute(own["text"]) if Path(own["text"]).exists() else own["text"]
+    kept = {name: absolute(own[name]) for name in ("tokenizer", "teacher", "text")}
     ran = {name: value for name, value in (own | kept | of_space).items() if name not in ("out", "force")}
     configuration = {name: value for name, value in ran.items() if value is not None}
     with needing_torch("supernets are trained", "train"):

@@ -22,7 +22,6 @@ from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMa
 from zerolm.elastic.supernet import Supernet
 from zerolm.elastic.teacher import distillation_for, teacher_in
 from zerolm.elastic.text import BATCH, supernet_text
-from zerolm.elastic.train import set_dropout
 from zerolm.io.files import write_json
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.networks.build import build
@@ -32,6 +31,7 @@ from zerolm.progress import Progress, silent
 from zerolm.settings import nearest
 from zerolm.spaces import SPACES
 from zerolm.spaces.elastic import Elastic
+from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.train import train
 from zerolm.training.watch import TrainingRun

@@ -8,7 +8,7 @@ from zerolm.elastic.distillation import FeatureDistillation, FeatureTeacher
 from zerolm.elastic.learner import Aim
 from zerolm.elastic.text import ElasticText
 from zerolm.networks.huggingface import HEADS
-from zerolm.networks.opener import one_line, stock_tokenizer, stored_model
+from zerolm.networks.opener import differing_tokens, one_line, stock_tokenizer, stored_model
 from zerolm.spaces.elastic import NARROW, Elastic
 from zerolm.training.randomness import seeded
 from zerolm.training.request import TrainingRequest
@@ -23,8 +23,7 @@ def teacher_in(
     """
     if not folder.is_dir():
         raise ValueError(f"there is no folder {str(folder)!r} with a teacher")
-    theirs, ours = stock_tokenizer(folder).get_vocab(), text.tokenizer.get_vocab()
-    differing = {token for token, _ in set(ours.items()) ^ set(theirs.items())}
+    differing = differing_tokens(text.tokenizer, stock_tokenizer(folder))
     if differing:
         raise ValueError(
             f"the teacher {str(folder)!r} has another tokenizer: {len(differing)} tokens differ, "

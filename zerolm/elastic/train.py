@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from torch import nn
-
 from zerolm.elastic.folder import write_supernet
 from zerolm.elastic.learner import Aim, Growth, SupernetLearner
 from zerolm.elastic.supernet import Supernet, drawn_path
@@ -20,6 +18,7 @@ from zerolm.progress import Progress, silent
 from zerolm.spaces import SPACES, make_space
 from zerolm.spaces.elastic import Elastic
 from zerolm.training.processes import processes
+from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.train import Trained, train
 from zerolm.training.watch import Judge, TrainingRun
@@ -139,13 +138,6 @@ def train_supernet(
                 finish(place, done)
             write_supernet(place, supernet, text.tokenizer, told, done.history)
     return done
-
-
-def set_dropout(network: nn.Module, probability: float) -> None:
-    """Set the probability of every dropout of a network."""
-    for part in network.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = probability
 
 
 def _text(request: SupernetRequest, progress: Progress) -> ElasticText:

@@ -72,6 +72,11 @@ def stock_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(folder, **COMMON)
 
 
+def differing_tokens(ours: PreTrainedTokenizerBase, theirs: PreTrainedTokenizerBase) -> set[str]:
+    """Return the tokens that only one of two tokenizers has, or that have other ids in them."""
+    return {token for token, _ in set(ours.get_vocab().items()) ^ set(theirs.get_vocab().items())}
+
+
 def stored_model(folder: Path, maker: Any, **options: Any) -> tuple[PreTrainedModel, Mapping[str, Any]]:
     """Return the model in a folder, from safetensors, and what its loader reports: ``missing_keys`` ...
 

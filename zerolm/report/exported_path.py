@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zerolm.report.chart import Frame, Plot, axis, linked
 from zerolm.report.heat import heat
+from zerolm.report.loss_curve import loss_curve
 from zerolm.report.page import Heading, note, page, pairs, section, table
 from zerolm.report.phrases import show_amount
 
@@ -67,17 +67,7 @@ def _losses(document: Document) -> str:
 
 def _curve(document: Document) -> str:
     points = [(row["tokens"], row["held_out"]) for row in document["log"] if "held_out" in row]
-    if len(points) < 2:
-        return ""
-    frame = Frame(
-        axis([x for x, _ in points], "tokens trained on", wide=float("inf"), pad=0.02),
-        axis([y for _, y in points], LOSS, wide=float("inf")),
-    )
-    drawn = frame.html(
-        [frame.line(points, "blue"), frame.dots(points, "blue", size=9)], f"{LOSS} against tokens"
-    )
-    names = [f"{show_amount(int(x))} tokens" for x, _ in points]
-    return linked(drawn, [Plot(frame, points, [("loss", [f"{y:.4f}" for _, y in points])])], names, "measure")
+    return loss_curve(points, LOSS) if points else ""
 
 
 def _similarity(document: Document) -> Iterator[str]:

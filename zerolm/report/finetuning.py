@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from zerolm.report.chart import Frame, Plot, axis, linked
-from zerolm.report.page import Heading, note, page, pairs, section, table
+from zerolm.report.loss_curve import loss_curve
+from zerolm.report.page import Heading, page, pairs, section, table
 
 ORDER: Final = ("baseline", "before", "after", "teacher")
 Document = Mapping[str, Any]
@@ -63,15 +63,7 @@ def _table(document: Document) -> str:
 
 def _curve(document: Document) -> str:
     points = [(row["step"], row["loss"]) for row in document["curve"] if "loss" in row]
-    if len(points) < 2:
-        return note("The run was too short for a curve.")
-    frame = Frame(
-        axis([x for x, _ in points], "steps", wide=float("inf"), pad=0.02),
-        axis([y for _, y in points], "loss on rows held out", wide=float("inf")),
-    )
-    drawn = frame.html([frame.line(points, "blue"), frame.dots(points, "blue", size=9)], "loss against steps")
-    names = [f"{x} steps" for x, _ in points]
-    return linked(drawn, [Plot(frame, points, [("loss", [f"{y:.4f}" for _, y in points])])], names, "measure")
+    return loss_curve(points, "loss on rows held out", "steps")
 
 
 def _making(document: Document) -> list[tuple[str, str]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from zerolm.report.chart import Frame, Pair, Plot, axis, linked
+from zerolm.report.chart import Pair
 from zerolm.report.heat import heat
+from zerolm.report.loss_curve import loss_curve
 from zerolm.report.page import Heading, note, page, pairs, section
 from zerolm.report.phrases import show_amount
 
@@ -72,8 +73,13 @@ def growth_sentence(document: Document) -> str:
     )
 
 
+def kind_name(block: str, share: str) -> str:
+    """Return the name of a kind: its block, and what that shares."""
+    return block if share == "none" else f"{block} {share}"
+
+
 def _names(document: Document) -> tuple[list[str], list[str]]:
-    kinds = [block if share == "none" else f"{block} {share}" for block, share in document["kinds"]]
+    kinds = [kind_name(*kind) for kind in document["kinds"]]
     return kinds, [f"layer {place}" for place in range(1, document["depth"] + 1)]
 
 
@@ -101,19 +107,7 @@ def _points(document: Document) -> list[Pair]:
 
 
 def _curve(document: Document, narrow: bool = False) -> str:
-    points = _points(document)
-    if len(points) < 2:
-        return note("The run was too short for a curve.")
-    frame = Frame(
-        axis([x for x, _ in points], "tokens trained on", wide=float("inf"), pad=0.02),
-        axis([y for _, y in points], LOSS, wide=float("inf")),
-    )
-    marks = [frame.line(points, "blue"), frame.dots(points, "blue", size=9)]
-    drawn = frame.html(marks, f"{LOSS} against tokens", narrow=narrow)
-    if narrow:
-        return drawn
-    names = [f"{show_amount(int(x))} tokens" for x, _ in points]
-    return linked(drawn, [Plot(frame, points, [("loss", [f"{y:.4f}" for _, y in points])])], names, "measure")
+    return loss_curve(_points(document), LOSS, narrow=narrow)
 
 
 def _diversity(document: Document) -> str:

@@ -26,6 +26,7 @@ from zerolm.spaces import SPACES, SearchSpace, make_space
 from zerolm.text.corpus import HELD, Corpus, token_file
 from zerolm.text.predictions import Predictions, predicted, tokenizer_of
 from zerolm.training.learner import Labelled
+from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.scaling import BASE, scaled
 from zerolm.training.train import TrainingFailed, train
@@ -122,9 +123,7 @@ class LabelTraining:
         """Return what training gives; one that was killed goes on from its last checkpoint."""
         text, request = self.text, replace(self.request, seed=run.seed)
         network = build(run.architecture, run.seed)
-        for part in network.module.modules():
-            if isinstance(part, nn.Dropout):  # no text is seen so often that it could be learned by heart
-                part.p = 0.0
+        set_dropout(network.module, 0.0)  # no text is seen so often that it could be learned by heart
         module, groups = scaled(network, run.architecture.layers[-1].width, request.schedule.rate)
         learner = Labelled(module, text.classes)
         data = Predictions(text.corpus, request.sequences, run.seed, text.task, text.mask)

@@ -1,4 +1,4 @@
-"""Random numbers that follow from a seed, without a trace in the program around."""
+"""Random numbers that follow from a seed, without a trace in the program around; and dropout."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from torch import nn
 from transformers import set_seed
 
 
@@ -22,3 +23,10 @@ def seeded(seed: int) -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(legacy)
+
+
+def set_dropout(network: nn.Module, probability: float) -> None:
+    """Set the probability of every dropout of a network."""
+    for part in network.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = probability

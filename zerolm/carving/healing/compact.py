@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
@@ -15,6 +14,7 @@ from zerolm.carving.recipe import Recipe
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.mapped import parameters
 from zerolm.networks.opener import open_model
+from zerolm.training.randomness import set_dropout
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +40,7 @@ class Compact:
             ),
         )
         model = open_model(child)
-        for module in model.modules():
-            if isinstance(module, nn.Dropout):  # what a teacher says is no noise to be proof against
-                module.p = 0.0
+        set_dropout(model, 0.0)  # what a teacher says is no noise to be proof against
         return cls(child, cut, model if cut.is_whole else apply_in_memory(model, cut))
 
     def values(self) -> dict[str, NDArray[np.float32]]:

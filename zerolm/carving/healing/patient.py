@@ -9,7 +9,7 @@ from zerolm.carving.evaluation.evaluate import check_comparable, opened
 from zerolm.carving.recipe import Recipe, read_recipe
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
-from zerolm.networks.opener import stock_tokenizer
+from zerolm.networks.opener import differing_tokens, stock_tokenizer
 from zerolm.progress import Progress
 
 
@@ -56,8 +56,7 @@ class Patient:
 
 def _check_same_tokens(child: Checkpoint, teacher: Checkpoint) -> None:
     """Refuse a teacher whose tokens mean something else."""
-    ours, theirs = (stock_tokenizer(opened.folder).get_vocab() for opened in (child, teacher))
-    differing = {token for token, _ in set(ours.items()) ^ set(theirs.items())}
+    differing = differing_tokens(stock_tokenizer(child.folder), stock_tokenizer(teacher.folder))
     if differing:
         raise ValueError(
             f"the teacher {str(teacher.folder)!r} has another vocabulary: {len(differing)} tokens differ, "

@@ -12,7 +12,7 @@ import zerolm.elastic.model  # noqa: F401 - paths of supernets are models of tra
 from zerolm.elastic.finetuning.classes import Classification
 from zerolm.elastic.finetuning.examples import pad_id
 from zerolm.elastic.finetuning.learner import Task
-from zerolm.networks.opener import one_line, stock_tokenizer, stored_model
+from zerolm.networks.opener import differing_tokens, one_line, stock_tokenizer, stored_model
 from zerolm.training.randomness import seeded
 
 
@@ -57,8 +57,7 @@ def _fill(model: PreTrainedModel, folder: Path) -> None:
 
 def teacher_of(folder: Path, task: Task, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """Return a teacher that was fine-tuned for the same task; ``ValueError`` for any other."""
-    theirs, ours = tokenizer_in(folder).get_vocab(), tokenizer.get_vocab()
-    differing = {token for token, _ in set(ours.items()) ^ set(theirs.items())}
+    differing = differing_tokens(tokenizer, tokenizer_in(folder))
     if differing:
         raise ValueError(
             f"the teacher {str(folder)!r} has another vocabulary: {len(differing)} tokens differ, "

@@ -15,6 +15,8 @@ Role = Literal["attention", "ffn", "embedding", "head"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+OF_LAYER: Final = ("width", "query_width", "kv_width", "vectors", "body_vectors", "window", "idle")
+"""The sizes of a layer beside those of its matrices."""
 MAX_DEPTH: Final = 1024
 MAX_WIDTH: Final = 1 << 20
 MAX_VOCAB: Final = 1 << 24
@@ -156,10 +158,28 @@ class Shapes:
                 attention[i, j] = matrix.role == "attention"
                 ffn[i, j] = matrix.role == "ffn"
                 scaled[i, j] = matrix.scaled
-        columns = [
-            np.array([getattr(layer, name) for layer in layers], np.int64)
-            for name in ("width", "query_width", "kv_width", "vectors", "body_vectors", "window", "idle")
-        ]
+        columns = [np.array([getattr(layer, name) for layer in layers], np.int64) for name in OF_LAYER]
+        return cls(rows, cols, parts, attention, ffn, scaled, *columns)
+
+    @classmethod
+    def of_columns(cls, layer: Layer, count: int) -> Shapes:
+        """Return ``count`` layers of one layer whose sizes are columns (count,), or numbers for all."""
+
+        def column(value: Any) -> Ints:
+            return np.broadcast_to(np.asarray(value, np.int64), count)
+
+        def stacked(name: str) -> Ints:
+            return np.stack([column(getattr(matrix, name)) for matrix in layer.matrices], axis=1)
+
+        def marked(marks: Sequence[bool]) -> Bools:
+            return np.broadcast_to(np.array(marks), (count, len(marks)))
+
+        rows, cols, parts = (stacked(name) for name in ("rows", "cols", "parts"))
+        attention, ffn = (
+            marked([matrix.role == role for matrix in layer.matrices]) for role in ("attention", "ffn")
+        )
+        scaled = marked([matrix.scaled for matrix in layer.matrices])
+        columns = [column(getattr(layer, name)) for name in OF_LAYER]
         return cls(rows, cols, parts, attention, ffn, scaled, *columns)
 
     def __len__(self) -> int:

@@ -42,8 +42,12 @@ def show(result: SearchReport) -> None:
     show_table(["", result.question.score, *heads], cells, remarks=True)
     for binding in result.bounds.binding:
         cost = binding.bound[4:] if binding.kind == "budget" else ""
-        wider = show_cost(cost, int(binding.relaxed_to)) if cost else f"{binding.relaxed_to:g}"
-        show_text(f"binding: {binding.bound}; at {wider} the best score would be {100 * binding.gain:+.2f} %")
+        to = binding.relaxed_to
+        wider = to if isinstance(to, str) else show_cost(cost, int(to)) if cost else f"{to:g}"
+        words = f": {binding.words}" if binding.words else ""
+        show_text(
+            f"binding: {binding.bound}; at {wider} the best score would be {100 * binding.gain:+.2f} %{words}"
+        )
 
 
 def same_choices(result: SearchReport) -> list[tuple[list[str], Choice]]:

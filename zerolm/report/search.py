@@ -261,7 +261,11 @@ def _binding_table(result: SearchResult) -> str:
         [
             b.bound,
             b.kind,
-            show_cost(b.bound[4:], int(b.relaxed_to)) if b.kind == "budget" else f"{b.relaxed_to:g}",
+            show_cost(b.bound[4:], int(b.relaxed_to))
+            if b.kind == "budget"
+            else b.relaxed_to
+            if isinstance(b.relaxed_to, str)
+            else f"{b.relaxed_to:g}",
             f"{100 * b.gain:+.2f} %",
         ]
         for b in result.bounds.binding

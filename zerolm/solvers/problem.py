@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from zerolm.architecture import Bools, Floats, Ints
+from zerolm.architecture import Bools, Ends, Floats, Ints
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import ClosedForm
-from zerolm.spaces import Backbone, Candidates, CandidateTable
+from zerolm.spaces import Backbone, Candidates, CandidateTable, RepeatedTable
 from zerolm.statistics import TOLERANCE
 
 UNBOUNDED = (1 << 62) - 1
@@ -57,8 +57,8 @@ class Problem:
         """Return the least and the largest value of each cost alone, (k,) each."""
         low, high = self.costs.copy(), self.costs.copy()
         for table, count in self.blocks:
-            low += count * table.costs.min(axis=0)
-            high += count * table.costs.max(axis=0)
+            low += count * table.least
+            high += count * table.most
         return low, high
 
 
@@ -119,48 +119,81 @@ class Solution:
     costs: Ints
 
 
-def compile_problems(backbones: Sequence[Backbone], score: ClosedForm, costs: CostModel) -> list[Problem]:
-    """Return the problems of backbones. Those with the same candidates share their tables."""
-    cost_columns: dict[int, Ints] = {}
-    score_columns: dict[tuple[int, int], Floats] = {}
-    tables: dict[tuple[int, int, int], CandidateTable] = {}
-    problems = []
+CostColumns = dict[int, Ints]
+"""Costs of candidates (c, k) and of ends (k,), by the id of what they are of."""
+
+
+def affordable(
+    backbones: Iterable[Backbone], costs: CostModel, budgets: Budgets, columns: CostColumns
+) -> list[Backbone]:
+    """Return backbones without those of one block whose cheapest layers break an upper budget."""
+    most_layers: dict[tuple[int, int], int] = {}
+    able = []
     for backbone in backbones:
-        depth, blocks = backbone.depth, []
+        block = backbone.blocks[0]
+        key = (id(backbone.ends), id(block.candidates))
+        if key not in most_layers:
+            room = budgets.high - _of_ends(backbone.ends, costs, columns)
+            fits = bool((room >= 0).all())
+            least = _of_layers(block.candidates, costs, columns).min(axis=0) if fits else room
+            most_layers[key] = int((room // np.maximum(least, 1)).min())
+        if len(backbone.blocks) > 1 or block.count <= most_layers[key]:
+            able.append(backbone)
+    return able
+
+
+def _of_layers(candidates: Candidates, costs: CostModel, columns: CostColumns) -> Ints:
+    if id(candidates) not in columns:
+        columns[id(candidates)] = costs.layers(candidates.shapes)
+    return columns[id(candidates)]
+
+
+def _of_ends(ends: Ends, costs: CostModel, columns: CostColumns) -> Ints:
+    if id(ends) not in columns:
+        columns[id(ends)] = costs.ends(ends)
+    return columns[id(ends)]
+
+
+def compile_problems(
+    backbones: Sequence[Backbone], score: ClosedForm, costs: CostModel, columns: CostColumns | None = None
+) -> list[Problem]:
+    """Return the problems of backbones. Those with the same candidates share their tables.
+
+    ``columns`` are kept there for the next score of the same backbones.
+    """
+    columns = {} if columns is None else columns
+    tables: dict[tuple[int, int], CandidateTable] = {}
+    repeated: dict[tuple[int, int, int], CandidateTable] = {}
+    offsets: dict[int, float] = {}
+    depths = np.array([backbone.depth for backbone in backbones], np.int64)
+    factors = score.factor(depths, np.array([backbone.width for backbone in backbones], np.float64))
+    problems = []
+    for backbone, depth, factor in zip(backbones, depths.tolist(), factors.tolist(), strict=True):
+        blocks = []
         for block in backbone.blocks:
             candidates = block.candidates
-            seen_depth = depth if score.sees_depth else 0
-            repeat = block.count if block.tied else 1
-            key = (id(candidates), seen_depth, repeat)
+            key = (id(candidates), depth if score.sees_depth else 0)
             if key not in tables:
-                if id(candidates) not in cost_columns:
-                    cost_columns[id(candidates)] = costs.layers(candidates.shapes)
-                if key[:2] not in score_columns:
-                    score_columns[key[:2]] = _score_column(candidates, score, depth)
-                tables[key] = CandidateTable(
-                    score_columns[key[:2]] * repeat,
-                    cost_columns[id(candidates)] * repeat,
-                    candidates.multiplicity,
-                )
-            blocks.append((tables[key], 1 if block.tied else block.count))
-        for table, count in blocks:
-            if float(np.abs(table.costs).max(initial=0)) * count >= UNBOUNDED:
+                column = _score_column(candidates, score, depth)
+                priced = _of_layers(candidates, costs, columns)
+                tables[key] = CandidateTable(column, priced, candidates.multiplicity)
+            table = tables[key]
+            if table.peak * block.count >= UNBOUNDED:
                 raise ValueError("costs beyond 2^62 cannot be compared exactly; reduce context or batch")
-        factor = score.factor(np.array([depth]), np.array([float(backbone.width)]))
-        problems.append(
-            Problem(
-                tuple(blocks),
-                costs.ends(backbone.ends),
-                float(factor[0]),
-                float(score.ends(backbone.ends)) if score.ends else 0.0,
-            )
-        )
+            if block.tied:
+                table = repeated.setdefault((*key, block.count), RepeatedTable(table, block.count))
+            blocks.append((table, 1 if block.tied else block.count))
+        ends = backbone.ends
+        if id(ends) not in offsets:
+            offsets[id(ends)] = float(score.ends(ends)) if score.ends else 0.0
+        of_ends = _of_ends(ends, costs, columns)
+        problems.append(Problem(tuple(blocks), of_ends, factor, offsets[id(ends)]))
     return problems
 
 
 def _score_column(candidates: Candidates, score: ClosedForm, depth: int) -> Floats:
     column = np.asarray(score.layer(candidates.shapes, np.array(depth)), np.float64)
-    if column.shape != (len(candidates.layers),) or not np.isfinite(column).all():
+    if column.shape != (len(candidates),) or not np.isfinite(column).all():
         raise ValueError(f"score {score.name!r} did not give one finite number a layer")
     return column
 

@@ -98,14 +98,19 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Binding:
-    """A bound that costs score: 10 % wider (``relaxed_to``), it allows ``score``; ``gain`` is relative."""
+    """A bound that costs score: relaxed, it allows ``score``; ``gain`` is relative.
+
+    ``relaxed_to`` is 10 % wider for a ``kind`` budget or shape; a range is opened whole, and ``at`` and
+    ``relaxed_to`` are its ends in words. ``words`` is the best architecture then.
+    """
 
     bound: str
     kind: str
-    at: float
-    relaxed_to: float
+    at: float | str
+    relaxed_to: float | str
     score: float
     gain: float
+    words: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return dict(self.__dict__)

@@ -20,7 +20,16 @@ from zerolm.solvers.engine import PARAMS, PREFERENCE, Engine, StateList
 from zerolm.solvers.evolution import SIZES, Evolution, evolution
 from zerolm.solvers.exhaustive import LIMIT, States, count_states
 from zerolm.solvers.limits import bounded_columns, single_limits
-from zerolm.solvers.problem import Budgets, Problem, Solution, at_least, compile_problems, near
+from zerolm.solvers.problem import (
+    Budgets,
+    CostColumns,
+    Problem,
+    Solution,
+    affordable,
+    at_least,
+    compile_problems,
+    near,
+)
 from zerolm.solvers.proven import Proven
 from zerolm.solvers.result import (
     Baseline,
@@ -44,7 +53,8 @@ from zerolm.solvers.sampling import (
     random_sample,
 )
 from zerolm.solvers.tabled import BestOfCosts, best_of_costs
-from zerolm.spaces import Backbone, SearchSpace, make_space
+from zerolm.solvers.tied import Tied, tied
+from zerolm.spaces import Backbone, SearchSpace, make_space, shape_text
 from zerolm.statistics import TOLERANCE, tie_ranks
 
 METHODS: Final = ("auto", "exact", "milp", "exhaustive", "rerank", "nsga2", "evolution", "random")
@@ -82,6 +92,7 @@ class _Run:
     engine: Engine
     method: str
     column: int
+    columns: CostColumns
     told_apart: bool = False
     """Whether architectures of one shape are listed each for itself."""
 
@@ -98,7 +109,9 @@ class _Run:
         """
         same_shape: dict[object, list[Choice]] = {}
         bound, last = -np.inf, np.inf
-        patience = 0 if isinstance(self.engine, StateList) else TIED  # a pool streams equals in their order
+        patience = (
+            0 if isinstance(self.engine, StateList | Tied) else TIED
+        )  # a pool streams equals in their order
         for streamed, (solution, limit) in enumerate(self.engine.in_order()):
             bound = limit if not streamed else bound
             if len(same_shape) >= top and (streamed >= top + patience or not at_least(solution.score, last)):
@@ -200,12 +213,14 @@ def _compile(
     budgets: Budgets,
     setup: _Setup,
     score: Score | None = None,
+    columns: CostColumns | None = None,
 ) -> _Run:
-    score = score or setup.score
+    """Return a search that is ready to be asked; ``columns`` are those of an earlier one of the same."""
+    score, columns = score or setup.score, {} if columns is None else columns
     if isinstance(score, ClosedForm):
         backbones = [backbone.merged for backbone in backbones]
     additive_score = score if isinstance(score, ClosedForm) else _nothing(score)
-    problems = compile_problems(backbones, additive_score, setup.costs)
+    problems = compile_problems(backbones, additive_score, setup.costs, columns)
     column = next(iter(bounded_columns(budgets)), PARAMS)
     method = _method(setup.method, score, problems, budgets, column)
     evaluate = additive(problems) if isinstance(score, ClosedForm) else _whole(space, backbones, score)
@@ -215,10 +230,13 @@ def _compile(
     if isinstance(score, WholeScore) and score.table and method == "exact":
         states = best_of_costs(backbones, problems, budgets, score.table)
         engine = BestOfCosts(states, budgets, column, True)
-        return _Run(space, backbones, problems, engine, method, column, told_apart)
+        return _Run(space, backbones, problems, engine, method, column, columns, told_apart)
     if method in ("exact", "milp"):
         engine = Proven(problems, budgets, column, method == "milp")
-        return _Run(space, backbones, problems, engine, method, column)
+        return _Run(space, backbones, problems, engine, method, column, columns)
+    if method == "exhaustive" and isinstance(score, ClosedForm) and tied(problems):
+        engine = Tied(problems, budgets, column)
+        return _Run(space, backbones, problems, engine, method, column, columns)
     proven = method == "exhaustive"
     if method == "exhaustive":
         states = States.of(problems)
@@ -240,7 +258,7 @@ def _compile(
         # What shares a shape need not share a score: only what was looked at counts.
         states = replace(states, ways=np.ones(len(states.score), np.int64))
     engine = StateList(states, budgets, column, proven)
-    return _Run(space, backbones, problems, engine, method, column, told_apart)
+    return _Run(space, backbones, problems, engine, method, column, columns, told_apart)
 
 
 def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Budgets, column: int) -> str:
@@ -266,7 +284,7 @@ def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Bud
         raise ValueError(f"score {score.name!r} is additive: nothing is to be re-ranked; use exact or milp")
     if method != "auto":
         return method
-    if states <= LIMIT:
+    if states <= LIMIT or tied(problems):
         return "exhaustive"
     return "milp" if single_limits(problems, budgets, column) is None else "exact"
 
@@ -369,7 +387,7 @@ def _baselines(main: _Run, budgets: Budgets, setup: _Setup) -> list[Baseline]:
         if not entry.value.baseline or needs or name == setup.score.name:
             continue
         baseline = make_score(name, setup.costs)
-        run = _compile(main.space, main.backbones, budgets, setup, baseline)
+        run = _compile(main.space, main.backbones, budgets, setup, baseline, main.columns)
         solution = next(run.engine.in_order(), None)
         if solution is None:
             continue
@@ -381,17 +399,23 @@ def _baselines(main: _Run, budgets: Budgets, setup: _Setup) -> list[Baseline]:
 
 def _binding(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> list[Binding]:
     """Return every bound that, widened alone by 10 %, allows a better score."""
-    binding = []
+    binding, held = [], []
 
-    def ask(bound: str, kind: str, at: float, to: float, wider: SearchSpace, limits: Budgets) -> None:
-        backbones = main.backbones if wider is main.space else list(wider.backbones())
-        solution = next(_compile(wider, backbones, limits, setup).engine.in_order(), None)
+    def ask(
+        bound: str, kind: str, at: float | str, to: float | str, wider: SearchSpace, limits: Budgets
+    ) -> None:
+        every = main.backbones if wider is main.space else list(wider.backbones())
+        held.append(every)  # the ids of what it is made of stay its own
+        backbones = affordable(every, setup.costs, limits, main.columns)
+        run = _compile(wider, backbones, limits, setup, columns=main.columns)
+        solution = next(run.engine.in_order(), None)
         if solution is None:
             return
         score = solution[0].score
         gain = (score - best.score) / abs(best.score) if best.score else np.inf
         if gain > TOLERANCE:
-            binding.append(Binding(bound, kind, at, to, score, gain))
+            words = shape_text(run.choice(solution[0]).architecture) if kind == "range" else ""
+            binding.append(Binding(bound, kind, at, to, score, gain, words))
 
     for side, column in budgets.active(main.problems):
         value = int((budgets.high if side == "max" else budgets.low)[column])
@@ -399,7 +423,8 @@ def _binding(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> list[
         limits = budgets.replaced(side, column, relaxed)
         ask(f"{side}_{COSTS[column]}", "budget", value, relaxed, main.space, limits)
     for bound in main.space.bounds(best.architecture):
-        ask(bound.name, "shape", bound.at, bound.wider_to, bound.wider, budgets)
+        kind = "range" if isinstance(bound.at, str) else "shape"
+        ask(bound.name, kind, bound.at, bound.wider_to, bound.wider, budgets)
     return sorted(binding, key=lambda bound: -bound.gain)
 
 

@@ -10,7 +10,14 @@ from zerolm.spaces.base import (
     space_names,
     space_settings,
 )
-from zerolm.spaces.candidates import Backbone, Candidates, CandidateTable, ChoiceBlock
+from zerolm.spaces.candidates import (
+    Backbone,
+    Candidates,
+    CandidateTable,
+    ChoiceBlock,
+    ColumnCandidates,
+    RepeatedTable,
+)
 from zerolm.spaces.words import shape_text
 
 __all__ = [
@@ -20,6 +27,8 @@ __all__ = [
     "CandidateTable",
     "Candidates",
     "ChoiceBlock",
+    "ColumnCandidates",
+    "RepeatedTable",
     "SearchSpace",
     "autoformer",
     "bert",

@@ -16,11 +16,11 @@ from zerolm.spaces.candidates import Backbone
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit of a space that an architecture touches, and the space with that limit 10 % wider."""
+    """A limit of a space, and the space with that limit wider: by 10 %, or a range opened whole."""
 
     name: str
-    at: float
-    wider_to: float
+    at: float | str
+    wider_to: float | str
     wider: SearchSpace
 
 
@@ -79,7 +79,7 @@ class SearchSpace(ABC):
         return sum(backbone.size for backbone in self.backbones())
 
     def bounds(self, architecture: Architecture) -> Iterator[Bound]:
-        """Yield the limits of the ranges that ``architecture`` touches."""
+        """Yield the limits of the ranges that ``architecture`` touches, or every range, opened."""
         yield from ()
 
     def blind_spots(self) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
+
+import numpy as np
 
 from zerolm.architecture import Ends, Floats, Ints, Layer, Shapes
 
@@ -30,7 +32,7 @@ class Candidates:
         return cls(tuple(map(tuple, ways.values())), tuple(ways))
 
     @cached_property
-    def choices(self) -> tuple[dict[str, Any], ...]:
+    def choices(self) -> Sequence[dict[str, Any]]:
         """Return the preferred way to choose each layer."""
         return tuple(choices[0] for choices in self.alternatives)
 
@@ -47,6 +49,9 @@ class Candidates:
     def ways(self) -> int:
         return sum(self.multiplicity)
 
+    def __len__(self) -> int:
+        return len(self.layers)
+
     @cached_property
     def apart(self) -> Candidates:
         """Return every way to choose a layer as a candidate of its own."""
@@ -54,6 +59,62 @@ class Candidates:
             (way, layer) for ways, layer in zip(self.alternatives, self.layers, strict=True) for way in ways
         ]
         return Candidates(tuple((way,) for way, _ in pairs), tuple(layer for _, layer in pairs))
+
+
+class ColumnCandidates(Candidates):
+    """Candidates that differ in numbers alone, held as columns: a million of them need no objects.
+
+    ``make`` gives the layer of choices: of the ``columns`` (n,) as a whole, or of the numbers of one row.
+    No two rows give the same layer.
+    """
+
+    def __init__(self, make: Callable[..., Layer], columns: Mapping[str, Ints]) -> None:
+        vars(self).update(make=make, columns=dict(columns))
+
+    make: Callable[..., Layer]
+    columns: dict[str, Ints]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        return Shapes.of_columns(self.make(**self.columns), len(self))
+
+    @cached_property
+    def choices(self) -> Sequence[dict[str, Any]]:
+        return _Rows(self.columns, len(self))
+
+    @cached_property
+    def alternatives(self) -> tuple[tuple[dict[str, Any], ...], ...]:
+        return tuple((choice,) for choice in self.choices)
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        return tuple(self.make(**choice) for choice in self.choices)
+
+    @cached_property
+    def multiplicity(self) -> tuple[int, ...]:
+        return (1,) * len(self)
+
+    @property
+    def apart(self) -> Candidates:
+        return self
+
+
+class _Rows(Sequence[dict[str, Any]]):
+    """Columns by name, a row at a time, as Python integers."""
+
+    def __init__(self, columns: Mapping[str, Ints], length: int) -> None:
+        self.columns, self.length = columns, length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, row: Any) -> Any:
+        if not 0 <= row < self.length:
+            raise IndexError(row)
+        return {name: int(column[row]) for name, column in self.columns.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +153,8 @@ class Backbone:
     @property
     def merged(self) -> Backbone:
         """Return the backbone with neighbours of the same candidates as one block: a sum sees no order."""
+        if len(self.blocks) == 1:
+            return self
         blocks: list[ChoiceBlock] = []
         for block in self.blocks:
             last = blocks[-1] if blocks else None
@@ -126,3 +189,49 @@ class CandidateTable:
 
     def __len__(self) -> int:
         return len(self.score)
+
+    @cached_property
+    def least(self) -> Ints:
+        """Return the least of each cost, (k,)."""
+        least: Ints = self.costs.min(axis=0)
+        return least
+
+    @cached_property
+    def most(self) -> Ints:
+        """Return the largest of each cost, (k,)."""
+        most: Ints = self.costs.max(axis=0)
+        return most
+
+    @cached_property
+    def peak(self) -> float:
+        """Return the largest cost of all."""
+        return float(np.abs(self.most).max(initial=0))
+
+
+class RepeatedTable(CandidateTable):
+    """A table whose choice is taken ``times`` times at once; its columns are made when they are read."""
+
+    def __init__(self, once: CandidateTable, times: int) -> None:
+        vars(self).update(once=once, times=times, multiplicity=once.multiplicity)
+
+    once: CandidateTable
+    times: int
+
+    def __len__(self) -> int:
+        return len(self.once)
+
+    @cached_property
+    def score(self) -> Floats:
+        return self.once.score * self.times
+
+    @cached_property
+    def costs(self) -> Ints:
+        return self.once.costs * self.times
+
+    @cached_property
+    def least(self) -> Ints:
+        return self.once.least * self.times
+
+    @cached_property
+    def most(self) -> Ints:
+        return self.once.most * self.times

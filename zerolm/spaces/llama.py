@@ -13,7 +13,11 @@ from zerolm.spaces.uniform import UniformSpace
 
 @space
 class Llama(UniformSpace):
-    """From about 10 M to 3 B parameters; vocabulary and tying are settings, for no score judges them."""
+    """From about 10 M to 8 B parameters; vocabulary and tying are settings, for no score judges them.
+
+    With ``qkv_bias`` they are Qwen2's. The defaults hold the shapes of SmolLM2, MobileLLM, TinyLlama,
+    Llama 3.2 and Qwen2.5.
+    """
 
     name = "llama"
     summary = "Llama-shaped decoders with grouped queries and a gated FFN"
@@ -21,17 +25,27 @@ class Llama(UniformSpace):
     declared = (
         *with_defaults(
             UniformSpace.declared,
-            depth=range(4, 33),
-            hidden=range(256, 2561, 64),
+            depth=range(4, 65),
+            hidden=range(256, 4097, 64),
             head_size=(64, 128),
-            ffn=range(640, 11521, 64),
+            ffn=range(128, 32769, 128),
             vocab=32000,
             positions=2048,
         ),
-        Setting("heads_per_kv", "integers", (3, 4, 8), "heads that share keys and values", low=1, high=4096),
+        Setting(
+            "heads_per_kv",
+            "integers",
+            (1, 2, 3, 4, 5, 6, 7, 8),
+            "heads that share keys and values",
+            low=1,
+            high=4096,
+        ),
+        Setting("query_per_hidden", "interval", (1.0, 1.0), "width of all queries over hidden size", low=0),
         Setting("tied", "flag", True, "share the matrix of embedding and head", off="untied"),
         Setting("per_layer", "flag", False, "choose FFN width and KV heads anew in each layer"),
+        Setting("qkv_bias", "flag", False, "queries, keys and values have biases"),
     )
+    qkv_bias: bool = False
 
     def check(self) -> None:
         for size in self.head_size:
@@ -50,7 +64,7 @@ class Llama(UniformSpace):
             raise ValueError(f"head_size {head_size} is odd; rotary positions need {head_size + 1}, say")
 
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
-        return gated_layer(hidden, heads, kv_heads, head_size, ffn)
+        return gated_layer(hidden, heads, kv_heads, head_size, ffn, qkv_bias=self.qkv_bias)
 
     def ends(self, hidden: int) -> Ends:
         return decoder_ends(hidden, self.vocab, self.tied)
@@ -60,8 +74,7 @@ class Llama(UniformSpace):
 
     def stock_config(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
+            **self._family(choices),
             "vocab_size": self.vocab,
             "hidden_size": choices["hidden"],
             "intermediate_size": choices["ffn"],
@@ -74,12 +87,43 @@ class Llama(UniformSpace):
             "initializer_range": 0.02,
             "rms_norm_eps": 1e-5,
             "rope_theta": 10000.0,
-            "attention_bias": False,
-            "mlp_bias": False,
             "tie_word_embeddings": self.tied,
             "bos_token_id": None,
             "eos_token_id": None,
         }
+
+    def _family(self, choices: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the stock class; that of llama refuses heads that do not divide the hidden size."""
+        if self.qkv_bias:
+            return {**_stock("Qwen2"), "use_sliding_window": False}
+        if choices["hidden"] % choices["heads"]:
+            return {**_stock("Mistral"), "sliding_window": None}
+        return {**_stock("Llama"), "attention_bias": False, "mlp_bias": False}
+
+
+@space
+class Qwen3(Llama):
+    """As llama, with a norm over each query's and each key's head; queries may be wider than the stream."""
+
+    name = "qwen3"
+    summary = "Qwen3-shaped decoders: as llama, with norms of queries and keys, and wider queries"
+    declared = with_defaults(
+        tuple(setting for setting in Llama.declared if setting.name != "qkv_bias"),
+        head_size=(128,),
+        query_per_hidden=(1.0, 2.0),
+        vocab=151936,
+        positions=32768,
+    )
+
+    def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
+        return gated_layer(hidden, heads, kv_heads, head_size, ffn, qk_norm=True)
+
+    def _family(self, choices: Mapping[str, Any]) -> dict[str, Any]:
+        return {**_stock("Qwen3"), "attention_bias": False, "use_sliding_window": False}
+
+
+def _stock(family: str) -> dict[str, Any]:
+    return {"architectures": [f"{family}ForCausalLM"], "model_type": family.lower()}
 
 
 def gated_layer(

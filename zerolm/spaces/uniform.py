@@ -5,23 +5,42 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from functools import partial
+from math import ceil, floor, lcm
+from typing import Any, ClassVar, Final
+
+import numpy as np
 
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, Architecture, Ends, Layer
 from zerolm.settings import REQUIRED, Setting
 from zerolm.spaces.base import Bound, SearchSpace
-from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock
+from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock, ColumnCandidates
 from zerolm.spaces.choices import alike, each_layer, field, integer, no_others
 from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HIDDEN
 from zerolm.spaces.words import uniform_words
 
 FIELDS = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
+STEP: Final = 64
+"""Hidden sizes and FFN widths that a range is opened to are multiples of it."""
+LARGEST: Final = 8192
+"""The largest hidden size that a range is opened to."""
+OPEN: Final[dict[str, tuple[float, ...]]] = {
+    "depth": tuple(range(1, 97)),
+    "hidden": tuple(range(STEP, LARGEST + 1, STEP)),
+    "head_size": (32, 48, 64, 80, 96, 128, 160, 192, 256),
+    "heads_per_kv": tuple(range(1, 17)),
+    "hidden_per_depth": (4.0, 512.0),
+    "ffn_per_hidden": (1.0, 8.0),
+    "query_per_hidden": (0.25, 4.0),
+}
+"""How far each range is opened to tell what it excludes."""
 
 
 class UniformSpace(SearchSpace):
     """Depth, hidden size, head size, KV heads and FFN width, the same in all layers unless ``per_layer``.
 
-    ``hidden_per_depth`` and ``ffn_per_hidden`` keep the shapes within what is trained in practice. Heads may
+    ``hidden_per_depth``, ``ffn_per_hidden`` and, where a subclass declares it, ``query_per_hidden`` (the
+    heads' width together over the hidden size) keep the shapes within what is trained in practice. Heads may
     share keys and values where a subclass declares ``heads_per_kv``.
     """
 
@@ -30,8 +49,19 @@ class UniformSpace(SearchSpace):
         HIDDEN,
         Setting("head_size", "integers", (64,), "sizes of a head", low=1, high=4096),
         FFN,
-        Setting("hidden_per_depth", "interval", (24.0, 128.0), "hidden size over layers", low=0),
-        replace(FFN_PER_HIDDEN, default=(2.5, 4.5)),
+        Setting("hidden_per_depth", "interval", (16.0, 128.0), "hidden size over layers", low=0),
+        replace(FFN_PER_HIDDEN, default=(2.5, 5.5)),
+        Setting(
+            "multiple_of", "integer", 1, "what hidden, FFN and projections' widths are multiples of", low=1
+        ),
+        Setting(
+            "tensor_parallel",
+            "integer",
+            1,
+            "devices that heads and FFN are shared out among; KV heads too, or each goes to several",
+            low=1,
+            high=4096,
+        ),
         Setting("vocab", "integer", REQUIRED, "size of the vocabulary", low=1, high=MAX_VOCAB),
         Setting("positions", "integer", REQUIRED, "longest sequence of the config", low=1, high=MAX_VOCAB),
     )
@@ -41,11 +71,19 @@ class UniformSpace(SearchSpace):
     ffn: tuple[int, ...]
     hidden_per_depth: tuple[float, float]
     ffn_per_hidden: tuple[float, float]
+    multiple_of: int
+    tensor_parallel: int
     vocab: int
     positions: int
     heads_per_kv: tuple[int, ...] = (1,)
+    query_per_hidden: tuple[float, float] = (1.0, 1.0)
     tied: bool = True
     per_layer: bool = False
+
+    def __init__(self, /, **given: Any) -> None:
+        self._made: dict[Any, Any] = {}
+        """Ends by hidden size and candidates by their sizes: spaces that differ in a range share them."""
+        super().__init__(**given)
 
     @abstractmethod
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
@@ -61,28 +99,23 @@ class UniformSpace(SearchSpace):
 
     def backbones(self) -> Iterator[Backbone]:
         for hidden in self.hidden:
-            ends = self.ends(hidden)
+            ends = self._made[hidden] = self._made.get(hidden) or self.ends(hidden)
             for head_size in self.head_size:
-                options = list(self._options(hidden, head_size))
-                if not options:
-                    continue
-                candidates = Candidates.of(options)
-                for depth in self._depths(hidden):
-                    block = ChoiceBlock(candidates, depth, tied=not self.per_layer)
-                    choices = {
-                        "depth": depth,
-                        "hidden": hidden,
-                        "head_size": head_size,
-                        "heads": hidden // head_size,
-                    }
-                    yield Backbone(choices, hidden, ends, (block,))
+                heads = self._heads(hidden, head_size)
+                for together in [[count] for count in heads] if self.per_layer else [heads]:
+                    candidates = self._candidates(hidden, head_size, together)
+                    if not candidates:
+                        continue
+                    own = {"heads": together[0]} if self.per_layer else {}
+                    for depth in self._depths(hidden):
+                        block = ChoiceBlock(candidates, depth, tied=not self.per_layer)
+                        choices = {"depth": depth, "hidden": hidden, "head_size": head_size, **own}
+                        yield Backbone(choices, hidden, ends, (block,))
 
     def join(self, backbone: Backbone, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            **backbone.choices,
-            "kv_heads": alike([layer["kv_heads"] for layer in layers]),
-            "ffn": alike([layer["ffn"] for layer in layers]),
-        }
+        kv_heads, ffn = (alike([layer[name] for layer in layers]) for name in ("kv_heads", "ffn"))
+        joined = {**layers[0], **backbone.choices, "kv_heads": kv_heads, "ffn": ffn}
+        return {name: joined[name] for name in FIELDS}
 
     def read(self, choices: Mapping[str, Any]) -> Architecture:
         no_others(choices, FIELDS)
@@ -90,7 +123,7 @@ class UniformSpace(SearchSpace):
         hidden = integer("hidden", field(choices, "hidden"))
         head_size = integer("head_size", field(choices, "head_size"))
         heads = integer("heads", field(choices, "heads"))
-        if heads * head_size != hidden:
+        if heads * head_size != hidden and "query_per_hidden" not in self.settings:
             raise ValueError(f"{heads} heads x head size {head_size} is not hidden {hidden}")
         kv_heads = each_layer("kv_heads", choices.get("kv_heads", heads), depth, integer)
         for count in kv_heads:
@@ -117,35 +150,63 @@ class UniformSpace(SearchSpace):
         return self.stock_config(architecture.choices)
 
     def bounds(self, architecture: Architecture) -> Iterator[Bound]:
-        choices = architecture.choices
-        hidden, depth, heads = choices["hidden"], choices["depth"], choices["heads"]
-        yield from self.touched("depth", depth, self.depth)
-        yield from self.touched("hidden", hidden, self.hidden)
-        if isinstance(choices["ffn"], int):
-            widths = self._widths(hidden)
-            if choices["ffn"] in (self.ffn[0], self.ffn[-1]):
-                yield from self.touched("ffn", choices["ffn"], self.ffn)
-            elif choices["ffn"] in (widths[0], widths[-1]):
-                end = self.ffn_per_hidden[0 if choices["ffn"] == widths[0] else 1]
-                yield from self.touched("ffn_per_hidden", end, self.ffn_per_hidden)
-        depths = self._depths(hidden)
-        if depth == depths[-1] != self.depth[-1]:
-            yield from self.touched("hidden_per_depth", self.hidden_per_depth[0], self.hidden_per_depth)
-        if depth == depths[0] != self.depth[0]:
-            yield from self.touched("hidden_per_depth", self.hidden_per_depth[1], self.hidden_per_depth)
-        if len(self.heads_per_kv) > 1 and isinstance(choices["kv_heads"], int):
-            yield from self.touched("heads_per_kv", heads // choices["kv_heads"], self.heads_per_kv)
-
-    def _options(self, hidden: int, head_size: int) -> Iterator[tuple[dict[str, Any], Layer]]:
-        if hidden % head_size:
-            return
-        heads = hidden // head_size
-        for group in self.heads_per_kv:
-            if heads % group:
+        """Yield every range, opened as far as is sensible, all others as they are."""
+        for name, widest in OPEN.items():
+            if name not in self.settings:
                 continue
-            for ffn in self._widths(hidden):
-                choice = {"kv_heads": heads // group, "ffn": ffn}
-                yield choice, self.layer(hidden, heads, heads // group, head_size, ffn)
+            now = self.settings[name]
+            if name.endswith(("_per_hidden", "_per_depth")):
+                opened: list[float] = [min(now[0], widest[0]), max(now[-1], widest[-1])]
+            else:
+                opened = sorted({*now, *widest})
+            if opened != now:
+                wider = type(self)(**{**self.settings, name: opened})
+                wider._made = self._made
+                yield Bound(f"{name} {ranged(now)}", ranged(now), ranged(opened), wider)
+
+    def _candidates(self, hidden: int, head_size: int, heads: Sequence[int]) -> Candidates | None:
+        """Return the layers of a hidden size: heads, KV heads and FFN widths that go together."""
+        devices, step = self.tensor_parallel, self.multiple_of
+        pairs = [
+            (count, count // group)
+            for count in heads
+            for group in self.heads_per_kv
+            if count % group == 0
+            and count // group * head_size % step == 0
+            and (count // group % devices == 0 or devices % (count // group) == 0)
+        ]
+        widths = self._widths(hidden)
+        if not pairs or not widths:
+            return None
+        key = (hidden, head_size, tuple(pairs), tuple(widths))
+        if key not in self._made:
+            self._made[key] = self._columns(hidden, head_size, pairs, widths)
+        made: Candidates = self._made[key]
+        return made
+
+    def _columns(
+        self, hidden: int, head_size: int, pairs: Sequence[tuple[int, int]], widths: Sequence[int]
+    ) -> Candidates:
+        of_pair = np.repeat(np.array(pairs), len(widths), axis=0)
+        columns = {"kv_heads": of_pair[:, 1], "ffn": np.tile(widths, len(pairs))}
+        make = partial(self._layer, hidden, head_size)
+        if self.per_layer:
+            return ColumnCandidates(partial(make, heads=pairs[0][0]), columns)
+        return ColumnCandidates(make, {"heads": of_pair[:, 0], **columns})
+
+    def _layer(self, hidden: int, head_size: int, *, heads: int, kv_heads: int, ffn: int) -> Layer:
+        return self.layer(hidden, heads, kv_heads, head_size, ffn)
+
+    def _heads(self, hidden: int, head_size: int) -> list[int]:
+        """Return the numbers of heads whose width together goes with a hidden size."""
+        if hidden % self.multiple_of:
+            return []
+        low, high = (ratio * hidden / head_size for ratio in self.query_per_hidden)
+        return [
+            heads
+            for heads in range(max(1, ceil(low)), floor(high) + 1)
+            if heads % self.tensor_parallel == 0 and heads * head_size % self.multiple_of == 0
+        ]
 
     def _depths(self, hidden: int) -> list[int]:
         low, high = self.hidden_per_depth
@@ -153,33 +214,57 @@ class UniformSpace(SearchSpace):
 
     def _widths(self, hidden: int) -> list[int]:
         low, high = self.ffn_per_hidden
-        return [ffn for ffn in self.ffn if low * hidden <= ffn <= high * hidden]
+        step = lcm(self.multiple_of, self.tensor_parallel)
+        return [ffn for ffn in self.ffn if low * hidden <= ffn <= high * hidden and ffn % step == 0]
 
     def check(self) -> None:
-        """Return name the first range that leaves nothing to choose."""
-        heads = [(h, s) for h in self.hidden for s in self.head_size if h % s == 0]
+        """Raise ``ValueError`` that names the first range which leaves nothing to choose."""
+        heads = {(h, s): counts for h in self.hidden for s in self.head_size if (counts := self._heads(h, s))}
         if not heads:
-            sizes, widths = list(self.head_size), _span(self.hidden)
-            raise ValueError(f"no hidden size of {widths} is divisible by a head size of {sizes}")
-        grouped = [(h, s) for h, s in heads if any(h // s % g == 0 for g in self.heads_per_kv)]
+            low, high = self.query_per_hidden
+            ratio = "" if low == high == 1 else f" within {low:g} to {high:g} of it"
+            raise ValueError(
+                f"no hidden size of {_span(self.hidden)} is divisible by a head size of "
+                f"{list(self.head_size)}{ratio}{self._steps}"
+            )
+        grouped = [
+            (h, s)
+            for (h, s), counts in heads.items()
+            if any(count % group == 0 for count in counts for group in self.heads_per_kv)
+        ]
         if not grouped:
-            counts = sorted({h // s for h, s in heads})
+            every = [count for counts in heads.values() for count in counts]
             groups = list(self.heads_per_kv)
-            raise ValueError(f"no number of heads of {_span(counts)} is divisible by heads_per_kv {groups}")
-        deep = [(h, s) for h, s in grouped if self._depths(h)]
+            raise ValueError(f"no number of heads of {_span(every)} is divisible by heads_per_kv {groups}")
+        deep = [h for h, _ in grouped if self._depths(h)]
         if not deep:
             hidden = [h for h, _ in grouped]
             raise ValueError(
                 f"no depth of {_span(self.depth)} keeps hidden / depth within "
                 f"{self.hidden_per_depth[0]:g} to {self.hidden_per_depth[1]:g} for hidden {_span(hidden)}"
             )
-        if not any(self._widths(h) for h, _ in deep):
+        if not any(self._widths(h) for h in deep):
             raise ValueError(
                 f"no FFN width of {_span(self.ffn)} lies within {self.ffn_per_hidden[0]:g} to "
-                f"{self.ffn_per_hidden[1]:g} x hidden for hidden {_span([h for h, _ in deep])}"
+                f"{self.ffn_per_hidden[1]:g} x hidden for hidden {_span(deep)}{self._steps}"
             )
+        if next(self.backbones(), None) is None:
+            raise ValueError(f"no KV heads go with the other ranges{self._steps}")
+
+    @property
+    def _steps(self) -> str:
+        """Return what else widths and heads have to be, for messages."""
+        steps = [("multiple_of", self.multiple_of), ("tensor_parallel", self.tensor_parallel)]
+        told = [f"{name} {step}" for name, step in steps if step > 1]
+        return f", with {' and '.join(told)}" if told else ""
 
 
 def _span(values: Sequence[int]) -> str:
     low, high = min(values), max(values)
     return str(low) if low == high else f"{low} to {high}"
+
+
+def ranged(values: Sequence[float]) -> str:
+    """Return a range in short: its ends, or all where they are few."""
+    shown = [f"{value:g}" for value in values]
+    return ",".join(shown) if len(values) <= 1 else f"{shown[0]}:{shown[-1]}"

@@ -48,7 +48,7 @@ def architectures(space: SearchSpace, backbones: list[Backbone], count: int = 20
     draw = random.Random(0)
     for backbone in [backbones[0], backbones[-1], *(draw.choice(backbones) for _ in range(count - 2))]:
         picks = [
-            [draw.randrange(len(block.candidates.layers)) for _ in range(1 if block.tied else block.count)]
+            [draw.randrange(len(block.candidates)) for _ in range(1 if block.tied else block.count)]
             for block in backbone.blocks
         ]
         architecture = space.assemble(backbone, picks)

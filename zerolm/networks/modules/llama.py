@@ -16,12 +16,18 @@ EPS: Final = 1e-5
 
 
 def llama(architecture: Architecture) -> Stack:
-    """KV heads and an FFN width of its own in every layer; the head is tied unless it is listed."""
+    """KV heads and an FFN width of its own in every layer; the head is tied unless it is listed.
+
+    What a layer has beside its matrices and two norms are the biases of q, k and v (Qwen2), or the norms of
+    queries and keys (Qwen3).
+    """
     d, ends, size = architecture.layers[0].width, architecture.ends, int(architecture.choices["head_size"])
     tokens = nn.Embedding(ends.embedding // d, d)
     layers = []
     for layer in architecture.layers:
-        attention = GroupedAttention(d, layer.query_width, layer.kv_width, size)
+        more = layer.vectors - 2 * d
+        bias, norms = more == layer.query_width + 2 * layer.kv_width, more == 2 * size
+        attention = GroupedAttention(d, layer.query_width, layer.kv_width, size, bias, norms)
         (width,) = (matrix.rows for matrix in layer.matrices if matrix.name == "gate")
         ffn = GatedFeedForward(d, width)
         layers.append(
@@ -32,19 +38,25 @@ def llama(architecture: Architecture) -> Stack:
 
 
 class GroupedAttention(nn.Module):
-    """Causal attention whose queries share keys and values in groups, on rotated queries and keys."""
+    """Causal attention whose queries share keys and values in groups, on rotated queries and keys.
 
-    def __init__(self, d: int, query_width: int, kv_width: int, head_size: int) -> None:
+    With ``norms`` each head of queries and keys is normed before it is rotated (Qwen3, arXiv 2505.09388).
+    """
+
+    def __init__(
+        self, d: int, query_width: int, kv_width: int, head_size: int, bias: bool = False, norms: bool = False
+    ) -> None:
         super().__init__()
         self.heads, self.kv_heads = query_width // head_size, kv_width // head_size
-        self.q = nn.Linear(d, query_width, bias=False)
-        self.k, self.v = (nn.Linear(d, kv_width, bias=False) for _ in range(2))
+        self.q = nn.Linear(d, query_width, bias=bias)
+        self.k, self.v = (nn.Linear(d, kv_width, bias=bias) for _ in range(2))
+        self.q_norm, self.k_norm = (nn.RMSNorm(head_size, EPS) if norms else nn.Identity() for _ in range(2))
         self.o = nn.Linear(query_width, d, bias=False)
         self.probabilities = Probabilities(causal=True, dropout=0.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        q = rotated(split(self.q(x), self.heads))  # (b, heads, t, s)
-        k, v = rotated(split(self.k(x), self.kv_heads)), split(self.v(x), self.kv_heads)
+        q = rotated(self.q_norm(split(self.q(x), self.heads)))  # (b, heads, t, s)
+        k, v = rotated(self.k_norm(split(self.k(x), self.kv_heads))), split(self.v(x), self.kv_heads)
         k, v = (part.repeat_interleave(self.heads // self.kv_heads, dim=1) for part in (k, v))
         out: Tensor = self.o(merge(self.probabilities(dot(q, k)) @ v))
         return out

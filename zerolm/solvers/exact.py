@@ -149,8 +149,18 @@ class Exact:
     def best_score(self, index: int) -> float | None:
         """Return the best score of one problem within its limit, None where nothing fits."""
         problem = self.problems[index]
-        best = self.points(problem).best(self.limits[index] - int(problem.costs[self.column]))
+        room = self._room(index)
+        if room is None:
+            return None
+        best = self.points(problem).best(room)
         return None if best == UNREACHED else float(self.value(problem, best))
+
+    def _room(self, index: int) -> int | None:
+        """Return what the choices of a problem may cost, None where the least is more."""
+        problem = self.problems[index]
+        room = self.limits[index] - int(problem.costs[self.column])
+        least = sum(count * int(table.least[self.column]) for table, count in problem.blocks)
+        return room if least <= room else None
 
     def front(self, indices: Sequence[int] | None = None, most: int | None = None) -> list[Solution]:
         """Return the front over all (or these) problems within their limits, cheapest first.
@@ -159,17 +169,19 @@ class Exact:
         """
         costs, scores, owners, sums = [], [], [], []
         for index in range(len(self.problems)) if indices is None else indices:
-            problem = self.problems[index]
-            local = self.points(problem).upto(self.limits[index] - int(problem.costs[self.column]))
+            problem, room = self.problems[index], self._room(index)
+            if room is None:
+                continue
+            local = self.points(problem).upto(room)
             costs.append(local.cost + problem.costs[self.column])
             scores.append(self.value(problem, local.score))
             owners.append(np.full(len(local.cost), index))
             sums.append(local.score)
+        if not costs:
+            return []
         cost, score = np.concatenate(costs), np.concatenate(scores)
         owner, total = np.concatenate(owners), np.concatenate(sums)
         order = np.lexsort((-score, cost))
-        if not len(order):
-            return []
         running = np.maximum.accumulate(score[order])
         margin = 1e-12 * np.abs(running)
         higher = np.concatenate([[True], score[order][1:] > (running + margin)[:-1]])

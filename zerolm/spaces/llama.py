@@ -18,6 +18,7 @@ class Llama(UniformSpace):
     name = "llama"
     summary = "Llama-shaped decoders with grouped queries and a gated FFN"
     network = "zerolm.networks.modules.llama:llama"
+    free_queries = True
     declared = (
         *with_defaults(
             UniformSpace.declared,

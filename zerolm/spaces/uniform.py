@@ -46,6 +46,8 @@ class UniformSpace(SearchSpace):
     heads_per_kv: tuple[int, ...] = (1,)
     tied: bool = True
     per_layer: bool = False
+    free_queries: ClassVar[bool] = False
+    """Whether the heads together may be wider or narrower than the hidden size."""
 
     @abstractmethod
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
@@ -90,7 +92,7 @@ class UniformSpace(SearchSpace):
         hidden = integer("hidden", field(choices, "hidden"))
         head_size = integer("head_size", field(choices, "head_size"))
         heads = integer("heads", field(choices, "heads"))
-        if heads * head_size != hidden:
+        if heads * head_size != hidden and not self.free_queries:
             raise ValueError(f"{heads} heads x head size {head_size} is not hidden {hidden}")
         kv_heads = each_layer("kv_heads", choices.get("kv_heads", heads), depth, integer)
         for count in kv_heads:

@@ -106,7 +106,7 @@ class Section:
     def alike(self) -> str:
         """Return which pairs count as of about equal size."""
         groups = {entry.group for entry in self.truth.architectures} - {None}
-        return f"within {len(groups)} groups" if groups else f"within {ALIKE:.0%} of total parameters"
+        return f"within {len(groups)} groups" if groups else f"within {100 * ALIKE:g} % of total parameters"
 
     @property
     def published(self) -> Published | None:

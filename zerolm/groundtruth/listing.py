@@ -34,7 +34,7 @@ class Listed:
 
 
 def listing(data: str | None = None) -> list[Listed]:
-    """The benchmarks of the data folders, those that only the cache or the package has, and those to download.
+    """The benchmarks of the data folders, else of the cache or the package, and those to download.
 
     Folders that are named by ``data`` are listed alone.
     """

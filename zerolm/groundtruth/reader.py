@@ -31,9 +31,9 @@ from zerolm.spaces.flexibert import VIEWS
 logger = logging.getLogger(__name__)
 
 __all__ = [
+    "SHIPPED",
     "GroundTruth",
     "TrainedArchitecture",
-    "SHIPPED",
     "View",
     "benchmark_files",
     "chosen",

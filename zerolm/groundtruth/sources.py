@@ -97,7 +97,7 @@ GEMSTONES: Final = Upstream(
 GEMSTONE_RUNS: Final = "wandb_dfs/wandb_df_for_fitting_hot_100b+_477.jsonl"
 """The training loss of every run at every 477th step, one row a step."""
 GEMSTONE_LOSSES: Final = "other_validation_losses"
-"""A folder for each corpus, with a file for each network: its validation loss at some steps and at the end."""
+"""A folder for each corpus, with a file for each network: its loss there at some steps and at the end."""
 GEMSTONE_SHAPES: Final = (
     "256x23", "256x27", "256x71", "256x80", "384x13", "384x36", "512x11", "512x12", "512x13", "512x14",
     "512x16", "768x3", "768x45", "1024x28", "1280x15", "1280x36", "1536x50", "1792x7", "1792x18", "2048x27",

@@ -60,9 +60,12 @@ class Llama(UniformSpace):
         return "the head size, and whether heads share keys and values beyond the shapes of k and v"
 
     def stock_config(self, choices: Mapping[str, Any]) -> dict[str, Any]:
+        # The stock llama refuses heads that do not divide the hidden size; mistral is the same network.
+        whole = choices["hidden"] % choices["heads"] == 0
         return {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
+            "architectures": ["LlamaForCausalLM" if whole else "MistralForCausalLM"],
+            "model_type": "llama" if whole else "mistral",
+            **({} if whole else {"sliding_window": None}),
             "vocab_size": self.vocab,
             "hidden_size": choices["hidden"],
             "intermediate_size": choices["ffn"],

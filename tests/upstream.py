@@ -28,7 +28,7 @@ def path_of(name: str) -> str:
 
 
 ARCHIVE = path_of("gpt2_wt103")
-OLDER = [name for name, source in SOURCES.items() if not source.parts]
+OLDER = [name for name, source in SOURCES.items() if not source.pinned.parts]
 """The benchmarks whose authors' files are at hand."""
 
 
@@ -134,9 +134,9 @@ def gemstones(decoders_folder: Path) -> dict[str, bytes]:
 def pinned(name: str, files: dict[str, bytes]) -> Iterator[dict[str, Answer]]:
     """Pin a benchmark to these files, and give the answers that bring them."""
     source = SOURCES[name]
-    SOURCES[name] = replace(source, sha256=digest("", files))
+    SOURCES[name] = replace(source, pinned=replace(source.pinned, sha256=digest("", files)))
     paths = (urlsplit(url).path for url in source.urls)
     try:
-        yield dict(zip(paths, (files[part] for part in source.parts), strict=True))
+        yield dict(zip(paths, (files[part] for part in source.pinned.parts), strict=True))
     finally:
         SOURCES[name] = source

@@ -26,11 +26,11 @@ def contents(data_folder: Path) -> dict[str, Any]:
     """What each source's converter is given."""
     answers = published(data_folder)
     packed_logs = packed(members_of_archai(data_folder / "upstream" / "lts_saved_logs.tar.gz"))
-    paths = [source.path for source in SOURCES.values() if source.is_folder]
+    paths = [source.pinned.path for source in SOURCES.values() if source.pinned.is_folder]
     folders = read_folders(Metered(io.BytesIO(packed_logs), "the archive", 1 << 30), paths)
     return {
-        source.name: folders[source.path]
-        if source.is_folder
+        source.name: folders[source.pinned.path]
+        if source.pinned.is_folder
         else answers[source.urls[0].removeprefix("https://raw.githubusercontent.com")]
         for source in map(SOURCES.__getitem__, OLDER)
     }

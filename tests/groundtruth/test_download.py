@@ -43,8 +43,8 @@ from zerolm.groundtruth.reader import read
 from zerolm.groundtruth.sources import ARCHAI, SOURCES
 
 FLEXIBERT = path_of("flexibert_glue")
-WITHOUT_TORCH = [name for name in OLDER if not SOURCES[name].path.endswith(".pth")]
-TOP = f"archai-{ARCHAI.commit}/{SOURCES['gpt2_wt103'].path}"
+WITHOUT_TORCH = [name for name in OLDER if not SOURCES[name].pinned.path.endswith(".pth")]
+TOP = f"archai-{ARCHAI.commit}/{SOURCES['gpt2_wt103'].pinned.path}"
 
 
 @pytest.fixture(scope="module")
@@ -336,7 +336,7 @@ def archives(members: list[Member]) -> list[tuple[bytes, str]]:
         (packed([]), "damaged"),
         (
             packed([named(f"{TOP[:-1]}/config_0/j0/model_config.yaml", b"x: 1")]),
-            f"no files below {SOURCES['gpt2_wt103'].path}",
+            f"no files below {SOURCES['gpt2_wt103'].pinned.path}",
         ),
         (packed([*members[:first], *members[first + 1 :]]), "wrong checksum"),
         (packed([*members[:first], named(configuration, changed), *members[first + 1 :]]), "wrong checksum"),

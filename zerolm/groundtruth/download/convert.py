@@ -39,7 +39,7 @@ HEAD: Final = 128
 
 
 def needs_torch(source: Source) -> bool:
-    return source.path.endswith(".pth")
+    return source.pinned.path.endswith(".pth")
 
 
 def check_torch(sources: Sequence[Source]) -> None:
@@ -58,7 +58,7 @@ def convert(source: Source, content: bytes | Files) -> Document:
     """
     try:
         fields = dict(source.fields)
-        if isinstance(content, dict) and source.parts:
+        if isinstance(content, dict) and source.pinned.parts:
             entries = _gemstones(source, content)
         elif isinstance(content, dict):
             entries, fields["constant"] = _archai(source, content)
@@ -75,7 +75,7 @@ def convert(source: Source, content: bytes | Files) -> Document:
         RecursionError,
         yaml.YAMLError,
     ) as error:
-        raise ValueError(f"{source.path} is not laid out as expected: {error!r}") from None
+        raise ValueError(f"{source.pinned.path} is not laid out as expected: {error!r}") from None
     document = {
         "name": source.name,
         "space": source.space,
@@ -117,7 +117,7 @@ def _auto_prox(source: Source, content: bytes) -> list[Document]:
     try:
         runs = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
     except (RuntimeError, pickle.UnpicklingError, EOFError):
-        raise ValueError(f"{source.path} is no PyTorch file of plain numbers") from None
+        raise ValueError(f"{source.pinned.path} is no PyTorch file of plain numbers") from None
     return [
         {"id": str(number), "architecture": _plain(run["arch"]), "results": _results(source, run)}
         for number, run in enumerate(runs)
@@ -148,7 +148,7 @@ def _archai(source: Source, files: Files) -> tuple[list[Document], Document]:
             }
         )
     if any(constant != constants[0] for constant in constants):
-        raise ValueError(f"the configurations in {source.path} do not share {', '.join(CONSTANTS)}")
+        raise ValueError(f"the configurations in {source.pinned.path} do not share {', '.join(CONSTANTS)}")
     return entries, constants[0]
 
 
@@ -160,7 +160,9 @@ def _gemstones(source: Source, files: Files) -> list[Document]:
     """
     rows = [parse_json(line) for line in files[GEMSTONE_RUNS].decode().splitlines()]
     names = [
-        path.removesuffix(".json").rpartition("-")[2] for path in source.parts if "/fineweb_losses/" in path
+        path.removesuffix(".json").rpartition("-")[2]
+        for path in source.pinned.parts
+        if "/fineweb_losses/" in path
     ]
     entries = []
     for name in names:

@@ -98,8 +98,8 @@ def _fetch(sources: Sequence[Source], progress: Progress) -> list[tuple[Source, 
 def _verify(source: Source, sha256: str) -> None:
     if sha256 != source.pinned.sha256:
         raise ValueError(
-            f"{source.pinned.path} of {mirrored(source.urls[0])} has a wrong checksum: its SHA-256 is {sha256}, but "
-            f"{source.pinned.sha256} is pinned"
+            f"{source.pinned.path} of {mirrored(source.urls[0])} has a wrong checksum: its SHA-256 is "
+            f"{sha256}, but {source.pinned.sha256} is pinned"
         )
 
 

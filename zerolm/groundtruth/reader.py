@@ -123,8 +123,8 @@ def chosen(names: Sequence[str], data: str | None, *, every: bool = False) -> li
     known = known_names(*folders)
     if not known:
         raise ValueError(
-            f"no benchmark is in {_quoted(folders)}; 'zerolm bench download' fetches {len(SOURCES)}; "
-            f"{', '.join(known_names(SHIPPED))} come with zerolm"
+            f"{_quoted(folders)} holds no benchmark; 'zerolm bench download' fetches {len(SOURCES)}, and "
+            f"{', '.join(known_names(SHIPPED))} can be named without"
         )
     if not every:
         raise ValueError(f"no benchmark is named; there are {', '.join(known)}, or --all of them")

@@ -20,7 +20,7 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """What is fetched: a file of a repository, several ``parts``, or (``is_folder``) a folder.
+    """A file of a repository that is fetched, several ``parts``, or (``is_folder``) a folder.
 
     ``sha256`` is that of the file. Archives are packed anew at times, so they have no lasting checksum; what
     is pinned for a folder is its content: the SHA-256 of what ``sha256sum`` prints for the files used, sorted

@@ -273,7 +273,7 @@ def _binding_table(result: SearchResult) -> str:
     return (
         table(["bound", "kind", "relaxed to", "best score", "best shape then"], rows, "bounds")
         + note(
-            "Each bound alone, everything else as it is: a range opened whole, any other 10 % wider (at least "
+            "Each bound alone, everything else as it is: ranges opened whole, any other 10 % wider (at least "
             "one step)."
         )
         + free

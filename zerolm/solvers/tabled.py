@@ -80,28 +80,28 @@ def _best(sums: Floats, costs: Ints, less: Ints, more: Ints, budgets: Budgets) -
     Layers to come cost ``less`` to ``more``. Of the same costs that is the best sum; of latencies that differ
     the other row is as fast, or as slow where a lower limit asks for that, and keeps the limit at that side.
     """
-    _, group = np.unique(costs[:, : len(COSTS)], axis=0, return_inverse=True)
-    rows, group = np.arange(len(sums)), group.ravel()
+    alike = costs[:, : len(COSTS)]
     if costs.shape[1] == len(COSTS):
-        return rows[_leading(sums, group, np.zeros_like(group), np.ones(len(sums), np.bool_))]
+        return _leading(sums, alike, np.zeros(len(sums), np.int64), np.ones(len(sums), np.bool_))
     latency, low, high = costs[:, -1], budgets.low[-1], budgets.high[-1]
-    rows = rows[_leading(sums, group, latency, latency + less[-1] >= low)]
+    rows = _leading(sums, alike, latency, latency + less[-1] >= low)
     if low > 0:
         slow = latency[rows]
-        rows = rows[_leading(sums[rows], group[rows], -slow, slow + more[-1] <= high)]
+        rows = rows[_leading(sums[rows], alike[rows], -slow, slow + more[-1] <= high)]
     return rows
 
 
-def _leading(sums: Floats, group: Ints, place: Ints, safe: Bools) -> Ints:
-    """Return the rows (s,) with a higher sum than all ``safe`` rows of their group at or before their place.
+def _leading(sums: Floats, alike: Ints, place: Ints, safe: Bools) -> Ints:
+    """Return the rows (s,) with a higher sum than all ``safe`` rows at or before their place that are alike.
 
-    Of rows at the same place of a group the best alone.
+    Rows are ``alike`` (s, k) where all of that is equal; of those at the same place too, the best alone.
     """
-    order = np.lexsort((-sums, place, group))
-    group, place = group[order], place[order]
-    rank = np.unique(sums[order], return_inverse=True)[1].ravel() + 1
-    base = group * (len(sums) + 1)
+    order = np.lexsort((-sums, place, *alike.T))
+    sums, alike, place = sums[order], alike[order], place[order]
+    starts = np.concatenate([[True], (alike[1:] != alike[:-1]).any(axis=1)])[: len(order)]
+    rank = np.unique(sums, return_inverse=True)[1] + 1
+    base = np.cumsum(starts) * (len(order) + 1)
     reached = np.maximum.accumulate(np.where(safe[order], base + rank, base))
-    before = np.concatenate([[-1], reached[:-1]])
-    first = (np.diff(group, prepend=-1) > 0) | (np.diff(place, prepend=0) != 0)
+    before = np.concatenate([[-1], reached])[: len(order)]
+    first = starts | (np.diff(place, prepend=0) != 0)
     return order[first & (base + rank > before)]

@@ -42,7 +42,7 @@ class CostModel:
         return {setting.name: getattr(self, setting.name) for setting in fields(CostModel)}
 
     def rows(self, layers: Sequence[Layer], shapes: Shapes) -> Ints:
-        """Return the costs that each layer adds, (n, k) int64 in the order of ``names``; ``shapes`` are theirs."""
+        """Return the costs that layers of these ``shapes`` add, (n, k) int64 in the order of ``names``."""
         return self.layers(shapes)
 
     def layers(self, shapes: Shapes) -> Ints:

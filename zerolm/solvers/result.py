@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerolm.architecture import Architecture
+from zerolm.costs import COSTS, LATENCY
 from zerolm.solvers.engine import Count
 from zerolm.spaces import SearchSpace, make_space
 
@@ -162,6 +163,26 @@ class BoundsTest:
     binding: list[Binding] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class LatencyTable:
+    """The latencies that a search went by, as one machine took them, in whole microseconds.
+
+    A forward pass of ``batch`` sequences of ``tokens`` on so many ``threads``, the fastest of ``rounds``: of
+    the ``ends`` outside the layers, of the ``layers``, each by its choice, and of the pick as a ``whole``.
+    """
+
+    batch: int
+    tokens: int
+    threads: int
+    rounds: int
+    ends: int
+    layers: list[dict[str, Any]]
+    whole: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
 @dataclass(frozen=True, repr=False)
 class SearchResult:
     """The best architectures of a space within budgets, and how far that is proven.
@@ -183,6 +204,12 @@ class SearchResult:
     bounds: BoundsTest = field(default_factory=BoundsTest)
     calibration: dict[str, Any] | None = None
     best_label: BestLabel | None = None
+    latency: LatencyTable | None = None
+
+    @property
+    def cost_names(self) -> tuple[str, ...]:
+        """Return the names of the costs that every choice has."""
+        return (*COSTS, LATENCY) if self.latency else COSTS
 
     @property
     def space(self) -> SearchSpace:
@@ -191,6 +218,7 @@ class SearchResult:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, as ``zerolm search --json`` prints it."""
         question, plateau = self.question, self.plateau
+        latency = {"latency": self.latency.to_json()} if self.latency else {}
         return {
             "space": question.space.name,
             "settings": question.space.settings,
@@ -212,6 +240,7 @@ class SearchResult:
             "binding": [binding.to_json() for binding in self.bounds.binding],
             "calibration": self.calibration,
             "best_label": self.best_label.to_json() if self.best_label else None,
+            **latency,
         }
 
     @classmethod
@@ -223,7 +252,7 @@ class SearchResult:
         def choice(told: dict[str, Any]) -> Choice:
             return Choice.from_json(space, told)
 
-        label = document["best_label"]
+        label, latency = document["best_label"], document.get("latency")
         asked = (document[name] for name in ("score", "options", "budgets", "conditions"))
         return cls(
             question=Question(space, *asked),
@@ -242,4 +271,5 @@ class SearchResult:
             bounds=BoundsTest(document["bounds_tested"], [Binding(**told) for told in document["binding"]]),
             calibration=document["calibration"],
             best_label=BestLabel(choice(label), label["result"]) if label else None,
+            latency=LatencyTable(**latency) if latency else None,
         )

@@ -421,7 +421,8 @@ def _explain(run: _Run, budgets: Budgets, setup: _Setup) -> str:
             word = "at least" if side == "max" else "at most"
             hints.append(f"{side}_{budgets.names[column]} {limit} would have to be {word} {value}")
     given = ", ".join(
-        f"{side}_{budgets.names[c]} {(budgets.high if side == 'max' else budgets.low)[c]}" for side, c in active
+        f"{side}_{budgets.names[c]} {(budgets.high if side == 'max' else budgets.low)[c]}"
+        for side, c in active
     )
     if not hints:
         return f"no architecture of {run.space.name} keeps {given}, nor all but one of these bounds"

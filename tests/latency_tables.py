@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -19,7 +20,7 @@ SIZES: dict[str, Any] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Timed:
     """A space of unevenly grown widths, its costs with latencies, and all of its architectures."""
 
@@ -29,6 +30,7 @@ class Timed:
     listed: Ints
 
     @classmethod
+    @lru_cache(maxsize=32)
     def drawn(cls, seed: int, largest: int, depth: int = 3) -> Timed:
         """Return latencies of 1 to ``largest``: of a small one many paths tie, of a large one none do."""
         draw = np.random.default_rng(seed)
@@ -47,10 +49,11 @@ class Timed:
 
     def limits(self, shares: dict[str, float]) -> dict[str, int]:
         """Return budgets at quantiles of the costs of all architectures."""
-        return {
+        limits = {
             name: int(np.quantile(self.listed[:, self.costs.names.index(name[4:])], share, method="nearest"))
             for name, share in shares.items()
         }
+        return {name: min(limit, limits.get(f"max{name[3:]}", limit)) for name, limit in limits.items()}
 
     def within(self, limits: dict[str, int]) -> list[int]:
         """Return the numbers of the architectures that keep limits."""

@@ -28,7 +28,7 @@ LIMITS = st.dictionaries(
 ).map(lambda shares: {n: share if n[:3] == "max" else share / 4 for n, share in shares.items()} | {
     f"max_{LATENCY}": shares.get(f"max_{LATENCY}", 0.6)
 })  # fmt: skip
-TIMED = st.builds(Timed.drawn, st.integers(0, 999), st.sampled_from([3, 40, 100_000]))
+TIMED = st.builds(Timed.drawn, st.integers(0, 3), st.sampled_from([3, 40, 100_000]))
 
 
 def table_of(seed: int, timed: Timed, weighed: bool) -> WholeScore:
@@ -86,7 +86,7 @@ def test_tables_of_choices_are_proven_within_a_latency(
 ) -> None:
     score, limits = table_of(seed, timed, weighed), timed.limits(shares)
     if not timed.within(limits):
-        with pytest.raises((Infeasible, ValueError), match=r"no architecture|no value lies between"):
+        with pytest.raises(Infeasible, match="no architecture"):
             search(timed.space, score, budgets=limits, costs=timed.costs, compare=False)
         return
     result = search(timed.space, score, budgets=limits, costs=timed.costs, compare=False)

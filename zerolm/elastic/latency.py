@@ -88,7 +88,7 @@ def microseconds(
 ) -> tuple[list[int], int]:
     """Return the least time of each call in whole microseconds, at least 1, and of how many rounds.
 
-    The least, because what else a machine does only ever adds: on a busy one it repeats to a few percent where
+    The least, because what else a machine does only adds: on a busy one it repeats to a few percent where
     medians differ by half. All are called once in every round, so that none finds its weights in the cache
     because it was the last. The first round only warms up. Rounds begin for so many ``seconds``.
     """

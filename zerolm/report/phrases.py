@@ -73,7 +73,7 @@ def expectation_lines(result: SearchResult) -> list[str]:
 
 
 def latency_lines(result: SearchResult) -> list[str]:
-    """Return what the latency of the pick adds up to and what the whole took; nothing where none was timed."""
+    """Return what the latency of the pick adds up to, and what the whole took; nothing where none is."""
     table = result.latency
     if table is None:
         return []

@@ -287,7 +287,7 @@ def alone(
 
 
 def comparisons(place: Place, seed: int) -> dict[str, dict[str, float]]:
-    """Return what is compared, by name: losses of a path trained alone and in its supernet, its parameters."""
+    """Return what is compared, by name: losses alone and in the supernet, and parameters."""
     rows: dict[str, dict[str, float]] = {}
 
     def add(title: str, name: str, pick: Mapping[str, Any], **more: Any) -> None:

@@ -127,7 +127,7 @@ def search_paths(
         return result
     progress("measuring the pick")
     whole = measured_whole(result.pick.architecture, space, timing)
-    return replace(result, latency=replace(table, whole=whole))
+    return replace(result, question=replace(result.question, latency=replace(table, whole=whole)))
 
 
 def loss_score(

@@ -122,14 +122,38 @@ class Peak:
 
 
 @dataclass(frozen=True)
+class LatencyTable:
+    """The latencies that a search went by, as one machine took them, in whole microseconds.
+
+    A forward pass of ``batch`` sequences of ``tokens`` on so many ``threads``, the fastest of ``rounds``: of
+    the ``ends`` outside the layers, of the ``layers``, each by its choice, and of the pick as a ``whole``.
+    """
+
+    batch: int
+    tokens: int
+    threads: int
+    rounds: int
+    ends: int
+    layers: list[dict[str, Any]]
+    whole: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
 class Question:
-    """The space, score with its options, budgets, and conditions of running that a search was asked for."""
+    """The space, score with its options, budgets, and conditions of running that a search was asked for.
+
+    ``latency`` is the table of latencies that it goes by, None where none are asked for.
+    """
 
     space: SearchSpace
     score: str
     options: dict[str, Any]
     budgets: dict[str, int]
     conditions: dict[str, int]
+    latency: LatencyTable | None = None
 
 
 @dataclass(frozen=True)
@@ -163,26 +187,6 @@ class BoundsTest:
     binding: list[Binding] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class LatencyTable:
-    """The latencies that a search went by, as one machine took them, in whole microseconds.
-
-    A forward pass of ``batch`` sequences of ``tokens`` on so many ``threads``, the fastest of ``rounds``: of
-    the ``ends`` outside the layers, of the ``layers``, each by its choice, and of the pick as a ``whole``.
-    """
-
-    batch: int
-    tokens: int
-    threads: int
-    rounds: int
-    ends: int
-    layers: list[dict[str, Any]]
-    whole: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
-
 @dataclass(frozen=True, repr=False)
 class SearchResult:
     """The best architectures of a space within budgets, and how far that is proven.
@@ -204,7 +208,10 @@ class SearchResult:
     bounds: BoundsTest = field(default_factory=BoundsTest)
     calibration: dict[str, Any] | None = None
     best_label: BestLabel | None = None
-    latency: LatencyTable | None = None
+
+    @property
+    def latency(self) -> LatencyTable | None:
+        return self.question.latency
 
     @property
     def cost_names(self) -> tuple[str, ...]:
@@ -255,7 +262,7 @@ class SearchResult:
         label, latency = document["best_label"], document.get("latency")
         asked = (document[name] for name in ("score", "options", "budgets", "conditions"))
         return cls(
-            question=Question(space, *asked),
+            question=Question(space, *asked, LatencyTable(**latency) if latency else None),
             certificate=Certificate(**document["certificate"]),
             pick=choice(document["pick"]),
             best=[choice(told) for told in document["best"]],
@@ -271,5 +278,4 @@ class SearchResult:
             bounds=BoundsTest(document["bounds_tested"], [Binding(**told) for told in document["binding"]]),
             calibration=document["calibration"],
             best_label=BestLabel(choice(label), label["result"]) if label else None,
-            latency=LatencyTable(**latency) if latency else None,
         )

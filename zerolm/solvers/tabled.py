@@ -104,4 +104,5 @@ def _leading(sums: Floats, alike: Ints, place: Ints, safe: Bools) -> Ints:
     reached = np.maximum.accumulate(np.where(safe[order], base + rank, base))
     before = np.concatenate([[-1], reached])[: len(order)]
     first = starts | (np.diff(place, prepend=0) != 0)
-    return order[first & (base + rank > before)]
+    leading: Ints = order[first & (base + rank > before)]
+    return leading

@@ -262,7 +262,7 @@ class SearchResult:
         label, latency = document["best_label"], document.get("latency")
         asked = (document[name] for name in ("score", "options", "budgets", "conditions"))
         return cls(
-            question=Question(space, *asked, LatencyTable(**latency) if latency else None),
+            question=Question(space, *asked, latency=LatencyTable(**latency) if latency else None),
             certificate=Certificate(**document["certificate"]),
             pick=choice(document["pick"]),
             best=[choice(told) for told in document["best"]],

@@ -260,9 +260,10 @@ class SearchResult:
             return Choice.from_json(space, told)
 
         label, latency = document["best_label"], document.get("latency")
-        asked = (document[name] for name in ("score", "options", "budgets", "conditions"))
+        asked = {name: document[name] for name in ("score", "options", "budgets", "conditions")}
+        asked["latency"] = LatencyTable(**latency) if latency else None
         return cls(
-            question=Question(space, *asked, latency=LatencyTable(**latency) if latency else None),
+            question=Question(space, **asked),
             certificate=Certificate(**document["certificate"]),
             pick=choice(document["pick"]),
             best=[choice(told) for told in document["best"]],

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerolm.architecture import Architecture
+from zerolm.costs import COSTS, LATENCY
 from zerolm.solvers.engine import Count
 from zerolm.spaces import SearchSpace, make_space
 
@@ -126,14 +127,38 @@ class Peak:
 
 
 @dataclass(frozen=True)
+class LatencyTable:
+    """The latencies that a search went by, as one machine took them, in whole microseconds.
+
+    A forward pass of ``batch`` sequences of ``tokens`` on so many ``threads``, the fastest of ``rounds``: of
+    the ``ends`` outside the layers, of the ``layers``, each by its choice, and of the pick as a ``whole``.
+    """
+
+    batch: int
+    tokens: int
+    threads: int
+    rounds: int
+    ends: int
+    layers: list[dict[str, Any]]
+    whole: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
 class Question:
-    """The space, score with its options, budgets, and conditions of running that a search was asked for."""
+    """The space, score with its options, budgets, and conditions of running that a search was asked for.
+
+    ``latency`` is the table of latencies that it goes by, None where none are asked for.
+    """
 
     space: SearchSpace
     score: str
     options: dict[str, Any]
     budgets: dict[str, int]
     conditions: dict[str, int]
+    latency: LatencyTable | None = None
 
 
 @dataclass(frozen=True)
@@ -194,12 +219,22 @@ class SearchResult:
     best_label: BestLabel | None = None
 
     @property
+    def latency(self) -> LatencyTable | None:
+        return self.question.latency
+
+    @property
+    def cost_names(self) -> tuple[str, ...]:
+        """Return the names of the costs that every choice has."""
+        return (*COSTS, LATENCY) if self.latency else COSTS
+
+    @property
     def space(self) -> SearchSpace:
         return self.question.space
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, as ``zerolm search --json`` prints it."""
         question, plateau = self.question, self.plateau
+        latency = {"latency": self.latency.to_json()} if self.latency else {}
         return {
             "space": question.space.name,
             "settings": question.space.settings,
@@ -223,6 +258,7 @@ class SearchResult:
             "unused": question.space.unused(),
             "calibration": self.calibration,
             "best_label": self.best_label.to_json() if self.best_label else None,
+            **latency,
         }
 
     @classmethod
@@ -234,10 +270,11 @@ class SearchResult:
         def choice(told: dict[str, Any]) -> Choice:
             return Choice.from_json(space, told)
 
-        label = document["best_label"]
-        asked = (document[name] for name in ("score", "options", "budgets", "conditions"))
+        label, latency = document["best_label"], document.get("latency")
+        asked = {name: document[name] for name in ("score", "options", "budgets", "conditions")}
+        asked["latency"] = LatencyTable(**latency) if latency else None
         return cls(
-            question=Question(space, *asked),
+            question=Question(space, **asked),
             certificate=Certificate(**document["certificate"]),
             pick=choice(document["pick"]),
             best=[choice(told) for told in document["best"]],

@@ -87,4 +87,4 @@ def test_latencies_are_one_more_cost_that_adds_up(
     assert CostModel(**timed.conditions) == model
     strange = Layer((Matrix("ffn", 1, 999_983),), 1, 0, 0)
     with pytest.raises(ValueError, match=r"no latency was measured of a layer of 999,983 weights"):
-        timed.rows([strange], Shapes.of([strange]))
+        timed.rows(lambda: [strange], Shapes.of([strange]))

@@ -18,7 +18,9 @@ from zerolm.training.request import Execution, Schedule, TrainingRequest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import llama_small
-from llama_small import CROSS, PLAN, SIZES, Planned, Shape, planned
+import llama_small_plan
+from llama_small import PLAN
+from llama_small_plan import CROSS, SIZES, Planned, Shape, planned
 
 REQUEST = TrainingRequest(
     160, 2, 16, Schedule(0.01), execution=Execution("float32"), checkpoints=5, measured=5
@@ -88,13 +90,14 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(llama_small, "texts", lambda work: (text, judged))
     monkeypatch.setattr(llama_small, "REQUEST", REQUEST)
     monkeypatch.setattr(llama_small, "read_text", lambda work, own=llama_small.read_text: own(work, REQUEST))
-    monkeypatch.setattr(llama_small, "SETTINGS", {"vocab": 300, "tied": True})
-    monkeypatch.setattr(llama_small, "SIZES", {"5k": 5000, "9k": 9000})
+    for module in (llama_small, llama_small_plan):
+        monkeypatch.setattr(module, "SETTINGS", {"vocab": 300, "tied": True})
+        monkeypatch.setattr(module, "SIZES", {"5k": 5000, "9k": 9000})
     cross = {
         "5k": [Shape("base", 1, 16, 8), Shape("depth", 2, 16, 8)],
         "9k": [Shape("base", 2, 16, 8, seeds=1)],
     }
-    monkeypatch.setattr(llama_small, "CROSS", cross)
+    monkeypatch.setattr(llama_small_plan, "CROSS", cross)
     monkeypatch.setattr(llama_small, "FOLDER", tmp_path / "published")
     monkeypatch.setattr(llama_small, "PLAN", tmp_path / "plan.json")
     monkeypatch.setattr(llama_small, "SHIPPED", tmp_path / "llama_small.json")

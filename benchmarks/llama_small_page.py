@@ -42,7 +42,7 @@ from zerolm.training.scaling import scaled
 from zerolm.training.teacher import half_precision
 
 PLACE: Final = FOLDER.with_suffix(".md")
-RATES: Final = (0.002, 0.004, 0.008, 0.016)
+RATES: Final = (0.002, 0.004, 0.008)
 RATED: Final = (".1M 1x80 s8", ".1M 11x24 s8")
 TRIED: Final = 1_000_000
 """Tokens of a network whose rate is tried."""
@@ -198,7 +198,7 @@ def show_rows() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work", type=Path, metavar="WORK")
-    parser.add_argument("--rates", nargs="*", type=float, metavar="RATE", help="try these, else all four")
+    parser.add_argument("--rates", nargs="*", type=float, metavar="RATE", help="try these, else all three")
     parser.add_argument("--steps", action="store_true", help="time steps")
     parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()

@@ -27,6 +27,11 @@ def show(result: SearchReport) -> None:
         f"{more}{show_count(result.plateau.near_ties.value)} within 1 % of it"
     )
     heads = [*HEADS, *(["expected"] if pick.expected else []), "shape"]
+    if result.baseline:
+        print("\nbeside the baseline:")
+        beside = [("pick", pick), (result.baseline.name, result.baseline.choice)]
+        rows = [[name, show_score(choice.score), *_cells(choice)] for name, choice in beside]
+        show_table(["", result.question.score, *heads], rows, remarks=True)
     if result.baselines:
         print("\nwhat the baselines choose within the same budgets:")
         rows = []

@@ -70,6 +70,25 @@ def expectation_lines(result: SearchResult) -> list[str]:
     return lines
 
 
+def baseline_sentence(result: SearchResult) -> str:
+    """Return how the pick does against the model that it was to better; nothing where there was none."""
+    baseline = result.baseline
+    if baseline is None:
+        return ""
+    own, pick, score = baseline.choice, result.pick, result.question.score
+    name = f"{baseline.name}, {shape_text(own.architecture)},"
+    if pick.architecture.choices == own.architecture.choices:
+        said = f"The pick is the baseline {name} itself."
+    else:
+        change = 100 * (pick.score - own.score) / abs(own.score or 1.0)
+        costs = ", ".join(f"{pick.costs[cost] / own.costs[cost]:.3g} of its {words}" for cost, words in LABELS.items()
+                          if own.costs[cost] and cost in ("params", "macs", "kv_bytes"))  # fmt: skip
+        said = f"Against the baseline {name} the pick has {change:+.2f} % {score}, {costs}."
+    if baseline.exclusions:
+        said += f" The baseline lies outside the space: {', '.join(baseline.exclusions)}."
+    return said
+
+
 def certificate_sentence(result: SearchResult) -> str:
     """Return what is proven, in one sentence."""
     certificate, size = result.certificate, show_count(result.space.size())

@@ -97,6 +97,21 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """The network that a search was to better, by its ``name``; ``exclusions`` are what keeps it out.
+
+    There are none where it is an architecture of the space.
+    """
+
+    name: str
+    choice: Choice
+    exclusions: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "exclusions": self.exclusions, **self.choice.to_json()}
+
+
+@dataclass(frozen=True)
 class Binding:
     """A bound that costs score: relaxed, it allows ``score``; ``gain`` is relative.
 
@@ -175,7 +190,8 @@ class SearchResult:
     the score sees choices), best first; ``pick`` is the architecture within 1 % of the best score with the
     smallest KV cache, then the fewest MACs; the best itself where the score is measured.
     ``calibration`` says, in plain JSON, which labels the score was fitted to, if any, and ``best_label``
-    what the best of these within the budgets reached.
+    what the best of these within the budgets reached. Where the search was asked to better a ``baseline``,
+    the pick is at least as good by the score, if anything within the budgets is.
     """
 
     question: Question
@@ -188,6 +204,7 @@ class SearchResult:
     bounds: BoundsTest = field(default_factory=BoundsTest)
     calibration: dict[str, Any] | None = None
     best_label: BestLabel | None = None
+    baseline: Reference | None = None
 
     @property
     def space(self) -> SearchSpace:
@@ -217,6 +234,7 @@ class SearchResult:
             "binding": [binding.to_json() for binding in self.bounds.binding],
             "calibration": self.calibration,
             "best_label": self.best_label.to_json() if self.best_label else None,
+            "baseline": self.baseline.to_json() if self.baseline else None,
         }
 
     @classmethod
@@ -228,7 +246,7 @@ class SearchResult:
         def choice(told: dict[str, Any]) -> Choice:
             return Choice.from_json(space, told)
 
-        label = document["best_label"]
+        label, baseline = document["best_label"], document["baseline"]
         asked = (document[name] for name in ("score", "options", "budgets", "conditions"))
         return cls(
             question=Question(space, *asked),
@@ -247,4 +265,7 @@ class SearchResult:
             bounds=BoundsTest(document["bounds_tested"], [Binding(**told) for told in document["binding"]]),
             calibration=document["calibration"],
             best_label=BestLabel(choice(label), label["result"]) if label else None,
+            baseline=Reference(baseline["name"], choice(baseline), baseline["exclusions"])
+            if baseline
+            else None,
         )

@@ -16,7 +16,7 @@ from zerolm.families.known import families, family_of
 from zerolm.scores import Score
 from zerolm.settings import nearest, shown
 from zerolm.solvers.result import Choice, Reference
-from zerolm.spaces import SPACES, make_space
+from zerolm.spaces import SPACES, SearchSpace, make_space
 from zerolm.spaces.decoders import SPACE_OF, decoders
 from zerolm.spaces.document import from_document
 from zerolm.spaces.membership import around, exclusions
@@ -46,7 +46,7 @@ class BaselineModel:
     costs: Mapping[str, int]
 
     def space_with(self, given: Mapping[str, Any], within: float | None, model: CostModel) -> UniformSpace:
-        """Return its space with the settings that the user gives; ``ValueError`` where these contradict it."""
+        """Return its space with settings of the user; ``ValueError`` where these contradict it."""
         space = self._made({**self.settings, **given})
         if model.of(space.read(self.choices)) != self.costs:
             own = next(name for name, value in self.settings.items() if space.settings[name] != value)
@@ -72,8 +72,9 @@ class BaselineModel:
         own = {f"max_{cost}": self.costs[cost] for cost in OWN_BUDGETS}
         return {**own, **given}
 
-    def reference(self, space: UniformSpace, score: Score) -> Reference:
-        """Return it as a result tells it, scored, with what of the space leaves it out."""
+    def reference(self, space: SearchSpace, score: Score) -> Reference:
+        """Return it as a result tells it, scored, with what of its space leaves it out."""
+        assert isinstance(space, UniformSpace)
         architecture = space.read(self.choices)
         choice = Choice(architecture, score.of(architecture), dict(self.costs))
         return Reference(self.name, choice, exclusions(space, self.choices))
@@ -120,7 +121,7 @@ def _document(given: str) -> tuple[str, Any]:
     return given, fetched_config(given)
 
 
-def _of_document(name: str, document: Any, model: CostModel) -> BaselineModel:
+def _of_document(called: str, document: Any, model: CostModel) -> BaselineModel:
     configured = isinstance(document, Mapping) and ("space" not in document or "model_type" in document)
     space, settings, choices, architecture = (_of_config if configured else _of_architecture)(document)
     made = make_space(space, **settings)
@@ -132,8 +133,8 @@ def _of_document(name: str, document: Any, model: CostModel) -> BaselineModel:
             f"{space} has no such layers: {costs[differing]} {differing} in place of {other[differing]} "
             "(biases, windows or a head of its own)"
         )
-    taken = {setting: made.settings[setting] for setting in TAKEN if setting in made.settings}
-    return BaselineModel(name, space, taken, choices, costs)
+    taken: dict[str, Any] = {name: made.settings[name] for name in TAKEN if name in made.settings}
+    return BaselineModel(called, space, taken, choices, costs)
 
 
 Read = tuple[str, dict[str, Any], dict[str, Any], Architecture]
@@ -158,7 +159,9 @@ def _of_config(config: Mapping[str, Any]) -> Read:
         raise ValueError(f"it is a mixture of experts ({experts} {config[experts]}); {_possible()}")
     if config.get("model_type") not in families():
         missing = [field for field in SIZES if config.get(field) is None]
-        sizes = f"of a decoder's sizes it lacks {', '.join(missing)}" if missing else "its sizes are all there"
+        sizes = (
+            f"of a decoder's sizes it lacks {', '.join(missing)}" if missing else "its sizes are all there"
+        )
         raise ValueError(f"{_unknown(config)}, {sizes}; {_possible()}")
     family = family_of(config)
     if family.name not in SPACE_OF:

@@ -53,7 +53,7 @@ def fetched(name: str | Path) -> Path:
 
 
 def fetched_config(name: str) -> dict[str, Any]:
-    """Return the ``config.json`` of a model of the hub, ``owner/name``; ``ValueError`` where it is not had."""
+    """Return the ``config.json`` of a model of the hub, ``owner/name``; ``ValueError`` without one."""
     return read_object(_downloaded(name, ["config.json"]), "config.json")
 
 

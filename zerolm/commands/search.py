@@ -20,8 +20,8 @@ SEARCH: Final = Command(
                 "baseline",
                 "path",
                 None,
-                "a known decoder (`zerolm spaces --known`), a config.json or folder, or owner/name of the hub: "
-                "vocabulary, tying and, where none are given, max_params and max_kv_bytes are its own",
+                "a known decoder (`zerolm spaces --known`), a config.json or folder, or owner/name of the "
+                "hub: vocabulary, tying and, where none are given, max_params and max_kv_bytes are its own",
                 metavar="MODEL",
             ),
             Setting(

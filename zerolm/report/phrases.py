@@ -76,14 +76,16 @@ def baseline_sentence(result: SearchResult) -> str:
     if baseline is None:
         return ""
     own, pick, score = baseline.choice, result.pick, result.question.score
-    name = f"{baseline.name}, {shape_text(own.architecture)},"
+    name = f"{baseline.name} ({shape_text(own.architecture)})"
     if pick.architecture.choices == own.architecture.choices:
         said = f"The pick is the baseline {name} itself."
     else:
         change = 100 * (pick.score - own.score) / abs(own.score or 1.0)
-        costs = ", ".join(f"{pick.costs[cost] / own.costs[cost]:.3g} of its {words}" for cost, words in LABELS.items()
-                          if own.costs[cost] and cost in ("params", "macs", "kv_bytes"))  # fmt: skip
-        said = f"Against the baseline {name} the pick has {change:+.2f} % {score}, {costs}."
+        shares = [
+            f"{100 * pick.costs[cost] / own.costs[cost]:.4g} % of its {cost_label(cost)}"
+            for cost in ("params", "macs", "kv_bytes")
+        ]
+        said = f"Against the baseline {name} the pick has {change:+.2f} % {score}, {', '.join(shares)}."
     if baseline.exclusions:
         said += f" The baseline lies outside the space: {', '.join(baseline.exclusions)}."
     return said

@@ -82,7 +82,11 @@ def search_fragment(result: SearchResult) -> str:
     """Return a small table and the front as HTML without style or script, for a notebook."""
     chosen = {b.name: b.choice for b in result.baselines if b.name in ("params", "body_params")}
     beside = [(result.baseline.name, result.baseline.choice)] if result.baseline else []
-    rows = [("pick", result.pick), *beside, *((f"chosen by {name}", choice) for name, choice in chosen.items())]
+    rows = [
+        ("pick", result.pick),
+        *beside,
+        *((f"chosen by {name}", choice) for name, choice in chosen.items()),
+    ]
     lines = ([name, *_cells(choice, show_score(choice.score))] for name, choice in rows)
     head = _head(result, result.space.name, "shape")
     return (

@@ -147,7 +147,8 @@ def search(
     ``budgets`` maps ``max_`` or ``min_`` of a cost to an integer, such as ``{"max_params": 40_000_000}``;
     ``costs`` says how the network is run; ``options`` are the score's, such as ``{"alpha": 1.1}``;
     ``sizes`` are those of an evolution. ``compare`` also asks what the baselines choose and what each bound
-    costs. The pick scores at least ``floor`` where anything does. Raises ``Infeasible`` where nothing fits and ``ValueError`` for arguments that make no sense.
+    costs. The pick scores at least ``floor`` where anything within the budgets does. Raises ``Infeasible``
+    where nothing fits and ``ValueError`` for arguments that make no sense.
     """
     start = time.perf_counter()
     if method not in METHODS:

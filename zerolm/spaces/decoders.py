@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from zerolm.architecture import Architecture, Layer
 from zerolm.io.files import parse_json
-from zerolm.spaces.base import SearchSpace, make_space
+from zerolm.spaces.base import make_space
 from zerolm.spaces.gpt2_uniform import gpt2_layer
 from zerolm.spaces.llama import decoder_ends, gated_layer
+from zerolm.spaces.uniform import UniformSpace
 
 SPACE_OF: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "llama": ("llama", {}),
@@ -84,12 +85,13 @@ class Decoder:
         return gated_layer(*sizes, **GATED[self.family])
 
     @property
-    def space(self) -> SearchSpace | None:
+    def space(self) -> UniformSpace | None:
         """Return the space of its family with its vocabulary and tying, None where there is none."""
         if self.family not in SPACE_OF:
             return None
-        document = self.document
-        return make_space(document["space"], **document["settings"])
+        space = make_space(self.document["space"], **self.document["settings"])
+        assert isinstance(space, UniformSpace)
+        return space
 
     @property
     def document(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import ceil, floor
 from typing import Any, Final
 
@@ -10,6 +11,8 @@ from zerolm.spaces.uniform import UniformSpace, ranged
 
 ROUNDING: Final = 1e-9
 """Of floating point, at the ends of a range around a value."""
+FEW: Final = 8
+"""Values that are listed."""
 
 
 def exclusions(space: UniformSpace, choices: Mapping[str, Any]) -> list[str]:
@@ -74,12 +77,10 @@ def around(
     groups = [heads // count for count in _several(choices["kv_heads"])]
     for name, own in near.items():
         low, high = _ends(own, share)
-        values = {value for value in settings[name] if low <= value <= high}
-        if not values and name in given:
-            raise ValueError(
-                f"{name} {steps(settings[name])} holds nothing within {share:.4g} of the baseline's {own[0]}"
-            )
-        settings[name] = sorted(values if name in given else {*values, *own})
+        inside = {value for value in settings[name] if low <= value <= high}
+        if not inside and name in given:
+            raise ValueError(_nothing(name, steps(settings[name]), share, own))
+        settings[name] = sorted(inside if name in given else {*inside, *own})
     for name, more in (("head_size", [size]), ("heads_per_kv", groups)):
         if name in settings and name not in given:
             settings[name] = sorted({*settings[name], *more})
@@ -97,11 +98,13 @@ def around(
         if name in settings:
             (low, high), (least, most) = settings[name], _ends(own, share)
             if max(low, least) > min(high, most):
-                raise ValueError(
-                    f"{name} {low:g}:{high:g} holds nothing within {share:.4g} of the baseline's {own[0]}"
-                )
+                raise ValueError(_nothing(name, ranged((low, high)), share, own))
             settings[name] = [max(low, least), min(high, most)]
     return settings
+
+
+def _nothing(name: str, given: str, share: float, own: Sequence[int]) -> str:
+    return f"{name} {given} holds nothing within {100 * share:g}% of the baseline's {own[0]}"
 
 
 def _ends(own: Sequence[int], share: float) -> tuple[int, int]:
@@ -114,9 +117,10 @@ def _several(value: Any) -> list[int]:
 
 
 def steps(values: Sequence[int]) -> str:
-    """Return integers in short: LOW:HIGH:STEP where they are even, else their ends or the few that they are."""
-    apart = {after - before for before, after in zip(values, values[1:], strict=False)}
+    """Return integers in short: LOW:HIGH:STEP where they are even, else the few, or the ends of the many."""
+    apart = {after - before for before, after in pairwise(values)}
     if len(values) > 2 and len(apart) == 1:
         step = apart.pop()
         return f"{values[0]}:{values[-1]}" + (f":{step}" if step > 1 else "")
-    return ",".join(map(str, values)) if len(values) <= 8 else f"{len(values)} from {values[0]} to {values[-1]}"
+    many = f"{len(values)} from {values[0]} to {values[-1]}"
+    return ",".join(map(str, values)) if len(values) <= FEW else many

@@ -32,8 +32,8 @@ OPEN: Final[dict[str, tuple[float, ...]]] = {
     "hidden_per_depth": (4.0, 512.0),
     "ffn_per_hidden": (1.0, 8.0),
     "query_per_hidden": (0.25, 4.0),
-    "query_width": (1.0, MAX_WIDTH),
-    "kv_width": (1.0, MAX_WIDTH),
+    "query_width": (1.0, 4.0 * LARGEST),
+    "kv_width": (1.0, 4.0 * LARGEST),
 }
 """How far each range is opened to tell what it excludes."""
 

@@ -94,7 +94,7 @@ class DecodersReport(Shown):
 
 @documented(COMMAND)
 def list_spaces(
-    name: str | None = None, *, known: bool | None = None
+    name: str | None = None, *, known: bool = False
 ) -> SpacesReport | SpaceReport | DecodersReport:
     """Return the search spaces with their exact size, the settings of one, or known decoders.
 

@@ -74,11 +74,12 @@ class Setting:
     ``kind`` says how text becomes a value: ``integer`` (8k too), ``amount`` (8k too, or 0.8x: a share of
     what is known later), ``number``, ``percent`` (10% or .1), ``duration`` (90s, 30m, 1.5h: in seconds),
     ``integers`` (2,4 or LOW:HIGH or LOW:HIGH:STEP), ``numbers``, ``shares`` (numbers in the order given),
-    ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a folder, or a word in its place) or ``names`` (A,B,C,
-    or a list of names and paths). ``default`` is ``REQUIRED`` where there is none, and None where it depends
-    on other settings. ``choices`` are the only possible values where there are any, ``low`` to ``high`` the
-    only possible numbers; a ``low`` of 0 leaves 0 itself out of numbers and intervals. ``off`` names the
-    flag that says no. ``examples`` are values to show where nobody gives one.
+    ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a folder, or a word in its place) or
+    ``names`` (A,B,C, or a list of names and paths). ``default`` is ``REQUIRED`` where there is none, and
+    None where it depends on other settings. ``choices`` are the only possible values where there are any,
+    ``low`` to ``high`` the only possible numbers; a ``low`` of 0 leaves 0 itself out of numbers and
+    intervals. ``off`` names the flag that says no. ``examples`` are values to show where nobody gives
+    one.
     """
 
     name: str

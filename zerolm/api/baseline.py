@@ -27,6 +27,8 @@ TAKEN: Final = ("vocab", "tied", "positions", "qkv_bias")
 OWN_BUDGETS: Final = ("params", "kv_bytes")
 """Costs of the baseline that the search may not exceed, where it is not told otherwise."""
 ON_HUB: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+FILES: Final = ("config.json", "architecture.json")
+"""Names of files that are called by their folder."""
 EXPERTS: Final = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 SIZES: Final = (
     *("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads"),
@@ -107,7 +109,8 @@ def _document(given: str) -> tuple[str, Any]:
     """Return the name and the document of a file or folder, a known decoder, or a model of the hub."""
     path, known = Path(given), decoders()
     if path.exists():
-        return path.name or given, read_document(path)
+        place = path.absolute()
+        return (place.parent if place.name in FILES else place).name or given, read_document(path)
     called = given.casefold()
     decoder = next((d for d in known.values() if called in (d.name.casefold(), d.hub.casefold())), None)
     if decoder is not None:

@@ -25,12 +25,12 @@ def config(decoder: Decoder) -> dict[str, object]:
     biases = {"attention_bias": False} if decoder.family == "olmo" else {}
     return {
         "vocab_size": decoder.vocab,
-        "hidden_size": decoder.hidden,
-        "intermediate_size": decoder.ffn,
-        "num_hidden_layers": decoder.depth,
-        "num_attention_heads": decoder.heads,
-        "num_key_value_heads": decoder.kv_heads,
-        "head_dim": decoder.head_size,
+        "hidden_size": decoder.choices["hidden"],
+        "intermediate_size": decoder.choices["ffn"],
+        "num_hidden_layers": decoder.choices["depth"],
+        "num_attention_heads": decoder.choices["heads"],
+        "num_key_value_heads": decoder.choices["kv_heads"],
+        "head_dim": decoder.choices["head_size"],
         "max_position_embeddings": decoder.positions,
         "tie_word_embeddings": decoder.tied,
         "pad_token_id": 0,

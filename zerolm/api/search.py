@@ -162,7 +162,7 @@ def search(
         floor=reference.choice.score if reference else None,
         progress=progress,
     )
-    result = replace(result, baseline=reference)
+    result = replace(result, question=replace(result.question, baseline=reference))
     if fitted:
         result = explained(result, fitted)
     ran = own | {path: absolute(own[path]) for path in ("labels", "baseline")}

@@ -123,15 +123,18 @@ def _decoder(decoder: Decoder) -> dict[str, Any]:
     for matrix in architecture.layers[0].matrices:
         weights[matrix.role] += matrix.weights
     costs = CostModel(context=1).of(architecture)
+    facts = asdict(decoder)
+    sizes = facts.pop("choices")
     return {
-        **asdict(decoder),
+        **facts,
+        **sizes,
         "shape": shape_text(architecture),
         "params": costs["params"],
         "body_params": costs["body_params"],
         "kv_bytes": costs["kv_bytes"],
-        "ffn_per_hidden": decoder.ffn / decoder.hidden,
+        "ffn_per_hidden": sizes["ffn"] / sizes["hidden"],
         "ffn_per_attention": weights["ffn"] / weights["attention"],
-        "hidden_per_depth": decoder.hidden / decoder.depth,
+        "hidden_per_depth": sizes["hidden"] / sizes["depth"],
         "space": None if space is None else space.name,
         "exclusions": [] if space is None else exclusions(space, decoder.choices),
     }

@@ -75,7 +75,8 @@ def explained(result: SearchResult, calibration: Calibration) -> SearchResult:
         replace(choice, expected=expected) for choice, expected in zip(choices, expectations, strict=True)
     )
     if result.baseline:
-        result = replace(result, baseline=replace(result.baseline, choice=others.pop(0)))
+        baseline = replace(result.baseline, choice=others.pop(0))
+        result = replace(result, question=replace(result.question, baseline=baseline))
     best, chosen = others[: len(result.best)], others[len(result.best) :]
     baselines = [
         replace(baseline, choice=choice) for baseline, choice in zip(result.baselines, chosen, strict=True)

@@ -142,13 +142,17 @@ class Peak:
 
 @dataclass(frozen=True)
 class Question:
-    """The space, score with its options, budgets, and conditions of running that a search was asked for."""
+    """The space, score with its options, budgets, and conditions of running that a search was asked for.
+
+    ``baseline`` is the network that it was to better, if one was named.
+    """
 
     space: SearchSpace
     score: str
     options: dict[str, Any]
     budgets: dict[str, int]
     conditions: dict[str, int]
+    baseline: Reference | None = None
 
 
 @dataclass(frozen=True)
@@ -204,11 +208,14 @@ class SearchResult:
     bounds: BoundsTest = field(default_factory=BoundsTest)
     calibration: dict[str, Any] | None = None
     best_label: BestLabel | None = None
-    baseline: Reference | None = None
 
     @property
     def space(self) -> SearchSpace:
         return self.question.space
+
+    @property
+    def baseline(self) -> Reference | None:
+        return self.question.baseline
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, as ``zerolm search --json`` prints it."""
@@ -246,10 +253,11 @@ class SearchResult:
         def choice(told: dict[str, Any]) -> Choice:
             return Choice.from_json(space, told)
 
-        label, baseline = document["best_label"], document["baseline"]
-        asked = (document[name] for name in ("score", "options", "budgets", "conditions"))
+        label, told = document["best_label"], document["baseline"]
+        reference = Reference(told["name"], choice(told), told["exclusions"]) if told else None
+        asked = [document[name] for name in ("score", "options", "budgets", "conditions")]
         return cls(
-            question=Question(space, *asked),
+            question=Question(space, *asked, reference),
             certificate=Certificate(**document["certificate"]),
             pick=choice(document["pick"]),
             best=[choice(told) for told in document["best"]],
@@ -265,7 +273,4 @@ class SearchResult:
             bounds=BoundsTest(document["bounds_tested"], [Binding(**told) for told in document["binding"]]),
             calibration=document["calibration"],
             best_label=BestLabel(choice(label), label["result"]) if label else None,
-            baseline=Reference(baseline["name"], choice(baseline), baseline["exclusions"])
-            if baseline
-            else None,
         )

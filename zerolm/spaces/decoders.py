@@ -40,7 +40,8 @@ GATED: Final[Mapping[str, Mapping[str, Any]]] = {
 class Decoder:
     """A published decoder.
 
-    ``hub`` is its name on the hub, ``family`` its ``model_type``. ``published`` is its count of parameters as
+    ``hub`` is its name on the hub, ``family`` its ``model_type``, ``choices`` are those of a uniform space.
+    ``published`` is its count of parameters as
     its authors give it, rounded or cut off, ``published_body`` that without embedding and head where they
     give it exactly; ``source`` says where shape and counts stand.
     """
@@ -48,12 +49,7 @@ class Decoder:
     name: str
     hub: str
     family: str
-    depth: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    ffn: int
+    choices: dict[str, int]
     vocab: int
     positions: int
     tied: bool
@@ -62,27 +58,23 @@ class Decoder:
     published_body: int | None = None
 
     @property
-    def choices(self) -> dict[str, int]:
-        """Return what a uniform space chooses."""
-        names = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
-        return {name: getattr(self, name) for name in names}
-
-    @property
     def architecture(self) -> Architecture:
         """Return the architecture, counted exactly."""
-        layer, ends = self._layer, decoder_ends(self.hidden, self.vocab, self.tied)
+        hidden, layers = self.choices["hidden"], (self._layer,) * self.choices["depth"]
+        ends = decoder_ends(hidden, self.vocab, self.tied)
         if self.family == "gpt_neox":
-            ends = replace(ends, vectors=2 * self.hidden, body_vectors=2 * self.hidden)
+            ends = replace(ends, vectors=2 * hidden, body_vectors=2 * hidden)
         elif self.family == "olmo":
             ends = replace(ends, vectors=0, body_vectors=0)
-        return Architecture(f"huggingface:{self.family}", self.choices, (layer,) * self.depth, ends)
+        return Architecture(f"huggingface:{self.family}", self.choices, layers, ends)
 
     @property
     def _layer(self) -> Layer:
+        names = ("hidden", "heads", "kv_heads", "head_size", "ffn")
+        hidden, heads, kv_heads, size, ffn = (self.choices[name] for name in names)
         if self.family == "gpt_neox":  # what GPT-2 has, rotary positions apart
-            return gpt2_layer(self.hidden, self.ffn)
-        sizes = (self.hidden, self.heads, self.kv_heads, self.head_size, self.ffn)
-        return gated_layer(*sizes, **GATED[self.family])
+            return gpt2_layer(hidden, ffn)
+        return gated_layer(hidden, heads, kv_heads, size, ffn, **GATED[self.family])
 
     @property
     def space(self) -> UniformSpace | None:

@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 .PHONY: demo docs test env clean
 
 demo: $(VENV)/core.stamp
-	$(BIN)/zerolm search llama --max-params 500M --max-kv-bytes 96MB --context 4096 --out demo --force
+	$(BIN)/zerolm search llama --max-params 500M --max-kv-bytes 80MB --context 4096 --out demo --force
 
 docs: $(VENV)/docs.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

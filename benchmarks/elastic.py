@@ -54,8 +54,8 @@ KINDS: Final = {"encoder": "elastic", "decoder": "elastic-causal"}
 SHAPE: Final = {
     "depth": 4, "hidden": 64, "heads": 4, "embedding": 32, "positions": 64, "step": 16, "steps": 6,
 }  # fmt: skip
-WORDS, BATCH, LENGTH = 1024, 16, 64
-SUPERNET, ALONE, TEACHER = 800_000, 250_000, 800_000
+WORDS, BATCH, LENGTH = 1024, 8, 64
+SUPERNET, ALONE, TEACHER = 800_000, 400_000, 800_000
 JUDGED: Final = 512
 """Sequences of modules held out that judge a network."""
 RATE: Final = 3e-3
@@ -176,7 +176,7 @@ class Place:
                 run_of(SUPERNET, seed),
                 KINDS[self.kind],
                 shape,
-                Growth(epochs=10, every=10, fixed=own.get("growth") == "fixed"),
+                Growth(epochs=10, every=20, fixed=own.get("growth") == "fixed"),
                 Aim(distillation=distilled, predictions=1.0 if distilled else 0.0),
                 str(self.teacher),
                 teacher=str(self.teacher) if distilled else None,
@@ -500,7 +500,6 @@ def main() -> None:
         costs(place)
         for seed in given.seeds:
             place.measured(f"comparisons-{seed}", partial(comparisons, place, seed))
-        for seed in given.seeds:
             place.measured(f"sharing-{seed}", partial(sharing, place, seed))
             agreement(place, seed)
     PLACE.write_text(

@@ -18,7 +18,7 @@ from zerolm.calibration import Labels, Pool, calibrate
 from zerolm.calibration.calibrate import FIXED
 from zerolm.calibration.labels import part
 from zerolm.calibration.rivals import RIVALS, UNCALIBRATED
-from zerolm.groundtruth.reader import known_names, locate, quality, read, views
+from zerolm.groundtruth.reader import data_folders, known_names, locate, quality, read, views
 from zerolm.scores import make_score
 from zerolm.statistics import agreement
 
@@ -84,10 +84,10 @@ def interval_score(low: Floats, high: Floats, result: Floats, level: float = 0.9
     return high - low + 2.0 / (1.0 - level) * missed
 
 
-def grounds(folder: str) -> Iterator[Ground]:
-    """Return the benchmarks of a folder in each of their views."""
-    for name in known_names(Path(folder)):
-        truth = read(locate(name, folder))
+def grounds(folders: str) -> Iterator[Ground]:
+    """Return the benchmarks of folders in each of their views."""
+    for name in known_names(*data_folders(folders)):
+        truth = read(locate(name, folders))
         metric = truth.asked(None)
         for view in views(truth):
             higher = truth.is_higher_better(metric)

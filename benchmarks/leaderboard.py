@@ -23,7 +23,7 @@ from zerolm.calibration.alpha import algorithm2
 from zerolm.calibration.rivals import RIVALS, UNCALIBRATED
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import ScoreRow, Section
-from zerolm.groundtruth.reader import data_folder, known_names
+from zerolm.groundtruth.reader import data_folders, known_names, same_folders
 from zerolm.scores import make_score
 from zerolm.statistics import agreement
 
@@ -197,14 +197,14 @@ def heuristic_table(every: Sequence[Ground]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", help="folder of benchmark files; else ZEROLM_DATA")
+    parser.add_argument("--data", help="folders of benchmark files; else ZEROLM_DATA")
     parser.add_argument("--draws", type=int, default=100, help="draws of labels (100)")
     parser.add_argument("--resume", type=Path, help="file that keeps every draw")
     arguments = parser.parse_args()
-    folder = str(data_folder(arguments.data))
-    every = list(grounds(folder))
+    folders = same_folders(arguments.data)
+    every = list(grounds(folders))
     outcomes = study(every, arguments.draws, arguments.resume)
-    comparison = bench(known_names(Path(folder)), data=folder)
+    comparison = bench(known_names(*data_folders(folders)), data=folders)
     lines = [
         "# Leaderboard\n",
         f"Written by `python benchmarks/leaderboard.py`. Machine: {machine()}.\n",

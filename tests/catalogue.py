@@ -33,6 +33,12 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
          "ffn": [640, 768, 1024], "hidden_per_depth": [80.0, 200.0], "ffn_per_hidden": [2.0, 3.0],
          "tied": False},
     ),
+    "qwen3": (
+        "qwen3",
+        {"depth": [2, 3, 4], "hidden": [256, 320, 384], "head_size": [32, 64], "heads_per_kv": [1, 2, 4],
+         "ffn": [512, 768, 1024], "hidden_per_depth": [40.0, 200.0], "ffn_per_hidden": [1.0, 4.0],
+         "query_per_hidden": [0.5, 2.0], "vocab": 512, "multiple_of": 32, "tensor_parallel": 2},
+    ),
     "flexibert": ("flexibert", {"depth": [1, 2], "heads": [2]}),
     "autoformer": ("autoformer", {"depth": [2, 3], "hidden": [192, 240]}),
     "pit": (
@@ -112,12 +118,24 @@ def _gpt2(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _llama(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
     shallow, deep = ranges["hidden_per_depth"]
     narrow, wide = ranges["ffn_per_hidden"]
-    for depth, width, size in product(ranges["depth"], ranges["hidden"], ranges["head_size"]):
-        if width % size or not shallow <= width / depth <= deep:
+    thin, thick = ranges.get("query_per_hidden", [1, 1])
+    step, devices = ranges["multiple_of"], ranges["tensor_parallel"]
+    for depth, width, size, heads in product(
+        ranges["depth"], ranges["hidden"], ranges["head_size"], range(1, 65)
+    ):
+        if not shallow <= width / depth <= deep or not thin * width <= heads * size <= thick * width:
             continue
-        heads = width // size
+        if heads % devices or any(number % step for number in (width, heads * size)):
+            continue
         kv_heads = [heads // group for group in ranges.get("heads_per_kv", [1]) if heads % group == 0]
-        widths = [ffn for ffn in ranges["ffn"] if narrow <= ffn / width <= wide]
+        kv_heads = [
+            kv for kv in kv_heads if kv * size % step == 0 and (kv % devices == 0 or devices % kv == 0)
+        ]
+        widths = [
+            ffn
+            for ffn in ranges["ffn"]
+            if narrow * width <= ffn <= wide * width and ffn % step == 0 and ffn % devices == 0
+        ]
         one = list(product(kv_heads, widths))
         alike = ((pair,) * depth for pair in one)
         for layers in product(one, repeat=depth) if ranges.get("per_layer") else alike:

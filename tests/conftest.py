@@ -27,11 +27,21 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """The folder with the benchmark files; tests that need it are skipped where there is none."""
-    folder = os.environ.get("ZEROLM_DATA")
-    if not folder:
-        pytest.skip("ZEROLM_DATA does not name a folder with benchmark files")
-    return Path(folder).resolve()
+    """The folder with the seven older benchmarks; tests that need it are skipped where there is none."""
+    return _folder_with("flexibert_glue.json")
+
+
+@pytest.fixture(scope="session")
+def decoders_folder() -> Path:
+    """The folder with the Gemstones; tests that need it are skipped where there is none."""
+    return _folder_with("gemstones.json")
+
+
+def _folder_with(file: str) -> Path:
+    for folder in os.environ.get("ZEROLM_DATA", "").split(os.pathsep):
+        if folder and (Path(folder) / file).is_file():
+            return Path(folder).resolve()
+    pytest.skip(f"no folder of ZEROLM_DATA holds {file}")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from snippets import Missing, agrees, blocks, run, run_command, steps
 
 import zerolm
 from zerolm.commands import COMMANDS
+from zerolm.groundtruth.reader import same_folders
 from zerolm.proxies.registry import PROXIES
 from zerolm.scores import SCORES
 from zerolm.spaces import SPACES, space_names
@@ -43,7 +44,7 @@ def test_the_snippets_run_and_print_what_is_shown(
 ) -> None:
     data = os.environ.get("ZEROLM_DATA")
     if data:  # it may be relative to where the tests were started
-        monkeypatch.setenv("ZEROLM_DATA", str(Path(data).resolve()))
+        monkeypatch.setenv("ZEROLM_DATA", same_folders(data))
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("ZEROLM_FAMILIES", "")  # a snippet sets it
@@ -147,7 +148,7 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
     make_folder(tmp_path)
     data = os.environ.get("ZEROLM_DATA")
     if data:
-        monkeypatch.setenv("ZEROLM_DATA", str(Path(data).resolve()))
+        monkeypatch.setenv("ZEROLM_DATA", same_folders(data))
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     ran = 0

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from zerolm.groundtruth.sources import ARCHAI, SOURCES
+from zerolm.groundtruth.download.archive import digest
+from zerolm.groundtruth.sources import ARCHAI, GEMSTONE_LOSSES, GEMSTONE_RUNS, SOURCES
 
 Member = tuple[tarfile.TarInfo, bytes]
 Answer = bytes | Callable[[BaseHTTPRequestHandler], None]
@@ -22,10 +24,12 @@ Answer = bytes | Callable[[BaseHTTPRequestHandler], None]
 
 def path_of(name: str) -> str:
     """Where on the server a benchmark's file, or its archive, is asked for."""
-    return urlsplit(SOURCES[name].url).path
+    return urlsplit(SOURCES[name].urls[0]).path
 
 
 ARCHIVE = path_of("gpt2_wt103")
+OLDER = [name for name, source in SOURCES.items() if not source.pinned.parts]
+"""The benchmarks whose authors' files are at hand."""
 
 
 @dataclass
@@ -91,7 +95,7 @@ def packed(members: Iterable[Member]) -> bytes:
 
 
 def published(data_folder: Path) -> dict[str, Answer]:
-    """All that is asked for, answered as GitHub does."""
+    """All that is asked for of the older benchmarks, answered as GitHub does."""
     folder = data_folder / "upstream"
     if not folder.is_dir():
         pytest.skip(f"{folder} with the authors' files is not there")
@@ -102,3 +106,37 @@ def published(data_folder: Path) -> dict[str, Answer]:
     }
     archive = packed(members_of_archai(folder / "lts_saved_logs.tar.gz"))
     return {path_of(name): (folder / file).read_bytes() for name, file in files.items()} | {ARCHIVE: archive}
+
+
+def gemstones(decoders_folder: Path) -> dict[str, bytes]:
+    """Files laid out as their authors' are, from the shared benchmark, with rows around those used."""
+    runs, files = [], {}
+    for entry in json.loads((decoders_folder / "gemstones.json").read_text())["architectures"]:
+        name, results, sizes = entry["id"], entry["results"], entry["architecture"]
+        run = {
+            "run_name": f"PyGemma-{name}_pretrain",
+            "params_active_precise": entry["parameters"]["total"],
+            "width": sizes["hidden"],
+            "depth": sizes["depth"],
+        }
+        for billions in (10, 50, 100, 200, 350):
+            loss, tokens = results[f"train_loss_{billions}B"], billions * 10**9
+            for place, value in ((tokens - 1, 9.0), (tokens, loss), (tokens + 10**9, 1.0)):
+                runs.append({**run, "tokens": place, "step": place // 4_194_304, "final_loss": value})
+        for corpus in ("fineweb", "fineweb_edu", "dclm"):
+            losses = {"step_00047700": 9.0, "main": results[f"{corpus}_loss"]}
+            files[f"{GEMSTONE_LOSSES}/{corpus}_losses/Gemstone-{name}.json"] = json.dumps(losses).encode()
+    lines = (json.dumps(run) for run in reversed(runs))
+    return {GEMSTONE_RUNS: "\n".join(lines).encode(), **files}
+
+
+@contextmanager
+def pinned(name: str, files: dict[str, bytes]) -> Iterator[dict[str, Answer]]:
+    """Pin a benchmark to these files, and give the answers that bring them."""
+    source = SOURCES[name]
+    SOURCES[name] = replace(source, pinned=replace(source.pinned, sha256=digest("", files)))
+    paths = (urlsplit(url).path for url in source.urls)
+    try:
+        yield dict(zip(paths, (files[part] for part in source.pinned.parts), strict=True))
+    finally:
+        SOURCES[name] = source

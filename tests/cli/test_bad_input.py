@@ -60,12 +60,12 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "range of another space": (("search", "bert", "--d-embed", "128"), ("'d_embed'", "hidden")),
     "indivisible head size": (("search", "llama", "--hidden", "250"), ("250", "64, 128")),
     "indivisible KV heads": (
-        ("search", "llama", "--hidden", "320", "--head-size", "64"),
+        ("search", "llama", "--hidden", "320", "--head-size", "64", "--heads-per-kv", "3,4,8"),
         ("5", "heads_per_kv [3, 4, 8]"),
     ),
     "indivisible heads": (("search", "gpt2", "--hidden", "130"), ("130", "4 heads")),
-    "no depth fits": (("search", "llama", "--hidden", "2048", "--depth", "4"), ("depth", "24 to 128")),
-    "no FFN fits": (("search", "llama", "--ffn", "64"), ("FFN", "2.5 to 4.5")),
+    "no depth fits": (("search", "llama", "--hidden", "2048", "--depth", "4"), ("depth", "16 to 128")),
+    "no FFN fits": (("search", "llama", "--ffn", "64"), ("FFN", "2.5 to 5.5")),
     "unknown view": (("search", "flexibert", "--view", "mine"), ("'mine'", "published")),
     "exact with two budgets": (
         ("search", "llama", "--per-layer", "--max-params", "90M", "--max-kv-bytes", "9MB",

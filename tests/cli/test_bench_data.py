@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from upstream import Server, path_of, published
 
 from zerolm.groundtruth.sources import SOURCES
@@ -36,8 +38,10 @@ def test_from_download_to_run(
     assert again.err == "zerolm: flexibert_glue is already there\n"
     assert rows[0]["path"] in again.out
     listed = {row["name"]: row for row in json.loads(zerolm("bench", "ls", "--json").out)}
-    assert set(listed) == set(SOURCES)
-    assert {name for name, row in listed.items() if row["path"]} == {"flexibert_glue", "gpt2_wt103"}
+    assert set(listed) == {*SOURCES, "decoder_pairs"}
+    assert {name for name, row in listed.items() if row["path"]} == {
+        "decoder_pairs", "flexibert_glue", "gpt2_wt103"
+    }  # fmt: skip
     assert listed["gpt2_wt103"]["metrics"] == ["test_ppl", "test_word_ppl", "valid_ppl"]
     assert (listed["pit_vit"]["space"], listed["pit_vit"]["count"]) == ("pit", 100)
     table = zerolm("bench", "ls").out
@@ -61,7 +65,44 @@ def test_a_folder_named_explicitly_is_listed_alone(
     assert "cannot be read" in zerolm("bench", "ls", "--data", str(tmp_path)).out
     monkeypatch.setenv("ZEROLM_DATA", str(tmp_path))
     names = [row["name"] for row in json.loads(zerolm("bench", "ls", "--json").out)]
-    assert names == ["broken", "mine", *SOURCES]
+    assert names == ["broken", "decoder_pairs", "mine", *SOURCES]
+
+
+def test_data_folders_are_a_list_as_in_path(
+    server: Server, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, names in ((first, ("mine", "both")), (second, ("both", "yours"))):
+        folder.mkdir()
+        for name in names:
+            (folder / f"{name}.csv").write_text(ROWS)
+    both = f"{first}{os.pathsep}{second}{os.pathsep}"
+    rows = {row["name"]: row for row in json.loads(zerolm("bench", "ls", "--data", both, "--json").out)}
+    assert {name: Path(row["path"]).parent for name, row in rows.items()} == {
+        "mine": first, "both": first, "yours": second
+    }  # fmt: skip
+    monkeypatch.setenv("ZEROLM_DATA", both)
+    assert zerolm("bench", "run", "yours", "mine", "--json").status == 0
+    ran = zerolm("bench", "run", "gpt2_lm1b")
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert f"'gpt2_lm1b' is not in '{first}' or '{second}'; there are both, mine, yours;" in ran.err
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZEROLM_DATA", f"first{os.pathsep}second")
+    assert zerolm("bench", "run", "yours", "--out", "out").status == 0
+    recorded = yaml.safe_load((tmp_path / "out" / "run.yaml").read_text())["data"]
+    assert recorded == f"{first}{os.pathsep}{second}"
+    monkeypatch.delenv("ZEROLM_DATA")
+    monkeypatch.chdir("/")
+    assert zerolm("bench", "run", "--config", str(tmp_path / "out" / "run.yaml"), "--json").status == 0
+    monkeypatch.setenv("ZEROLM_DATA", f"{first}{os.pathsep}nowhere")
+    assert "'nowhere' is not a folder" in zerolm("bench", "ls").err
+
+
+def test_benchmarks_of_the_package_need_no_folder(server: Server, zerolm: Callable[..., Any]) -> None:
+    ran = zerolm("bench", "run", "decoder_pairs", "--json")
+    assert (ran.status, ran.err) == (0, "")
+    assert {row["n"] for row in json.loads(ran.out)["rows"]} == {7}
+    assert "decoder_pairs" in zerolm("bench", "run").err
 
 
 def test_who_downloads_beside_zerolm_data_is_told(

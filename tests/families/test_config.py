@@ -33,6 +33,9 @@ SPACES: dict[str, SearchSpace] = {
     "llama": make_space("llama", vocab=1000),
     "untied llama": make_space("llama", tied=False, positions=100),
     "llama with all heads": make_space("llama", heads_per_kv=[1], vocab=100),
+    "mistral": make_space("llama", head_size=(48, 80), query_per_hidden=(0.25, 4), vocab=100),
+    "qwen2": make_space("llama", qkv_bias=True, tied=False, vocab=100),
+    "qwen3": make_space("qwen3", head_size=(64, 128), vocab=100),
     "gpt2-uniform": make_space("gpt2-uniform"),
     "small-headed gpt2": make_space("gpt2-uniform", head_size=[16, 32], vocab=1000, positions=50),
     "bert": make_space("bert"),
@@ -41,19 +44,32 @@ SPACES: dict[str, SearchSpace] = {
 
 
 @pytest.mark.parametrize("name", SPACES)
-@settings(max_examples=6)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_a_configuration_builds_the_promised_parameters(name: str, data: st.DataObject) -> None:
     space = SPACES[name]
     backbone = data.draw(st.sampled_from([b for b in space.backbones() if b.depth <= 12]))
-    pick = data.draw(st.integers(0, len(backbone.blocks[0].candidates.layers) - 1))
+    pick = data.draw(st.integers(0, len(backbone.blocks[0].candidates) - 1))
     architecture = space.assemble(backbone, [[pick]])
     config = space.config(architecture)
     assert config is not None
+    if name in ("qwen2", "qwen3", "bert"):
+        assert config["model_type"] == name
     assert json.loads(json.dumps(config)) == config
     assert built_parameters(config) == CostModel().of(architecture)["params"]
     again = from_config(config)
     assert (again.layers, again.ends) == (architecture.layers, architecture.ends)
+
+
+def test_heads_that_do_not_divide_the_hidden_size_are_written_as_mistral() -> None:
+    space = make_space("llama", query_per_hidden=(0.25, 4))
+    kinds = {}
+    for heads in (3, 4):
+        choices = {"depth": 2, "hidden": 256, "head_size": 64, "heads": heads, "ffn": 512}
+        config = space.config(space.read(choices))
+        assert config is not None
+        kinds[heads] = config["model_type"]
+    assert kinds == {3: "mistral", 4: "llama"}
 
 
 def test_spaces_without_a_stock_class_have_no_configuration() -> None:

@@ -21,13 +21,16 @@ from urllib.request import Request
 import pytest
 from upstream import (
     ARCHIVE,
+    OLDER,
     Answer,
     Member,
     Server,
+    gemstones,
     members_of_archai,
     named,
     packed,
     path_of,
+    pinned,
     published,
 )
 
@@ -35,13 +38,13 @@ from zerolm.groundtruth.cache import cache_folder
 from zerolm.groundtruth.download import archive, fetch
 from zerolm.groundtruth.download import benchmarks as download
 from zerolm.groundtruth.download.benchmarks import download as bring
-from zerolm.groundtruth.reader import data_folder as folder_of
+from zerolm.groundtruth.reader import data_folders as folders_of
 from zerolm.groundtruth.reader import read
 from zerolm.groundtruth.sources import ARCHAI, SOURCES
 
 FLEXIBERT = path_of("flexibert_glue")
-WITHOUT_TORCH = [name for name, source in SOURCES.items() if not source.path.endswith(".pth")]
-TOP = f"archai-{ARCHAI.commit}/{SOURCES['gpt2_wt103'].path}"
+WITHOUT_TORCH = [name for name in OLDER if not SOURCES[name].pinned.path.endswith(".pth")]
+TOP = f"archai-{ARCHAI.commit}/{SOURCES['gpt2_wt103'].pinned.path}"
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +56,15 @@ def files() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in cache_folder().glob("*")}
 
 
-def test_all_seven_are_stored_as_they_are_shared(
+def test_the_older_seven_are_stored_as_they_are_shared(
     server: Server, answers: dict[str, Answer], data_folder: Path
 ) -> None:
     pytest.importorskip("torch")
     server.answers = answers
-    stored = bring()
-    assert [row.name for row in stored] == list(SOURCES)
+    stored = bring(OLDER)
+    assert [row.name for row in stored] == OLDER
     assert sorted(server.asked) == sorted(answers)  # one archive for four benchmarks
-    assert sorted(files()) == sorted(f"{name}.json" for name in SOURCES)
+    assert sorted(files()) == sorted(f"{name}.json" for name in OLDER)
     for row in stored:
         ours = json.loads(Path(row.path).read_text())
         theirs = json.loads((data_folder / f"{row.name}.json").read_text())
@@ -70,8 +73,28 @@ def test_all_seven_are_stored_as_they_are_shared(
         assert ours["source"] == row.source == SOURCES[row.name].record()
         assert row.licence == ours["source"]["licence"]
         assert row.fetched
-    assert folder_of(None) == cache_folder()
+    assert folders_of(None) == (cache_folder(),)
     assert len(read(cache_folder() / "transformer_xl_lm1b.json").architectures) == 183
+
+
+def test_a_benchmark_of_several_files(server: Server, decoders_folder: Path) -> None:
+    files_of = gemstones(decoders_folder)
+    with pinned("gemstones", files_of) as server.answers:
+        (row,) = bring(["gemstones"])
+        assert sorted(server.asked) == sorted(server.answers)
+        assert len(server.asked) == 1 + 3 * 22
+        ours = json.loads(Path(row.path).read_text())
+        theirs = json.loads((decoders_folder / "gemstones.json").read_text())
+        assert ours["architectures"] == theirs["architectures"]
+        assert ours["source"]["file"] == theirs["source"]["file"]
+        assert [row.fetched for row in bring(["gemstones"])] == [False]
+        good, (first, *_, last) = dict(server.answers), server.answers
+        for path in (first, last):
+            server.answers[path] = good[path] + b" "
+            fails("wrong checksum", "gemstones")
+            del server.answers[path]
+            fails("404", "gemstones")
+            server.answers[path] = good[path]
 
 
 def test_what_is_up_to_date_is_kept(server: Server, answers: dict[str, Answer]) -> None:
@@ -236,9 +259,10 @@ def test_mirrors_that_are_none(mirror: str, server: Server, monkeypatch: pytest.
 def test_without_a_mirror_github_is_asked_by_https(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ZEROLM_MIRROR", raising=False)
     for source in SOURCES.values():
-        assert fetch.mirrored(source.url) == source.url
-        assert source.url.startswith(("https://raw.githubusercontent.com/", "https://codeload.github.com/"))
-        assert source.upstream.commit in source.url
+        for url in source.urls:
+            assert fetch.mirrored(url) == url
+            assert url.startswith(("https://raw.githubusercontent.com/", "https://codeload.github.com/"))
+            assert source.upstream.commit in url
 
 
 def test_no_redirection_leaves_https() -> None:
@@ -312,7 +336,7 @@ def archives(members: list[Member]) -> list[tuple[bytes, str]]:
         (packed([]), "damaged"),
         (
             packed([named(f"{TOP[:-1]}/config_0/j0/model_config.yaml", b"x: 1")]),
-            f"no files below {SOURCES['gpt2_wt103'].path}",
+            f"no files below {SOURCES['gpt2_wt103'].pinned.path}",
         ),
         (packed([*members[:first], *members[first + 1 :]]), "wrong checksum"),
         (packed([*members[:first], named(configuration, changed), *members[first + 1 :]]), "wrong checksum"),
@@ -370,7 +394,7 @@ def test_paths_out_of_the_folder_are_passed_over(
 def test_a_new_commit_is_another_address() -> None:
     moved = replace(SOURCES["pit_vit"], upstream=replace(ARCHAI, commit="0" * 40))
     assert moved.record() != SOURCES["pit_vit"].record()
-    assert moved.url != SOURCES["pit_vit"].url
+    assert moved.urls != SOURCES["pit_vit"].urls
 
 
 @pytest.mark.parametrize(

@@ -336,15 +336,30 @@ STOCK = {
         ("head.linear.", "lm_head."),
     ],
 }
+STOCK["qwen3"] = [
+    *STOCK["llama"],
+    *((f"attention.inner.{name}_norm.", f"self_attn.{name}_norm.") for name in "qk"),
+]
 
 
 @pytest.mark.parametrize(
-    ("name", "more"), [("bert", {}), ("gpt2-uniform", {}), ("llama", {}), ("llama", {"tied": False})]
+    ("name", "more", "heads"),
+    [
+        ("bert", {}, 4),
+        ("gpt2-uniform", {}, 4),
+        ("llama", {}, 4),
+        ("llama", {"tied": False}, 4),
+        ("llama", {"qkv_bias": True}, 4),
+        ("llama", {}, 6),
+        ("qwen3", {}, 6),
+    ],
 )
-def test_stock_classes_with_the_same_weights_give_the_same_logits(name: str, more: dict[str, Any]) -> None:
+def test_stock_classes_with_the_same_weights_give_the_same_logits(
+    name: str, more: dict[str, Any], heads: int
+) -> None:
     space = make_space(name, vocab=50, positions=20, **more)
-    choices = {"depth": 2, "hidden": 32, "heads": 4, "head_size": 8, "ffn": 40}
-    architecture = space.read(choices | ({"kv_heads": 2} if name == "llama" else {}))
+    choices = {"depth": 2, "hidden": 32, "heads": heads, "head_size": 8, "ffn": 40}
+    architecture = space.read(choices | ({"kv_heads": 2} if name in ("llama", "qwen3") else {}))
     network, config = randomised(build(architecture)), space.config(architecture)
     assert config is not None
     kind = transformers.AutoModelForMaskedLM if name == "bert" else transformers.AutoModelForCausalLM

@@ -156,7 +156,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (flexibert({**LAYER, "num_feed_forward": 65}), "num_feed_forward must be an integer from 1 to 64"),
     (flexibert({**LAYER, "kernel": 5}), "unknown field 'kernel'"),
     (flexibert(LAYER, width=129), "hidden 129 is not divisible by 2 heads"),
-    ({"space": "llama", "architecture": {**LLAMA, "heads": 3}}, "3 heads x head size 64 is not hidden 256"),
+    ({"space": "bert", "architecture": {**LLAMA, "heads": 3}}, "3 heads x head size 64 is not hidden 256"),
     ({"space": "llama", "architecture": {**LLAMA, "kv_heads": 3}}, "not divisible by 3 KV heads"),
     ({"space": "llama", "architecture": {**LLAMA, "kv_heads": [1, 3]}}, "not divisible by 3 KV heads"),
     ({"space": "llama", "architecture": {**LLAMA, "ffn": [640] * 3}}, "ffn lists 3 layers"),

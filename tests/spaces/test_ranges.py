@@ -9,8 +9,9 @@ from catalogue import SETTINGS, catalogue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zerolm.spaces import make_space, space, space_names, space_settings
+from zerolm.spaces import SPACES, make_space, space, space_names, space_settings
 from zerolm.spaces.base import widen, widen_interval
+from zerolm.spaces.uniform import OPEN, UniformSpace
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("gpt3", {}, "'gpt3' is not known; did you mean 'gpt2'"),
@@ -36,8 +37,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("flexibert", {"stacks": [65]}, "stacks must be an integer from 1 to 64"),
     ("llama", {"hidden": [200]}, "no hidden size of 200 is divisible by a head size"),
     ("llama", {"hidden": [256], "heads_per_kv": [5]}, "no number of heads of 2 to 4 is divisible"),
-    ("llama", {"hidden": [256], "depth": [32]}, "no depth of 32 keeps hidden / depth within 24 to 128"),
-    ("llama", {"hidden": [256], "ffn": [4096]}, "no FFN width of 4096 lies within 2.5 to 4.5"),
+    ("llama", {"hidden": [256], "depth": [32]}, "no depth of 32 keeps hidden / depth within 16 to 128"),
+    ("llama", {"hidden": [256], "ffn": [4096]}, "no FFN width of 4096 lies within 2.5 to 5.5"),
     ("llama", {"hidden_per_depth": [128.0, 24.0]}, "hidden_per_depth must be two positive numbers"),
     ("llama", {"vocab": 0}, "vocab must be an integer from 1"),
     ("llama", {"vocab": 1 << 60}, "vocab must be an integer from 1"),
@@ -112,7 +113,46 @@ def test_a_space_name_is_given_once() -> None:
         space(type(make_space("gpt2")))
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+OPENED = [name for name, (kind, _) in SETTINGS.items() if issubclass(SPACES[kind], UniformSpace)]
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_every_range_of_a_uniform_space_is_opened_alone(name: str) -> None:
+    listed = catalogue(name)
+    now, ranges = listed.space.settings, set()
+    for bound in listed.space.bounds(listed.architectures[0]):
+        (key,) = (key for key, value in bound.wider.settings.items() if value != now[key])
+        opened = bound.wider.settings[key]
+        assert bound.name.startswith(f"{key} ")
+        ranges.add(key)
+        if key in ("hidden_per_depth", "ffn_per_hidden", "query_per_hidden"):
+            assert opened[0] <= now[key][0]
+            assert opened[1] >= now[key][1]
+        else:
+            assert set(opened) > set(now[key])
+        assert bound.wider.size() >= listed.space.size()
+        for architecture in listed.architectures[:20]:
+            assert bound.wider.read(architecture.choices) == architecture
+    assert ranges == OPEN.keys() & now.keys()
+
+
+@pytest.mark.parametrize("name", OPENED)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_what_an_opened_range_shares_with_the_space_is_the_same(name: str, data: st.DataObject) -> None:
+    """Candidates that are shared between spaces are those that the space would make by itself."""
+    listed = catalogue(name)
+    bound = data.draw(st.sampled_from(list(listed.space.bounds(listed.architectures[0]))))
+    list(listed.space.backbones())
+    alone = type(listed.space)(**bound.wider.settings)
+    for shared, own in zip(bound.wider.backbones(), alone.backbones(), strict=True):
+        assert (shared.choices, shared.ends, shared.size) == (own.choices, own.ends, own.size)
+        ours, theirs = shared.blocks[0].candidates, own.blocks[0].candidates
+        assert ours.choices[0] == theirs.choices[0]
+        assert ours.choices[len(ours) - 1] == theirs.choices[len(theirs) - 1]
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name not in OPENED])
 @settings(max_examples=40)
 @given(data=st.data())
 def test_a_bound_is_one_range_that_the_architecture_ends(name: str, data: st.DataObject) -> None:

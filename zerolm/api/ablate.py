@@ -84,7 +84,7 @@ def ablate(
 ) -> AblationReport:
     """Return what ZeroLM's score hangs on: matrices that count, initialisation, seed and borrowed alphas.
 
-    ``names`` are benchmarks of the data folder, or files. Raises ``ValueError`` for one that cannot be
+    ``names`` are benchmarks of the data folders, or files. Raises ``ValueError`` for one that cannot be
     compared; with ``all`` it is left out.
     """
     own = ABLATE.values({name: value for name, value in locals().items() if name != "progress"})

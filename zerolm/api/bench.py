@@ -112,8 +112,9 @@ def bench(
 ) -> BenchReport:
     """Return how well every score ranks trained architectures, and whether better than counting parameters.
 
-    ``names`` are benchmarks of the data folder, or files; with ``proxies`` networks are built, and these
-    stand beside the scores. ``options`` are those of scores, one value or a list (``alpha=[0.5, 1.1]``).
+    ``names`` are benchmarks of the data folders or of the package, or files; with ``proxies`` networks are
+    built, and these stand beside the scores. ``options`` are those of scores, one value or a list
+    (``alpha=[0.5, 1.1]``).
     Raises ``ValueError`` for what makes no sense, and for a benchmark that cannot be compared; with ``all``
     it is left out.
     """

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerolm.api.configuration import absolute
-from zerolm.groundtruth.reader import chosen, data_folder, is_file_name
+from zerolm.groundtruth.reader import chosen, is_file_name, same_folders
 
 
 def benchmarks(own: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
     """Return the benchmarks that are meant, and the settings that mean the same wherever they are read."""
     names = chosen(own["names"] or (), own["data"], every=own["all"])
     by_name = [name for name in names if not is_file_name(name)]
-    data = str(data_folder(own["data"]).absolute()) if by_name else absolute(own["data"])
+    data = same_folders(own["data"]) if by_name or own["data"] else None
     listed = [absolute(name) if is_file_name(name) else name for name in own["names"] or ()]
     return names, {"names": listed or None, "data": data}
 

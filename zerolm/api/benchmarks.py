@@ -62,9 +62,9 @@ class DownloadReport(Shown):
 
 @documented(BENCH_LS)
 def list_benchmarks(*, data: str | PathLike[str] | None = None) -> BenchmarksReport:
-    """Return the benchmarks at hand, in the folder of ZEROLM_DATA and in the cache, and those to download.
+    """Return the benchmarks at hand, in the folders of ZEROLM_DATA and in the cache, and those to download.
 
-    With ``data`` those of that folder alone. Raises ``ValueError`` where it is no folder.
+    With ``data`` those of these folders alone. Raises ``ValueError`` where one is no folder.
     """
     return BenchmarksReport(listing(BENCH_LS.values({"data": data})["data"]))
 
@@ -76,7 +76,7 @@ def download_benchmarks(
     force: bool = False,
     progress: Progress = silent,
 ) -> DownloadReport:
-    """Return where the benchmarks are, all seven if none is named, after fetching those that are not there.
+    """Return where the benchmarks are, all eight if none is named, after fetching those that are not there.
 
     Raises ``ValueError`` for an unknown name, and where anything fails; then nothing is written.
     """

@@ -21,7 +21,7 @@ from zerolm.api.report import Report, Shown
 from zerolm.architecture import Floats
 from zerolm.commands.proxies import PROXIES
 from zerolm.comparison.results import Comparison, Section
-from zerolm.groundtruth.reader import data_folder, is_file_name
+from zerolm.groundtruth.reader import is_file_name, same_folders
 from zerolm.progress import Progress, silent
 from zerolm.report.proxies import proxies_fragment, proxies_page
 from zerolm.spaces import space_names
@@ -211,9 +211,9 @@ def _configuration(own: Mapping[str, Any]) -> dict[str, Any]:
         ran |= {"text": absolute(own["text"])}
     if target not in space_names():
         if Path(target).is_dir() or is_file_name(target):
-            ran |= {"target": absolute(target), "data": absolute(own["data"])}
+            ran |= {"target": absolute(target), "data": own["data"] and same_folders(own["data"])}
         else:
-            ran |= {"data": str(data_folder(own["data"]).absolute())}
+            ran |= {"data": same_folders(own["data"])}
     return {name: value for name, value in ran.items() if value is not None}
 
 

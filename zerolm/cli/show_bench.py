@@ -7,9 +7,21 @@ from zerolm.cli.tables import show_table, show_text
 from zerolm.comparison.results import Section
 from zerolm.report.facts import facts
 from zerolm.report.rows import by_tau
-from zerolm.report.tables import remark
+from zerolm.report.tables import remark, share
 
-HEADS = ("score", "tau-b", "95 %", "random ties", "rho", "over body", "95 %", "in budget", "regret 1/5", "")
+HEADS = (
+    "score",
+    "tau-b",
+    "95 %",
+    "random ties",
+    "rho",
+    "over body",
+    "95 %",
+    "in budget",
+    "pairs",
+    "regret 1/5",
+    "",
+)
 
 
 def show(result: BenchReport) -> None:
@@ -36,6 +48,7 @@ def show_section(section: Section) -> None:
             "" if row.score == "body_params" else _signed(row.gain),
             "" if row.score == "body_params" else _span(row.gain_low, row.gain_high, sign=True),
             _show(row.within_budget),
+            share(row.pairs_right),
             f"{row.regret_1:.3g}/{row.regret_5:.3g}",
             remark(row),
         )

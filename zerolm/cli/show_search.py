@@ -48,11 +48,19 @@ def show(result: SearchReport) -> None:
     for binding in result.bounds.binding:
         cost = binding.bound[4:] if binding.kind == "budget" else ""
         to = binding.relaxed_to
-        wider = to if isinstance(to, str) else show_cost(cost, int(to)) if cost else f"{to:g}"
+        wider = (
+            f"opened to {to}"
+            if isinstance(to, str)
+            else f"at {show_cost(cost, int(to)) if cost else format(to, 'g')}"
+        )
         words = f": {binding.words}" if binding.words else ""
         show_text(
-            f"binding: {binding.bound}; at {wider} the best score would be {100 * binding.gain:+.2f} %{words}"
+            f"binding: {binding.bound}; {wider} the best score would be {100 * binding.gain:+.2f} %{words}"
         )
+    if result.bounds.free:
+        show_text(f"costs nothing: {', '.join(result.bounds.free)}")
+    for name, values in result.space.unused().items():
+        show_text(f"no architecture of the space has {name} {', '.join(map(str, values))}")
 
 
 def same_choices(result: SearchReport) -> list[tuple[list[str], Choice]]:

@@ -9,9 +9,11 @@ from zerolm.commands.command import Command
 from zerolm.commands.listings import DATA
 from zerolm.settings import Setting
 
-NAMES: Final = Setting("names", "names", None, "benchmarks of the data folder, or files", metavar="NAME")
+NAMES: Final = Setting(
+    "names", "names", None, "benchmarks of the data folders or of zerolm, or files", metavar="NAME"
+)
 BENCHMARKS: Final = (
-    Setting("all", "flag", False, "take every benchmark of the data folder; what cannot be read is left out"),
+    Setting("all", "flag", False, "take every benchmark of these folders; what cannot be read is left out"),
     DATA,
     METRIC,
 )
@@ -42,7 +44,8 @@ BENCH: Final = Command(
         ("zerolm bench run pit_vit --proxies snip,zico", "two proxies of real networks beside the scores"),
     ),
     notes="Each score is judged by tau-b with the trained results, with bootstrap intervals, beside the "
-    "count of parameters. Every option of a score is a flag too, and may be given several times.",
+    "count of parameters; *pairs* is the share of pairs of about equal size that it orders rightly. Every "
+    "option of a score is a flag too, and may be given several times.",
     owners=("scores",),
     repeated=True,
 )

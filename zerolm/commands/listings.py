@@ -11,7 +11,7 @@ DATA: Final = Setting(
     "data",
     "path",
     None,
-    "folder of the benchmark files; else that of ZEROLM_DATA, else the cache",
+    "folders of the benchmark files, as in PATH; else those of ZEROLM_DATA, else the cache",
     metavar="DIR",
 )
 SPACES: Final = Command(
@@ -38,7 +38,7 @@ BENCH_LS: Final = Command(
     verb="zerolm.api.benchmarks:list_benchmarks",
     groups={"Benchmarks": (DATA,)},
     examples=(
-        ("zerolm bench ls", "the folder of ZEROLM_DATA, the cache, and what can be fetched"),
+        ("zerolm bench ls", "the folders of ZEROLM_DATA, the cache, and what can be fetched"),
         ("zerolm bench ls --data mine", "one folder alone"),
     ),
     notes="A benchmark is a JSON or CSV file of trained architectures with their results.",
@@ -53,7 +53,7 @@ BENCH_DOWNLOAD: Final = Command(
     ),
     groups={"Download": (Setting("force", "flag", False, "fetch also what is there and up to date"),)},
     examples=(
-        ("zerolm bench download", "all seven, from GitHub"),
+        ("zerolm bench download", "all eight, from GitHub"),
         ("zerolm bench download gpt2_wt103", "one of them"),
     ),
     notes="The cache is the folder benchmarks below ZEROLM_CACHE, else zerolm/benchmarks below "

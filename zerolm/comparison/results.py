@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from zerolm.architecture import Floats
 from zerolm.comparison.published import BEST, Published
 from zerolm.groundtruth.truth import GroundTruth
 from zerolm.statistics import Ceiling, budget_ladder, random_regret
+
+ALIKE: Final = 0.05
+"""The share of total parameters within which networks are of about equal size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class ScoreRow:
     one of them has at least the same tau-b, else ``unclear``. ``within_budget`` is tau-b within deciles
     of body parameters, ``top_overlap`` the share of the best tenth among the highest-scored tenth,
     ``regret_1`` and ``regret_5`` the loss of quality under budgets (in the unit of the metric).
+    ``pairs`` counts the pairs of about equal size (``Section.alike``), ``pairs_right`` is the share of them
+    that is ordered as the results are, ties counted half.
     """
 
     benchmark: str
@@ -49,6 +54,8 @@ class ScoreRow:
     verdict: str | None
     saw_labels: bool = False
     best_alpha: float | None = None
+    pairs_right: float | None = None
+    pairs: int = 0
 
     @property
     def label(self) -> str:
@@ -96,6 +103,12 @@ class Section:
         return self.truth.name + (f", view {self.view}" if self.view else "")
 
     @property
+    def alike(self) -> str:
+        """Return which pairs count as of about equal size."""
+        groups = {entry.group for entry in self.truth.architectures} - {None}
+        return f"within {len(groups)} groups" if groups else f"within {100 * ALIKE:g} % of total parameters"
+
+    @property
     def published(self) -> Published | None:
         """Return the best agreement that others have published by the benchmark's own metric."""
         return BEST.get((self.truth.name, self.view)) if self.metric == self.truth.metric else None
@@ -139,6 +152,7 @@ class Section:
             "alpha_plateau": list(self.plateau) if self.plateau else None,
             "budgets": self.budgets.tolist(),
             "left_out": self.left_out,
+            "pairs": self.alike,
             "regret_by_budget": {label: curve.tolist() for label, curve in self.regrets.items()},
         }
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.calibration.alpha import GRID
-from zerolm.comparison.results import AlphaPoint, ScoreRow, Section
+from zerolm.comparison.results import ALIKE, AlphaPoint, ScoreRow, Section
 from zerolm.comparison.subjects import Subject
 from zerolm.groundtruth.reader import View
 from zerolm.scores import Score, ScoreBatch, all_variants, make_score
@@ -21,6 +21,9 @@ from zerolm.statistics import (
     Resampled,
     gain,
     interval,
+    ordered_pairs,
+    pairs_of_similar_cost,
+    pairs_within_groups,
     regret,
     regret_curve,
     top_overlap,
@@ -54,6 +57,8 @@ def section_of(
     """Return the section of one view; ``others`` are further scores (n,) by name."""
     batch, result, alphas = ScoreBatch.of(view.architectures), bootstrap.result, options["alpha"]
     cost = make_score("body_params").of_many(batch)
+    total = make_score("params").of_many(batch)
+    pairs = pairs_within_groups(subject.groups) if subject.groups else pairs_of_similar_cost(total, ALIKE)
     init = dict(zip(["init"], options.get("init", ()), strict=False))
     grid = {
         alpha: make_score("zerolm", alpha=alpha, **init).of_many(batch)
@@ -84,6 +89,7 @@ def section_of(
     rows, scores, regrets = [], {}, {}
     for one in asked:
         curve = regret_curve(one.values, result, cost, 1)
+        ordered = ordered_pairs(one.values, result, pairs)
         row = ScoreRow(
             benchmark=subject.truth.name,
             view=view.name,
@@ -99,6 +105,8 @@ def section_of(
             baseline=one.baseline,
             saw_labels=one.alpha == "best",
             best_alpha=one.best_alpha,
+            pairs_right=_defined(ordered.share),
+            pairs=ordered.n,
         )
         rows.append(row)
         scores[row.label], regrets[row.label] = one.values, curve

@@ -24,6 +24,12 @@ class Subject:
     result: Floats
     views: list[View]
 
+    @property
+    def groups(self) -> list[str | None] | None:
+        """Return the group of equal size that each architecture is of; None where the file names none."""
+        groups = [entry.group for entry in self.truth.architectures]
+        return groups if any(group is not None for group in groups) else None
+
 
 def subjects(
     names: Sequence[str],

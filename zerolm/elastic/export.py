@@ -19,12 +19,11 @@ from zerolm.elastic.folder import read_supernet
 from zerolm.elastic.heads import HEADS, head_similarity, with_fewer_heads, without_heads
 from zerolm.elastic.learner import Aim, PathLearner
 from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
-from zerolm.elastic.supernet import Supernet
+from zerolm.elastic.supernet import Supernet, drawn_network
 from zerolm.elastic.teacher import distillation_for, teacher_in
 from zerolm.elastic.text import BATCH, supernet_text
 from zerolm.io.files import write_json
 from zerolm.io.folders import check_new, new_folder, work_folder
-from zerolm.networks.build import build
 from zerolm.networks.modules.layer import Stack
 from zerolm.networks.opener import quiet
 from zerolm.progress import Progress, silent
@@ -233,8 +232,7 @@ def named(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _network(architecture: Architecture, state: Mapping[str, Tensor] | None, seed: int = 0) -> Stack:
     """Return the network of an architecture in evaluation mode, with weights or new ones."""
-    module = build(architecture, seed).module
-    assert isinstance(module, Stack)
+    module = drawn_network(architecture, seed)
     if state is not None:
         module.load_state_dict(dict(state))
     return module

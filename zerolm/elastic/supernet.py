@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 import torch
@@ -16,6 +17,8 @@ from zerolm.networks.build import build
 from zerolm.networks.modules.layer import Stack
 from zerolm.spaces.elastic import Elastic
 
+DRAWN_AT: Final = 528
+"""The hidden size at which matrices are as ``build`` draws them: ELM-Small's."""
 Path = Sequence[int]
 """The kind of each layer, by its number among the kinds of the space."""
 Block = Callable[[Tensor, Tensor | None], Tensor]
@@ -35,9 +38,7 @@ class Supernet(nn.Module):
         super().__init__()
         self.space, self.shape = space, (space.depth, len(space.kinds))
         every = [{"block": b, "share": s, "ffn": space.largest} for b, s in space.kinds] * space.depth
-        module = build(space.read({"layers": every}), seed).module
-        assert isinstance(module, Stack)
-        self.stack = module
+        self.stack = drawn_network(space.read({"layers": every}), seed)
         widths = space.widths or (space.step,) * (space.depth * len(space.kinds))
         self.register_buffer("widths", torch.tensor(widths).reshape(self.shape))
 
@@ -124,6 +125,23 @@ class Supernet(nn.Module):
             for (block, share), width in zip(self.space.kinds, row, strict=True)
         ]
         return CostModel().layers(Shapes.of(layers))[:, COSTS.index("params")].reshape(self.shape)
+
+
+def drawn_network(architecture: Architecture, seed: int) -> Stack:
+    """Return the network of an architecture with weights to train from, in evaluation mode.
+
+    ``build`` draws them as ELM does at a hidden size of 528. Narrower networks so drawn pass on next to
+    nothing and are slow to begin, so matrices are multiplied by sqrt(528 / hidden), as muP has it
+    (arXiv 2203.03466).
+    """
+    module = build(architecture, seed).module
+    assert isinstance(module, Stack)
+    factor = (DRAWN_AT / architecture.layers[0].width) ** 0.5
+    with torch.no_grad():
+        for part in module.modules():
+            if isinstance(part, nn.Linear):
+                part.weight.mul_(factor)
+    return module
 
 
 def features_of(

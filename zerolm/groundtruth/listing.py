@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from zerolm.groundtruth.cache import cache_folder
-from zerolm.groundtruth.reader import data_folder, known_names, locate, read
+from zerolm.groundtruth.reader import SHIPPED, benchmark_files, data_folders, read
 from zerolm.groundtruth.sources import SOURCES
 from zerolm.groundtruth.truth import is_line
 
@@ -34,16 +34,16 @@ class Listed:
 
 
 def listing(data: str | None = None) -> list[Listed]:
-    """The benchmarks of the data folder, those that only the cache has, and those that can be downloaded.
+    """The benchmarks of the data folders, else of the cache or the package, and those to download.
 
-    A folder that is named by ``data`` is listed alone.
+    Folders that are named by ``data`` are listed alone.
     """
-    folder = data_folder(data)
-    rows = list(_in_folder(folder))
+    folders = data_folders(data)
+    if not data:
+        folders = tuple(dict.fromkeys((*folders, cache_folder(), SHIPPED)))
+    rows = list(_in_folders(folders))
     if data:
         return rows
-    if folder != cache_folder():
-        rows += [row for row in _in_folder(cache_folder()) if row.name not in {row.name for row in rows}]
     return rows + [
         Listed(
             source.name,
@@ -58,9 +58,8 @@ def listing(data: str | None = None) -> list[Listed]:
     ]
 
 
-def _in_folder(folder: Path) -> Iterator[Listed]:
-    for name in known_names(folder):
-        path = locate(name, str(folder))
+def _in_folders(folders: Sequence[Path]) -> Iterator[Listed]:
+    for name, path in sorted(benchmark_files(*folders).items()):
         try:
             truth = read(path)
         except ValueError as error:

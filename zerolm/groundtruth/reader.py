@@ -31,11 +31,13 @@ from zerolm.spaces.flexibert import VIEWS
 logger = logging.getLogger(__name__)
 
 __all__ = [
+    "SHIPPED",
     "GroundTruth",
     "TrainedArchitecture",
     "View",
+    "benchmark_files",
     "chosen",
-    "data_folder",
+    "data_folders",
     "is_file_name",
     "known_names",
     "locate",
@@ -46,11 +48,14 @@ __all__ = [
     "read",
     "read_csv",
     "read_text",
+    "same_folders",
     "thinned",
     "views",
 ]
 
 FORMATS: Final = (".json", ".csv")
+SHIPPED: Final = Path(__file__).parent / "shipped"
+"""The folder of the benchmarks that come with the package."""
 
 
 @dataclass(frozen=True)
@@ -66,30 +71,42 @@ class View:
     settings: dict[str, Any]
 
 
-def data_folder(given: str | None) -> Path:
-    """The folder with benchmark files: the one given, else that of ``ZEROLM_DATA``, else the user's cache.
+def data_folders(given: str | None) -> tuple[Path, ...]:
+    """The folders with benchmark files: those given, else those of ``ZEROLM_DATA``, else the user's cache.
 
-    The cache need not exist yet.
+    Several are separated as in ``PATH``; of a name that is in several the first counts. The cache need not
+    exist yet.
     """
-    folder = given or os.environ.get("ZEROLM_DATA")
-    if not folder:
-        return cache_folder()
-    if not Path(folder).is_dir():
-        raise ValueError(f"{folder!r} is not a folder")
-    return Path(folder)
+    named = [name for name in (given or os.environ.get("ZEROLM_DATA", "")).split(os.pathsep) if name]
+    for name in named:
+        if not Path(name).is_dir():
+            raise ValueError(f"{name!r} is not a folder")
+    return tuple(dict.fromkeys(map(Path, named))) or (cache_folder(),)
 
 
-def known_names(folder: Path) -> list[str]:
-    """The names of the benchmark files in a folder."""
-    return sorted(_files(folder))
+def same_folders(given: str | None) -> str:
+    """Return the data folders as text that means the same wherever it is read."""
+    return os.pathsep.join(str(folder.absolute()) for folder in data_folders(given))
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    """The benchmark files in a folder by name; of two forms of one name the JSON file."""
-    benchmarks = [file for file in folder.glob("*") if _form(file) in FORMATS and file.is_file()]
-    return {
-        file.stem: file for file in sorted(benchmarks, key=lambda file: (_form(file) == ".json", file.name))
-    }
+def known_names(*folders: Path) -> list[str]:
+    """The names of the benchmark files in folders."""
+    return sorted(benchmark_files(*folders))
+
+
+def benchmark_files(*folders: Path) -> dict[str, Path]:
+    """The benchmark files in folders by name, of the first that has it; of two forms the JSON file."""
+    benchmarks = [
+        (-place, _form(file) == ".json", file.name, file)
+        for place, folder in enumerate(folders)
+        for file in folder.glob("*")
+        if _form(file) in FORMATS and file.is_file()
+    ]
+    return {file.stem: file for *_, file in sorted(benchmarks)}
+
+
+def _quoted(folders: Sequence[Path]) -> str:
+    return " or ".join(repr(str(folder)) for folder in folders)
 
 
 def _form(path: Path) -> str:
@@ -102,10 +119,13 @@ def chosen(names: Sequence[str], data: str | None, *, every: bool = False) -> li
         raise ValueError(f"either name benchmarks or ask for --all, not both ({', '.join(names)} and --all)")
     if names:
         return list(names)
-    folder = data_folder(data)
-    known = known_names(folder)
+    folders = data_folders(data)
+    known = known_names(*folders)
     if not known:
-        raise ValueError(f"{str(folder)!r} holds no benchmark; 'zerolm bench download' fetches seven")
+        raise ValueError(
+            f"{_quoted(folders)} holds no benchmark; 'zerolm bench download' fetches {len(SOURCES)}, and "
+            f"{', '.join(known_names(SHIPPED))} can be named without"
+        )
     if not every:
         raise ValueError(f"no benchmark is named; there are {', '.join(known)}, or --all of them")
     return known
@@ -117,18 +137,18 @@ def is_file_name(name: str) -> bool:
 
 
 def locate(name: str, data: str | None) -> Path:
-    """The file of a benchmark named by a path, or by its name in the data folder."""
+    """The file of a benchmark named by a path, or by its name in the data folders or among those shipped."""
     path = Path(name)
     if is_file_name(name):
         return path
-    folder = data_folder(data)
-    files = _files(folder)
+    folders = data_folders(data)
+    files = benchmark_files(*folders, SHIPPED)
     if name in files:
         return files[name]
-    known = ", ".join(sorted(files)) or "none"
+    known = ", ".join(known_names(*folders)) or "none"
     remedy = f"download {name}' fetches it" if name in SOURCES else f"download' fetches {', '.join(SOURCES)}"
     raise ValueError(
-        f"benchmark {name!r} is not in {str(folder)!r}; there are {known}; 'zerolm bench {remedy}"
+        f"benchmark {name!r} is not in {_quoted(folders)}; there are {known}; 'zerolm bench {remedy}"
     )
 
 
@@ -190,16 +210,19 @@ def views(truth: GroundTruth) -> list[View]:
     """The networks behind the configurations, once for each way to read them.
 
     A file that fixes the settings of its space has one reading, named by the setting ``view`` if it is there.
+    What it says that all its networks share counts as settings, too, where the space has them.
     """
     if truth.space not in space_names():
         known_spaces = ", ".join(space_names())
         raise ValueError(
             f"benchmark {truth.name}: space {truth.space!r} is not known; there are {known_spaces}"
         )
+    known = space_settings(truth.space)
     settings = truth.settings
+    if settings is None:
+        settings = {name: value for name, value in truth.shared.items() if name in known} or None
     if settings is not None:
         return [View(settings.get("view"), _networks(truth, settings), settings)]
-    known = space_settings(truth.space)
     if "view" in known:
         return [View(view, _networks(truth, {"view": view}), {"view": view}) for view in VIEWS]
     settings = {"corpus": named_corpus(truth) or "wt103"} if "corpus" in known else {}

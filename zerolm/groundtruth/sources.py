@@ -19,13 +19,27 @@ class Upstream:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """One benchmark as published: a file of a repository, or (``is_folder``) a folder.
+class Pinned:
+    """A file of a repository that is fetched, several ``parts``, or (``is_folder``) a folder.
 
     ``sha256`` is that of the file. Archives are packed anew at times, so they have no lasting checksum; what
     is pinned for a folder is its content: the SHA-256 of what ``sha256sum`` prints for the files used, sorted
-    by path (``archive.digest``).
+    by path (``archive.digest``). It is the same for parts, with their paths in the repository; ``path`` then
+    only names them.
     """
+
+    path: str
+    sha256: str
+    parts: tuple[str, ...] = ()
+
+    @property
+    def is_folder(self) -> bool:
+        return not self.parts and "." not in self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One benchmark as published."""
 
     name: str
     space: str
@@ -34,8 +48,7 @@ class Source:
     metrics: tuple[str, ...]
     count: int
     upstream: Upstream
-    path: str
-    sha256: str
+    pinned: Pinned
     fields: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -44,24 +57,21 @@ class Source:
         return known_direction(self.metric) is True
 
     @property
-    def is_folder(self) -> bool:
-        return "." not in self.path.rpartition("/")[2]
-
-    @property
-    def url(self) -> str:
-        """Where the file is, or the archive of the commit that holds the folder."""
+    def urls(self) -> tuple[str, ...]:
+        """Where the file is, or each part, or the archive of the commit that holds the folder."""
         repository, commit = self.upstream.repository, self.upstream.commit
-        if self.is_folder:
-            return f"https://codeload.github.com/{repository}/tar.gz/{commit}"
-        return f"https://raw.githubusercontent.com/{repository}/{commit}/{self.path}"
+        if self.pinned.is_folder:
+            return (f"https://codeload.github.com/{repository}/tar.gz/{commit}",)
+        raw = f"https://raw.githubusercontent.com/{repository}/{commit}"
+        return tuple(f"{raw}/{path}" for path in self.pinned.parts or (self.pinned.path,))
 
     def record(self) -> dict[str, str]:
         """Return the origin that a converted file names."""
         return {
             "repository": self.upstream.repository,
             "commit": self.upstream.commit,
-            "file": self.path,
-            "sha256": self.sha256,
+            "file": self.pinned.path,
+            "sha256": self.pinned.sha256,
             "licence": self.upstream.licence,
             "paper": self.upstream.paper,
         }
@@ -85,6 +95,22 @@ ARCHAI: Final = Upstream(
     licence="MIT",
     paper="Javaheripi et al., LiteTransformerSearch, NeurIPS 2022",
 )
+GEMSTONES: Final = Upstream(
+    repository="mcleish7/gemstone-scaling-laws",
+    commit="5f420478f6057b0cbb4d13405fb10ca64675bccb",
+    licence="MIT",
+    paper="McLeish et al., Gemstones, NeurIPS 2025, arXiv 2502.06857",
+)
+GEMSTONE_RUNS: Final = "wandb_dfs/wandb_df_for_fitting_hot_100b+_477.jsonl"
+"""The training loss of every run at every 477th step, one row a step."""
+GEMSTONE_LOSSES: Final = "other_validation_losses"
+"""A folder for each corpus, with a file for each network: its loss there at some steps and at the end."""
+GEMSTONE_SHAPES: Final = (
+    "256x23", "256x27", "256x71", "256x80", "384x13", "384x36", "512x11", "512x12", "512x13", "512x14",
+    "512x16", "768x3", "768x45", "1024x28", "1280x15", "1280x36", "1536x50", "1792x7", "1792x18", "2048x27",
+    "2560x8", "3072x12",
+)  # fmt: skip
+"""Hidden size and depth."""
 
 
 def _vit(name: str, space: str, extra: tuple[str, ...], file: str, sha256: str) -> Source:
@@ -98,8 +124,7 @@ def _vit(name: str, space: str, extra: tuple[str, ...], file: str, sha256: str) 
         metrics=metrics + extra,
         count=100,
         upstream=AUTO_PROX,
-        path=f"gt_results/{file}",
-        sha256=sha256,
+        pinned=Pinned(f"gt_results/{file}", sha256),
     )
 
 
@@ -113,8 +138,7 @@ def _perplexity(name: str, corpus: str, folder: str, count: int, sha256: str) ->
         metrics=("test_ppl", "test_word_ppl", "valid_ppl") if gpt2 else ("test_ppl", "valid_ppl"),
         count=count,
         upstream=ARCHAI,
-        path=f"archai/nlp/nas/saved_logs/{folder}",
-        sha256=sha256,
+        pinned=Pinned(f"archai/nlp/nas/saved_logs/{folder}", sha256),
         fields={
             "d_inner, n_head": "one value a layer",
             "parameters": "as published: AdaEmb, Attn, FFN, nonembedding, total",
@@ -131,8 +155,9 @@ _ALL = (
         metrics=("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst", "sts", "glue"),
         count=500,
         upstream=SERIANNI,
-        path="data/BERT_benchmark.json",
-        sha256="fa2ff7198dcd71e0b8021ed2ace1c221672c33cc56931b6dff31fda3d044784f",
+        pinned=Pinned(
+            "data/BERT_benchmark.json", "fa2ff7198dcd71e0b8021ed2ace1c221672c33cc56931b6dff31fda3d044784f"
+        ),
         fields={
             "operation_type": "SA self-attention, LT linear transform, DSC span-based dynamic convolution",
             "operation_parameter": "SDP scaled dot product, WMA weighted multiplicative, DFT or DCT, "
@@ -182,6 +207,34 @@ _ALL = (
         "gt_pit.pth",
         "bdda89841d4105f99ab759e3243e7a2402929ba7a8430dac12a50256aa533bb2",
     ),
+    Source(
+        name="gemstones",
+        space="llama",
+        task="validation loss on FineWeb after 350 billion tokens",
+        metric="fineweb_loss",
+        metrics=(
+            *(f"train_loss_{billions}B" for billions in (10, 50, 100, 200, 350)),
+            *(f"{corpus}_loss" for corpus in ("fineweb", "fineweb_edu", "dclm")),
+        ),
+        count=22,
+        upstream=GEMSTONES,
+        pinned=Pinned(
+            f"{GEMSTONE_RUNS}, {GEMSTONE_LOSSES}/",
+            "12cd57c76d8fc1d2ead63c8094132289c429ad263694ddc3a19b7ad75da967e4",
+            parts=(
+                GEMSTONE_RUNS,
+                *(
+                    f"{GEMSTONE_LOSSES}/{corpus}_losses/Gemstone-{shape}.json"
+                    for corpus in ("fineweb", "fineweb_edu", "dclm")
+                    for shape in GEMSTONE_SHAPES
+                ),
+            ),
+        ),
+        fields={
+            "parameters": "as published: total",
+            "constant": {"vocab": 50304, "tied": False, "positions": 2048, "tokens": 350_119_526_400},
+        },
+    ),
 )
 SOURCES: Final = {source.name: source for source in _ALL}
-"""The seven benchmarks by name."""
+"""The eight benchmarks by name."""

@@ -31,20 +31,25 @@ Line = Annotated[str, AfterValidator(_line)]
 
 
 class TrainedArchitecture(BaseModel):
-    """One trained architecture; ``repeats`` are results of further runs of it, with other seeds."""
+    """One trained architecture.
+
+    ``repeats`` are results of further runs of it, with other seeds; those of one ``group`` are of equal size.
+    """
 
     model_config = ConfigDict(extra="ignore", strict=True)
     id: Line
     architecture: dict[str, Any]
     results: dict[Line, float]
     repeats: dict[Line, list[FiniteFloat]] = {}
+    group: Line | None = None
 
 
 class GroundTruth(BaseModel):
     """A benchmark file: architectures of one space with their results.
 
     ``metric`` is its own, None where it has none; ``higher_is_better`` is that metric's, ``directions`` those
-    of any result. ``settings`` are those of the space, if the file fixes them.
+    of any result. ``settings`` are those of the space, if the file fixes them; ``fields`` says what its
+    entries are.
     """
 
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -56,8 +61,15 @@ class GroundTruth(BaseModel):
     settings: dict[str, Any] | None = None
     task: str = ""
     source: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     count: int | None = None
     architectures: Annotated[list[TrainedArchitecture], Field(min_length=2)]
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """Return what all networks share, as ``fields`` tells under ``constant``."""
+        constant = self.fields.get("constant")
+        return constant if isinstance(constant, dict) else {}
 
     def asked(self, metric: str | None) -> str:
         """Return the metric that is meant: the one named, else the file's own, else its only one."""

@@ -15,7 +15,16 @@ from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
 from zerolm.comparison.bench import More, bench
 from zerolm.comparison.results import Section
-from zerolm.groundtruth.reader import GroundTruth, View, data_folder, known_names, locate, read, views
+from zerolm.groundtruth.reader import (
+    SHIPPED,
+    GroundTruth,
+    View,
+    data_folders,
+    known_names,
+    locate,
+    read,
+    views,
+)
 from zerolm.groundtruth.sources import SOURCES
 from zerolm.networks.opener import one_line
 from zerolm.progress import Progress, silent
@@ -211,7 +220,7 @@ def _view(target: str, request: Request) -> str | None:
 
 def _located(target: str, data: str | None) -> Path:
     """The file of a benchmark; ``ValueError`` says what else a target may be."""
-    known = known_names(data_folder(data))
+    known = known_names(*data_folders(data), SHIPPED)
     if Path(target).name == target and not Path(target).suffix and target not in (*known, *SOURCES):
         raise ValueError(
             f"{target!r} is nothing that is known: spaces are {', '.join(space_names())}; benchmarks are "

@@ -14,6 +14,8 @@ def facts(section: Section) -> Iterator[tuple[str, str]]:
     yield "random choice", f"regret at 1 {one:.3g}, at 5 {five:.3g}"
     if len(section.result) < FEWEST:
         yield "intervals", f"none, with fewer than {FEWEST} architectures"
+    count = max((row.pairs for row in section.rows), default=0)
+    yield "pairs", f"{count} of about equal size, {section.alike}; a coin orders 50 % rightly"
     if section.plateau:
         low, high = section.plateau
         reach = f"alpha {low:g}" if low == high else f"alpha {low:g} to {high:g}"

@@ -115,6 +115,10 @@ def certificate_sentence(result: SearchResult) -> str:
     )
 
 
+CHEAPER: Final = {"kv_bytes": "a KV cache of", "macs": "MACs a token of", "params": "parameters of"}
+"""What decides among near ties, in this order, in words."""
+
+
 def against_counting(result: SearchResult) -> str:
     """Return how the pick differs from what counting parameters picks within the same budgets."""
     said = []
@@ -130,10 +134,11 @@ def _differs(result: SearchResult, other: Choice) -> str:
     if other.architecture.choices == pick.architecture.choices:
         return f"picks the very same network within these budgets: here {score} adds nothing to it."
     if other.architecture.choices == best.architecture.choices:
+        cost = next((name for name in CHEAPER if pick.costs[name] != other.costs[name]), "params")
+        ours, theirs = (show_cost(cost, choice.costs[cost]) for choice in (pick, other))
         return (
-            "picks the network with the highest score, too; the pick is one within 1 % of it with a KV cache "
-            f"of {show_cost('kv_bytes', pick.costs['kv_bytes'])} in place of "
-            f"{show_cost('kv_bytes', other.costs['kv_bytes'])}."
+            "picks the network with the highest score, too; the pick is one within 1 % of it with "
+            f"{CHEAPER[cost]} {ours} in place of {theirs}."
         )
     change = 100 * (other.score - pick.score) / abs(pick.score or 1.0)
     params, cache = (show_cost(name, other.costs[name]) for name in ("params", "kv_bytes"))

@@ -24,7 +24,7 @@ from zerolm.report.phrases import (
 )
 from zerolm.report.search_records import candidacies, detail, key
 from zerolm.solvers import SearchResult
-from zerolm.solvers.result import Choice, Reference
+from zerolm.solvers.result import Binding, Choice, Reference
 from zerolm.spaces.words import shape_text
 
 FLAT: Final = 70.0
@@ -282,24 +282,36 @@ def _baseline_table(result: SearchResult, places: Mapping[str, int]) -> str:
 def _binding_table(result: SearchResult) -> str:
     if not result.bounds.tested:
         return "<p>Not tested: that takes a score that adds up over layers, and a proven optimum.</p>"
-    if not result.bounds.binding:
-        return "<p>None that was tested: no budget and no bound on shapes holds the best score down.</p>"
-    rows = [
-        [
-            b.bound,
-            b.kind,
-            show_cost(b.bound[4:], int(b.relaxed_to))
-            if b.kind == "budget"
-            else b.relaxed_to
-            if isinstance(b.relaxed_to, str)
-            else f"{b.relaxed_to:g}",
-            f"{100 * b.gain:+.2f} %",
-        ]
-        for b in result.bounds.binding
-    ]
-    return table(["bound", "kind", "widened to", "best score"], rows, "bounds") + note(
-        "Each bound alone made 10 % wider (at least one step), everything else as it is."
+    free = "".join(
+        note(text)
+        for text in (
+            f"Relaxed, these cost nothing: {', '.join(result.bounds.free)}." if result.bounds.free else "",
+            *(
+                f"No architecture of the space has {name} {', '.join(map(str, values))}."
+                for name, values in result.space.unused().items()
+            ),
+        )
+        if text
     )
+    if not result.bounds.binding:
+        return "<p>None: no budget and no bound on shapes holds the best score down.</p>" + free
+    binding = result.bounds.binding
+    rows = [[b.bound, b.kind, _relaxed(b), f"{100 * b.gain:+.2f} %", b.words] for b in binding]
+    return (
+        table(["bound", "kind", "relaxed to", "best score", "best shape then"], rows, "bounds")
+        + note(
+            "Each bound alone, everything else as it is: ranges opened whole, any other 10 % wider (at least "
+            "one step)."
+        )
+        + free
+    )
+
+
+def _relaxed(bound: Binding) -> str:
+    to = bound.relaxed_to
+    if isinstance(to, str):
+        return to
+    return show_cost(bound.bound[4:], int(to)) if bound.kind == "budget" else f"{to:g}"
 
 
 def _blind(result: SearchResult) -> str:

@@ -17,6 +17,7 @@ HEADS: Final = (
     "rho [95\u00a0%]",
     "gain over body [95\u00a0%]",
     "in budget",
+    "pairs",
     "top tenth",
     "regret 1\u00a0/\u00a05",
     Cell("remark", "shape"),
@@ -24,7 +25,8 @@ HEADS: Final = (
 HEADS_NOTE: Final = (
     "random ties: the mean of tau over all ways to break a score's ties. gain: tau-b beyond that of body "
     "parameters, with the interval of paired resamples. in budget: tau-b among architectures of about as "
-    "many body parameters (deciles). top tenth: the share of the best tenth that the highest-scored tenth "
+    "many body parameters (deciles). pairs: the share of pairs of about equal size that are ordered as their "
+    "results are, ties counted half. top tenth: the share of the best tenth that the highest-scored tenth "
     "finds. regret 1 / 5: what the best of the 1 or 5 highest-scored lacks to the best, in the unit of the "
     "metric, mean over nineteen budgets."
 )
@@ -88,7 +90,8 @@ def agreement(section: Section) -> str:
                 Cell(show(row.rho, 3), note=_span(row.rho_low, row.rho_high)),
                 Cell("0", "base") if reference else Cell(show(row.gain, 3, "+"), mark, _gained(row)),
                 show(row.within_budget, 3),
-                f"{100 * row.top_overlap:.0f} %",
+                share(row.pairs_right),
+                share(row.top_overlap),
                 f"{row.regret_1:.3g} / {row.regret_5:.3g}",
                 Cell(remark(row), f"shape {mark}"),
             ]
@@ -98,6 +101,11 @@ def agreement(section: Section) -> str:
 
 def show(value: float | None, digits: int, sign: str = "") -> str:
     return "–" if value is None else f"{value:{sign}.{digits}f}"  # noqa: RUF001
+
+
+def share(value: float | None) -> str:
+    """Return a share in per cent, a dash where there is none."""
+    return "-" if value is None else f"{100 * value:.0f} %"
 
 
 def _span(low: float | None, high: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from zerolm.architecture import Architecture
@@ -180,10 +180,14 @@ class Plateau:
 
 @dataclass(frozen=True)
 class BoundsTest:
-    """The bounds that cost score; where not ``tested``, nothing is known of them."""
+    """The bounds that cost score; where not ``tested``, nothing is known of them.
+
+    ``free`` names those that were relaxed and cost nothing.
+    """
 
     tested: bool = False
     binding: list[Binding] = field(default_factory=list)
+    free: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, repr=False)
@@ -239,6 +243,8 @@ class SearchResult:
             "baselines": [baseline.to_json() for baseline in self.baselines],
             "bounds_tested": self.bounds.tested,
             "binding": [binding.to_json() for binding in self.bounds.binding],
+            "free": self.bounds.free,
+            "unused": question.space.unused(),
             "calibration": self.calibration,
             "best_label": self.best_label.to_json() if self.best_label else None,
             "baseline": self.baseline.to_json() if self.baseline else None,
@@ -257,7 +263,7 @@ class SearchResult:
         reference = Reference(told["name"], choice(told), told["exclusions"]) if told else None
         asked = [document[name] for name in ("score", "options", "budgets", "conditions")]
         return cls(
-            question=Question(space, *asked, reference),
+            question=replace(Question(space, *asked), baseline=reference),
             certificate=Certificate(**document["certificate"]),
             pick=choice(document["pick"]),
             best=[choice(told) for told in document["best"]],
@@ -270,7 +276,11 @@ class SearchResult:
                 [Peak(*peak) for peak in document["landscape"]],
             ),
             baselines=[Baseline(told["name"], told["value"], choice(told)) for told in document["baselines"]],
-            bounds=BoundsTest(document["bounds_tested"], [Binding(**told) for told in document["binding"]]),
+            bounds=BoundsTest(
+                document["bounds_tested"],
+                [Binding(**told) for told in document["binding"]],
+                document.get("free", []),
+            ),
             calibration=document["calibration"],
             best_label=BestLabel(choice(label), label["result"]) if label else None,
         )

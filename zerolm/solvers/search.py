@@ -191,7 +191,7 @@ def search(
         "exact" if ties.exact and near_ties.exact else "at least",
     )
     baselines: list[Baseline] = []
-    binding: list[Binding] = []
+    bounds = BoundsTest()
     tested = compare and run.engine.optimal and isinstance(score, ClosedForm)
     if compare:
         progress("asking the baselines")
@@ -199,7 +199,7 @@ def search(
         baselines = _baselines(run, limits, proven)
         if tested:
             progress("relaxing each bound")
-            binding = _binding(run, limits, proven, best[0])
+            bounds = _bounds(run, limits, proven, best[0])
     return SearchResult(
         Question(space, score.name, score.options, dict(budgets or {}), asdict(costs)),
         certificate,
@@ -208,7 +208,7 @@ def search(
         ParetoFront(COSTS[run.column], points, run.engine.complete_front),
         Plateau(ties, near_ties, _landscape(run)),
         baselines,
-        BoundsTest(tested, binding),
+        bounds,
     )
 
 
@@ -402,9 +402,9 @@ def _baselines(main: _Run, budgets: Budgets, setup: _Setup) -> list[Baseline]:
     return baselines
 
 
-def _binding(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> list[Binding]:
-    """Return every bound that, widened alone by 10 %, allows a better score."""
-    binding, held = [], []
+def _bounds(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> BoundsTest:
+    """Return which bounds, each relaxed alone, allow a better score: by 10 %, or a range opened whole."""
+    binding, free, held = list[Binding](), list[str](), []
 
     def ask(
         bound: str, kind: str, at: float | str, to: float | str, wider: SearchSpace, limits: Budgets
@@ -421,6 +421,8 @@ def _binding(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> list[
         if gain > TOLERANCE:
             words = shape_text(run.choice(solution[0]).architecture) if kind == "range" else ""
             binding.append(Binding(bound, kind, at, to, score, gain, words))
+        else:
+            free.append(bound)
 
     for side, column in budgets.active(main.problems):
         value = int((budgets.high if side == "max" else budgets.low)[column])
@@ -430,7 +432,7 @@ def _binding(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> list[
     for bound in main.space.bounds(best.architecture):
         kind = "range" if isinstance(bound.at, str) else "shape"
         ask(bound.name, kind, bound.at, bound.wider_to, bound.wider, budgets)
-    return sorted(binding, key=lambda bound: -bound.gain)
+    return BoundsTest(True, sorted(binding, key=lambda bound: -bound.gain), free)
 
 
 def _explain(run: _Run, budgets: Budgets, setup: _Setup) -> str:

@@ -82,6 +82,10 @@ class SearchSpace(ABC):
         """Yield the limits of the ranges that ``architecture`` touches, or every range, opened."""
         yield from ()
 
+    def unused(self) -> dict[str, list[int]]:
+        """Return the values of ranges that no architecture of the space has, by the ranges' names."""
+        return {}
+
     def blind_spots(self) -> str:
         """Return what the choices contain that no score of shapes can judge."""
         return ""

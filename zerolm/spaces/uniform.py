@@ -168,18 +168,22 @@ class UniformSpace(SearchSpace):
                 wider._made = self._made
                 yield Bound(f"{name} {ranged(now)}", ranged(now), ranged(opened), wider)
 
+    def unused(self) -> dict[str, list[int]]:
+        used: dict[str, set[int]] = {name: set() for name in ("depth", "hidden", "head_size", "heads_per_kv")}
+        for hidden in self.hidden:
+            depths = self._depths(hidden)
+            for head_size in self.head_size if depths and self._widths(hidden) else ():
+                for heads, kv_heads in self._pairs(head_size, self._heads(hidden, head_size)):
+                    used["depth"].update(depths)
+                    used["hidden"].add(hidden)
+                    used["head_size"].add(head_size)
+                    used["heads_per_kv"].add(heads // kv_heads)
+        unused = {name: [v for v in getattr(self, name) if v not in values] for name, values in used.items()}
+        return {name: values for name, values in unused.items() if values}
+
     def _candidates(self, hidden: int, head_size: int, heads: Sequence[int]) -> Candidates | None:
         """Return the layers of a hidden size: heads, KV heads and FFN widths that go together."""
-        devices, step = self.tensor_parallel, self.multiple_of
-        pairs = [
-            (count, count // group)
-            for count in heads
-            for group in self.heads_per_kv
-            if count % group == 0
-            and self.kv_width[0] <= count // group * head_size <= self.kv_width[1]
-            and count // group * head_size % step == 0
-            and (count // group % devices == 0 or devices % (count // group) == 0)
-        ]
+        pairs = self._pairs(head_size, heads)
         widths = self._widths(hidden)
         if not pairs or not widths:
             return None
@@ -188,6 +192,19 @@ class UniformSpace(SearchSpace):
             self._made[key] = self._columns(hidden, head_size, pairs, widths)
         made: Candidates = self._made[key]
         return made
+
+    def _pairs(self, head_size: int, heads: Sequence[int]) -> list[tuple[int, int]]:
+        """Return numbers of heads with numbers of KV heads that go with them."""
+        devices, step = self.tensor_parallel, self.multiple_of
+        return [
+            (count, count // group)
+            for count in heads
+            for group in self.heads_per_kv
+            if count % group == 0
+            and self.kv_width[0] <= count // group * head_size <= self.kv_width[1]
+            and count // group * head_size % step == 0
+            and (count // group % devices == 0 or devices % (count // group) == 0)
+        ]
 
     def _columns(
         self, hidden: int, head_size: int, pairs: Sequence[tuple[int, int]], widths: Sequence[int]

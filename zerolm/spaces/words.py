@@ -24,9 +24,10 @@ def uniform_words(choices: Mapping[str, Any]) -> str:
     """Return 8 x 512, heads 8, kv 2, ffn 1280 of layers that are alike, or differ in FFN or KV heads."""
     shared = "kv_heads" in choices and choices["kv_heads"] != choices["heads"]
     kv = f", kv {runs(choices['kv_heads'])}" if shared else ""
-    return (
-        f"{choices['depth']} x {choices['hidden']}, heads {choices['heads']}{kv}, ffn {runs(choices['ffn'])}"
-    )
+    size = choices.get("head_size")
+    wide = f" of {size}" if size and size * choices["heads"] != choices["hidden"] else ""
+    heads = f"heads {choices['heads']}{wide}{kv}"
+    return f"{choices['depth']} x {choices['hidden']}, {heads}, ffn {runs(choices['ffn'])}"
 
 
 def runs(value: Any) -> str:

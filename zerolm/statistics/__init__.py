@@ -7,6 +7,12 @@ from zerolm.statistics.bootstrap import Bootstrap, Interval, Resampled, enough, 
 from zerolm.statistics.budgets import budget_ladder, random_regret, regret, regret_curve, top_overlap
 from zerolm.statistics.correlations import Agreement, agreement, kendall, spearman, within_budget
 from zerolm.statistics.noise import Ceiling, noise_ceiling
+from zerolm.statistics.pairs import (
+    OrderedPairs,
+    ordered_pairs,
+    pairs_of_similar_cost,
+    pairs_within_groups,
+)
 from zerolm.statistics.ranks import TOLERANCE, tie_ranks
 
 __all__ = [
@@ -15,6 +21,7 @@ __all__ = [
     "Bootstrap",
     "Ceiling",
     "Interval",
+    "OrderedPairs",
     "Resampled",
     "agreement",
     "budget_ladder",
@@ -23,6 +30,9 @@ __all__ = [
     "interval",
     "kendall",
     "noise_ceiling",
+    "ordered_pairs",
+    "pairs_of_similar_cost",
+    "pairs_within_groups",
     "random_regret",
     "regret",
     "regret_curve",

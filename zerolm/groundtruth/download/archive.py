@@ -82,8 +82,9 @@ def _used(packed: Metered, folders: Collection[str]) -> Iterator[tuple[str, str,
 def digest(folder: str, files: Mapping[str, bytes]) -> str:
     """The SHA-256 of a folder's content, whatever archive it came in.
 
-    It is that of what ``find FOLDER -type f | LC_ALL=C sort | xargs sha256sum`` prints where FOLDER stands.
+    It is that of what ``find FOLDER -type f | LC_ALL=C sort | xargs sha256sum`` prints where FOLDER stands;
+    an empty folder name stands for paths as they are.
     """
-    name = folder.rpartition("/")[2]
-    lines = (f"{hashlib.sha256(files[path]).hexdigest()}  {name}/{path}\n" for path in sorted(files))
+    start = f"{folder.rpartition('/')[2]}/" if folder else ""
+    lines = (f"{hashlib.sha256(files[path]).hexdigest()}  {start}{path}\n" for path in sorted(files))
     return hashlib.sha256("".join(lines).encode()).hexdigest()

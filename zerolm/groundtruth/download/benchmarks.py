@@ -48,9 +48,9 @@ def download(names: Sequence[str] = (), *, force: bool = False, progress: Progre
     missing = [source for source in sources if force or not _is_current(source)]
     check_torch(missing)
     texts: dict[Path, str] = {}
-    small_first = sorted(missing, key=lambda source: (source.is_folder, source.url))
-    for url, group in groupby(small_first, lambda source: source.url):
-        for source, content in _fetch(url, list(group), progress):
+    small_first = sorted(missing, key=lambda source: (source.pinned.is_folder, source.urls))
+    for _, group in groupby(small_first, lambda source: source.urls):
+        for source, content in _fetch(list(group), progress):
             progress(f"converting {source.name}")
             texts[_path(source)] = json.dumps(convert(source, content), allow_nan=False) + "\n"
     store(texts)
@@ -74,29 +74,32 @@ def _is_current(source: Source) -> bool:
         return False
 
 
-def _fetch(url: str, sources: Sequence[Source], progress: Progress) -> list[tuple[Source, bytes | Files]]:
-    """The content of the sources behind one address, each with the checksum that it must have."""
-    content: bytes | Files
-    fetched: list[tuple[Source, bytes | Files]] = []
-    if sources[0].is_folder:
-        with opened(url, MAX_ARCHIVE, progress) as body:
-            folders = read_folders(body, [source.path for source in sources])
+def _fetch(sources: Sequence[Source], progress: Progress) -> list[tuple[Source, bytes | Files]]:
+    """The content of the sources behind the same addresses, each with the checksum that it must have."""
+    first = sources[0]
+    if first.pinned.is_folder:
+        with opened(first.urls[0], MAX_ARCHIVE, progress) as body:
+            folders = read_folders(body, [source.pinned.path for source in sources])
         for source in sources:
-            content = folders[source.path]
-            _verify(source, digest(source.path, content))
-            fetched.append((source, content))
-        return fetched
-    with opened(url, MAX_FILE, progress) as body:
-        content = body.read_all()
-    _verify(sources[0], hashlib.sha256(content).hexdigest())
-    return [(sources[0], content)]
+            _verify(source, digest(source.pinned.path, folders[source.pinned.path]))
+        return [(source, folders[source.pinned.path]) for source in sources]
+    contents = []
+    for url in first.urls:
+        with opened(url, MAX_FILE, progress) as body:
+            contents.append(body.read_all())
+    if not first.pinned.parts:
+        _verify(first, hashlib.sha256(contents[0]).hexdigest())
+        return [(first, contents[0])]
+    files = dict(zip(first.pinned.parts, contents, strict=True))
+    _verify(first, digest("", files))
+    return [(first, files)]
 
 
 def _verify(source: Source, sha256: str) -> None:
-    if sha256 != source.sha256:
+    if sha256 != source.pinned.sha256:
         raise ValueError(
-            f"{source.path} of {mirrored(source.url)} has a wrong checksum: its SHA-256 is {sha256}, but "
-            f"{source.sha256} is pinned"
+            f"{source.pinned.path} of {mirrored(source.urls[0])} has a wrong checksum: its SHA-256 is "
+            f"{sha256}, but {source.pinned.sha256} is pinned"
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 
 from zerolm.groundtruth.download.archive import Files
-from zerolm.groundtruth.sources import Source
+from zerolm.groundtruth.sources import GEMSTONE_LOSSES, GEMSTONE_RUNS, Source
 from zerolm.groundtruth.truth import check
 from zerolm.io.files import parse_json
 
@@ -34,9 +34,12 @@ CONSTANTS: Final = (
 )
 """What all configurations of a folder of archai share, and a reader may want to know."""
 
+HEAD: Final = 128
+"""The head size of every Gemstone."""
+
 
 def needs_torch(source: Source) -> bool:
-    return source.path.endswith(".pth")
+    return source.pinned.path.endswith(".pth")
 
 
 def check_torch(sources: Sequence[Source]) -> None:
@@ -49,20 +52,30 @@ def check_torch(sources: Sequence[Source]) -> None:
 
 
 def convert(source: Source, content: bytes | Files) -> Document:
-    """The document of a benchmark, from its file's bytes or from the files of its folder, by path.
+    """The document of a benchmark, from its file's bytes or from its parts or its folder's files, by path.
 
     ``ValueError`` if it does not hold what the source promises.
     """
     try:
         fields = dict(source.fields)
-        if isinstance(content, dict):
+        if isinstance(content, dict) and source.pinned.parts:
+            entries = _gemstones(source, content)
+        elif isinstance(content, dict):
             entries, fields["constant"] = _archai(source, content)
         elif needs_torch(source):
             entries = _auto_prox(source, content)
         else:
             entries = _flexibert(source, content)
-    except (KeyError, TypeError, AttributeError, IndexError, RecursionError, yaml.YAMLError) as error:
-        raise ValueError(f"{source.path} is not laid out as expected: {error!r}") from None
+    except (
+        KeyError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        StopIteration,
+        RecursionError,
+        yaml.YAMLError,
+    ) as error:
+        raise ValueError(f"{source.pinned.path} is not laid out as expected: {error!r}") from None
     document = {
         "name": source.name,
         "space": source.space,
@@ -104,7 +117,7 @@ def _auto_prox(source: Source, content: bytes) -> list[Document]:
     try:
         runs = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
     except (RuntimeError, pickle.UnpicklingError, EOFError):
-        raise ValueError(f"{source.path} is no PyTorch file of plain numbers") from None
+        raise ValueError(f"{source.pinned.path} is no PyTorch file of plain numbers") from None
     return [
         {"id": str(number), "architecture": _plain(run["arch"]), "results": _results(source, run)}
         for number, run in enumerate(runs)
@@ -135,8 +148,49 @@ def _archai(source: Source, files: Files) -> tuple[list[Document], Document]:
             }
         )
     if any(constant != constants[0] for constant in constants):
-        raise ValueError(f"the configurations in {source.path} do not share {', '.join(CONSTANTS)}")
+        raise ValueError(f"the configurations in {source.pinned.path} do not share {', '.join(CONSTANTS)}")
     return entries, constants[0]
+
+
+def _gemstones(source: Source, files: Files) -> list[Document]:
+    """The runs' losses while they trained, and a file for each corpus and network with those afterwards.
+
+    Head size 128, half as many KV heads as heads (one where there is one), FFN 4 x hidden: with these sizes
+    the published parameters are met. The loss after so many billion tokens is that of the first row there.
+    """
+    rows = [parse_json(line) for line in files[GEMSTONE_RUNS].decode().splitlines()]
+    names = [
+        path.removesuffix(".json").rpartition("-")[2]
+        for path in source.pinned.parts
+        if "/fineweb_losses/" in path
+    ]
+    entries = []
+    for name in names:
+        hidden, depth = map(int, name.split("x"))
+        run = sorted(
+            (row for row in rows if (row["width"], row["depth"]) == (hidden, depth)),
+            key=lambda row: _finite(row["tokens"]),
+        )
+        results = {}
+        for metric in source.metrics:
+            corpus, trained, billions = metric.partition("train_loss_")
+            if trained:
+                least = int(billions.removesuffix("B")) * 10**9
+                results[metric] = next(row["final_loss"] for row in run if row["tokens"] >= least)
+            else:
+                path = f"{GEMSTONE_LOSSES}/{corpus.removesuffix('_loss')}_losses/Gemstone-{name}.json"
+                results[metric] = parse_json(files[path].decode())["main"]
+        heads = hidden // HEAD
+        sizes = {"depth": depth, "hidden": hidden, "head_size": HEAD, "heads": heads}
+        entries.append(
+            {
+                "id": name,
+                "architecture": {**sizes, "kv_heads": max(heads // 2, 1), "ffn": 4 * hidden},
+                "results": _results(source, results),
+                "parameters": {"total": int(_finite(run[0]["params_active_precise"]))},
+            }
+        )
+    return entries
 
 
 def _numbers(name: str) -> list[int]:

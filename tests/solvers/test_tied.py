@@ -1,0 +1,86 @@
+"""Spaces of like layers: every answer is that of a list of all architectures."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zerolm.costs import COSTS, CostModel
+from zerolm.scores import ClosedForm, make_score
+from zerolm.solvers.engine import StateList
+from zerolm.solvers.exhaustive import States
+from zerolm.solvers.problem import Budgets, Solution, affordable, compile_problems
+from zerolm.solvers.tied import Tied, tied
+from zerolm.spaces import make_space
+
+RANGES: dict[str, dict[str, Any]] = {
+    "llama": {"depth": range(2, 9), "hidden": range(128, 513, 64), "head_size": (32, 64),
+              "ffn": range(256, 2049, 128), "hidden_per_depth": (16, 128), "query_per_hidden": (0.5, 2)},
+    "gpt2-uniform": {"depth": range(2, 9), "hidden": range(128, 513, 64), "ffn": range(256, 2049, 128)},
+    "pit": {"base_dim": [16, 24], "depth1": [1, 2], "depth2": [2, 4], "depth3": [3], "heads": [2]},
+}  # fmt: skip
+SCORES = ("geo", "zerolm", "geo_saturating", "params", "depth", "log_complexity")
+
+
+def compiled(name: str, score: str) -> Any:
+    made = make_score(score, CostModel(), **({"alpha": 0.5} if score == "zerolm" else {}))
+    assert isinstance(made, ClosedForm)
+    return compile_problems(list(make_space(name, **RANGES[name]).backbones()), made, CostModel())
+
+
+def told(solution: Solution) -> tuple[Any, ...]:
+    return solution.problem, solution.picks, solution.score, solution.costs.tolist()
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2-uniform"])
+@settings(max_examples=25)
+@given(data=st.data())
+def test_answers_are_those_of_the_whole_list(name: str, data: st.DataObject) -> None:
+    problems = compiled(name, data.draw(st.sampled_from(SCORES)))
+    states = States.of(problems)
+    limits: dict[str, int] = {}
+    for cost in data.draw(st.lists(st.sampled_from(COSTS), max_size=3, unique=True)):
+        side = data.draw(st.sampled_from(("max", "min") if cost != "params" else ("max",)))
+        share = data.draw(st.floats(0.02, 1.0))
+        value = float(np.quantile(states.costs[:, COSTS.index(cost)], share if side == "max" else 1 - share))
+        limits[f"{side}_{cost}"] = int(value)
+    budgets = Budgets.of(limits)
+    column = data.draw(st.integers(0, len(COSTS) - 1))
+    listed, engine = StateList(states, budgets, column, True), Tied(problems, budgets, column)
+    mine, theirs = (list(islice(one.in_order(), 300)) for one in (engine, listed))
+    assert [told(solution) for solution, _ in mine] == [told(solution) for solution, _ in theirs]
+    assert [bound for _, bound in mine] == [bound for _, bound in theirs]
+    assert engine.peaks() == listed.peaks()
+    assert [told(one) for one in engine.front()] == [told(one) for one in listed.front()]
+    for side, cost_column in (("max", 0), ("min", 2), ("max", column)):
+        free = budgets.replaced(side, cost_column, Budgets().high[0] if side == "max" else 0)
+        assert engine.extreme(side, cost_column, free) == listed.extreme(side, cost_column, free)
+    if theirs:
+        top, last = theirs[0][0].score, theirs[-1][0].score
+        for threshold in (top, top - 0.01 * abs(top), last):
+            assert engine.count(threshold) == listed.count(threshold)
+            assert told(engine.cheapest(threshold)) == told(listed.cheapest(threshold))
+
+
+def test_only_spaces_of_like_layers_are_tied() -> None:
+    assert tied(compiled("llama", "geo"))
+    assert not tied(compiled("pit", "geo"))
+
+
+@settings(max_examples=25)
+@given(st.integers(100_000, 30_000_000), st.integers(1_000, 5_000_000))
+def test_what_is_not_affordable_has_no_architecture_within_the_budgets(params: int, macs: int) -> None:
+    backbones = list(make_space("llama", **RANGES["llama"]).backbones())
+    budgets = Budgets.of({"max_params": params, "max_macs": macs})
+    made = make_score("geo")
+    assert isinstance(made, ClosedForm)
+    fitting = set(map(id, affordable(backbones, CostModel(), budgets, {})))
+    for backbone in backbones:
+        (problem,) = compile_problems([backbone], made, CostModel())
+        least, _ = problem.extreme_costs()
+        assert (id(backbone) in fitting) == bool((least <= budgets.high).all())

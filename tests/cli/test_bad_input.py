@@ -83,6 +83,22 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no folder for the comparison": (("bench", "run", "x.json", "--out", ""), ("out names no folder",)),
     "huge alpha of a benchmark": (("bench", "run", "x.json", "--alpha", "1e308"), ("alpha", "1e308")),
     "huge alpha of a search": (("search", "bert", "--score", "zerolm", "--alpha", "-2e6"), ("alpha", "-2e6")),
+    "unknown baseline": (("search", "--baseline", "SmolLM3"), ("'SmolLM3'", "did you mean", "Qwen3-0.6B")),
+    "baseline of another space": (
+        ("search", "bert", "--baseline", "Qwen3-0.6B"), ("Qwen3-0.6B", "of qwen3, not of bert")
+    ),
+    "baseline that no space has": (("search", "--baseline", "Pythia-70M"), ("gpt_neox", "dense models of")),
+    "baseline beyond the budget": (
+        ("search", "--baseline", "SmolLM2-135M", "--max-params", "100M"),
+        ("needs 134515008 params", "leave max_params out", "at least 134515008"),
+    ),
+    "baseline of another vocabulary": (
+        ("search", "--baseline", "SmolLM2-135M", "--vocab", "32000"), ("vocab 32000", "49152")
+    ),
+    "within without a baseline": (("search", "bert", "--within", "10%"), ("within", "baseline")),
+    "within of everything": (
+        ("search", "--baseline", "SmolLM2-135M", "--within", "150%"), ("up to 0.9", "'150%'")
+    ),
     "missing labels": (("search", "gpt2", "--labels", "no.csv"), ("'no.csv'", "does not exist")),
     "missing data folder": (("bench", "run", "gpt2_wt103", "--data", "nowhere"), ("'nowhere'",)),
 }  # fmt: skip

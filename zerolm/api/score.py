@@ -167,7 +167,7 @@ def score(
 def _architecture(given: Any) -> Architecture:
     if isinstance(given, Architecture | Choice):
         return given if isinstance(given, Architecture) else given.architecture
-    return from_document(given if isinstance(given, Mapping) else _document(Path(given)))
+    return from_document(given if isinstance(given, Mapping) else read_document(Path(given)))
 
 
 def _repeatable(given: Any) -> str | Attached | None:
@@ -184,7 +184,8 @@ def _repeatable(given: Any) -> str | Attached | None:
     return absolute(given)
 
 
-def _document(path: Path) -> Any:
+def read_document(path: Path) -> Any:
+    """Return the JSON of an architecture: of a file, or of that in a folder; ``ValueError`` where none is."""
     if not path.is_dir():
         if not path.exists():
             raise ValueError(f"{str(path)!r} does not exist; give an architecture file or a folder")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
+from zerolm.api.baseline import BaselineModel, baseline_of
 from zerolm.api.calibrate import CalibrationReport, attached, calibration_of
 from zerolm.api.configuration import absolute
 from zerolm.api.documented import documented
@@ -20,6 +21,7 @@ from zerolm.groundtruth.labels import read_labels
 from zerolm.io.files import write_json
 from zerolm.progress import Progress, silent
 from zerolm.report.phrases import (
+    baseline_sentence,
     certificate_sentence,
     cost_label,
     expectation_lines,
@@ -58,6 +60,7 @@ class SearchReport(SearchResult, Report):
             f"pick: {shape_text(pick.architecture)}",
             f"      {costs}",
             *(f"      {line}" for line in (*latency_lines(self), *expectation_lines(self))),
+            *([baseline_sentence(self)] if self.baseline else []),
             certificate_sentence(self),
         ]
 
@@ -95,6 +98,8 @@ class SearchReport(SearchResult, Report):
 def search(
     space: str | None = None,
     *,
+    baseline: Text | None = None,
+    within: float | str | None = None,
     max_params: Amount | None = None,
     max_body_params: Amount | None = None,
     max_macs: Amount | None = None,
@@ -129,33 +134,52 @@ def search(
     own = SEARCH.values(given, objects=(CalibrationReport,))
     values = {name: value for name, value in settings.items() if value is not None}
     sources = [name for name in SOURCES if own[name] is not None]
-    if own["space"] is None:
+    if own["space"] is None and own["baseline"] is None:
         raise ValueError("no space is named; `zerolm spaces` lists them")
+    if own["within"] is not None and own["baseline"] is None:
+        raise ValueError("within says how near a baseline: give baseline too")
     if len(sources) > 1:
         raise ValueError(f"{' and '.join(sources)} each say what to maximise; give one of them")
     if own["metric"] is not None and own["labels"] is None:
         raise ValueError("metric says which result of the labels counts: give labels too")
     name = (own["score"] or "geo") if sources in ([], ["score"]) else None
-    of_space, of_score = _divided(own["space"], name, values)
-    made = make_space(own["space"], **of_space)
-    if name is not None:
-        make_score(name, **of_score)
+    costs = CostModel(**{setting.name: own[setting.name] for setting in CONDITIONS})
+    budgets = {budget: own[budget] for budget in BUDGETS if own[budget] is not None}
+    model = _baseline(own, costs)
+    of_space, of_score = _divided(model.space if model else own["space"], name, values)
+    if model:
+        budgets = model.budgets(budgets)
+    made = model.space_with(of_space, own["within"], costs) if model else make_space(own["space"], **of_space)
+    asked = make_score(name or "geo", costs, **of_score)
     fitted = _calibration(own, made)
+    reference = model.reference(made, fitted.score() if fitted else asked) if model else None
     result = solve(
         made,
         fitted.score() if fitted else name or "geo",
-        budgets={name: own[name] for name in BUDGETS if own[name] is not None},
-        costs=CostModel(**{s.name: own[s.name] for s in CONDITIONS}),
+        budgets=budgets,
+        costs=costs,
         options=of_score,
         top=own["top"],
         method=own["method"],
         seed=own["seed"],
+        floor=reference.choice.score if reference else None,
         progress=progress,
     )
+    result = replace(result, question=replace(result.question, baseline=reference))
     if fitted:
         result = explained(result, fitted)
-    ran = own | {"labels": absolute(own["labels"]), "calibration": attached(own["calibration"])}
+    ran = own | {path: absolute(own[path]) for path in ("labels", "baseline")}
+    ran |= {"calibration": attached(own["calibration"])}
     return SearchReport(**vars(result), configuration=ran | {"score": name} | made.settings | of_score)
+
+
+def _baseline(own: Mapping[str, Any], costs: CostModel) -> BaselineModel | None:
+    """Return the model that the search is to better, if the user names one."""
+    if own["baseline"] is None:
+        return None
+    if own["space"] is not None:
+        SPACES.entry(own["space"])
+    return baseline_of(own["baseline"], own["space"], costs)
 
 
 def _calibration(own: Mapping[str, Any], space: SearchSpace) -> Calibration | None:

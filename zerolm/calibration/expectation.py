@@ -66,13 +66,17 @@ def explained(result: SearchResult, calibration: Calibration) -> SearchResult:
     }
     known = best_label(result.question, calibration)
     result = replace(result, calibration=about, best_label=known)
-    choices = [result.pick, *result.best, *(baseline.choice for baseline in result.baselines)]
+    compared = [result.baseline.choice] if result.baseline else []
+    choices = [result.pick, *compared, *result.best, *(baseline.choice for baseline in result.baselines)]
     expectations = expected_of(calibration, [choice.architecture for choice in choices])
     if expectations is None:
         return result
     pick, *others = (
         replace(choice, expected=expected) for choice, expected in zip(choices, expectations, strict=True)
     )
+    if result.baseline:
+        baseline = replace(result.baseline, choice=others.pop(0))
+        result = replace(result, question=replace(result.question, baseline=baseline))
     best, chosen = others[: len(result.best)], others[len(result.best) :]
     baselines = [
         replace(baseline, choice=choice) for baseline, choice in zip(result.baselines, chosen, strict=True)

@@ -49,11 +49,21 @@ def fetched(name: str | Path) -> Path:
         raise ValueError(f"{str(name)!r} is a file; name the folder that holds the checkpoint")
     if not isinstance(name, str) or not HUB_ID.fullmatch(name):
         raise ValueError(f"there is no folder {str(name)!r}")
+    return _downloaded(name, ["*.safetensors", "*.json", *WANTED])
+
+
+def fetched_config(name: str) -> dict[str, Any]:
+    """Return the ``config.json`` of a model of the hub, ``owner/name``; ``ValueError`` without one."""
+    return read_object(_downloaded(name, ["config.json"]), "config.json")
+
+
+def _downloaded(name: str, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
 
-    top = ["*.safetensors", "*.json", *WANTED]
     try:
-        return Path(snapshot_download(name, allow_patterns=top, ignore_patterns=["original/*", "onnx/*"]))
+        return Path(
+            snapshot_download(name, allow_patterns=patterns, ignore_patterns=["original/*", "onnx/*"])
+        )
     except Exception as error:  # the client raises those of the HTTP library beneath it, too
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise ValueError(

@@ -31,6 +31,11 @@ def show(result: SearchReport) -> None:
         *(["expected"] if pick.expected else []),
         "shape",
     ]
+    if result.baseline:
+        print("\nbeside the baseline:")
+        beside = [("pick", pick), (result.baseline.name, result.baseline.choice)]
+        rows = [[name, show_score(choice.score), *_cells(result, choice)] for name, choice in beside]
+        show_table(["", result.question.score, *heads], rows, remarks=True)
     if result.baselines:
         print("\nwhat the baselines choose within the same budgets:")
         rows = []

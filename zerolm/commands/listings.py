@@ -16,12 +16,18 @@ DATA: Final = Setting(
 )
 SPACES: Final = Command(
     name="spaces",
-    summary="List the search spaces with their exact size, or the settings of one.",
+    summary="List the search spaces with their exact size, the settings of one, or known decoders.",
     verb="zerolm.api.spaces:list_spaces",
     arguments=(Setting("name", "text", None, "the space whose settings are listed", metavar="SPACE"),),
+    groups={
+        "Known decoders": (
+            Setting("known", "flag", False, "list published decoders, those of the space where one is named"),
+        )
+    },
     examples=(
         ("zerolm spaces", "all spaces, and how many architectures each holds"),
         ("zerolm spaces llama", "what can be set in one of them, with the defaults"),
+        ("zerolm spaces --known", "published decoders: shapes, counts, and whether a space holds them"),
     ),
     notes="Every setting of a space is a flag of `zerolm search`, and a keyword of `zerolm.search`.",
     output=LISTING,

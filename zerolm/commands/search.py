@@ -15,6 +15,24 @@ SEARCH: Final = Command(
     verb="zerolm.api.search:search",
     arguments=(Setting("space", "text", None, "the search space; see `zerolm spaces`", metavar="SPACE"),),
     groups={
+        "A model to better": (
+            Setting(
+                "baseline",
+                "path",
+                None,
+                "a known decoder (`zerolm spaces --known`), a config.json or folder, or owner/name of the "
+                "hub: vocabulary, tying and, where none are given, max_params and max_kv_bytes are its own",
+                metavar="MODEL",
+            ),
+            Setting(
+                "within",
+                "percent",
+                None,
+                "search sizes so near the baseline's: depth, hidden, FFN, widths of queries and keys",
+                low=0,
+                high=0.9,
+            ),
+        ),
         "Budgets": (*budgets("max", "most"), *budgets("min", "least")),
         "Conditions of the costs": CONDITIONS,
         "What to maximise": (
@@ -39,6 +57,7 @@ SEARCH: Final = Command(
     examples=(
         ("zerolm search llama --max-params 125M --max-kv-bytes 32MB --context 2048", "two budgets at once"),
         ("zerolm search gpt2 --max-params 40M --score zerolm --alpha 1.1", "another score, with its option"),
+        ("zerolm search --baseline SmolLM2-135M --context 2048", "better than a known model, at its costs"),
         ("zerolm search llama --per-layer --max-params 60M --hidden 512 --out best", "write the result"),
     ),
     notes="Every setting of the space and of the score is a flag too: `zerolm search llama --help` lists "

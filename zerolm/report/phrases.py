@@ -87,6 +87,27 @@ def latency_lines(result: SearchResult) -> list[str]:
     return [f"latency adds up to {total:,} us, as a whole {whole} ({run})"]
 
 
+def baseline_sentence(result: SearchResult) -> str:
+    """Return how the pick does against the model that it was to better; nothing where there was none."""
+    baseline = result.baseline
+    if baseline is None:
+        return ""
+    own, pick, score = baseline.choice, result.pick, result.question.score
+    name = f"{baseline.name} ({shape_text(own.architecture)})"
+    if pick.architecture.choices == own.architecture.choices:
+        said = f"The pick is the baseline {name} itself."
+    else:
+        change = 100 * (pick.score - own.score) / abs(own.score or 1.0)
+        shares = [
+            f"{100 * pick.costs[cost] / own.costs[cost]:.4g} % of its {cost_label(cost)}"
+            for cost in ("params", "macs", "kv_bytes")
+        ]
+        said = f"Against the baseline {name} the pick has {change:+.2f} % {score}, {', '.join(shares)}."
+    if baseline.exclusions:
+        said += f" The baseline lies outside the space: {', '.join(baseline.exclusions)}."
+    return said
+
+
 def certificate_sentence(result: SearchResult) -> str:
     """Return what is proven; of latencies that is about those that were measured."""
     told = _proven(result)

@@ -12,6 +12,7 @@ from zerolm.report.evidence import record_of
 from zerolm.report.page import Cell, Heading, note, page, paragraphs, section, table
 from zerolm.report.phrases import (
     against_counting,
+    baseline_sentence,
     certificate_sentence,
     cost_label,
     expectation_lines,
@@ -23,7 +24,7 @@ from zerolm.report.phrases import (
 )
 from zerolm.report.search_records import candidacies, detail, key
 from zerolm.solvers import SearchResult
-from zerolm.solvers.result import Binding, Choice, LatencyTable
+from zerolm.solvers.result import Binding, Choice, LatencyTable, Reference
 from zerolm.spaces.words import shape_text
 
 FLAT: Final = 70.0
@@ -47,7 +48,7 @@ def search_page(result: SearchResult, configuration: Mapping[str, Any] | None = 
         f"The pick: {shape_text(result.pick.architecture)}",
         _question(result),
         " ".join([_costs(result), _why(result), *(f"{_capital(line)}." for line in expected)]),
-        against_counting(result),
+        " ".join(filter(None, [baseline_sentence(result), against_counting(result)])),
         f"{certificate_sentence(result)} {_limits(result)}",
     )
     picture = linked(
@@ -70,6 +71,8 @@ def search_page(result: SearchResult, configuration: Mapping[str, Any] | None = 
         section("How flat the optimum is", _landscape(result), note(_flatness_note(result))),
         section(f"The best {len(result.best)} shapes", _best_table(result, places)),
     ]
+    if result.baseline:
+        body.append(section(f"Beside {result.baseline.name}", _beside_table(result, result.baseline, places)))
     if result.baselines:
         body.append(
             section("What the baselines choose within the same budgets", _baseline_table(result, places))
@@ -84,7 +87,12 @@ def search_page(result: SearchResult, configuration: Mapping[str, Any] | None = 
 def search_fragment(result: SearchResult) -> str:
     """Return a small table and the front as HTML without style or script, for a notebook."""
     chosen = {b.name: b.choice for b in result.baselines if b.name in ("params", "body_params")}
-    rows = [("pick", result.pick), *((f"chosen by {name}", choice) for name, choice in chosen.items())]
+    beside = [(result.baseline.name, result.baseline.choice)] if result.baseline else []
+    rows = [
+        ("pick", result.pick),
+        *beside,
+        *((f"chosen by {name}", choice) for name, choice in chosen.items()),
+    ]
     lines = ([name, *_cells(result, choice, show_score(choice.score))] for name, choice in rows)
     head = _head(result, result.space.name, "shape")
     return (
@@ -142,6 +150,7 @@ def _point(result: SearchResult, choice: Choice) -> tuple[float, float]:
 def _frame(result: SearchResult) -> Frame:
     cost = result.front.cost
     drawn = [*result.front.points, *result.best, result.pick, *(b.choice for b in result.baselines)]
+    drawn += [result.baseline.choice] if result.baseline else []
     limit = result.question.budgets.get(f"max_{cost}")
     x = axis(
         [choice.costs[cost] for choice in drawn] + ([limit] if limit else []),
@@ -167,9 +176,13 @@ def _front(result: SearchResult, narrow: bool = False) -> str:
         frame.mark("cross", _point(result, b.choice), "ink", f"chosen by {b.name}") for b in result.baselines
     ]
     marks += [frame.mark("dot", _point(result, choice), "green") for choice in result.best]
+    keys = [("star", "orange", "pick")]
+    if result.baseline:
+        point = _point(result, result.baseline.choice)
+        marks.append(frame.mark("dot", point, "ink", result.baseline.name))
+        keys.append(("dot", "ink", result.baseline.name))
     marks.append(frame.mark("star", _point(result, result.pick), "orange", "pick"))
-    keys = [
-        ("star", "orange", "pick"),
+    keys += [
         ("dot", "green", f"best {len(result.best)}"),
         ("bar", "blue", "front"),
         ("cross", "ink", "chosen by baselines"),
@@ -234,17 +247,31 @@ def _cells(result: SearchResult, choice: Choice, score: str, record: int | None 
 
 
 def _best_table(result: SearchResult, places: Mapping[str, int]) -> str:
+    ranked = ((str(rank), choice) for rank, choice in enumerate(result.best, 1))
+    return _choices_table(result, places, "rank", ranked)
+
+
+def _beside_table(result: SearchResult, baseline: Reference, places: Mapping[str, int]) -> str:
+    """Return the pick and the model that it was to better."""
+    beside = (("pick", result.pick), (baseline.name, baseline.choice))
+    return _choices_table(result, places, "beside", beside)
+
+
+def _choices_table(
+    result: SearchResult, places: Mapping[str, int], kind: str, named: Iterable[tuple[str, Choice]]
+) -> str:
+    """Return named architectures with their scores and costs, and what labels expect of them."""
     rows: Iterable[list[Cell | str]] = (
         [
-            str(rank),
+            name,
             *_cells(result, choice, show_score(choice.score), places[key(choice)]),
             *([show_expected(choice.expected)] if choice.expected else []),
         ]
-        for rank, choice in enumerate(result.best, 1)
+        for name, choice in named
     )
     about = result.calibration
     expected = [f"expected {about['metric']}"] if about and result.pick.expected else []
-    return table([*_head(result, "rank", "shape"), *expected], rows, "best")
+    return table([*_head(result, kind, "shape"), *expected], rows, "best" if kind == "rank" else kind)
 
 
 def _baseline_table(result: SearchResult, places: Mapping[str, int]) -> str:

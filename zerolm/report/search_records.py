@@ -47,6 +47,7 @@ def candidacies(result: SearchResult) -> list[Candidacy]:
     front = [points[place * (len(points) - 1) // max(count - 1, 1)] for place in range(count)]
     named = [
         ("pick", result.pick),
+        *([(f"baseline {result.baseline.name}", result.baseline.choice)] if result.baseline else []),
         *((f"best {rank}", choice) for rank, choice in enumerate(result.best, 1)),
         *((CHOSEN + baseline.name, baseline.choice) for baseline in result.baselines),
         *(("front", choice) for choice in front),

@@ -17,6 +17,7 @@ from zerolm.settings.units import (
     parse_integers,
     parse_number,
     parse_numbers,
+    parse_percent,
     parse_share,
 )
 
@@ -24,6 +25,7 @@ Kind = Literal[
     "integer",
     "amount",
     "number",
+    "percent",
     "duration",
     "integers",
     "numbers",
@@ -38,6 +40,7 @@ METAVARS: Final[dict[Kind, str]] = {
     "integer": "N",
     "amount": "AMOUNT",
     "number": "X",
+    "percent": "X%",
     "duration": "TIME",
     "integers": "RANGE",
     "numbers": "X,Y,...",
@@ -69,13 +72,14 @@ class Setting:
     """One setting: its flag, YAML key, help and error messages all come from here.
 
     ``kind`` says how text becomes a value: ``integer`` (8k too), ``amount`` (8k too, or 0.8x: a share of
-    what is known later), ``number``, ``duration`` (90s, 30m, 1.5h: in seconds), ``integers`` (2,4 or
-    LOW:HIGH or LOW:HIGH:STEP), ``numbers``, ``shares`` (numbers in the order given), ``interval``
-    (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a folder, or a word in its place) or ``names`` (A,B,C,
-    or a list of names and paths). ``default`` is ``REQUIRED`` where there is none, and None where it depends
-    on other settings. ``choices`` are the only possible values where there are any, ``low`` to ``high`` the
-    only possible numbers; a ``low`` of 0 leaves 0 itself out of numbers and intervals. ``off`` names the
-    flag that says no. ``examples`` are values to show where nobody gives one.
+    what is known later), ``number``, ``percent`` (10% or .1), ``duration`` (90s, 30m, 1.5h: in seconds),
+    ``integers`` (2,4 or LOW:HIGH or LOW:HIGH:STEP), ``numbers``, ``shares`` (numbers in the order given),
+    ``interval`` (LOW:HIGH), ``flag``, ``text``, ``path`` (a file, a folder, or a word in its place) or
+    ``names`` (A,B,C, or a list of names and paths). ``default`` is ``REQUIRED`` where there is none, and
+    None where it depends on other settings. ``choices`` are the only possible values where there are any,
+    ``low`` to ``high`` the only possible numbers; a ``low`` of 0 leaves 0 itself out of numbers and
+    intervals. ``off`` names the flag that says no. ``examples`` are values to show where nobody gives
+    one.
     """
 
     name: str
@@ -128,6 +132,8 @@ class Setting:
         if self.kind in ("integer", "number"):
             parse = parse_integer if self.kind == "integer" else parse_number
             return self._number(self.check_choice(parse(self.name, value)), said=value)
+        if self.kind == "percent":
+            return self._number(parse_percent(self.name, value), said=value)
         if self.kind == "duration":
             value = parse_duration(self.name.rstrip("_"), value)
         elif self.kind == "integers":
@@ -164,7 +170,7 @@ class Setting:
             return value
         if self.kind == "amount" and parse_share(value):
             return parse_share(value)
-        if self.kind in ("integer", "amount", "number", "duration"):
+        if self.kind in ("integer", "amount", "number", "percent", "duration"):
             return self._number(value)
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise ValueError(

@@ -104,6 +104,13 @@ def parse_number(name: str, value: Any) -> float:
     return number
 
 
+def parse_percent(name: str, value: Any) -> float:
+    """Return the number of 10% or .1."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        return parse_number(name, value.strip()[:-1]) / 100
+    return parse_number(name, value)
+
+
 def parse_numbers(name: str, value: Any, separator: str = ",") -> list[float]:
     """Return numbers from a list, or from text with separators."""
     parts = value if isinstance(value, list | tuple) else str(value).split(separator)

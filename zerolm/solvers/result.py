@@ -98,6 +98,21 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """The network that a search was to better, by its ``name``; ``exclusions`` are what keeps it out.
+
+    There are none where it is an architecture of the space.
+    """
+
+    name: str
+    choice: Choice
+    exclusions: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "exclusions": self.exclusions, **self.choice.to_json()}
+
+
+@dataclass(frozen=True)
 class Binding:
     """A bound that costs score: relaxed, it allows ``score``; ``gain`` is relative.
 
@@ -151,6 +166,7 @@ class Question:
     """The space, score with its options, budgets, and conditions of running that a search was asked for.
 
     ``latency`` is the table of latencies that it goes by, None where none are asked for.
+    ``baseline`` is the network that it was to better, if one was named.
     """
 
     space: SearchSpace
@@ -159,6 +175,7 @@ class Question:
     budgets: dict[str, int]
     conditions: dict[str, int]
     latency: LatencyTable | None = None
+    baseline: Reference | None = None
 
 
 @dataclass(frozen=True)
@@ -204,7 +221,8 @@ class SearchResult:
     the score sees choices), best first; ``pick`` is the architecture within 1 % of the best score with the
     smallest KV cache, then the fewest MACs; the best itself where the score is measured.
     ``calibration`` says, in plain JSON, which labels the score was fitted to, if any, and ``best_label``
-    what the best of these within the budgets reached.
+    what the best of these within the budgets reached. Where the search was asked to better a ``baseline``,
+    the pick is at least as good by the score, if anything within the budgets is.
     """
 
     question: Question
@@ -230,6 +248,10 @@ class SearchResult:
     @property
     def space(self) -> SearchSpace:
         return self.question.space
+
+    @property
+    def baseline(self) -> Reference | None:
+        return self.question.baseline
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, as ``zerolm search --json`` prints it."""
@@ -259,6 +281,7 @@ class SearchResult:
             "calibration": self.calibration,
             "best_label": self.best_label.to_json() if self.best_label else None,
             **latency,
+            "baseline": self.baseline.to_json() if self.baseline else None,
         }
 
     @classmethod
@@ -270,9 +293,10 @@ class SearchResult:
         def choice(told: dict[str, Any]) -> Choice:
             return Choice.from_json(space, told)
 
-        label, latency = document["best_label"], document.get("latency")
+        label, latency, told = document["best_label"], document.get("latency"), document.get("baseline")
         asked = {name: document[name] for name in ("score", "options", "budgets", "conditions")}
         asked["latency"] = LatencyTable(**latency) if latency else None
+        asked["baseline"] = Reference(told["name"], choice(told), told["exclusions"]) if told else None
         return cls(
             question=Question(space, **asked),
             certificate=Certificate(**document["certificate"]),

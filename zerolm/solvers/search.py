@@ -141,6 +141,7 @@ def search(
     seed: int = 0,
     sizes: Evolution = SIZES,
     compare: bool = True,
+    floor: float | None = None,
     progress: Progress = silent,
 ) -> SearchResult:
     """Return the best architectures of ``space`` by ``score`` within ``budgets``.
@@ -148,7 +149,8 @@ def search(
     ``budgets`` maps ``max_`` or ``min_`` of a cost to an integer, such as ``{"max_params": 40_000_000}``;
     ``costs`` says how the network is run; ``options`` are the score's, such as ``{"alpha": 1.1}``;
     ``sizes`` are those of an evolution. ``compare`` also asks what the baselines choose and what each bound
-    costs. Raises ``Infeasible`` where nothing fits and ``ValueError`` for arguments that make no sense.
+    costs. The pick scores at least ``floor`` where anything within the budgets does. Raises ``Infeasible``
+    where nothing fits and ``ValueError`` for arguments that make no sense.
     """
     start = time.perf_counter()
     if method not in METHODS:
@@ -176,7 +178,10 @@ def search(
     ties = run.engine.count(top_score)
     near_ties = run.engine.count(near(top_score))
     measured = isinstance(score, WholeScore) and score.measured
-    pick = run.choice(run.engine.cheapest(top_score if measured else near(top_score)))
+    least = top_score if measured else near(top_score)
+    if floor is not None and at_least(top_score, floor):
+        least = max(least, min(floor, top_score))
+    pick = run.choice(run.engine.cheapest(least))
     progress("drawing the front")
     points = [run.choice(point) for point in run.engine.front()]
     gap = max(0.0, bound - top_score) / max(abs(top_score), 1e-300)

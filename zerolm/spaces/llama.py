@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zerolm.architecture import Architecture, Ends, Layer, Matrix
+from zerolm.architecture import MAX_WIDTH, Architecture, Ends, Layer, Matrix
 from zerolm.settings import Setting, with_defaults
 from zerolm.spaces.base import space
 from zerolm.spaces.uniform import UniformSpace
@@ -41,6 +41,8 @@ class Llama(UniformSpace):
             high=4096,
         ),
         Setting("query_per_hidden", "interval", (1.0, 1.0), "width of all queries over hidden size", low=0),
+        Setting("query_width", "interval", (1.0, MAX_WIDTH), "width of all queries together", low=0),
+        Setting("kv_width", "interval", (1.0, MAX_WIDTH), "width of all keys together", low=0),
         Setting("tied", "flag", True, "share the matrix of embedding and head", off="untied"),
         Setting("per_layer", "flag", False, "choose FFN width and KV heads anew in each layer"),
         Setting("qkv_bias", "flag", False, "queries, keys and values have biases"),
@@ -127,9 +129,16 @@ def _stock(family: str) -> dict[str, Any]:
 
 
 def gated_layer(
-    d: int, heads: int, kv_heads: int, s: int, f: int, qkv_bias: bool = False, qk_norm: bool = False
+    d: int,
+    heads: int,
+    kv_heads: int,
+    s: int,
+    f: int,
+    qkv_bias: bool = False,
+    qk_norm: bool = False,
+    norms: int = 2,
 ) -> Layer:
-    """Return q, k, v, o and gate, up, down, with two RMS norms."""
+    """Return q, k, v, o and gate, up, down, with RMS norms that have gains."""
     q, kv = heads * s, kv_heads * s
     matrices = (
         Matrix("attention", q, d, name="q"),
@@ -140,7 +149,7 @@ def gated_layer(
         Matrix("ffn", f, d, name="up"),
         Matrix("ffn", d, f, name="down"),
     )
-    vectors = 2 * d + (q + 2 * kv if qkv_bias else 0) + (2 * s if qk_norm else 0)
+    vectors = norms * d + (q + 2 * kv if qkv_bias else 0) + (2 * s if qk_norm else 0)
     return Layer(matrices, d, q, kv, vectors, vectors)
 
 

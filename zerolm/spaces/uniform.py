@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, Architecture, Ends, Layer
+from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer
 from zerolm.settings import REQUIRED, Setting
 from zerolm.spaces.base import Bound, SearchSpace
 from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock, ColumnCandidates
@@ -32,6 +32,8 @@ OPEN: Final[dict[str, tuple[float, ...]]] = {
     "hidden_per_depth": (4.0, 512.0),
     "ffn_per_hidden": (1.0, 8.0),
     "query_per_hidden": (0.25, 4.0),
+    "query_width": (1.0, 4.0 * LARGEST),
+    "kv_width": (1.0, 4.0 * LARGEST),
 }
 """How far each range is opened to tell what it excludes."""
 
@@ -77,6 +79,8 @@ class UniformSpace(SearchSpace):
     positions: int
     heads_per_kv: tuple[int, ...] = (1,)
     query_per_hidden: tuple[float, float] = (1.0, 1.0)
+    query_width: tuple[float, float] = (1.0, MAX_WIDTH)
+    kv_width: tuple[float, float] = (1.0, MAX_WIDTH)
     tied: bool = True
     per_layer: bool = False
 
@@ -155,7 +159,7 @@ class UniformSpace(SearchSpace):
             if name not in self.settings:
                 continue
             now = self.settings[name]
-            if name.endswith(("_per_hidden", "_per_depth")):
+            if name.endswith(("_per_hidden", "_per_depth", "_width")):
                 opened: list[float] = [min(now[0], widest[0]), max(now[-1], widest[-1])]
             else:
                 opened = sorted({*now, *widest})
@@ -197,6 +201,7 @@ class UniformSpace(SearchSpace):
             for count in heads
             for group in self.heads_per_kv
             if count % group == 0
+            and self.kv_width[0] <= count // group * head_size <= self.kv_width[1]
             and count // group * head_size % step == 0
             and (count // group % devices == 0 or devices % (count // group) == 0)
         ]
@@ -222,7 +227,9 @@ class UniformSpace(SearchSpace):
         return [
             heads
             for heads in range(max(1, ceil(low)), floor(high) + 1)
-            if heads % self.tensor_parallel == 0 and heads * head_size % self.multiple_of == 0
+            if self.query_width[0] <= heads * head_size <= self.query_width[1]
+            and heads % self.tensor_parallel == 0
+            and heads * head_size % self.multiple_of == 0
         ]
 
     def _depths(self, hidden: int) -> list[int]:
@@ -273,6 +280,8 @@ class UniformSpace(SearchSpace):
         """Return what else widths and heads have to be, for messages."""
         steps = [("multiple_of", self.multiple_of), ("tensor_parallel", self.tensor_parallel)]
         told = [f"{name} {step}" for name, step in steps if step > 1]
+        widths = [("query_width", self.query_width), ("kv_width", self.kv_width)]
+        told += [f"{name} {ranged(ends)}" for name, ends in widths if ends != (1.0, MAX_WIDTH)]
         return f", with {' and '.join(told)}" if told else ""
 
 

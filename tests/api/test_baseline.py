@@ -1,0 +1,282 @@
+"""Searches that are to better a model: what they take over, what they pick, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zerolm
+from zerolm.api.baseline import BaselineModel, baseline_of
+from zerolm.costs import COSTS, CostModel
+from zerolm.scores import make_score
+from zerolm.solvers import search
+from zerolm.spaces.decoders import decoders
+
+EIGHT = (
+    *("SmolLM2-135M", "SmolLM2-360M", "SmolLM2-1.7B", "MobileLLM-125M"),
+    *("Qwen2.5-0.5B", "Qwen3-0.6B", "Llama-3.2-1B", "TinyLlama-1.1B"),
+)
+CONTEXT = CostModel(context=2048)
+SMALL: dict[str, Any] = {
+    "model_type": "llama",
+    "vocab_size": 1000,
+    "hidden_size": 256,
+    "intermediate_size": 768,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": False,
+    "max_position_embeddings": 512,
+}
+THIN: dict[str, Any] = {
+    "depth": "4:9",
+    "hidden": "192,256,320",
+    "ffn": "384:1024:128",
+    "head_size": 64,
+    "hidden_per_depth": "8:128",
+    "ffn_per_hidden": "1:5",
+}
+BERT = {"model_type": "bert", "num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 4}
+
+
+def written(folder: Path, document: Any, name: str = "config.json") -> str:
+    (folder / name).write_text(json.dumps(document))
+    return str(folder / name)
+
+
+def read(name: str, space: str | None = None) -> BaselineModel:
+    return baseline_of(name, space, CONTEXT)
+
+
+@pytest.mark.parametrize("name", EIGHT)
+def test_the_pick_is_as_good_as_the_known_model_at_its_own_costs(name: str) -> None:
+    model = read(name)
+    space = model.space_with({}, None, CONTEXT)
+    reference = model.reference(space, make_score("geo"))
+    assert reference.exclusions == []
+    budgets = model.budgets({})
+    assert budgets == {f"max_{cost}": model.costs[cost] for cost in ("params", "kv_bytes")}
+    result = search(
+        space, "geo", budgets=budgets, costs=CONTEXT, floor=reference.choice.score, top=1, compare=False
+    )
+    assert result.certificate.optimal
+    assert result.pick.score >= reference.choice.score * (1 - 1e-9)
+    assert all(result.pick.costs[limit[4:]] <= most for limit, most in budgets.items())
+
+
+def test_a_floor_raises_the_pick_and_nothing_else() -> None:
+    ranges = {"depth": range(4, 10), "hidden": (192, 256, 320), "ffn": range(384, 1025, 8)}
+    space = zerolm.make_space("llama", **{name: list(values) for name, values in ranges.items()})
+    budgets = {"max_params": 13_000_000}
+    free = search(space, "geo", budgets=budgets, compare=False, top=200)
+    near = [choice for choice in free.best if choice.score > free.pick.score]
+    assert near  # cheaper ones within 1 % are picked
+    assert free.pick.score < near[-1].score < near[0].score
+    floored = search(space, "geo", budgets=budgets, compare=False, top=200, floor=near[-1].score)
+    assert floored.best == free.best
+    assert floored.pick.score >= near[-1].score
+    cheap = [choice.costs["kv_bytes"] for choice in free.best if choice.score >= near[-1].score]
+    assert floored.pick.costs["kv_bytes"] == min(cheap)
+    for floor in (0.0, free.pick.score, 2 * free.best[0].score):
+        assert search(space, "geo", budgets=budgets, compare=False, floor=floor).pick == free.pick
+    top = search(space, "geo", budgets=budgets, compare=False, floor=free.best[0].score)
+    assert top.pick.score == free.best[0].score
+
+
+def test_what_a_search_takes_over_and_tells(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    file = written(folder, SMALL)
+    result = zerolm.search(baseline=file, context=512, **THIN)
+    baseline = result.baseline
+    assert baseline is not None
+    assert result.space.name == "llama"
+    assert {name: result.space.settings[name] for name in ("vocab", "tied", "positions", "qkv_bias")} == {
+        "vocab": 1000,
+        "tied": False,
+        "positions": 512,
+        "qkv_bias": False,
+    }
+    costs = CostModel(context=512).of(baseline.choice.architecture)
+    assert baseline.choice.costs == costs == zerolm.score(file, context=512).costs
+    assert result.question.budgets == {f"max_{cost}": costs[cost] for cost in ("params", "kv_bytes")}
+    assert baseline.choice.score == make_score("geo").of(baseline.choice.architecture)
+    assert baseline.exclusions == []
+    assert result.pick.score >= baseline.choice.score
+    document = result.to_json()["baseline"]
+    assert document["name"] == "mine"
+    assert document["costs"].keys() == set(COSTS)
+    result.save(tmp_path / "out")
+    assert zerolm.load(tmp_path / "out").to_json() == result.to_json()
+    again = zerolm.search(**_arguments(tmp_path / "out" / "run.yaml"))
+    assert (again.pick, again.baseline) == (result.pick, baseline)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Beside mine" in page
+    assert "6 x 256, heads 4, kv 2, ffn 768" in page
+    assert "baseline mine" in page  # can be picked
+    assert "mine" in result.fragment()
+    assert any(line.startswith("Against the baseline mine (") for line in result.lines())
+
+
+def _arguments(file: Path) -> dict[str, Any]:
+    from zerolm.api.configuration import read_yaml
+
+    return {name: value for name, value in read_yaml(file).items() if name != "command"}
+
+
+def test_budgets_that_are_given_count(tmp_path: Path) -> None:
+    file = written(tmp_path, SMALL)
+    need = read(file).costs
+    result = zerolm.search(baseline=file, max_params=need["params"] + 10**6, context=2048, **THIN)
+    assert result.question.budgets == {
+        "max_params": need["params"] + 10**6,
+        "max_kv_bytes": need["kv_bytes"],
+    }
+
+
+def test_a_baseline_outside_the_space_is_told(tmp_path: Path, zerolm: Callable[..., Any]) -> None:
+    file = written(tmp_path, {**SMALL, "num_hidden_layers": 3, "intermediate_size": 777})
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in THIN.items()]
+    ran = zerolm("search", "llama", "--baseline", file, *flags)
+    assert (ran.status, ran.err) == (0, "")
+    assert "outside the space: depth 3 (4:9), ffn 777 (384:1024:128)" in " ".join(ran.out.split())
+    assert "beside the baseline:" in ran.out
+    told = json.loads(zerolm("search", "--baseline", file, *flags, "--json").out)["baseline"]
+    assert told["exclusions"] == ["depth 3 (4:9)", "ffn 777 (384:1024:128)"]
+    assert told["architecture"]["ffn"] == 777
+
+
+def test_within_searches_around_it(tmp_path: Path) -> None:
+    result = zerolm.search(baseline=written(tmp_path, SMALL), within="20%", ffn_per_hidden="1:5")
+    assert result.baseline is not None
+    assert result.baseline.exclusions == []
+    for choice in [result.pick, *result.best]:
+        own, sizes = SMALL, choice.architecture.choices
+        assert abs(sizes["depth"] - own["num_hidden_layers"]) <= 1.2
+        assert abs(sizes["hidden"] - own["hidden_size"]) <= 51.2
+        assert abs(sizes["ffn"] - own["intermediate_size"]) <= 153.6
+        assert abs(sizes["heads"] * sizes["head_size"] - 256) <= 51.2
+        assert abs(sizes["kv_heads"] * sizes["head_size"] - 128) <= 25.6
+
+
+def test_expected_results_stand_beside(tmp_path: Path) -> None:
+    from small_benchmarks import llamas
+
+    llamas(tmp_path / "labels.csv", 12)
+    labelled = zerolm.read_labels(tmp_path / "labels.csv").pool.architectures
+    file = written(tmp_path, {**SMALL, "vocab_size": 32000, "tie_word_embeddings": True})
+    result = zerolm.search(baseline=file, labels=tmp_path / "labels.csv", **THIN)
+    assert len(labelled) == 12
+    assert result.baseline is not None
+    assert result.pick.expected is not None
+    assert result.baseline.choice.expected is not None
+
+
+@pytest.mark.parametrize("name", ["smollm2-135m", "SmolLM2-135M", "HuggingFaceTB/SmolLM2-135M"])
+def test_known_decoders_go_by_name_and_hub_id(name: str) -> None:
+    assert read(name).name == "SmolLM2-135M"
+    assert read(name).choices == decoders()["SmolLM2-135M"].choices
+
+
+def test_what_may_be_a_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = written(tmp_path, SMALL)
+    assert read(str(tmp_path)) == BaselineModel(tmp_path.name, *_parts(read(config)))
+    pick = {"space": "bert", "settings": {"vocab": 500}, "architecture": {**_bert(), "ffn": 1024}}
+    assert read(written(tmp_path, pick, "pick.json")).space == "bert"
+    assert read(written(tmp_path, BERT, "bert.json")).space == "bert"
+    gpt2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 128, "n_head": 2}
+    assert read(written(tmp_path, gpt2, "gpt2.json")).space == "gpt2-uniform"
+    qwen3 = {**SMALL, "model_type": "qwen3", "head_dim": 128}
+    assert read(written(tmp_path, qwen3, "qwen3.json")).space == "qwen3"
+    qwen2 = read(written(tmp_path, {**SMALL, "model_type": "qwen2"}, "qwen2.json"))
+    assert (qwen2.space, qwen2.settings["qkv_bias"]) == ("llama", True)
+    windows = {**SMALL, "model_type": "mistral", "sliding_window": 2048}
+    assert read(written(tmp_path, windows, "mistral.json")).space == "llama"
+    monkeypatch.setattr("zerolm.checkpoints.folder.fetched_config", lambda name: SMALL)
+    assert read("someone/something").name == "someone/something"
+
+
+def _bert() -> dict[str, int]:
+    return {"depth": 4, "hidden": 256, "head_size": 64, "heads": 4}
+
+
+def _parts(model: BaselineModel) -> list[Any]:
+    return [model.space, model.settings, model.choices, model.costs]
+
+
+REFUSED: list[tuple[Any, str]] = [
+    (
+        {"model_type": "falcon", "hidden_size": 64},
+        "'falcon' is not known, of a decoder's sizes it lacks num",
+    ),
+    (
+        {**SMALL, "model_type": "phoney"},
+        "'phoney' is not known, its sizes are all there; baselines",
+    ),
+    ({"hidden_size": 64}, "has no model_type, of a decoder's sizes it lacks num_hidden_layers"),
+    ({**SMALL, "num_local_experts": 8}, r"mixture of experts \(num_local_experts 8\); baselines are dense"),
+    ({**SMALL, "model_type": "gemma2"}, "no space has layers of gemma2; baselines are dense models of bert"),
+    ({**SMALL, "attention_bias": True}, r"llama has no such layers: \d+ params in place of \d+"),
+    ({**SMALL, "model_type": "mistral", "sliding_window": 64}, "llama has no such layers: .* macs in place"),
+    ({**SMALL, "hidden_size": "wide"}, "hidden_size 'wide'; 1 to"),
+    ({**SMALL, "num_key_value_heads": 3}, "num_attention_heads 4 is not divisible by num_key_value_heads 3"),
+    ([SMALL], "must be a JSON object"),
+    ({"space": "lama", "architecture": {}}, "'lama' is not known"),
+    ({"space": "flexibert", "architecture": {"stacks": []}}, "."),
+]
+
+
+@pytest.mark.parametrize(("document", "words"), REFUSED)
+def test_documents_that_are_no_baseline(document: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=words) as raised:
+        zerolm.search(baseline=written(tmp_path, document), context=2048)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"baseline": "SmolLM3"}, "file, folder or known decoder is called 'SmolLM3'; did you mean 'Smol"),
+        ({"baseline": "Pythia-70M"}, r"no space has layers as Pythia-70M has \(gpt_neox\); baselines are"),
+        ({"space": "bert", "baseline": "Qwen3-0.6B"}, "is an architecture of qwen3, not of bert"),
+        ({"space": "bret", "baseline": "Qwen3-0.6B"}, "'bret' is not known; did you mean 'bert'"),
+        ({"space": "llama", "within": "10%"}, "give baseline too"),
+        ({"baseline": "Qwen3-0.6B", "within": "1000%"}, "within must be a positive number up to 0.9"),
+        ({"baseline": "Qwen3-0.6B", "within": "near"}, "within"),
+        ({"baseline": "Qwen3-0.6B", "depth": 4, "within": "10%"}, "depth 4 holds nothing within 10% of"),
+        (
+            {"baseline": "SmolLM2-135M", "max_params": "100M"},
+            "SmolLM2-135M needs 134515008 params, more than max_params 100000000; leave max_params out, "
+            "or give at least 134515008",
+        ),
+        ({"baseline": "SmolLM2-135M", "min_params": "1G"}, "less than min_params 1000000000; .* at most 134"),
+        ({"baseline": "SmolLM2-135M", "vocab": 32000}, "vocab 32000 is not that of the baseline .*, 49152"),
+        ({"baseline": "SmolLM2-135M", "tied": False}, "tied False is not that of the baseline"),
+        ({"baseline": "SmolLM2-135M", "qkv_bias": True}, "qkv_bias True is not that of the baseline"),
+    ],
+)  # fmt: skip
+def test_baselines_that_contradict(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words) as raised:
+        zerolm.search(**arguments)
+    assert "\n" not in str(raised.value)
+
+
+def test_known_decoders_are_listed(zerolm: Callable[..., Any]) -> None:
+    rows = {row["name"]: row for row in json.loads(zerolm("spaces", "--known", "--json").out)}
+    assert rows.keys() == decoders().keys()
+    smol = rows["SmolLM2-135M"]
+    assert (smol["params"], smol["kv_bytes"], smol["space"]) == (134_515_008, 23_040, "llama")
+    assert smol["ffn_per_hidden"] == pytest.approx(1536 / 576)
+    assert smol["ffn_per_attention"] == pytest.approx(3 * 1536 / (2 * 576 + 2 * 192))
+    assert smol["hidden_per_depth"] == 19.2
+    assert rows["Qwen2.5-0.5B"]["exclusions"] == []
+    assert rows["Pythia-70M"]["space"] is None
+    text = zerolm("spaces", "--known").out
+    assert all(name in text for name in rows)
+    llamas = json.loads(zerolm("spaces", "qwen3", "--known", "--json").out)
+    assert {row["name"] for row in llamas} == {"Qwen3-0.6B", "Qwen3-1.7B"}
+    assert "no published decoder" in zerolm("spaces", "bert", "--known").out

@@ -120,7 +120,7 @@ def show_plan() -> None:
         "and a half of the tokens are of the same run at its full rate, before the decay: they compare "
         "networks with each other, not with the losses at the end. The text is the standard library of "
         f"Python without the modules that `corpus.py` holds out, and English documentation: {sources}. "
-        f"Judged on about 100,000 tokens of documents of both kinds that are never trained on. The SHA-256 "
+        f"Judged on about 200,000 tokens of documents of both kinds that are never trained on. The SHA-256 "
         f"of the text is `{source['text_sha256']}`; where another is made the run refuses.\n"
     )
 
@@ -130,7 +130,7 @@ def show_rates() -> None:
     losses = json.loads((FOLDER / "rates.json").read_text())
     print(
         f"Loss after {TRIED:,} tokens by the rate at width 256, of the shallowest and the deepest of the "
-        "smallest size.\n"
+        "smallest size, on a first draw of the text.\n"
     )
     rates = [f"{rate:g}" for rate in RATES]
     shapes = {one.id: shape_text(one.architecture) for one in planned()}

@@ -20,9 +20,9 @@ ENGLISH: Final = (
     ("vim", "/usr/share/vim/vim90/doc", "*.txt"),
 )
 """Folders of documentation, as Debian 12 has them (git, cmake-data, nodejs, vim-runtime)."""
-JUDGED: Final = 120_000
+JUDGED: Final = 240_000
 """Bytes of each half that networks are judged on, in whole documents."""
-LARGEST: Final = 40_000
+LARGEST: Final = 20_000
 """Bytes of a document to judge on, at most: else a few of them would be all."""
 
 Named = tuple[str, Path]

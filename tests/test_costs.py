@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from twin_costs import exact_costs
 
 from zerolm.architecture import Architecture, Ends, Layer, Matrix, Shapes
-from zerolm.costs import COSTS, CostModel
+from zerolm.costs import COSTS, CostModel, Latencies, TimedCosts
 
 COST_MODELS = st.builds(
     CostModel,
@@ -71,3 +71,20 @@ def test_kv_bytes_grow_with_context_batch_and_bits(layer: Layer, kv_bits: int) -
     one = CostModel(context=64, kv_bits=kv_bits).layers(shapes)[0, column]
     assert one == 2 * layer.kv_width * 64 * kv_bits // 8
     assert CostModel(context=192, batch=5, kv_bits=kv_bits).layers(shapes)[0, column] == 15 * one
+
+
+@given(architectures(), COST_MODELS, st.data())
+def test_latencies_are_one_more_cost_that_adds_up(
+    architecture: Architecture, model: CostModel, data: st.DataObject
+) -> None:
+    table = {layer: data.draw(st.integers(1, 10**6)) for layer in architecture.layers}
+    ends = data.draw(st.integers(1, 10**6))
+    timed = TimedCosts(**model.conditions, latencies=Latencies(table, ends))
+    total = ends + sum(table[layer] for layer in architecture.layers)
+    assert timed.of(architecture) == {**model.of(architecture), "latency_us": total}
+    assert list(timed.of(architecture)) == [*COSTS, "latency_us"] == list(timed.names)
+    assert timed.conditions == model.conditions
+    assert CostModel(**timed.conditions) == model
+    strange = Layer((Matrix("ffn", 1, 999_983),), 1, 0, 0)
+    with pytest.raises(ValueError, match=r"no latency was measured of a layer of 999,983 weights"):
+        timed.rows(lambda: [strange], Shapes.of([strange]))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 import numpy as np
 
-from zerolm.architecture import Architecture, Ends, Ints, Shapes
+from zerolm.architecture import Architecture, Ends, Ints, Layer, Shapes
 
 COSTS: Final = ("params", "body_params", "macs", "kv_bytes", "weight_bytes")
+LATENCY: Final = "latency_us"
 GROUP_BYTES: Final = 2
 """Bytes that a quantised group stores beside its weights (one 16-bit scale)."""
 
@@ -28,6 +30,23 @@ class CostModel:
     kv_bits: int = 16
     bits: int = 16
     group_size: int = 128
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the costs, in the order of the columns: ``COSTS``, and what else is known."""
+        return COSTS
+
+    @property
+    def conditions(self) -> dict[str, int]:
+        """Return how the network is run, by name."""
+        return {setting.name: getattr(self, setting.name) for setting in fields(CostModel)}
+
+    def rows(self, layers: Callable[[], Sequence[Layer]], shapes: Shapes) -> Ints:
+        """Return the costs that ``layers()``, of these ``shapes``, add: (n, k) int64 by ``names``.
+
+        They are asked for only where a cost is none of shapes alone.
+        """
+        return self.layers(shapes)
 
     def layers(self, shapes: Shapes) -> Ints:
         """Return the costs that each layer adds, (n, 5) int64, columns in the order of ``COSTS``.
@@ -52,7 +71,7 @@ class CostModel:
         )
 
     def ends(self, ends: Ends) -> Ints:
-        """Return the costs of all that is outside the layers, (5,) int64 in the order of ``COSTS``."""
+        """Return the costs of all that is outside the layers, (k,) int64 in the order of ``names``."""
         head = np.array([matrix.weights for matrix in ends.head_matrices], np.int64)
         stored = ends.embedding + ends.vectors
         return np.array(
@@ -69,11 +88,11 @@ class CostModel:
     def of(self, architecture: Architecture) -> dict[str, int]:
         """Return all costs of one architecture by name."""
         counts = Counter(architecture.layers)
-        rows = self.layers(Shapes.of(list(counts))).tolist()
+        rows = self.rows(lambda: list(counts), Shapes.of(list(counts))).tolist()
         total = self.ends(architecture.ends).tolist()
         for row, count in zip(rows, counts.values(), strict=True):
             total = [a + count * b for a, b in zip(total, row, strict=True)]
-        return dict(zip(COSTS, total, strict=True))
+        return dict(zip(self.names, total, strict=True))
 
     @property
     def _rest_bytes(self) -> int:
@@ -85,3 +104,34 @@ class CostModel:
         if self.bits in (16, 32):
             return packed
         return packed + GROUP_BYTES * -(-weights // self.group_size)
+
+
+@dataclass(frozen=True, eq=False)
+class Latencies:
+    """Microseconds that were measured: of each of the ``layers``, and of all that is outside them."""
+
+    layers: Mapping[Layer, int]
+    ends: int
+
+
+@dataclass(frozen=True)
+class TimedCosts(CostModel):
+    """Costs with one more, the microseconds of a forward pass: the sum of ``latencies`` of all parts."""
+
+    latencies: Latencies = field(kw_only=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*COSTS, LATENCY)
+
+    def rows(self, layers: Callable[[], Sequence[Layer]], shapes: Shapes) -> Ints:
+        """Return what each layer adds, (n, 6); ``ValueError`` where the latency of one was not measured."""
+        each = layers()
+        missing = next((layer for layer in each if layer not in self.latencies.layers), None)
+        if missing is not None:
+            raise ValueError(f"no latency was measured of a layer of {missing.weights:,} weights")
+        latencies = [self.latencies.layers[layer] for layer in each]
+        return np.column_stack([self.layers(shapes), np.array(latencies, np.int64)])
+
+    def ends(self, ends: Ends) -> Ints:
+        return np.append(super().ends(ends), self.latencies.ends)

@@ -75,6 +75,36 @@ def test_every_score_searches_within_the_budgets(folder: Path, score: str, tmp_p
     assert model.to_json()["costs"]["params"] == document["pick"]["costs"]["params"]
 
 
+def test_a_limit_of_latency_is_told_everywhere(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zerolm.elastic.latency.ROUNDS", (1, 2))
+    report = search(folder, score="w_pca", max_latency_us="1G", context=16)
+    pick, table = report.to_json()["pick"], report.to_json()["latency"]
+    assert table["tokens"] == 16
+    words = (
+        f"latency adds up to {pick['costs']['latency_us']:,} us, as a whole {table['whole']:,} us measured"
+    )
+    assert words in " ".join(report.lines())
+    assert "Latencies are taken as they were measured on this machine" in report.lines()[-1]
+    assert list(report.to_pandas()["latency_us"]) == [
+        c["costs"]["latency_us"] for c in report.to_json()["best"]
+    ]
+    page = report.page()
+    assert words[1:] in page
+    assert "<h2>Latencies of the parts</h2>" in page
+    assert f"{table['ends']:,} us" in page
+    report.save(tmp_path / "out")
+    assert zerolm.load(tmp_path / "out").to_json() == report.to_json()
+    assert zerolm.load(tmp_path / "out").page() == page
+    zerolm.export_path(folder / "net", tmp_path / "model", path=tmp_path / "out")
+    for value in (0, -5):
+        with pytest.raises(ValueError, match="max_latency_us"):
+            search(folder, max_latency_us=value)
+    with pytest.raises(zerolm_infeasible(), match="max_latency_us 1 would have to be at least"):
+        search(folder, max_latency_us=1)
+
+
 def test_a_path_and_a_fine_tuned_model_tell_their_measures(folder: Path) -> None:
     path = zerolm.load(folder / "model").to_json()
     assert set(path["losses"]) == {"before", "after"}

@@ -14,7 +14,7 @@ from zerolm.api.configuration import absolute
 from zerolm.api.documented import documented
 from zerolm.api.report import Report
 from zerolm.calibration import Calibration, calibrate, explained
-from zerolm.commands.costs import CONDITIONS, COSTS
+from zerolm.commands.costs import CONDITIONS
 from zerolm.commands.search import SEARCH
 from zerolm.costs import CostModel
 from zerolm.groundtruth.labels import read_labels
@@ -25,6 +25,7 @@ from zerolm.report.phrases import (
     certificate_sentence,
     cost_label,
     expectation_lines,
+    latency_lines,
     show_cost,
 )
 from zerolm.report.search import search_fragment, search_page
@@ -52,11 +53,13 @@ class SearchReport(SearchResult, Report):
 
     def lines(self) -> list[str]:
         pick = self.pick
-        costs = ", ".join(f"{cost_label(cost)} {show_cost(cost, pick.costs[cost])}" for cost in COSTS)
+        costs = ", ".join(
+            f"{cost_label(cost)} {show_cost(cost, pick.costs[cost])}" for cost in self.cost_names
+        )
         return [
             f"pick: {shape_text(pick.architecture)}",
             f"      {costs}",
-            *(f"      {line}" for line in expectation_lines(self)),
+            *(f"      {line}" for line in (*latency_lines(self), *expectation_lines(self))),
             *([baseline_sentence(self)] if self.baseline else []),
             certificate_sentence(self),
         ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from zerolm.api.configuration import absolute
 from zerolm.api.documented import documented
 from zerolm.api.extras import needing_torch
-from zerolm.api.search import BUDGETS, SearchReport
+from zerolm.api.search import SearchReport
 from zerolm.commands.costs import CONDITIONS
 from zerolm.commands.elastic import ELASTIC_SEARCH
 from zerolm.costs import CostModel
@@ -19,6 +19,7 @@ from zerolm.progress import Progress, silent
 
 Amount = int | str
 Text = str | PathLike[str]
+BUDGETS: Final = tuple(setting.name for setting in ELASTIC_SEARCH.groups["Budgets"])
 
 
 class SupernetSearchReport(SearchReport):
@@ -36,11 +37,13 @@ def search_supernet(
     max_macs: Amount | None = None,
     max_kv_bytes: Amount | None = None,
     max_weight_bytes: Amount | None = None,
+    max_latency_us: Amount | None = None,
     min_params: Amount | None = None,
     min_body_params: Amount | None = None,
     min_macs: Amount | None = None,
     min_kv_bytes: Amount | None = None,
     min_weight_bytes: Amount | None = None,
+    min_latency_us: Amount | None = None,
     context: Amount = 1024,
     batch: int = 1,
     kv_bits: int = 16,

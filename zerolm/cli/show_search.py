@@ -6,7 +6,6 @@ import json
 
 from zerolm.api.search import SearchReport
 from zerolm.cli.tables import show_table, show_text
-from zerolm.costs import COSTS
 from zerolm.report.phrases import against_counting, show_cost, show_count, show_score
 from zerolm.solvers.result import Choice
 from zerolm.spaces import shape_text
@@ -26,23 +25,29 @@ def show(result: SearchReport) -> None:
         f"{more}{show_count(result.plateau.ties.value)} with the best score, "
         f"{more}{show_count(result.plateau.near_ties.value)} within 1 % of it"
     )
-    heads = [*HEADS, *(["expected"] if pick.expected else []), "shape"]
+    heads = [
+        *HEADS,
+        *(["latency"] if result.latency else []),
+        *(["expected"] if pick.expected else []),
+        "shape",
+    ]
     if result.baseline:
         print("\nbeside the baseline:")
         beside = [("pick", pick), (result.baseline.name, result.baseline.choice)]
-        rows = [[name, show_score(choice.score), *_cells(choice)] for name, choice in beside]
+        rows = [[name, show_score(choice.score), *_cells(result, choice)] for name, choice in beside]
         show_table(["", result.question.score, *heads], rows, remarks=True)
     if result.baselines:
         print("\nwhat the baselines choose within the same budgets:")
         rows = []
         for names, choice in same_choices(result):
             change = 100 * (choice.score - best.score) / abs(best.score or 1.0)
-            *costs, shape = _cells(choice)
+            *costs, shape = _cells(result, choice)
             rows.append([f"{change:+.2f}%", *costs, f"{shape}  by {', '.join(names)}"])
         show_table([result.question.score, *heads], rows, remarks=True)
     print("\nthe best:")
     cells = [
-        [str(rank), show_score(choice.score), *_cells(choice)] for rank, choice in enumerate(result.best, 1)
+        [str(rank), show_score(choice.score), *_cells(result, choice)]
+        for rank, choice in enumerate(result.best, 1)
     ]
     show_table(["", result.question.score, *heads], cells, remarks=True)
     for binding in result.bounds.binding:
@@ -72,7 +77,7 @@ def same_choices(result: SearchReport) -> list[tuple[list[str], Choice]]:
     return list(groups.values())
 
 
-def _cells(choice: Choice) -> list[str]:
+def _cells(result: SearchReport, choice: Choice) -> list[str]:
     expected = [f"{choice.expected.mean:.4g}"] if choice.expected else []
-    costs = [show_cost(cost, choice.costs[cost]) for cost in COSTS]
+    costs = [show_cost(cost, choice.costs[cost]) for cost in result.cost_names]
     return [*costs, *expected, shape_text(choice.architecture)]

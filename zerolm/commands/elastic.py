@@ -91,13 +91,25 @@ ELASTIC_TRAIN: Final = Command(
     owners=("spaces",),
     output=OUTPUT[2:],
 )
+LATENCY: Final = tuple(
+    Setting(
+        f"{side}_latency_us",
+        "integer",
+        None,
+        f"microseconds of a forward pass on this machine at {word}; its blocks are timed first",
+        low=1,
+        high=1 << 50,
+        metavar="AMOUNT",
+    )
+    for side, word in (("max", "most"), ("min", "least"))
+)
 ELASTIC_SEARCH: Final = Command(
     name="elastic search",
     summary="Find the best path of a trained supernet within budgets.",
     verb="zerolm.api.search_supernet:search_supernet",
     arguments=(SUPERNET,),
     groups={
-        "Budgets": (*budgets("max", "most"), *budgets("min", "least")),
+        "Budgets": (*budgets("max", "most"), LATENCY[0], *budgets("min", "least"), LATENCY[1]),
         "Conditions of the costs": CONDITIONS,
         "What to maximise": (
             Setting(
@@ -127,6 +139,7 @@ ELASTIC_SEARCH: Final = Command(
     examples=(
         ("zerolm elastic search supernet --max-params 15.7M --out best", "the paper's limit"),
         ("zerolm elastic search supernet --max-macs 10M --score w_pca", "without its training"),
+        ("zerolm elastic search supernet --max-latency-us 3000 --context 128", "as fast as this machine is"),
     ),
 )
 ELASTIC_EXPORT: Final = Command(

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path as File
 from typing import Any, Final
@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from zerolm.architecture import Architecture, Floats, Ints
-from zerolm.costs import COSTS, CostModel
+from zerolm.costs import COSTS, LATENCY, CostModel, TimedCosts
 from zerolm.elastic.distillation import watched
 from zerolm.elastic.folder import read_supernet
 from zerolm.elastic.growth import pca_count
+from zerolm.elastic.latency import Timing, measured_latencies, measured_whole
 from zerolm.elastic.learner import ETA, activated
 from zerolm.elastic.supernet import Path, Supernet, drawn_path
 from zerolm.elastic.text import BATCH, mean_loss, supernet_text
@@ -40,7 +41,8 @@ class ElasticSearch:
     """A question to a supernet: the ``score``, ``budgets`` as of ``zerolm search``, the ``method``.
 
     ``auto`` takes evolution for the losses and the cheapest proof for all else; ``sizes`` are those of the
-    evolution, and ``random`` looks at as many architectures as it does.
+    evolution, and ``random`` looks at as many architectures as it does. Latencies are measured where
+    ``max_latency_us`` or ``min_latency_us`` is among the budgets.
     """
 
     score: str = LOSS
@@ -50,6 +52,11 @@ class ElasticSearch:
     seed: int = 0
     top: int = 10
     options: Mapping[str, Any] | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Return whether it has a limit of latency."""
+        return any(name.endswith(LATENCY) for name in self.budgets or {})
 
 
 def search_supernet(
@@ -87,19 +94,24 @@ def search_paths(
 
     Principal components are counted before any training: at random weights of the same shapes.
     ``inputs`` and ``labels`` (n, t) are of text that it was not trained on. Losses that were measured are
-    kept in the folder ``store``, so that a killed search goes on. ``Infeasible`` where no path keeps the
-    budgets.
+    kept in the folder ``store``, so that a killed search goes on. With a limit of latency every block and the
+    ends are timed, and the latency of a path is their sum. ``Infeasible`` where no path keeps the budgets.
     """
+    space, costs, table = supernet.grown_space(), costs or CostModel(), None
+    timing = Timing.of(space, costs)
+    if asked.timed:
+        latencies, table = measured_latencies(space, timing, progress)
+        costs = TimedCosts(**costs.conditions, latencies=latencies)
     score: Score | str = asked.score
     if asked.score == LOSS:
         score = loss_score(supernet, inputs, labels, store=store, progress=progress)
     elif asked.score in MEASURED:
-        untrained = Supernet(supernet.grown_space(), asked.seed)
+        untrained = Supernet(space, asked.seed)
         counts = pca_counts(untrained, inputs[:BATCH], seed=asked.seed, progress=progress)
         score = pca_score(supernet, counts, weighed=asked.score == "w_pca")
     evolves = asked.method == "auto" and asked.score == LOSS
-    return search(
-        supernet.grown_space(),
+    result = search(
+        space,
         score,
         budgets=dict(asked.budgets or {}),
         costs=costs,
@@ -111,6 +123,11 @@ def search_paths(
         compare=False,
         progress=progress,
     )
+    if table is None:
+        return result
+    progress("measuring the pick")
+    whole = measured_whole(result.pick.architecture, space, timing)
+    return replace(result, question=replace(result.question, latency=replace(table, whole=whole)))
 
 
 def loss_score(

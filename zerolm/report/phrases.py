@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
+from zerolm.costs import LATENCY
 from zerolm.solvers import SearchResult
 from zerolm.solvers.result import Choice, Expected
 from zerolm.spaces import shape_text
@@ -15,6 +16,7 @@ LABELS: Final = {
     "macs": "MACs a token",
     "kv_bytes": "KV cache",
     "weight_bytes": "weights",
+    LATENCY: "latency",
 }
 
 
@@ -23,7 +25,7 @@ def cost_label(name: str) -> str:
 
 
 def show_cost(name: str, value: int) -> str:
-    return show_amount(value, name.endswith("bytes"))
+    return f"{value:,} us" if name == LATENCY else show_amount(value, name.endswith("bytes"))
 
 
 def show_amount(value: int, size: bool = False) -> str:
@@ -91,8 +93,30 @@ def baseline_sentence(result: SearchResult) -> str:
     return said
 
 
+def latency_lines(result: SearchResult) -> list[str]:
+    """Return what the latency of the pick adds up to, and what the whole took; nothing where none is."""
+    table = result.latency
+    if table is None:
+        return []
+    total, most = result.pick.costs[LATENCY], result.question.budgets.get(f"max_{LATENCY}")
+    whole = "not measured" if table.whole is None else f"{table.whole:,} us measured"
+    if table.whole is not None and most is not None and table.whole > most:
+        whole += f", beyond the limit of {most:,} us"
+    run = (
+        f"{table.batch} x {table.tokens} tokens, float32, threads: {table.threads}, fastest of {table.rounds}"
+    )
+    return [f"latency adds up to {total:,} us, as a whole {whole} ({run})"]
+
+
 def certificate_sentence(result: SearchResult) -> str:
-    """Return what is proven, in one sentence."""
+    """Return what is proven; of latencies that is about those that were measured."""
+    told = _proven(result)
+    if result.latency and result.certificate.gap is not None:
+        told += " Latencies are taken as they were measured on this machine; another run may measure others."
+    return told
+
+
+def _proven(result: SearchResult) -> str:
     certificate, size = result.certificate, show_count(result.space.size())
     if certificate.optimal:
         return (

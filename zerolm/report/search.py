@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any, Final
 
-from zerolm.costs import COSTS
+from zerolm.costs import LATENCY
 from zerolm.report.chart import LINEAR, Axis, Frame, Plot, axis, legend, linked
 from zerolm.report.evidence import record_of
 from zerolm.report.page import Cell, Heading, note, page, paragraphs, section, table
@@ -16,7 +16,7 @@ from zerolm.report.phrases import (
     certificate_sentence,
     cost_label,
     expectation_lines,
-    show_amount,
+    latency_lines,
     show_cost,
     show_count,
     show_expected,
@@ -24,7 +24,7 @@ from zerolm.report.phrases import (
 )
 from zerolm.report.search_records import candidacies, detail, key
 from zerolm.solvers import SearchResult
-from zerolm.solvers.result import Binding, Choice, Reference
+from zerolm.solvers.result import Binding, Choice, LatencyTable, Reference
 from zerolm.spaces.words import shape_text
 
 FLAT: Final = 70.0
@@ -38,12 +38,16 @@ def search_page(result: SearchResult, configuration: Mapping[str, Any] | None = 
     shown = candidacies(result)
     places = {key(entry.choice): place for place, entry in enumerate(shown)}
     warnings = result.calibration["warnings"] if result.calibration else []
-    expected = [*expectation_lines(result), *(f"warning: {warning}" for warning in warnings)]
+    expected = [
+        *latency_lines(result),
+        *expectation_lines(result),
+        *(f"warning: {warning}" for warning in warnings),
+    ]
     heading = Heading(
         f"zerolm search {result.space.name}",
         f"The pick: {shape_text(result.pick.architecture)}",
         _question(result),
-        " ".join([_costs(result.pick), _why(result), *(f"{_capital(line)}." for line in expected)]),
+        " ".join([_costs(result), _why(result), *(f"{_capital(line)}." for line in expected)]),
         " ".join(filter(None, [baseline_sentence(result), against_counting(result)])),
         f"{certificate_sentence(result)} {_limits(result)}",
     )
@@ -74,6 +78,8 @@ def search_page(result: SearchResult, configuration: Mapping[str, Any] | None = 
             section("What the baselines choose within the same budgets", _baseline_table(result, places))
         )
     body.append(section("Bounds that cost score", _binding_table(result)))
+    if result.latency:
+        body.append(section("Latencies of the parts", _latency_table(result.latency)))
     body.append(section("What this score cannot see", paragraphs([_blind(result)])))
     return page(heading, body, configuration)
 
@@ -87,7 +93,7 @@ def search_fragment(result: SearchResult) -> str:
         *beside,
         *((f"chosen by {name}", choice) for name, choice in chosen.items()),
     ]
-    lines = ([name, *_cells(choice, show_score(choice.score))] for name, choice in rows)
+    lines = ([name, *_cells(result, choice, show_score(choice.score))] for name, choice in rows)
     head = _head(result, result.space.name, "shape")
     return (
         f'<div style="max-width:720px">{table(head, lines)}<p>{escape(against_counting(result))}</p>'
@@ -110,8 +116,8 @@ def _question(result: SearchResult) -> str:
     return f"Score {asked.score}{options}; {limits or 'no budget'}; {conditions}."
 
 
-def _costs(choice: Choice) -> str:
-    shown = {name: show_cost(name, choice.costs[name]) for name in COSTS}
+def _costs(result: SearchResult) -> str:
+    shown = {name: show_cost(name, result.pick.costs[name]) for name in result.cost_names}
     return (
         f"{shown['params']} parameters ({shown['body_params']} in the body), {shown['macs']} MACs a token, "
         f"{shown['kv_bytes']} of KV cache and {shown['weight_bytes']} of weights."
@@ -146,12 +152,11 @@ def _frame(result: SearchResult) -> Frame:
     drawn = [*result.front.points, *result.best, result.pick, *(b.choice for b in result.baselines)]
     drawn += [result.baseline.choice] if result.baseline else []
     limit = result.question.budgets.get(f"max_{cost}")
-    size = cost.endswith("bytes")
     x = axis(
         [choice.costs[cost] for choice in drawn] + ([limit] if limit else []),
         cost_label(cost),
         wide=SPREAD,
-        form=lambda value: show_amount(round(value), size),
+        form=lambda value: show_cost(cost, round(value)),
     )
     y = axis([choice.score for choice in drawn], f"score ({result.question.score})", wide=SPREAD)
     return Frame(x, y, 340)
@@ -232,13 +237,13 @@ def _flatness_note(result: SearchResult) -> str:
 
 
 def _head(result: SearchResult, first: str, shape: str) -> list[Cell | str]:
-    return [first, Cell(shape, "shape"), result.question.score, *map(cost_label, COSTS)]
+    return [first, Cell(shape, "shape"), result.question.score, *map(cost_label, result.cost_names)]
 
 
-def _cells(choice: Choice, score: str, record: int | None = None) -> list[Cell | str]:
+def _cells(result: SearchResult, choice: Choice, score: str, record: int | None = None) -> list[Cell | str]:
     """Return shape, score and costs, the shape with the number of its record."""
     shape = Cell(shape_text(choice.architecture), "shape", record=record)
-    return [shape, score, *(show_cost(name, choice.costs[name]) for name in COSTS)]
+    return [shape, score, *(show_cost(name, choice.costs[name]) for name in result.cost_names)]
 
 
 def _best_table(result: SearchResult, places: Mapping[str, int]) -> str:
@@ -259,7 +264,7 @@ def _choices_table(
     rows: Iterable[list[Cell | str]] = (
         [
             name,
-            *_cells(choice, show_score(choice.score), places[key(choice)]),
+            *_cells(result, choice, show_score(choice.score), places[key(choice)]),
             *([show_expected(choice.expected)] if choice.expected else []),
         ]
         for name, choice in named
@@ -273,7 +278,10 @@ def _baseline_table(result: SearchResult, places: Mapping[str, int]) -> str:
     best = result.best[0].score
     scale = abs(best or 1.0)
     rows = (
-        [baseline.name, *_cells(choice, f"{100 * (choice.score - best) / scale:+.2f} %", places[key(choice)])]
+        [
+            baseline.name,
+            *_cells(result, choice, f"{100 * (choice.score - best) / scale:+.2f} %", places[key(choice)]),
+        ]
         for baseline, choice in ((baseline, baseline.choice) for baseline in result.baselines)
     )
     return table(_head(result, "baseline", "its choice"), rows, "baselines")
@@ -312,6 +320,21 @@ def _relaxed(bound: Binding) -> str:
     if isinstance(to, str):
         return to
     return show_cost(bound.bound[4:], int(to)) if bound.kind == "budget" else f"{to:g}"
+
+
+def _latency_table(latency: LatencyTable) -> str:
+    """Return the table that the latency of every path adds up from."""
+    parts = [
+        (", ".join(f"{name} {value}" for name, value in row.items() if name != LATENCY), row[LATENCY])
+        for row in latency.layers
+    ]
+    rows = [
+        (part, show_cost(LATENCY, value)) for part, value in [("embedding and head", latency.ends), *parts]
+    ]
+    return table(["part", cost_label(LATENCY)], rows, "latencies") + note(
+        "The latency of an architecture is the sum of its layers and of embedding and head. Layers of equal "
+        "shapes do the same work: one of them was timed."
+    )
 
 
 def _blind(result: SearchResult) -> str:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, Final
 
-from zerolm.costs import COSTS, CostModel
+from zerolm.costs import CostModel
 from zerolm.report.page import command, data, folded
 from zerolm.report.phrases import cost_label, show_cost, show_expected, show_score
 from zerolm.report.strip import LayerSizes, labels, largest, sizes_of, strip, to_runs
@@ -111,7 +111,7 @@ def _record(
 def values(result: SearchResult, choice: Choice) -> list[tuple[str, str]]:
     """Return score and costs of an architecture, and what labels expect of it, with their names."""
     rows = [(result.question.score, show_score(choice.score))]
-    rows += [(cost_label(name), show_cost(name, choice.costs[name])) for name in COSTS]
+    rows += [(cost_label(name), show_cost(name, choice.costs[name])) for name in result.cost_names]
     if result.calibration and result.pick.expected:
         shown = show_expected(choice.expected) if choice.expected else "not computed"
         rows.append((f"expected {result.calibration['metric']}", shown))

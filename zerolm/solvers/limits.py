@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from zerolm.costs import COSTS
 from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem
 
 
@@ -63,4 +62,4 @@ def proportion(problem: Problem, of: int, to: int) -> Fraction | None:
 
 def bounded_columns(budgets: Budgets) -> list[int]:
     """Return cost columns with an upper budget."""
-    return [i for i in range(len(COSTS)) if budgets.high[i] < UNBOUNDED]
+    return np.flatnonzero(budgets.high < UNBOUNDED).tolist()

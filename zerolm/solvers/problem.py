@@ -64,26 +64,27 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Budgets:
-    """Inclusive limits of the costs, in the order of the cost columns, (k,) int64 each."""
+    """Inclusive limits of the costs ``names``, in the order of the cost columns, (k,) int64 each."""
 
     low: Ints = field(default_factory=lambda: np.zeros(len(COSTS), np.int64))
     high: Ints = field(default_factory=lambda: np.full(len(COSTS), UNBOUNDED, np.int64))
+    names: tuple[str, ...] = COSTS
 
     @classmethod
-    def of(cls, limits: dict[str, int]) -> Budgets:
+    def of(cls, limits: dict[str, int], names: tuple[str, ...] = COSTS) -> Budgets:
         """Return them by names such as ``max_params`` and ``min_macs``; ``ValueError`` if they contradict."""
-        budgets = cls()
+        budgets = cls(np.zeros(len(names), np.int64), np.full(len(names), UNBOUNDED, np.int64), names)
         for name, value in limits.items():
             side, _, cost = name.partition("_")
-            if side not in ("min", "max") or cost not in COSTS:
+            if side not in ("min", "max") or cost not in names:
                 raise ValueError(
-                    f"budget {name!r} is not known; there are min_ and max_ of {', '.join(COSTS)}"
+                    f"budget {name!r} is not known; there are min_ and max_ of {', '.join(names)}"
                 )
             if value < 0:
                 raise ValueError(f"budget {name} must not be negative, but is {value}")
             column = budgets.high if side == "max" else budgets.low
-            column[COSTS.index(cost)] = min(value, UNBOUNDED)
-        for i, cost in enumerate(COSTS):
+            column[names.index(cost)] = min(value, UNBOUNDED)
+        for i, cost in enumerate(names):
             if budgets.low[i] > budgets.high[i]:
                 raise ValueError(
                     f"min_{cost} {budgets.low[i]} is above max_{cost} {budgets.high[i]}; "
@@ -106,7 +107,7 @@ class Budgets:
     def replaced(self, side: str, column: int, value: int) -> Budgets:
         low, high = self.low.copy(), self.high.copy()
         (high if side == "max" else low)[column] = value
-        return Budgets(low, high)
+        return Budgets(low, high, self.names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,7 @@ def affordable(
 
 def _of_layers(candidates: Candidates, costs: CostModel, columns: CostColumns) -> Ints:
     if id(candidates) not in columns:
-        columns[id(candidates)] = costs.layers(candidates.shapes)
+        columns[id(candidates)] = costs.rows(lambda: candidates.layers, candidates.shapes)
     return columns[id(candidates)]
 
 

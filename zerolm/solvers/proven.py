@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from zerolm.costs import COSTS
 from zerolm.solvers import milp
 from zerolm.solvers.counting import count_at_least
 from zerolm.solvers.engine import FRONT_POINTS, PREFERENCE, Count
@@ -40,7 +39,7 @@ class Proven:
         else:
             limits = single_limits(problems, budgets, column)
             if limits is None:
-                names = ", ".join(f"{side}_{COSTS[i]}" for side, i in self.active)
+                names = ", ".join(f"{side}_{budgets.names[i]}" for side, i in self.active)
                 raise ValueError(f"method 'exact' takes one upper budget, not {names}; use milp or auto")
             self.exact = {column: Exact(problems, column, limits)}
 

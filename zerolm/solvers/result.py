@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerolm.architecture import Architecture
+from zerolm.costs import COSTS, LATENCY
 from zerolm.solvers.engine import Count
 from zerolm.spaces import SearchSpace, make_space
 
@@ -141,10 +142,31 @@ class Peak:
 
 
 @dataclass(frozen=True)
+class LatencyTable:
+    """The latencies that a search went by, as one machine took them, in whole microseconds.
+
+    A forward pass of ``batch`` sequences of ``tokens`` on so many ``threads``, the fastest of ``rounds``: of
+    the ``ends`` outside the layers, of the ``layers``, each by its choice, and of the pick as a ``whole``.
+    """
+
+    batch: int
+    tokens: int
+    threads: int
+    rounds: int
+    ends: int
+    layers: list[dict[str, Any]]
+    whole: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
 class Question:
     """The space, score with its options, budgets, and conditions of running that a search was asked for.
 
-    ``baseline`` is the network that it was to better, if one was named.
+    ``latency`` is the table of latencies that it goes by, None where none are asked for; ``baseline`` the
+    network that it was to better, if one was named.
     """
 
     space: SearchSpace
@@ -152,6 +174,7 @@ class Question:
     options: dict[str, Any]
     budgets: dict[str, int]
     conditions: dict[str, int]
+    latency: LatencyTable | None = None
     baseline: Reference | None = None
 
 
@@ -214,6 +237,15 @@ class SearchResult:
     best_label: BestLabel | None = None
 
     @property
+    def latency(self) -> LatencyTable | None:
+        return self.question.latency
+
+    @property
+    def cost_names(self) -> tuple[str, ...]:
+        """Return the names of the costs that every choice has."""
+        return (*COSTS, LATENCY) if self.latency else COSTS
+
+    @property
     def space(self) -> SearchSpace:
         return self.question.space
 
@@ -224,6 +256,7 @@ class SearchResult:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, as ``zerolm search --json`` prints it."""
         question, plateau = self.question, self.plateau
+        latency = {"latency": self.latency.to_json()} if self.latency else {}
         return {
             "space": question.space.name,
             "settings": question.space.settings,
@@ -248,6 +281,7 @@ class SearchResult:
             "calibration": self.calibration,
             "best_label": self.best_label.to_json() if self.best_label else None,
             "baseline": self.baseline.to_json() if self.baseline else None,
+            **latency,
         }
 
     @classmethod
@@ -259,11 +293,12 @@ class SearchResult:
         def choice(told: dict[str, Any]) -> Choice:
             return Choice.from_json(space, told)
 
-        label, told = document["best_label"], document["baseline"]
-        reference = Reference(told["name"], choice(told), told["exclusions"]) if told else None
-        asked = [document[name] for name in ("score", "options", "budgets", "conditions")]
+        label, latency, told = document["best_label"], document.get("latency"), document["baseline"]
+        asked = {name: document[name] for name in ("score", "options", "budgets", "conditions")}
+        asked["latency"] = LatencyTable(**latency) if latency else None
+        asked["baseline"] = Reference(told["name"], choice(told), told["exclusions"]) if told else None
         return cls(
-            question=replace(Question(space, *asked), baseline=reference),
+            question=Question(space, **asked),
             certificate=Certificate(**document["certificate"]),
             pick=choice(document["pick"]),
             best=[choice(told) for told in document["best"]],

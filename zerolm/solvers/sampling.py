@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.costs import COSTS
 from zerolm.solvers.exhaustive import Ways
 from zerolm.solvers.problem import Budgets, Problem, Solution
 
@@ -38,7 +37,7 @@ class Sample:
             problems,
             solutions,
             np.array([s.score for s in solutions], np.float64),
-            np.array([s.costs for s in solutions], np.int64).reshape(-1, len(COSTS)),
+            np.array([s.costs for s in solutions], np.int64).reshape(-1, len(problems[0].costs)),
             np.array(ways, object),
         )
 

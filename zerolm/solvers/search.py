@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from zerolm.solvers.evolution import SIZES, Evolution, evolution
 from zerolm.solvers.exhaustive import LIMIT, States, count_states
 from zerolm.solvers.limits import bounded_columns, single_limits
 from zerolm.solvers.problem import (
+    UNBOUNDED,
     Budgets,
     CostColumns,
     Problem,
@@ -93,12 +94,13 @@ class _Run:
     method: str
     column: int
     columns: CostColumns
+    names: tuple[str, ...]
     told_apart: bool = False
     """Whether architectures of one shape are listed each for itself."""
 
     def choice(self, solution: Solution) -> Choice:
         architecture = self.space.assemble(self.backbones[solution.problem], solution.picks)
-        costs = {name: int(value) for name, value in zip(COSTS, solution.costs, strict=True)}
+        costs = {name: int(value) for name, value in zip(self.names, solution.costs, strict=True)}
         return Choice(architecture, solution.score, costs)
 
     def best(self, top: int) -> tuple[list[Choice], float]:
@@ -159,7 +161,7 @@ def search(
     costs = costs or CostModel()
     score = make_score(score, costs, **(options or {})) if isinstance(score, str) else score
     setup = _Setup(score, costs, method, seed, sizes)
-    limits = Budgets.of(budgets or {})
+    limits = Budgets.of(budgets or {}, costs.names)
     progress(f"building the tables of {space.name}")
     backbones = list(space.backbones())
     if isinstance(score, WholeScore) and score.sees_choices:
@@ -201,11 +203,11 @@ def search(
             progress("relaxing each bound")
             bounds = _bounds(run, limits, proven, best[0])
     return SearchResult(
-        Question(space, score.name, score.options, dict(budgets or {}), asdict(costs)),
+        Question(space, score.name, score.options, dict(budgets or {}), costs.conditions),
         certificate,
         pick,
         best,
-        ParetoFront(COSTS[run.column], points, run.engine.complete_front),
+        ParetoFront(costs.names[run.column], points, run.engine.complete_front),
         Plateau(ties, near_ties, _landscape(run)),
         baselines,
         bounds,
@@ -229,19 +231,19 @@ def _compile(
     column = next(iter(bounded_columns(budgets)), PARAMS)
     method = _method(setup.method, score, problems, budgets, column)
     evaluate = additive(problems) if isinstance(score, ClosedForm) else _whole(space, backbones, score)
-    told_apart = isinstance(score, WholeScore) and score.sees_choices
+    told_apart, names = isinstance(score, WholeScore) and score.sees_choices, budgets.names
     engine: Engine
     states: States | Sample
     if isinstance(score, WholeScore) and score.table and method == "exact":
         states = best_of_costs(backbones, problems, budgets, score.table)
         engine = BestOfCosts(states, budgets, column, True)
-        return _Run(space, backbones, problems, engine, method, column, columns, told_apart)
+        return _Run(space, backbones, problems, engine, method, column, columns, names, told_apart)
     if method in ("exact", "milp"):
         engine = Proven(problems, budgets, column, method == "milp")
-        return _Run(space, backbones, problems, engine, method, column, columns)
+        return _Run(space, backbones, problems, engine, method, column, columns, names)
     if method == "exhaustive" and isinstance(score, ClosedForm) and tied(problems):
         engine = Tied(problems, budgets, column)
-        return _Run(space, backbones, problems, engine, method, column, columns)
+        return _Run(space, backbones, problems, engine, method, column, columns, names)
     proven = method == "exhaustive"
     if method == "exhaustive":
         states = States.of(problems)
@@ -263,7 +265,7 @@ def _compile(
         # What shares a shape need not share a score: only what was looked at counts.
         states = replace(states, ways=np.ones(len(states.score), np.int64))
     engine = StateList(states, budgets, column, proven)
-    return _Run(space, backbones, problems, engine, method, column, columns, told_apart)
+    return _Run(space, backbones, problems, engine, method, column, columns, names, told_apart)
 
 
 def _method(method: str, score: Score, problems: Sequence[Problem], budgets: Budgets, column: int) -> str:
@@ -428,7 +430,7 @@ def _bounds(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> Bounds
         value = int((budgets.high if side == "max" else budgets.low)[column])
         relaxed = value * 11 // 10 if side == "max" else value * 9 // 10
         limits = budgets.replaced(side, column, relaxed)
-        ask(f"{side}_{COSTS[column]}", "budget", value, relaxed, main.space, limits)
+        ask(f"{side}_{budgets.names[column]}", "budget", value, relaxed, main.space, limits)
     for bound in main.space.bounds(best.architecture):
         kind = "range" if isinstance(bound.at, str) else "shape"
         ask(bound.name, kind, bound.at, bound.wider_to, bound.wider, budgets)
@@ -437,7 +439,7 @@ def _bounds(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> Bounds
 
 def _explain(run: _Run, budgets: Budgets, setup: _Setup) -> str:
     """Return which budgets cannot be kept, and the nearest values that can."""
-    if not run.engine.optimal:
+    if not run.engine.optimal or isinstance(run.engine, BestOfCosts):
         method, count = run.method, make_score("params", setup.costs)
         run = _compile(run.space, run.backbones, budgets, replace(setup, method="auto"), count)
         if next(run.engine.in_order(), None) is not None:
@@ -445,14 +447,15 @@ def _explain(run: _Run, budgets: Budgets, setup: _Setup) -> str:
     active = budgets.active(run.problems)
     hints = []
     for side, column in active:
-        free = budgets.replaced(side, column, Budgets().high[column] if side == "max" else 0)
+        free = budgets.replaced(side, column, UNBOUNDED if side == "max" else 0)
         value = run.engine.extreme(side, column, free)
         if value is not None:
             limit = int((budgets.high if side == "max" else budgets.low)[column])
             word = "at least" if side == "max" else "at most"
-            hints.append(f"{side}_{COSTS[column]} {limit} would have to be {word} {value}")
+            hints.append(f"{side}_{budgets.names[column]} {limit} would have to be {word} {value}")
     given = ", ".join(
-        f"{side}_{COSTS[c]} {(budgets.high if side == 'max' else budgets.low)[c]}" for side, c in active
+        f"{side}_{budgets.names[c]} {(budgets.high if side == 'max' else budgets.low)[c]}"
+        for side, c in active
     )
     if not hints:
         return f"no architecture of {run.space.name} keeps {given}, nor all but one of these bounds"

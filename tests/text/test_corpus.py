@@ -64,6 +64,13 @@ def test_what_is_held_out_is_never_trained_on(size: int, length: int) -> None:
     assert corpus.held_out().ids.shape == (held, length)
 
 
+@given(st.lists(st.integers(60, 500), min_size=1, max_size=3), st.integers(2, 6))
+def test_a_whole_corpus_is_every_sequence_in_order(sizes: list[int], length: int) -> None:
+    corpus = Corpus(tuple(map(text, sizes)), length)
+    windows = [(place, window) for place, size in enumerate(sizes) for window in range(size // length)]
+    assert corpus.whole().ids.tolist() == [corpus.sequence(*pair).tolist() for pair in windows]
+
+
 def test_another_seed_is_another_order() -> None:
     corpus = Corpus((text(4000),), 8)
     assert pairs_of(corpus, 400, 0) != pairs_of(corpus, 400, 1)

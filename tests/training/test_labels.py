@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,15 @@ from zerolm.solvers.drawing import drawn
 from zerolm.spaces import SPACES
 from zerolm.text.predictions import Predictions, predicted
 from zerolm.training import labels
-from zerolm.training.labels import Label, LabelRun, LabelText, LabelTraining, train_all
+from zerolm.training.labels import (
+    BATCH,
+    Label,
+    LabelRun,
+    LabelText,
+    LabelTraining,
+    labels_as_trained,
+    train_all,
+)
 from zerolm.training.request import Execution, Schedule, TrainingRequest
 from zerolm.training.scaling import scaled
 from zerolm.training.train import BETAS, CLIP
@@ -71,7 +80,7 @@ def by_hand(text: LabelText, architecture: Architecture, seed: int) -> list[floa
         logits = module(inputs, text.classes).flatten(0, 1)
         return nn.functional.cross_entropy(logits, wanted.flatten(), ignore_index=NOTHING)
 
-    held = predicted(text.corpus.held_out().ids, text.task, text.mask)
+    held = predicted(text.held_out(), text.task, text.mask)
     losses = []
     factors = (0.0, 1.0, 1.0, 1.0, 0.5)  # five steps: one of warm-up from nothing, two to fall in
     for step, factor in enumerate(factors):
@@ -92,6 +101,58 @@ def test_training_is_the_loop_that_is_written_out(text: LabelText, few: list[Arc
         label = train_all(runs([architecture], 3), text, REQUEST)[0]
         assert list(label.losses) == [32, 64, 96, 128, 160]
         assert list(label.losses.values()) == pytest.approx(by_hand(text, architecture, 3), abs=2e-5)
+
+
+def test_another_text_is_judged_on_whole(text: LabelText, few: list[Architecture], tmp_path: Path) -> None:
+    """In whole batches, and its labels are kept apart from those judged on the end of the text."""
+    other = tmp_path / "other.txt"
+    other.write_text(" ".join(f"w{i * i % 67}" for i in range(700)))
+    source = str(tmp_path / "text.txt")
+    judged = LabelText.of(source, "llama", parsed("llama", SPACE), REQUEST, silent, str(other))
+    assert judged.judged is not None
+    own = judged.judged.texts[0].ids
+    assert len(own) // 16 > BATCH
+    assert len(own) // 16 % BATCH
+    ids = judged.held_out()
+    assert ids.shape == (len(own) // 16 // BATCH * BATCH, 16)
+    assert ids.flatten().tolist() == own[: ids.numel()].tolist()
+    plain = train_all(runs(few[:1]), text, REQUEST)[0]
+    label = train_all(runs(few[:1]), judged, REQUEST)[0]
+    assert list(label.losses.values()) == pytest.approx(by_hand(judged, few[0], 0), abs=2e-5)
+    assert label.loss != plain.loss
+    assert train_all(runs(few[:1]), text, REQUEST) == [plain]
+
+
+def test_labels_come_as_they_are_trained(text: LabelText, few: list[Architecture]) -> None:
+    """What is kept comes first; one that is stopped has lost nothing that was finished."""
+    stopped = labels_as_trained(runs(few), text, REQUEST)
+    assert next(stopped)[0] == 0
+    assert next(stopped)[0] == 1
+    stopped.close()
+    places = [place for place, _ in labels_as_trained(runs(few[::-1]), text, REQUEST)]
+    assert places == [1, 2, 0]
+
+
+def test_compiled_parts_change_nothing(
+    text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One graph for all layers of a shape and one for the loss, to train and to judge; of each shape anew."""
+    few = few[:2]
+    plain = train_all(runs(few), text, REQUEST)
+    graphs: list[torch.fx.GraphModule] = []
+
+    def traced(graph: torch.fx.GraphModule, _: object) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=traced))
+    request = replace(REQUEST, execution=Execution("float32", compile=True))
+    for ours, theirs in zip(train_all(runs(few), text, request), plain, strict=True):
+        assert list(ours.losses.values()) == pytest.approx(list(theirs.losses.values()), abs=1e-5)
+    assert any(architecture.depth > 1 for architecture in few)
+    held = len(text.held_out())
+    batches = 1 + (held >= BATCH) + (held % BATCH > 0)  # to train, and to judge
+    assert len(graphs) == 2 * batches * len(few)
 
 
 def test_what_is_kept_is_not_trained_again(

@@ -101,11 +101,13 @@ def train_labels(
     min_params: Amount | None = None,
     min_body_params: Amount | None = None,
     text: Text | None = None,
+    held_out: Text | None = None,
     tokens: Amount = 3_000_000,
     batch: int = 8,
     length: int = 256,
     rate: float = 0.002,
     precision: str = "auto",
+    compile: bool = False,
     seed: int = 0,
     seeds: int = 1,
     repeated: int = 6,
@@ -130,7 +132,7 @@ def train_labels(
         from zerolm.training.labels import LabelText, train_all
     request = _request(own)
     with _place(own["out"], own["force"]) as place:
-        reading = LabelText.of(own["text"], name, of_space, request, progress)
+        reading = LabelText.of(own["text"], name, of_space, request, progress, own["held_out"])
         architectures = _architectures(own, truth, reading.space)
         again = _spread(len(architectures), own["repeated"]) if own["seeds"] > 1 else []
         runs = [(i, 0) for i in range(len(architectures))]
@@ -150,7 +152,8 @@ def train_labels(
         file = own["out"] if str(own["out"]).endswith(".json") else FILE
         title = Path(file).stem
         document = label_document(title, reading, request, architectures, by_architecture)
-        ran = own | of_space | {key: absolute(own[key]) for key in ("rows", "text")} | {"space": name}
+        places = {key: absolute(own[key]) for key in ("rows", "text", "held_out")}
+        ran = own | of_space | places | {"space": name}
         kept = {key: value for key, value in ran.items() if value is not None and key not in ("out", "force")}
         report = LabelsReport.of(document, kept)
         if place is not None and place.suffix == ".json":
@@ -204,7 +207,7 @@ def _request(own: Mapping[str, Any]) -> TrainingRequest:
         own["length"],
         Schedule(own["rate"]),
         seed=own["seed"],
-        execution=Execution(own["precision"]),
+        execution=Execution(own["precision"], compile=own["compile"]),
         checkpoints=8,
         measured=4,
     )

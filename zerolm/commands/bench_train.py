@@ -39,6 +39,7 @@ BENCH_TRAIN: Final = Command(
                 "what they are trained on: a file, a folder, or owner/name of the hub",
                 metavar="TEXT",
             ),
+            Setting("held_out", "path", None, "text to judge on; else the end of the text", metavar="TEXT"),
             Setting("tokens", "integer", 3_000_000, "tokens that each is trained on", low=1, high=1 << 50),
             Setting("batch", "integer", 8, "sequences of a step", low=1, high=1 << 20),
             Setting("length", "integer", 256, "tokens of a sequence", low=2, high=1 << 20),
@@ -51,6 +52,7 @@ BENCH_TRAIN: Final = Command(
                 high=100,
             ),
             PRECISION,
+            Setting("compile", "flag", False, "compile the layers first: half a minute a shape on a CPU"),
             Setting("seed", "integer", 0, "seed of draws, weights and order", low=0, high=(1 << 30) - 1),
         ),
         "Noise": (

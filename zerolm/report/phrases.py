@@ -72,6 +72,21 @@ def expectation_lines(result: SearchResult) -> list[str]:
     return lines
 
 
+def latency_lines(result: SearchResult) -> list[str]:
+    """Return what the latency of the pick adds up to, and what the whole took; nothing where none is."""
+    table = result.latency
+    if table is None:
+        return []
+    total, most = result.pick.costs[LATENCY], result.question.budgets.get(f"max_{LATENCY}")
+    whole = "not measured" if table.whole is None else f"{table.whole:,} us measured"
+    if table.whole is not None and most is not None and table.whole > most:
+        whole += f", beyond the limit of {most:,} us"
+    run = (
+        f"{table.batch} x {table.tokens} tokens, float32, threads: {table.threads}, fastest of {table.rounds}"
+    )
+    return [f"latency adds up to {total:,} us, as a whole {whole} ({run})"]
+
+
 def baseline_sentence(result: SearchResult) -> str:
     """Return how the pick does against the model that it was to better; nothing where there was none."""
     baseline = result.baseline
@@ -91,21 +106,6 @@ def baseline_sentence(result: SearchResult) -> str:
     if baseline.exclusions:
         said += f" The baseline lies outside the space: {', '.join(baseline.exclusions)}."
     return said
-
-
-def latency_lines(result: SearchResult) -> list[str]:
-    """Return what the latency of the pick adds up to, and what the whole took; nothing where none is."""
-    table = result.latency
-    if table is None:
-        return []
-    total, most = result.pick.costs[LATENCY], result.question.budgets.get(f"max_{LATENCY}")
-    whole = "not measured" if table.whole is None else f"{table.whole:,} us measured"
-    if table.whole is not None and most is not None and table.whole > most:
-        whole += f", beyond the limit of {most:,} us"
-    run = (
-        f"{table.batch} x {table.tokens} tokens, float32, threads: {table.threads}, fastest of {table.rounds}"
-    )
-    return [f"latency adds up to {total:,} us, as a whole {whole} ({run})"]
 
 
 def certificate_sentence(result: SearchResult) -> str:

@@ -165,8 +165,8 @@ class LatencyTable:
 class Question:
     """The space, score with its options, budgets, and conditions of running that a search was asked for.
 
-    ``latency`` is the table of latencies that it goes by, None where none are asked for; ``baseline`` the
-    network that it was to better, if one was named.
+    ``latency`` is the table of latencies that it goes by, None where none are asked for.
+    ``baseline`` is the network that it was to better, if one was named.
     """
 
     space: SearchSpace
@@ -280,8 +280,8 @@ class SearchResult:
             "unused": question.space.unused(),
             "calibration": self.calibration,
             "best_label": self.best_label.to_json() if self.best_label else None,
-            "baseline": self.baseline.to_json() if self.baseline else None,
             **latency,
+            "baseline": self.baseline.to_json() if self.baseline else None,
         }
 
     @classmethod
@@ -293,7 +293,7 @@ class SearchResult:
         def choice(told: dict[str, Any]) -> Choice:
             return Choice.from_json(space, told)
 
-        label, latency, told = document["best_label"], document.get("latency"), document["baseline"]
+        label, latency, told = document["best_label"], document.get("latency"), document.get("baseline")
         asked = {name: document[name] for name in ("score", "options", "budgets", "conditions")}
         asked["latency"] = LatencyTable(**latency) if latency else None
         asked["baseline"] = Reference(told["name"], choice(told), told["exclusions"]) if told else None

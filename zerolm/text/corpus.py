@@ -184,10 +184,18 @@ class Corpus:
 
     def held_out(self) -> Tokens:
         """Return the sequences that are never trained on."""
+        return self._tokens([train for train, _ in self.counts])
+
+    def whole(self) -> Tokens:
+        """Return all sequences, of a text that nothing is trained on."""
+        return self._tokens([0] * len(self.texts))
+
+    def _tokens(self, firsts: Sequence[int]) -> Tokens:
+        """Return the sequences of each text from one of them on."""
         rows = [
-            self.sequence(text, train + number)
-            for text, (train, held) in enumerate(self.counts)
-            for number in range(held)
+            self.sequence(text, window)
+            for text, (first, counts) in enumerate(zip(firsts, self.counts, strict=True))
+            for window in range(first, sum(counts))
         ]
         digest = hashlib.sha256("".join(text.sha256 for text in self.texts).encode()).hexdigest()
         return Tokens(torch.stack(rows), text=digest)

@@ -110,6 +110,7 @@ def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
     return {
         "made_by": f"zerolm {zerolm.__version__} bench train",
         "text_sha256": text.sha256,
+        **({"held_out_sha256": text.judged.texts[0].sha256} if text.judged else {}),
         "vocabulary": text.classes or text.space.settings["vocab"],
         "tokenizer": "byte-level BPE, trained on the text",
         "tokens": request.steps * request.step_tokens,
@@ -123,6 +124,7 @@ def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
         "decay": schedule.decay,
         "weight_decay": schedule.weight_decay,
         "dropout": 0.0,
+        "compiled": request.execution.compile,
         "precision": "bfloat16" if request.execution.bfloat16 else "float32",
         "device": "cuda" if torch.cuda.is_available() else "cpu",
         "libraries": f"torch {torch.__version__}, transformers {transformers.__version__}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 import transformers
-from torch import nn
+from torch import Tensor, nn
 
 from zerolm.architecture import Architecture
 from zerolm.io.files import cache_folder, parse_json, read_text, replacing
@@ -38,6 +38,8 @@ VOCABULARY: Final = 2048
 """Of a space whose vocabulary is a setting that nobody gives, and of one whose networks know more."""
 BATCH: Final = 16
 """Sequences that are held out are measured so many at a time."""
+MOST_JUDGED: Final = 1 << 24
+"""Tokens of a text to judge on, at most."""
 MAX_RECORD: Final = 1 << 20
 
 
@@ -60,12 +62,14 @@ class LabelText:
     """A text as the networks of a space read it, and the ``space`` with the vocabulary that it has so.
 
     ``classes`` is what the softmax runs over, None for all that a network knows; ``mask`` stands for a token.
+    Networks are judged on all of ``judged``, another text; where there is none, on the end of this one.
     """
 
     corpus: Corpus
     space: SearchSpace
     classes: int | None
     mask: int
+    judged: Corpus | None = None
 
     @property
     def task(self) -> Task:
@@ -75,6 +79,13 @@ class LabelText:
     def sha256(self) -> str:
         return self.corpus.texts[0].sha256
 
+    def held_out(self) -> Tensor:
+        """Return the sequences (n, t) that networks are judged on: of another text, whole batches."""
+        if self.judged is None:
+            return self.corpus.held_out().ids
+        ids = self.judged.whole().ids
+        return ids[: len(ids) // BATCH * BATCH or None]
+
     @classmethod
     def of(
         cls,
@@ -83,8 +94,12 @@ class LabelText:
         settings: Mapping[str, Any],
         request: TrainingRequest,
         progress: Progress,
+        held_out: str | None = None,
     ) -> LabelText:
-        """Return a text for a space with these settings; ``ValueError`` where its networks read none."""
+        """Return a text for a space with these settings; ``ValueError`` where its networks read none.
+
+        ``held_out`` is another text, to judge on.
+        """
         network_function(space)
         if SPACES[space].task == "image":
             others = ", ".join(name for name in SPACES.names() if SPACES[name].task != "image")
@@ -96,10 +111,14 @@ class LabelText:
         most = request.sequences * request.length + 2 * HELD * request.length
         corpus = Corpus((token_file(source, tokenizer, most, progress),), request.length)
         corpus.counts  # noqa: B018 - refuses a text that is too short
+        judged = None
+        if held_out is not None:
+            judged = Corpus((token_file(held_out, tokenizer, MOST_JUDGED, progress),), request.length)
+            judged.counts  # noqa: B018 - likewise
         own = {"vocab": len(tokenizer)} if has_own else {}
         assert isinstance(tokenizer.mask_token_id, int)
         made = make_space(space, **{**settings, **own})
-        return cls(corpus, made, None if has_own else len(tokenizer), tokenizer.mask_token_id)
+        return cls(corpus, made, None if has_own else len(tokenizer), tokenizer.mask_token_id, judged)
 
 
 @dataclass(frozen=True)
@@ -126,6 +145,9 @@ class LabelTraining:
         set_dropout(network.module, 0.0)  # no text is seen so often that it could be learned by heart
         module, groups = scaled(network, run.architecture.layers[-1].width, request.schedule.rate)
         learner = Labelled(module, text.classes)
+        if request.execution.compile:
+            learner.compile_parts()
+            request = replace(request, execution=replace(request.execution, compile=False))
         data = Predictions(text.corpus, request.sequences, run.seed, text.task, text.mask)
         run.folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -140,7 +162,7 @@ class LabelTraining:
         return Label(losses, trained.seconds)
 
     def _judge(self, learner: nn.Module) -> Judge:
-        inputs, labels = predicted(self.text.corpus.held_out().ids, self.text.task, self.text.mask)
+        inputs, labels = predicted(self.text.held_out(), self.text.task, self.text.mask)
 
         @torch.no_grad()
         def judge() -> dict[str, float]:
@@ -164,33 +186,54 @@ def train_all(
     backend: Backend = "loky",
     progress: Progress = silent,
 ) -> list[Label]:
-    """Return the label of each architecture with a seed and a name; what is kept is not trained again.
+    """Return the label of each architecture with a seed and a name, in their order: ``labels_as_trained``."""
+    trained = labels_as_trained(runs, text, request, jobs=jobs, backend=backend, progress=progress)
+    labels = dict(trained)
+    return [labels[place] for place in range(len(runs))]
 
-    ``loky`` trains in ``jobs`` processes, ``ray`` on every CPU of a cluster; each uses one thread, or the GPU
-    that is there. ``ValueError`` while another command trains the same way.
+
+def labels_as_trained(
+    runs: Sequence[tuple[Architecture, int, str]],
+    text: LabelText,
+    request: TrainingRequest,
+    *,
+    jobs: int = 1,
+    backend: Backend = "loky",
+    progress: Progress = silent,
+) -> Generator[tuple[int, Label], None, None]:
+    """Yield the place and the label of each architecture with a seed and a name, as soon as it is known.
+
+    What is kept comes first and is not trained again; the others start in their order. ``loky`` trains in
+    ``jobs`` processes, ``ray`` on every CPU of a cluster; each uses one thread, or the GPU that is there.
+    ``ValueError`` while another command trains the same way.
     """
     check_workers(jobs, backend)
     folder = cache_folder("labels") / _digest(_circumstances(text, request))
     asked = [LabelRun(a, seed, folder / _digest([a.identity, seed]), name) for a, seed, name in runs]
     with locked(folder, "another command trains architectures in the same way; wait for it"):
-        labels = {run.folder: label for run in asked if (label := _read(run)) is not None}
-        lacking = [run for run in asked if run.folder not in labels]
+        losses: list[float] = []
+        lacking: list[int] = []
+        for place, run in enumerate(asked):
+            label = _read(run)
+            if label is None:
+                lacking.append(place)
+            else:
+                losses += [label.loss] if label.losses else []
+                yield place, label
         done = len(asked) - len(lacking)
-        progress(_told(labels), done, len(asked))
-        work = LabelTraining(text, request)
-        trained = finished(lacking, work, name=lambda run: run.name, jobs=jobs, backend=backend)
+        progress(_told(losses), done, len(asked))
+        work, waiting = LabelTraining(text, request), [asked[place] for place in lacking]
+        trained = finished(waiting, work, name=lambda run: run.name, jobs=jobs, backend=backend)
         with closing(trained) as results:
-            for place, label in results:
-                run = lacking[place]
-                _keep(run, label)
-                labels[run.folder] = label
+            for number, label in results:
+                _keep(waiting[number], label)
+                losses += [label.loss] if label.losses else []
                 done += 1
-                progress(_told(labels), done, len(asked))
-    return [labels[run.folder] for run in asked]
+                progress(_told(losses), done, len(asked))
+                yield lacking[number], label
 
 
-def _told(labels: Mapping[Path, Label]) -> str:
-    losses = [label.loss for label in labels.values() if label.losses]
+def _told(losses: Sequence[float]) -> str:
     return f"training architectures, best loss {min(losses):.3f}" if losses else "training architectures"
 
 
@@ -200,7 +243,8 @@ def _circumstances(text: LabelText, request: TrainingRequest) -> list[Any]:
     told = asdict(request) | {"seed": None, "bfloat16": request.execution.bfloat16}
     libraries = [torch.__version__, transformers.__version__, torch.cuda.is_available()]
     vocabulary = [text.space.settings.get("vocab"), text.classes]
-    return [VERSION, BASE, text.sha256, token_counts, text.task, vocabulary, told, libraries]
+    judged = [(part.sha256, len(part.ids)) for part in text.judged.texts] if text.judged else []
+    return [VERSION, BASE, text.sha256, token_counts, text.task, vocabulary, told, libraries, *judged]
 
 
 def _digest(document: Any) -> str:

@@ -172,10 +172,23 @@ class Labelled(nn.Module):
     def __init__(self, module: nn.Module, classes: int | None) -> None:
         super().__init__()
         self.module, self.classes = module, classes
+        self._loss = labelled
 
     def forward(self, input_ids: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Return the cross-entropy of what is labelled in sequences (b, t)."""
-        return {"cross-entropy": labelled(self.module(input_ids, self.classes), labels)}
+        return {"cross-entropy": self._loss(self.module(input_ids, self.classes), labels)}
+
+    def compile_parts(self) -> None:
+        """Compile the layers and the loss in place: layers of one shape are compiled once.
+
+        As a whole a deep network would take minutes. What another network left compiled is forgotten, for
+        torch goes on without compiling after a few shapes.
+        """
+        torch.compiler.reset()
+        stacks = [part for part in self.modules() if isinstance(part, nn.ModuleList)]
+        for layer in (layer for stack in stacks for layer in stack):
+            layer.compile(dynamic=False)
+        self._loss = torch.compile(labelled, dynamic=False)
 
 
 def total(losses: Mapping[str, Tensor]) -> Tensor:

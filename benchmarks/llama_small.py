@@ -1,0 +1,239 @@
+"""The ground truth ``llama_small``: ``python benchmarks/llama_small.py WORK`` trains what the plan lacks.
+
+``--plan`` writes ``llama_small/plan.json``: llama-shaped networks of three body sizes in a designed cross,
+with the seeds that each is trained from. Without it the plan is trained, the smallest size first and every
+shape of a size from seed 0 before any from seed 1. A network that is finished is a line of WORK/rows.jsonl,
+never lost; one that was killed goes on from its last checkpoint. ``--publish`` copies the finished rows to
+``llama_small/rows.jsonl`` and writes the benchmark that comes with the package, ``--again 2`` trains two of
+them again. ``llama_small_page.py`` tries rates, times steps and writes the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from llama_small_plan import SETTINGS, SIZES, Planned, planned
+from small_text import texts
+from timing import note, one_thread, table
+
+import zerolm
+from zerolm.costs import CostModel
+from zerolm.groundtruth.truth import check
+from zerolm.io.files import store, write_json
+from zerolm.spaces import shape_text
+from zerolm.statistics import noise_ceiling
+from zerolm.training.labels import Label, LabelText, labels_as_trained, train_all
+from zerolm.training.request import Execution, Schedule, TrainingRequest
+
+FOLDER: Final = Path(__file__).with_suffix("")
+PLAN: Final = FOLDER / "plan.json"
+SHIPPED: Final = Path(zerolm.__file__).parent / "groundtruth" / "shipped" / "llama_small.json"
+TOKENS, BATCH, LENGTH = 3_000_000, 32, 128
+RATE: Final = 0.004
+REQUEST: Final = TrainingRequest(
+    TOKENS, BATCH, LENGTH, Schedule(RATE), execution=Execution("bfloat16", compile=True),
+    checkpoints=8, measured=4,
+)  # fmt: skip
+
+
+def plan_document(text: LabelText) -> dict[str, Any]:
+    """Return the plan in the format of benchmark files, so that ``bench train --rows`` takes it too."""
+    return {
+        "name": "llama_small",
+        "space": "llama",
+        "settings": SETTINGS,
+        "task": "next token of Python and English text",
+        "metric": None,
+        "higher_is_better": None,
+        "source": {"text_sha256": text.sha256, "rate": RATE, "tokens": REQUEST.steps * REQUEST.step_tokens},
+        "architectures": [
+            {"id": one.id, "architecture": one.architecture.choices, "results": {}, "size": one.size,
+             "line": one.line, "seeds": one.seeds}
+            for one in planned()
+        ],
+    }  # fmt: skip
+
+
+def read_text(work: Path, request: TrainingRequest = REQUEST) -> LabelText:
+    trained, judged = texts(work)
+    return LabelText.of(str(trained), "llama", SETTINGS, request, note, str(judged))
+
+
+def runs(sizes: Sequence[str]) -> list[tuple[Planned, int]]:
+    """Return what is trained, in the order in which a part of it is of most use."""
+    order = list(SIZES)
+    pairs = [(one, seed) for one in planned() if one.size in sizes for seed in range(one.seeds)]
+    return sorted(pairs, key=lambda pair: (order.index(pair[0].size), pair[1]))
+
+
+def row(one: Planned, seed: int, label: Label, text: LabelText, request: TrainingRequest) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "size": one.size,
+        "line": one.line,
+        "seed": seed,
+        "architecture": one.architecture.choices,
+        "shape": shape_text(one.architecture),
+        "costs": CostModel(context=LENGTH).of(one.architecture),
+        "losses": {str(tokens): loss for tokens, loss in sorted(label.losses.items())},
+        "failure": label.failure,
+        "rate": request.schedule.rate,
+        "seconds": round(label.seconds, 1),
+        "text": text.sha256,
+        "versions": {"zerolm": zerolm.__version__, "torch": torch.__version__},
+    }
+
+
+def train_plan(work: Path, sizes: Sequence[str], workers: int) -> None:
+    """Train what is not yet trained, and write a row of each as soon as it is."""
+    text = read_text(work)
+    wanted = json.loads(PLAN.read_text(encoding="utf-8"))["source"]["text_sha256"]
+    if text.sha256 != wanted:
+        raise SystemExit(f"the text made here has SHA-256 {text.sha256}, that of the plan {wanted}")
+    pairs = runs(sizes)
+    file = work / "rows.jsonl"
+    rows = read_rows(file)
+    write_rows(file, rows)
+    written = {(told["id"], told["seed"]) for told in rows}
+    asked = [(one.architecture, seed, f"{one.id} seed {seed}") for one, seed in pairs]
+    for place, label in labels_as_trained(asked, text, REQUEST, jobs=workers, progress=note):
+        one, seed = pairs[place]
+        if (one.id, seed) not in written:
+            with file.open("a", encoding="utf-8") as opened:
+                opened.write(json.dumps(row(one, seed, label, text, REQUEST)) + "\n")
+
+
+def read_rows(file: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file; a line that a kill cut off is none."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return [json.loads(told) for told in lines if told.endswith("}}")]
+
+
+def write_rows(file: Path, rows: Sequence[dict[str, Any]]) -> None:
+    store({file: "".join(f"{json.dumps(told)}\n" for told in rows)})
+
+
+def publish(work: Path) -> None:
+    """Copy the rows so far, and write the benchmark that comes with the package."""
+    rows = read_rows(work / "rows.jsonl")
+    FOLDER.mkdir(exist_ok=True)
+    write_rows(FOLDER / "rows.jsonl", rows)
+    write_json(SHIPPED, benchmark(rows))
+
+
+def benchmark(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return rows in the format of benchmark files: the run of the first seed, the others as repeats.
+
+    ``noise`` has for each size the ceiling of tau-b among its architectures, by the seeds.
+    """
+    by_id: dict[str, list[dict[str, Any]]] = {}
+    for told in sorted(rows, key=lambda told: told["seed"]):
+        if told["losses"]:
+            by_id.setdefault(told["id"], []).append(told)
+    entries = []
+    for one in planned():
+        first, *others = [results(told) for told in by_id.get(one.id, [])] or [{}]
+        if first:
+            repeats = {name: [other[name] for other in others] for name in first if others}
+            entries.append(
+                {"id": one.id, "group": one.size, "line": one.line, "architecture": one.architecture.choices,
+                 "results": first, **({"repeats": repeats} if repeats else {})}
+            )  # fmt: skip
+    known = {key: rows[0][key] for key in ("text", "rate", "versions")}
+    document = {
+        "name": "llama_small",
+        "space": "llama",
+        "settings": SETTINGS,
+        "task": "loss on unseen Python and English text after 3 million tokens, in nats a token",
+        "metric": "loss",
+        "higher_is_better": False,
+        "source": {
+            "made_by": "benchmarks/llama_small.py", "licence": "Apache-2.0", "text_sha256": known["text"],
+            "rate": known["rate"], **known["versions"], "tokens": REQUEST.steps * REQUEST.step_tokens,
+            "noise": {size: noise([e for e in entries if e["group"] == size]) for size in SIZES},
+        },
+        "fields": {
+            "group": "about so many body parameters, within 1 %",
+            "line": "what the architecture varies beside the base of its size",
+            "loss after N tokens": "of the same run, before its rate decayed",
+        },
+        "count": len(entries),
+        "architectures": entries,
+    }  # fmt: skip
+    check(document)
+    return document
+
+
+def results(told: dict[str, Any]) -> dict[str, float]:
+    """Return the losses of a row by the names that ``bench train`` gives them."""
+    *earlier, last = sorted(map(int, told["losses"]))
+    after = {f"loss after {tokens} tokens": told["losses"][str(tokens)] for tokens in earlier}
+    return {"loss": told["losses"][str(last)], **after}
+
+
+def noise(entries: Sequence[dict[str, Any]]) -> dict[str, float | int] | None:
+    """Return the ceiling of tau-b by repeated runs and their deviation; None without repeats."""
+    runs = [
+        (loss, place)
+        for place, entry in enumerate(entries)
+        for loss in (entry["results"]["loss"], *entry.get("repeats", {}).get("loss", ()))
+    ]
+    losses, places = (np.array(column) for column in zip(*runs, strict=True)) if runs else (np.zeros(0),) * 2
+    ceiling = noise_ceiling(-losses, places.astype(np.int64)) if runs else None
+    return None if ceiling is None else asdict(ceiling)
+
+
+def check_again(work: Path, count: int) -> None:
+    """Train some of the finished networks again, from nothing, and print both losses."""
+    told = [one for one in read_rows(work / "rows.jsonl") if one["losses"]]
+    drawn = np.random.default_rng(0).permutation(len(told))[:count].tolist()
+    architectures = {one.id: one.architecture for one in planned()}
+    asked = [(architectures[told[i]["id"]], told[i]["seed"], told[i]["id"]) for i in drawn]
+    text = read_text(work)
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["ZEROLM_CACHE"] = cache
+        labels = train_all(asked, text, REQUEST, progress=note)
+    rows: list[list[str | float]] = []
+    for i, label in zip(drawn, labels, strict=True):
+        first = results(told[i])["loss"]
+        cells = [f"{first:.4f}", f"{label.loss:.4f}", f"{abs(first - label.loss):.1e}"]
+        rows.append([f"{told[i]['id']} seed {told[i]['seed']}", *cells])
+    table(["network", "loss", "again", "difference"], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("work", type=Path, metavar="WORK")
+    parser.add_argument("--size", nargs="+", choices=SIZES, default=list(SIZES))
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--plan", action="store_true", help="write the plan and stop")
+    parser.add_argument("--publish", action="store_true", help="write what is finished into the package")
+    parser.add_argument("--again", type=int, metavar="COUNT", help="train so many finished ones again")
+    given = parser.parse_args()
+    one_thread()
+    torch.set_num_threads(1)
+    work = given.work.absolute()
+    work.mkdir(parents=True, exist_ok=True)
+    os.environ["ZEROLM_CACHE"] = str(work / "cache")
+    if given.plan:
+        FOLDER.mkdir(exist_ok=True)
+        write_json(PLAN, plan_document(read_text(work)))
+    elif given.publish:
+        publish(work)
+    elif given.again:
+        check_again(work, given.again)
+    else:
+        train_plan(work, given.size, given.workers)
+
+
+if __name__ == "__main__":
+    main()

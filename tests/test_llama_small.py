@@ -1,0 +1,168 @@
+"""``benchmarks/llama_small.py``: the cross as it is planned; a small one trained, stopped and published."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from label_training import some_text
+
+pytest.importorskip("torch")
+from zerolm.costs import CostModel
+from zerolm.groundtruth.reader import read, views
+from zerolm.training.request import Execution, Schedule, TrainingRequest
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import llama_small
+import llama_small_plan
+from llama_small import PLAN
+from llama_small_plan import CROSS, SIZES, Planned, Shape, planned
+
+REQUEST = TrainingRequest(
+    160, 2, 16, Schedule(0.01), execution=Execution("float32"), checkpoints=5, measured=5
+)
+
+
+def ratio(choices: dict[str, Any]) -> float:
+    """Return FFN weights over attention weights."""
+    width = choices["heads"] * choices["head_size"]
+    attention = 2 * choices["hidden"] * (width + choices["kv_heads"] * choices["head_size"])
+    return 3 * choices["hidden"] * choices["ffn"] / attention
+
+
+def test_the_plan_meets_its_sizes_and_seeds() -> None:
+    plan = planned()
+    assert len({one.architecture.identity for one in plan}) == len({one.id for one in plan}) == len(plan)
+    assert len(plan) >= 48
+    for one in plan:
+        body = CostModel().of(one.architecture)["body_params"]
+        assert body == pytest.approx(SIZES[one.size], rel=0.01)
+    assert Counter(one.seeds for one in plan) == {5: 6, 2: len(plan) - 6}
+    assert {(one.size, one.seeds) for one in plan if one.seeds == 5} == {(size, 5) for size in SIZES}
+
+
+def test_lines_vary_what_they_say() -> None:
+    base = {one.size: one.architecture.choices for one in planned() if one.line == "base"}
+    for one in planned():
+        choices = one.architecture.choices
+        other = {name for name, value in base[one.size].items() if choices[name] != value}
+        if one.line in ("base", "depth"):
+            assert 2.5 < ratio(choices) < 3.7, one.id
+        elif one.line == "ratio at depth":
+            assert other == {"hidden", "heads", "kv_heads", "ffn"}, one.id
+        elif one.line == "ratio at hidden":
+            assert other == {"depth", "ffn"}, one.id
+        elif one.line == "groups":
+            assert other == {"kv_heads", "ffn"}, one.id
+        elif one.line == "head size":
+            assert other == {"head_size", "heads", "kv_heads"}, one.id
+        else:
+            assert one.line == "corner"
+    assert set(base) == set(CROSS) == set(SIZES)
+
+
+def test_the_file_is_the_plan() -> None:
+    truth = read(PLAN)
+    assert [entry.architecture for entry in truth.architectures] == [
+        one.architecture.choices for one in planned()
+    ]
+    assert [entry.id for entry in truth.architectures] == [one.id for one in planned()]
+    assert len(views(truth)[0].architectures) == len(planned())
+
+
+def test_small_sizes_come_first_and_every_shape_before_its_second_seed() -> None:
+    order = [(list(SIZES).index(one.size), seed) for one, seed in llama_small.runs(list(SIZES))]
+    assert order == sorted(order)
+    assert len(order) == sum(one.seeds for one in planned())
+    assert {one.size for one, _ in llama_small.runs([".3M"])} == {".3M"}
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A plan of three networks, two of them from two seeds, and a folder for its run."""
+    text = some_text(tmp_path)
+    judged = tmp_path / "judged.txt"
+    judged.write_text(" ".join(f"w{i * i % 67}" for i in range(700)))
+    monkeypatch.setattr(llama_small, "texts", lambda work: (text, judged))
+    monkeypatch.setattr(llama_small, "REQUEST", REQUEST)
+    monkeypatch.setattr(llama_small, "read_text", lambda work, own=llama_small.read_text: own(work, REQUEST))
+    for module in (llama_small, llama_small_plan):
+        monkeypatch.setattr(module, "SETTINGS", {"vocab": 300, "tied": True})
+        monkeypatch.setattr(module, "SIZES", {"5k": 5000, "9k": 9000})
+    cross = {
+        "5k": [Shape("base", 1, 16, 8), Shape("depth", 2, 16, 8)],
+        "9k": [Shape("base", 2, 16, 8, seeds=1)],
+    }
+    monkeypatch.setattr(llama_small_plan, "CROSS", cross)
+    monkeypatch.setattr(llama_small, "FOLDER", tmp_path / "published")
+    monkeypatch.setattr(llama_small, "PLAN", tmp_path / "plan.json")
+    monkeypatch.setattr(llama_small, "SHIPPED", tmp_path / "llama_small.json")
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    document = llama_small.plan_document(llama_small.read_text(tmp_path))
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    return tmp_path
+
+
+def trained(work: Path) -> list[tuple[str, int]]:
+    rows = llama_small.read_rows(work / "rows.jsonl")
+    assert all(len(told["losses"]) == 5 and not told["failure"] for told in rows)
+    return [(told["id"].split()[0], told["seed"]) for told in rows]
+
+
+def test_a_run_that_was_stopped_goes_on(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After two networks, in the middle of writing the row of the second."""
+    row = llama_small.row
+
+    def failing(one: Planned, *more: Any) -> dict[str, Any]:
+        if one.line == "depth":
+            raise KeyboardInterrupt
+        return row(one, *more)
+
+    monkeypatch.setattr(llama_small, "row", failing)
+    with pytest.raises(KeyboardInterrupt):
+        llama_small.train_plan(work, ["5k", "9k"], 1)
+    assert trained(work) == [("5k", 0)]
+    with (work / "rows.jsonl").open("a") as file:
+        file.write('{"id": "5k 2x')
+    monkeypatch.setattr(llama_small, "row", row)
+    llama_small.train_plan(work, ["5k"], 1)
+    assert trained(work) == [("5k", 0), ("5k", 0), ("5k", 1), ("5k", 1)]
+    for _ in range(2):
+        llama_small.train_plan(work, ["5k", "9k"], 1)
+        assert trained(work) == [("5k", 0), ("5k", 0), ("5k", 1), ("5k", 1), ("9k", 0)]
+
+
+def test_another_text_is_refused(work: Path) -> None:
+    (work / "judged.txt").write_text("others")
+    (work / "text.txt").write_text(" ".join(f"w{i}" for i in range(2000)))
+    (work / "judged.txt").write_text(" ".join(f"w{i}" for i in range(700)))
+    with pytest.raises(SystemExit, match="the text made here has SHA-256"):
+        llama_small.train_plan(work, ["5k"], 1)
+
+
+def test_what_is_published_is_what_two_networks_reach_again(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    llama_small.train_plan(work, ["5k", "9k"], 1)
+    llama_small.publish(work)
+    truth = read(work / "llama_small.json")
+    rows = llama_small.read_rows(work / "published" / "rows.jsonl")
+    assert rows == llama_small.read_rows(work / "rows.jsonl")
+    by_run = {(told["id"], told["seed"]): told["losses"] for told in rows}
+    assert len(truth.architectures) == 3
+    for entry in truth.architectures:
+        assert entry.results["loss"] == by_run[entry.id, 0]["160"]
+        assert entry.results["loss after 96 tokens"] == by_run[entry.id, 0]["96"]
+        others = [by_run[entry.id, 1]["160"]] if (entry.id, 1) in by_run else []
+        assert entry.repeats.get("loss", []) == others
+    assert truth.source["noise"]["9k"] is None
+    assert truth.source["noise"]["5k"]["runs"] == 4
+    capsys.readouterr()
+    llama_small.check_again(work, 2)
+    table = capsys.readouterr().out.splitlines()[2:4]
+    assert len({line.split("|")[1] for line in table}) == 2
+    assert all(float(line.split("|")[4]) < 1e-5 for line in table)

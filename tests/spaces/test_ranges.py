@@ -133,7 +133,8 @@ def test_every_range_of_a_uniform_space_is_opened_alone(name: str) -> None:
         assert bound.wider.size() >= listed.space.size()
         for architecture in listed.architectures[:20]:
             assert bound.wider.read(architecture.choices) == architecture
-    assert ranges == OPEN.keys() & now.keys()
+    limited = {key for key in OPEN if not key.endswith("_width")}  # those have no limit by default
+    assert ranges == limited & now.keys()
 
 
 @pytest.mark.parametrize("name", OPENED)

@@ -23,7 +23,8 @@ SMALL = ("search", "llama", "--max-params", "30M", "--max-kv-bytes", "8MB", "--t
 
 def test_search_prints_one_json_object(zerolm: Callable[..., Any]) -> None:
     ran = zerolm(*SMALL, "--json")
-    assert (ran.status, ran.err) == (0, "")
+    assert ran.status == 0
+    assert all(line.endswith(" ...") for line in ran.err.splitlines())  # of progress, on a slow machine
     found = json.loads(ran.out)
     assert found["space"] == "llama"
     assert found["score"] == "geo"

@@ -269,7 +269,7 @@ def test_weights_are_normal_with_the_deviations_of_the_scores(name: str) -> None
     for one in ("elastic", "elastic-causal"):
         blocks = [("bert", "kv"), ("mobile", "none"), ("llama", "qv")][: 2 if one == "elastic" else 3]
         wide[one] = {"layers": [{"block": block, "share": share, "ffn": 200} for block, share in blocks]}
-    for one in ("llama", "bert", "gpt2-uniform"):
+    for one in ("llama", "qwen3", "bert", "gpt2-uniform"):
         wide[one] = {"depth": 2, "hidden": 96, "heads": 2, "head_size": 48, "ffn": 200}
     architecture = make_space(name).read(wide[name])
     network, again, other = build(architecture), build(architecture), build(architecture, seed=1)

@@ -10,7 +10,7 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.costs import CostModel
 from zerolm.scores import ScoreBatch, make_score
-from zerolm.statistics import kendall
+from zerolm.statistics import kendall, tie_ranks
 
 GRID: Final = tuple(round(step / 10, 1) for step in range(-15, 16))
 """The alphas that Algorithm 1 tries."""
@@ -83,9 +83,10 @@ def algorithm2(batch: ScoreBatch, costs: CostModel | None = None) -> Alpha:
     """
     attention, ffn = parts(batch)
     parameters = make_score("params", costs).of_many(batch)
+    ffn_ranks = tie_ranks(ffn).astype(np.float64)  # kendall sees near ties in its first argument alone
     t_ap, t_fp, t_af = (
         float(kendall(a[None], b)[0])
-        for a, b in ((attention, parameters), (ffn, parameters), (attention, ffn))
+        for a, b in ((attention, parameters), (ffn, parameters), (attention, ffn_ranks))
     )
     least = min(t_ap, t_fp)
     if not np.isfinite([t_ap, t_fp, t_af]).all() or least == 0.0:

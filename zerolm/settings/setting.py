@@ -120,7 +120,7 @@ class Setting:
             return str(value).lower()
         if isinstance(value, Sequence) and not isinstance(value, str):
             separator = ":" if self.kind == "interval" else ","
-            return separator.join(item if isinstance(item, str) else f"{item:g}" for item in value)
+            return separator.join(item if isinstance(item, str) else f"{item:.12g}" for item in value)
         return str(value)
 
     def parse(self, value: Any) -> Any:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 
 from small_benchmarks import llamas
 from tiny import saved, word_tokenizer
 
+import zerolm
+from zerolm.cli import main
 from zerolm.commands import COMMANDS, Command
 from zerolm.settings import REQUIRED, Setting
 
@@ -45,25 +48,19 @@ SOUND: dict[str, tuple[str, ...]] = {
             "2",
         ),
         *("--depth", "1", "--hidden", "16", "--heads", "2", "--embedding", "6", "--positions", "16"),
-        *("--step", "4", "--words", "300", "--out", "net"),
+        *("--step", "4", "--words", "300", "--out", "trained"),
     ),
     "elastic search": ("net", "--generations", "1"),
-    "elastic export": ("net", "--path", "path.json", "--out", "model"),
-    "elastic finetune": ("parent", "--data", "labels.csv", "--out", "tuned"),
+    "elastic export": ("net", "--path", "found", "--out", "model"),
+    "elastic finetune": (
+        *("parent", "--data", "rows.csv", "--epochs", "1", "--batch", "6", "--length", "8"),
+        *("--out", "tuned"),
+    ),
     "ledger": ("parent",),
     "doctor": ("parent",),
     "proxies": (
-        "labels",
-        "--data",
-        ".",
-        "--proxies",
-        "params",
-        "--batch",
-        "8",
-        "--length",
-        "8",
-        "--micro-batches",
-        "2",
+        *("labels", "--data", ".", "--proxies", "params"),
+        *("--batch", "8", "--length", "8", "--micro-batches", "2"),
     ),
 }
 """What follows the name; a command that is not here is called without more."""
@@ -113,10 +110,11 @@ NEW = {"out": {"nowhere", "\udcff"}, "store": {"nowhere", "nowhere/else", "empty
 
 
 def make_place(folder: Path) -> None:
-    """Fill a folder with a checkpoint, its child, labels, a text, and files that are none of these."""
+    """Fill a folder with what the commands are called with, and files that are none of it."""
     word_tokenizer(saved(folder / "parent", "llama"))
     llamas(folder / "labels.csv", 12)
     (folder / "text.txt").write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
+    (folder / "rows.csv").write_text("text,label\n" + "".join(f"w{i % 7},l{i % 2}\n" for i in range(30)))
     (folder / "empty").write_text("")
     (folder / "binary").write_bytes(random.Random(0).randbytes(3000))
     (folder / "closed").write_text("secret")
@@ -124,6 +122,10 @@ def make_place(folder: Path) -> None:
     (folder / "folder").mkdir()
     for name, text in (("broken.json", '{"space": '), ("broken.csv", 'a,"b\n1'), ("broken.yaml", "a: [")):
         (folder / name).write_text(text)
+    zerolm.carve(folder / "parent", folder / "child", keep_ffn=0.5)
+    with chdir(folder):
+        for name, out in (("elastic train", "net"), ("elastic search", "found")):
+            assert main(call(COMMANDS[name], "--out", out)) == 0
 
 
 def flag(setting: Setting) -> str:

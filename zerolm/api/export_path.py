@@ -124,8 +124,8 @@ def choices_in(place: Path) -> dict[str, Any]:
     file = place / PICK if place.is_dir() else place
     try:
         document = parse_json(read_text(file, MOST))
-    except (OSError, RecursionError):
-        raise ValueError(f"{str(file)!r} cannot be read: it is no architecture") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"the path in {str(file)!r} cannot be read: {error}") from None
     choices = document.get("architecture", document) if isinstance(document, dict) else None
     if not isinstance(choices, dict):
         raise ValueError(f"{str(file)!r} holds no architecture")

@@ -9,6 +9,7 @@ search of a supernet looks at what that training held out. One process, one thre
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import statistics
 import tempfile
@@ -24,16 +25,16 @@ import torch
 from corpus import docstrings, seen_files, sources, unseen_files
 from timing import machine, note, one_thread
 from torch import nn
-from transformers import BertConfig, BertForMaskedLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
-from zerolm.elastic.export import ExportRequest, export
+from zerolm.elastic.export import ExportRequest, export, named
 from zerolm.elastic.folder import read_supernet
 from zerolm.elastic.learner import Aim, Growth, PathLearner, SupernetLearner
-from zerolm.elastic.model import ElasticForCausalLM, ElasticForMaskedLM
+from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.elastic.search import ElasticSearch, path_loss, pca_counts, pca_score, search_paths
-from zerolm.elastic.supernet import Supernet, drawn_path
+from zerolm.elastic.supernet import Supernet, drawn_network, drawn_path
 from zerolm.elastic.text import ElasticText, mean_loss, supernet_text, tokens_read
 from zerolm.elastic.train import SupernetRequest, train_supernet
 from zerolm.networks.build import build
@@ -55,10 +56,11 @@ SHAPE: Final = {
     "depth": 4, "hidden": 64, "heads": 4, "embedding": 32, "positions": 64, "step": 16, "steps": 6,
 }  # fmt: skip
 WORDS, BATCH, LENGTH = 1024, 8, 64
-SUPERNET, ALONE, TEACHER = 800_000, 400_000, 800_000
+SUPERNET, ALONE, TEACHER = 800_000, 400_000, 1_600_000
 JUDGED: Final = 512
 """Sequences of modules held out that judge a network."""
-RATE: Final = 3e-3
+SCHEDULE: Final = Schedule(rate=3e-3, warmup=0.3)
+"""With a short warm-up BERT blocks, normed behind their sums, do not learn at this rate."""
 SEEDS: Final = (0, 1, 2)
 PATHS: Final = 20
 """Paths that are trained alone, to rank scores by."""
@@ -77,7 +79,7 @@ SUPERNETS: Final[dict[str, dict[str, Any]]] = {
 
 
 def run_of(tokens: int, seed: int) -> TrainingRequest:
-    return TrainingRequest(tokens, BATCH, LENGTH, Schedule(RATE), seed, checkpoints=1, measured=1)
+    return TrainingRequest(tokens, BATCH, LENGTH, SCHEDULE, seed, checkpoints=1, measured=1)
 
 
 @dataclass(frozen=True)
@@ -132,31 +134,44 @@ class Place:
 
     @property
     def teacher(self) -> Path:
-        """Return the folder of a stock model, trained on the same text by the same loop."""
+        """Return the folder of a wider model, trained on the same text by the same loop."""
         place = self.folder / "teacher"
         if not (place / "config.json").exists():
             run = run_of(TEACHER, 0)
             text = ElasticText.of(
                 self.text, self.task, length=LENGTH, batch=BATCH, most=tokens_read(run), vocabulary=WORDS
             )
-            vocab = len(text.tokenizer)
-            sizes = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4}
-            sizes |= {"intermediate_size": 512, "vocab_size": vocab, "max_position_embeddings": LENGTH}
-            torch.manual_seed(0)
-            model: Any = (
-                BertForMaskedLM(
-                    BertConfig(**sizes, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-                )
-                if self.kind == "encoder"
-                else LlamaForCausalLM(LlamaConfig(**sizes))
-            )
             note(f"{self.kind}: teacher")
+            model = self._teacher(len(text.tokenizer))
             with tempfile.TemporaryDirectory() as folder:
                 learner = Labelled(_Logits(model), None)
                 train(learner, text.data(run), run, TrainingRun(Path(folder)))
             model.save_pretrained(place)
             text.tokenizer.save_pretrained(place)
         return place
+
+    def _teacher(self, vocab: int) -> Any:
+        """Return a stock llama, or for encoders BERT blocks behind ELM's embeddings: a stock BERT, which has
+        to find out what a neighbour is, learns nothing of masked words in as many tokens."""
+        torch.manual_seed(0)
+        if self.kind == "encoder":
+            wide = {"depth": 4, "hidden": 128, "heads": 4, "embedding": 64, "step": 512, "steps": 1}
+            only = {"blocks": ["bert"], "shares": ["none"]}
+            space: Any = make_space(KINDS[self.kind], vocab=vocab, positions=LENGTH, **wide, **only)
+            shape = space.read(_layers(space, "bert", "none", 1))
+            model = ElasticForMaskedLM(ElasticConfig.of(space, shape))
+            model.load_state_dict(named(drawn_network(shape, 0).state_dict()))
+            return model
+        return LlamaForCausalLM(
+            LlamaConfig(
+                hidden_size=128,
+                num_hidden_layers=4,
+                num_attention_heads=4,
+                intermediate_size=512,
+                vocab_size=vocab,
+                max_position_embeddings=LENGTH,
+            )
+        )
 
     @property
     def task(self) -> Any:
@@ -270,7 +285,14 @@ def told(architecture: Architecture, loss: float) -> dict[str, Any]:
 def alone(
     place: Place, name: str, seed: int, layers: Sequence[Mapping[str, Any]], part: str, **more: Any
 ) -> dict[str, float]:
-    """Return the loss of a path that is trained alone, and its parameters."""
+    """Return the loss of a path that is trained alone, and its parameters.
+
+    A path that several parts ask for is trained once; where heads or weights of the supernet are taken the
+    supernet counts too.
+    """
+    net = name if {"heads", "starts"} & more.keys() else ""
+    asked = json.dumps([ALONE, seed, net, [dict(layer) for layer in layers], str(more)])
+    digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
 
     def measure() -> dict[str, float]:
         request = ExportRequest(
@@ -283,7 +305,7 @@ def alone(
             model = maker.from_pretrained(Path(folder) / "model").train(False)
             return {"loss": place.loss(lambda ids: model(ids).logits), "params": done.costs["params"]}
 
-    return dict(place.measured(f"alone-{part}-{seed}", measure))
+    return dict(place.measured(f"alone-{part}-{seed}", lambda: place.measured(f"trained-{digest}", measure)))
 
 
 def comparisons(place: Place, seed: int) -> dict[str, dict[str, float]]:

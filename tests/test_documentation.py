@@ -138,7 +138,7 @@ def make_folder(folder: Path) -> None:
     (folder / "labels.csv").write_text(next(b.text for b in blocks(page) if b.title == "labels.csv"))
     for name in ("PARENT", "MODEL"):
         word_tokenizer(saved(folder / name, "llama"))
-    (folder / "TEXT").write_text(" ".join(f"w{i * 7 % 64}" for i in range(600)))
+    (folder / "TEXT").write_text(" ".join(f"w{i * 7 % 64}" for i in range(8000)))
     (folder / "config.json").write_bytes((folder / "PARENT" / "config.json").read_bytes())
     (folder / "mine").mkdir()
 
@@ -161,6 +161,8 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
                 words += ["--batch", "4", "--length", "16", "--micro-batches", "2"]
             elif words[1:3] == ["bench", "train"]:
                 words += TINY
+            elif "--vocabularies" in words:
+                words += ["--vocabularies", "260,280,300"]
             elif "--text" in words and "--recipe" not in words:
                 words += ["--sequences", "8", "--length", "16"]
             run_command(words)

@@ -169,7 +169,7 @@ class Shapes:
             return np.broadcast_to(np.asarray(value, np.int64), count)
 
         def stacked(name: str) -> Ints:
-            return np.stack([column(getattr(matrix, name)) for matrix in layer.matrices], axis=1)
+            return np.stack([column(getattr(matrix, name)) for matrix in layer.matrices]).T
 
         def marked(marks: Sequence[bool]) -> Bools:
             return np.broadcast_to(np.array(marks), (count, len(marks)))

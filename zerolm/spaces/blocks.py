@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from zerolm.architecture import Architecture, Ints, Layer, Matrix
-from zerolm.settings import Setting, nearest, shown, with_defaults
+from zerolm.settings import Setting, nearest, shown
 from zerolm.spaces.base import space
 from zerolm.spaces.candidates import Candidates, Column, ColumnCandidates
 from zerolm.spaces.choices import each_layer, field, integer
@@ -41,12 +41,12 @@ class Blocks(Llama):
         **OPEN, "shares": tuple(SHARES), "ffn_stack": tuple(range(9)), "narrow_per_hidden": (0.125, 1.0)
     }  # fmt: skip
     declared = (
-        *with_defaults((s for s in Llama.declared if s.name != "qkv_bias"), ffn=range(64, 32769, 64)),
+        *(setting for setting in Llama.declared if setting.name != "qkv_bias"),
         Setting("shares", "names", tuple(SHARES), "projections that are one: none, kv, qv, qk, qkv"),
         Setting("ffn_stack", "integers", (0, 1, 2, 3, 4), "FFNs of a layer, one after the other",
                 low=0, high=MAX_STACK),
-        Setting("narrow_per_hidden", "interval", (0.25, 0.75), "width of one of several FFNs over hidden size",
-                low=0),
+        Setting("narrow_per_hidden", "interval", (0.25, 0.75),
+                "width of each of several FFNs over hidden size", low=0),
     )  # fmt: skip
     shares: tuple[str, ...]
     ffn_stack: tuple[int, ...]
@@ -133,7 +133,8 @@ class Blocks(Llama):
     def unused(self) -> dict[str, list[Any]]:
         stacks = {stack for hidden in self.hidden if self._depths(hidden) for _, stack in self._ffns(hidden)}
         lone = [share for share in self.shares if of_queries(share) and 1 not in self.heads_per_kv]
-        more = {"ffn_stack": [stack for stack in self.ffn_stack if stack not in stacks], "shares": lone}
+        more: dict[str, list[Any]] = {"shares": lone}
+        more["ffn_stack"] = [stack for stack in self.ffn_stack if stack not in stacks]
         return super().unused() | {name: values for name, values in more.items() if values}
 
     def _attentions(self, head_size: int, heads: Sequence[int]) -> list[tuple[Any, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from math import lcm
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -126,6 +127,23 @@ class Blocks(Llama):
         choices = architecture.choices
         plain = (choices["share"], choices["ffn_stack"]) == ("none", 1)
         return super().config(architecture) if plain else None
+
+    def llama_form(self, architecture: Architecture) -> tuple[Llama, Architecture]:
+        """Return the llama that gives the same outputs, and its space; ``zerolm.networks.stock`` fills it.
+
+        A projection that is shared is stored as often as it is used, KV heads as many as every layer's
+        numbers divide. An FFN beyond the first of a layer is a layer whose attention is zero, one that is
+        narrower than the widest, or missing, is filled with zeros.
+        """
+        choices, own = architecture.choices, ("vocab", "positions", "tied")
+        kv_heads, ffn, stacks = (
+            _each(choices[name], architecture.depth) for name in ("kv_heads", "ffn", "ffn_stack")
+        )
+        depth = sum(max(1, stack) for stack in stacks)
+        sizes = {"depth": depth, "kv_heads": lcm(*kv_heads), "ffn": max(1, *ffn)}
+        llama = Llama(**{name: self.settings[name] for name in own})
+        alike = ("hidden", "head_size", "heads")
+        return llama, llama.read({**{name: choices[name] for name in alike}, **sizes})
 
     def unstocked(self) -> str:
         return "no stock class shares or stacks; zerolm.networks.stock makes its network a llama"

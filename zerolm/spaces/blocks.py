@@ -42,7 +42,8 @@ class Blocks(Llama):
         **OPEN, "shares": tuple(SHARES), "ffn_stack": tuple(range(9)), "narrow_per_hidden": (0.125, 1.0)
     }  # fmt: skip
     declared = (
-        *(setting for setting in Llama.declared if setting.name != "qkv_bias"),
+        *(setting for setting in Llama.declared if setting.name not in ("qkv_bias", "per_layer")),
+        Setting("per_layer", "flag", False, "choose sharing, KV heads and FFNs anew in each layer"),
         Setting("shares", "names", tuple(SHARES), "projections that are one: none, kv, qv, qk, qkv"),
         Setting("ffn_stack", "integers", (0, 1, 2, 3, 4), "FFNs of a layer, one after the other",
                 low=0, high=MAX_STACK),
@@ -156,12 +157,11 @@ class Blocks(Llama):
         return super().unused() | {name: values for name, values in more.items() if values}
 
     def _attentions(self, head_size: int, heads: Sequence[int]) -> list[tuple[Any, ...]]:
-        pairs = set(self._pairs[1:])
         return [
             (count, kv_heads, share)
             for count, kv_heads in super()._attentions(head_size, heads)
             for share in self.shares
-            if (share not in pairs if count == kv_heads else not of_queries(share))
+            if count == kv_heads or not of_queries(share)
         ]
 
     def _ffns(self, hidden: int) -> list[tuple[Any, ...]]:
@@ -173,9 +173,12 @@ class Blocks(Llama):
         ]
 
     def _columns(self, make: Callable[..., Layer], columns: Mapping[str, Column]) -> BlockCandidates:
-        own, pairs = super()._columns(make, columns), self._pairs
-        alike = (columns["kv_heads"] == columns["heads"]) & np.isin(columns["share"], pairs)
-        return BlockCandidates(own.make, own.columns, np.where(alike, len(pairs), 1), pairs)
+        pairs = self._pairs
+        whole = columns["kv_heads"] == columns["heads"]
+        firsts = ~(whole & np.isin(columns["share"], pairs[1:]))
+        ways = np.where(whole & np.isin(columns["share"], pairs), len(pairs), 1)
+        own = super()._columns(make, {name: column[firsts] for name, column in columns.items()})
+        return BlockCandidates(own.make, own.columns, ways[firsts], pairs)
 
     @property
     def _pairs(self) -> tuple[str, ...]:

@@ -141,9 +141,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "published").mkdir()
     monkeypatch.setattr(llama_small, "SHIPPED", tmp_path / "llama_small.json")
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-    text = llama_small.read_text(tmp_path)
+    corpus = llama_small.read_text(tmp_path)
     for plan in (LLAMA, BLOCKS):
-        document = llama_small.plan_document(text, plan)
+        document = llama_small.plan_document(corpus, plan)
         (tmp_path / "published" / plan.file).write_text(json.dumps(document))
     return tmp_path
 
@@ -214,15 +214,15 @@ def test_blocks_are_trained_published_and_held_against_llamas(
 ) -> None:
     """Training is muP's in both; the llama has one seed, each block two."""
     for plan in (LLAMA, BLOCKS):
-        llama_small.train_plan(work, ["9k"], 1, plan)
+        llama_small.train_plan(work, ["5k", "9k"], 1, plan)
         llama_small.publish(work, plan)
     ours = llama_small.read_rows(work / "published" / "blocks.jsonl")
-    (theirs,) = llama_small.read_rows(work / "published" / "rows.jsonl")
+    *_, theirs = llama_small.read_rows(work / "published" / "rows.jsonl")
     assert [(told["line"], told["seed"]) for told in ours] == [
         (line, seed) for seed in (0, 1) for line in ("sharing", "no FFN")
     ]
     assert all(len(told["losses"]) == 5 and not told["failure"] for told in ours)
-    assert len(read(work / "llama_small.json").architectures) == 1
+    assert len(read(work / "llama_small.json").architectures) == 3
     capsys.readouterr()
     llama_small_page.show_blocks()
     page = capsys.readouterr().out.splitlines()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twin_costs import exact_costs
 
-from zerolm.architecture import Architecture
+from zerolm.architecture import Architecture, Shapes
 from zerolm.costs import CostModel
 from zerolm.scores import make_score, score_names, score_settings
 from zerolm.settings import REQUIRED
@@ -181,6 +181,21 @@ def test_values_that_no_architecture_has_are_told() -> None:
         shares=["none", "qk"],
     )
     assert space.unused() == {"shares": ["qk"], "ffn_stack": [2]}
+
+
+def test_columns_mark_as_present_what_a_layer_has() -> None:
+    """Else a sum over attention or FFN would count matrices that are not there."""
+    space = make_space("blocks", depth=[4], hidden=[256], head_size=[64], ffn=[128, 768])
+    (backbone,) = space.backbones()
+    candidates = backbone.blocks[0].candidates
+    listed, columns = Shapes.of(candidates.layers), candidates.shapes
+    assert not columns.present.all()
+    for marks in ("attention", "ffn"):
+        assert not (getattr(columns, marks) & ~columns.present).any()
+        np.testing.assert_array_equal(
+            *((getattr(shapes, marks) * shapes.weights).sum(axis=1) for shapes in (listed, columns))
+        )
+        np.testing.assert_array_equal(*(getattr(shapes, marks).sum(axis=1) for shapes in (listed, columns)))
 
 
 def stored(space: Blocks, change: dict[str, Any]) -> Architecture:

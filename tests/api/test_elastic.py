@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from elastic_verbs import export, finetune, search, train
 
@@ -55,6 +56,14 @@ def test_a_supernet_tells_of_every_epoch(folder: Path) -> None:
     assert all(-1 <= value <= 1 for row in history for value in row["diversity"])
     page = (folder / "net" / "report.html").read_text()
     assert len(re.findall("<caption>epoch", page)) == 6  # widths and scores
+
+
+def test_less_of_the_variance_is_fewer_components(folder: Path) -> None:
+    before = json.loads((folder / "net" / "result.json").read_text())
+    few = train(folder, before["space"], out="few", eta=0.3).to_json()
+    counts = [np.array(told["history"][0]["scores"]) for told in (few, before)]
+    assert (counts[0] <= counts[1]).all()
+    assert counts[0].sum() < counts[1].sum()
 
 
 @pytest.mark.parametrize("score", ["supernet", "w_pca", "v_pca", "geo", "params"])

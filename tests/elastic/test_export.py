@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 import torch
-from small_supernets import SIZES, run_of, text_in
+from small_supernets import NAMES, SIZES, run_of, text_in
 from tiny import saved, word_tokenizer
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
 
 from zerolm.elastic import train as training
 from zerolm.elastic.export import ExportRequest, export
-from zerolm.elastic.folder import read_supernet
+from zerolm.elastic.folder import read_supernet, told_of
 from zerolm.elastic.learner import Aim, Growth, SupernetLearner
+from zerolm.elastic.teacher import teacher_in as opened_teacher
+from zerolm.elastic.text import supernet_text
 from zerolm.elastic.train import SupernetRequest, train_supernet
+from zerolm.training.request import Execution
 from zerolm.training.train import TrainingFailed
 
 GROWTH = Growth(epochs=2, average=1, every=1)
@@ -100,6 +103,34 @@ def test_a_teacher_is_learned_from(kind: Any, tmp_path: Path) -> None:
         net.architecture([2, 3]).choices, training=run_of(4), aim=aim, teacher=request.teacher
     )
     assert set(export(tmp_path / "taught", taught, tmp_path / "path").losses) == {"before", "after"}
+
+
+@pytest.mark.parametrize("space", NAMES)
+def test_a_path_teaches_what_a_supernet_says_of_it(space: str, tmp_path: Path) -> None:
+    """The signals are the path's own features in the supernet that it came from."""
+    aim = Aim(distillation="relational", predictions=1.0)
+    train_supernet(request_in(tmp_path, space=space, training=run_of(2)), tmp_path / "net")
+    net, *_ = read_supernet(tmp_path / "net")
+    for kind, (block, _) in enumerate(net.space.kinds):
+        path = [kind] * 2
+        folder = tmp_path / f"path-{kind}"
+        export(tmp_path / "net", ExportRequest(net.architecture(path).choices), folder)
+        text = supernet_text(tmp_path / "net", net.space, told_of(tmp_path / "net"))
+        run = run_of(2, execution=Execution("float32"))
+        if block == "mobile":
+            with pytest.raises(ValueError, match="has blocks mobile, whose attention is narrower") as refused:
+                opened_teacher(folder, text, 2, aim, run)
+            assert "\n" not in str(refused.value)
+            continue
+        given = opened_teacher(folder, text, 2, aim, run).signals(text.held_out[0][:2], torch.arange(2))
+        features, logits = net.features(text.held_out[0][:2], path)
+        torch.testing.assert_close(given["logits"], logits, atol=1e-5, rtol=1e-5)
+        theirs = given["theirs"]
+        torch.testing.assert_close(theirs.embedding, features.embedding)
+        torch.testing.assert_close(list(theirs.attention), list(features.attention))
+        torch.testing.assert_close(theirs.layers[0], features.layers[0])
+    request = request_in(tmp_path, space=space, teacher=str(tmp_path / "path-0"), aim=aim)
+    assert "loss_attention" in train_supernet(request, tmp_path / "taught").trained.rows[-1]
 
 
 def test_a_killed_run_resumes_to_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

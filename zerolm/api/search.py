@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -13,6 +14,7 @@ from zerolm.api.calibrate import CalibrationReport, attached, calibration_of
 from zerolm.api.configuration import absolute
 from zerolm.api.documented import documented
 from zerolm.api.report import Report
+from zerolm.api.vocabularies import chosen_vocabulary
 from zerolm.calibration import Calibration, calibrate, explained
 from zerolm.commands.costs import CONDITIONS
 from zerolm.commands.search import SEARCH
@@ -27,13 +29,14 @@ from zerolm.report.phrases import (
     expectation_lines,
     latency_lines,
     show_cost,
+    vocabularies_sentence,
 )
 from zerolm.report.search import search_fragment, search_page
 from zerolm.scores import SCORES, make_score, score_settings
 from zerolm.settings import Setting, nearest, setting_of, shown
 from zerolm.solvers import SearchResult
 from zerolm.solvers import search as solve
-from zerolm.solvers.result import Choice
+from zerolm.solvers.result import Choice, VocabularyChoice
 from zerolm.spaces import SPACES, SearchSpace, make_space, shape_text
 from zerolm.spaces.document import to_document
 
@@ -60,7 +63,7 @@ class SearchReport(SearchResult, Report):
             f"pick: {shape_text(pick.architecture)}",
             f"      {costs}",
             *(f"      {line}" for line in (*latency_lines(self), *expectation_lines(self))),
-            *([baseline_sentence(self)] if self.baseline else []),
+            *filter(None, [baseline_sentence(self), vocabularies_sentence(self)]),
             certificate_sentence(self),
         ]
 
@@ -100,6 +103,8 @@ def search(
     *,
     baseline: Text | None = None,
     within: float | str | None = None,
+    vocabularies: str | Sequence[int] | None = None,
+    text: Text | None = None,
     max_params: Amount | None = None,
     max_body_params: Amount | None = None,
     max_macs: Amount | None = None,
@@ -138,6 +143,11 @@ def search(
         raise ValueError("no space is named; `zerolm spaces` lists them")
     if own["within"] is not None and own["baseline"] is None:
         raise ValueError("within says how near a baseline: give baseline too")
+    if (own["vocabularies"] is None) != (own["text"] is None):
+        raise ValueError("vocabularies are judged by a text: give both, or neither")
+    if own["vocabularies"] and (own["baseline"] is not None or "vocab" in values):
+        other = "the baseline" if own["baseline"] is not None else "vocab"
+        raise ValueError(f"{other} says what the vocabulary is: leave it out, or vocabularies")
     if len(sources) > 1:
         raise ValueError(f"{' and '.join(sources)} each say what to maximise; give one of them")
     if own["metric"] is not None and own["labels"] is None:
@@ -152,25 +162,34 @@ def search(
     made = model.space_with(of_space, own["within"], costs) if model else make_space(own["space"], **of_space)
     asked = make_score(name or "geo", costs, **of_score)
     fitted = _calibration(own, made)
+    maximised = fitted.score() if fitted else name or "geo"
     reference = model.reference(made, fitted.score() if fitted else asked) if model else None
-    result = solve(
+    searched = partial(
+        solve, score=maximised, options=of_score, method=own["method"], seed=own["seed"], progress=progress
+    )
+    every: tuple[VocabularyChoice, ...] = ()
+    if own["vocabularies"]:
+        best = partial(searched, top=1, compare=False)
+        asks = budgets, costs
+        chosen = chosen_vocabulary(made, own["vocabularies"], str(own["text"]), asks, best, progress)
+        made, budgets, costs, every = chosen.space, chosen.budgets, chosen.costs, chosen.every
+    result = searched(
         made,
-        fitted.score() if fitted else name or "geo",
         budgets=budgets,
         costs=costs,
-        options=of_score,
         top=own["top"],
-        method=own["method"],
-        seed=own["seed"],
         floor=reference.choice.score if reference else None,
-        progress=progress,
     )
-    result = replace(result, question=replace(result.question, baseline=reference))
+    question = replace(result.question, baseline=reference, vocabularies=every)
+    result = replace(result, question=question)
     if fitted:
         result = explained(result, fitted)
-    ran = own | {path: absolute(own[path]) for path in ("labels", "baseline")}
+    ran = own | {path: absolute(own[path]) for path in ("labels", "baseline", "text")}
     ran |= {"calibration": attached(own["calibration"])}
-    return SearchReport(**vars(result), configuration=ran | {"score": name} | made.settings | of_score)
+    ran |= {"score": name} | made.settings | of_score
+    if every:
+        ran |= {"vocab": None}  # it was chosen
+    return SearchReport(**vars(result), configuration=ran)
 
 
 def _baseline(own: Mapping[str, Any], costs: CostModel) -> BaselineModel | None:

@@ -75,6 +75,7 @@ def train_supernet(
     epochs: int = 10,
     growth: int = 3,
     mean_params: Amount | None = None,
+    eta: float | None = None,
     batch: int = 32,
     length: int = 128,
     rate: float = 1e-3,
@@ -102,7 +103,7 @@ def train_supernet(
     ran = {name: value for name, value in (own | kept | of_space).items() if name not in ("out", "force")}
     configuration = {name: value for name, value in ran.items() if value is not None}
     with needing_torch("supernets are trained", "train"):
-        from zerolm.elastic.learner import Growth
+        from zerolm.elastic.learner import ETA, Growth
         from zerolm.elastic.train import SupernetRequest
         from zerolm.elastic.train import train_supernet as train
 
@@ -114,7 +115,13 @@ def train_supernet(
             training_of(own),
             own["space"],
             of_space,
-            Growth(own["epochs"], own["growth"], most=own["mean_params"], fixed=own["growth"] == 0),
+            Growth(
+                own["epochs"],
+                own["growth"],
+                most=own["mean_params"],
+                eta=ETA if own["eta"] is None else dict.fromkeys(ETA, own["eta"]),
+                fixed=own["growth"] == 0,
+            ),
             aim_of(own),
             kept["tokenizer"],
             own["words"],

@@ -7,7 +7,7 @@ import json
 from zerolm.api.search import SearchReport
 from zerolm.cli.tables import show_table, show_text
 from zerolm.report.phrases import against_counting, show_cost, show_count, show_score
-from zerolm.solvers.result import Choice
+from zerolm.solvers.result import Choice, VocabularyChoice
 from zerolm.spaces import shape_text
 
 HEADS = ("params", "body", "MACs", "KV cache", "weights")
@@ -36,6 +36,13 @@ def show(result: SearchReport) -> None:
         beside = [("pick", pick), (result.baseline.name, result.baseline.choice)]
         rows = [[name, show_score(choice.score), *_cells(result, choice)] for name, choice in beside]
         show_table(["", result.question.score, *heads], rows, remarks=True)
+    if result.vocabularies:
+        print("\nby vocabulary, for the same text:")
+        show_table(
+            ["vocabulary", "bytes/token", "context", result.question.score, *HEADS, "shape"],
+            [_vocabulary_cells(one) for one in result.vocabularies],
+            remarks=True,
+        )
     if result.baselines:
         print("\nwhat the baselines choose within the same budgets:")
         rows = []
@@ -66,6 +73,13 @@ def show(result: SearchReport) -> None:
         show_text(f"costs nothing: {', '.join(result.bounds.free)}")
     for name, values in result.space.unused().items():
         show_text(f"no architecture of the space has {name} {', '.join(map(str, values))}")
+
+
+def _vocabulary_cells(one: VocabularyChoice) -> list[str]:
+    own = [str(one.vocab), f"{one.bytes_per_token:.3f}", str(one.context)]
+    if one.score is None or one.costs is None:
+        return [*own, "", *("" for _ in HEADS), "nothing within the budgets"]
+    return [*own, show_score(one.score), *(show_cost(*cost) for cost in one.costs.items()), one.shape]
 
 
 def same_choices(result: SearchReport) -> list[tuple[list[str], Choice]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from zerolm.architecture import MAX_VOCAB
 from zerolm.commands.command import Command
 from zerolm.commands.costs import CONDITIONS, budgets
 from zerolm.commands.score import CALIBRATION
@@ -33,6 +34,19 @@ SEARCH: Final = Command(
                 high=0.9,
             ),
         ),
+        "Vocabulary": (
+            Setting(
+                "vocabularies",
+                "integers",
+                None,
+                "sizes of vocabularies to choose from; context, MACs and KV cache are then those of the text "
+                "that tokens of the smallest hold",
+                low=257,
+                high=MAX_VOCAB,
+                examples=("8192,16384,32768",),
+            ),
+            Setting("text", "path", None, "the text that their tokenizers are trained on and judged by"),
+        ),
         "Budgets": (*budgets("max", "most"), *budgets("min", "least")),
         "Conditions of the costs": CONDITIONS,
         "What to maximise": (
@@ -58,6 +72,10 @@ SEARCH: Final = Command(
         ("zerolm search llama --max-params 125M --max-kv-bytes 32MB --context 2048", "two budgets at once"),
         ("zerolm search gpt2 --max-params 40M --score zerolm --alpha 1.1", "another score, with its option"),
         ("zerolm search --baseline SmolLM2-135M --context 2048", "better than a known model, at its costs"),
+        (
+            "zerolm search llama --max-params 60M --max-macs 60M --vocabularies 8192,16384,32768 --text TEXT",
+            "the vocabulary, too",
+        ),
         ("zerolm search llama --per-layer --max-params 60M --hidden 512 --out best", "write the result"),
     ),
     notes="Every setting of the space and of the score is a flag too: `zerolm search llama --help` lists "

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from zerolm.elastic.model import ElasticPreTrainedModel
+from zerolm.networks.modules.layer import part
 from zerolm.networks.roles import layer_list, layer_of, places_of
 from zerolm.training.losses import dist, forward_kl, relative_mse, standardised
 from zerolm.training.teacher import half_precision
@@ -82,7 +84,7 @@ def compared(depth: int, teacher: int) -> list[int]:
 
 
 class FeatureTeacher:
-    """A stock model of transformers that runs beside a student of ``depth`` layers.
+    """A model of transformers that runs beside a student of ``depth`` layers: a stock one, or a path.
 
     Its signals are ``theirs``, the ``Features`` of the layers that are compared, and, where ``predictions``
     are asked for, ``logits``.
@@ -115,7 +117,10 @@ class FeatureTeacher:
 
 
 def attention_outputs(model: PreTrainedModel) -> list[nn.Module]:
-    """Return of each layer of a stock model the module of its attention's last matrix."""
+    """Return of each layer of a model, a stock one or a path, the module of its attention's last matrix."""
+    if isinstance(model, ElasticPreTrainedModel):
+        layers = model.base_model.get_submodule("layers")
+        return [part(layer, "attention").get_submodule("o") for layer in layers.children()]
     places = places_of(model)
     return [layer_of(places, layer).attention_out for layer in layer_list(model)]
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from zerolm.architecture import Architecture
 from zerolm.elastic.distillation import watched
 from zerolm.elastic.fusion import cka, merged_heads, removed
-from zerolm.elastic.supernet import part
-from zerolm.networks.modules.layer import Stack
+from zerolm.networks.modules.layer import Stack, part
 from zerolm.spaces.elastic import Elastic
 
 HEADS: Final = {

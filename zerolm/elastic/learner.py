@@ -18,8 +18,8 @@ from zerolm.architecture import Architecture
 from zerolm.elastic.distillation import OF_PREDICTIONS, FeatureDistillation, Features, Kind, watched
 from zerolm.elastic.diversity import diversity
 from zerolm.elastic.growth import grown, growths, mean_params, pca_count
-from zerolm.elastic.supernet import Path, Supernet, drawn_path, features_of, part
-from zerolm.networks.modules.layer import Stack
+from zerolm.elastic.supernet import Path, Supernet, drawn_path, features_of
+from zerolm.networks.modules.layer import Stack, part
 from zerolm.training.losses import labelled
 
 ETA: Final = {"bert": 0.99, "mobile": 0.9, "llama": 0.99}

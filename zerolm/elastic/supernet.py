@@ -14,7 +14,7 @@ from zerolm.architecture import Architecture, Ints, Shapes
 from zerolm.costs import COSTS, CostModel
 from zerolm.elastic.distillation import Features, watched
 from zerolm.networks.build import build
-from zerolm.networks.modules.layer import Stack
+from zerolm.networks.modules.layer import Stack, part
 from zerolm.spaces.elastic import Elastic
 
 DRAWN_AT: Final = 528
@@ -155,14 +155,6 @@ def features_of(
             hidden = block(hidden, None)
             outputs.append(hidden)
     return Features(embedding, attention, outputs), stack.head(stack.final(hidden))
-
-
-def part(block: nn.Module, step: str) -> nn.Module:
-    """Return the modules of a step of a block, ``attention`` or ``ffn``, without the norm around them."""
-    around = block.get_submodule(step)
-    inner = getattr(around, "inner", around)
-    assert isinstance(inner, nn.Module)
-    return inner
 
 
 def narrowed(block: nn.Module, width: int) -> dict[str, Tensor]:

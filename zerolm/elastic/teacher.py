@@ -1,4 +1,4 @@
-"""The teacher of a supernet or of a path: a stock model of transformers with the same tokenizer."""
+"""The teacher of a supernet or of a path: a model of transformers with the same tokenizer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def teacher_in(
 ) -> FeatureTeacher:
     """Return the teacher in a folder for students of ``depth`` layers.
 
-    ``ValueError`` where there is none, its tokenizer is not the text's, or it reads shorter sequences.
+    It is a stock model, or a path that was handed over. ``ValueError`` where there is none, its tokenizer is
+    not the text's, it reads shorter sequences, or its attention is narrower than its hidden states.
     """
     if not folder.is_dir():
         raise ValueError(f"there is no folder {str(folder)!r} with a teacher")
@@ -37,6 +38,11 @@ def teacher_in(
     positions = getattr(model.config, "max_position_embeddings", None)
     if isinstance(positions, int) and request.length > positions:
         raise ValueError(f"the teacher reads {positions} tokens at most, not sequences of {request.length}")
+    if any(layer["block"] == "mobile" for layer in getattr(model.config, "layers", None) or ()):
+        raise ValueError(
+            f"the teacher {str(folder)!r} has blocks mobile, whose attention is narrower than its hidden "
+            "states; bert and llama can teach"
+        )
     return FeatureTeacher(model, depth, predictions=aim.predictions > 0, bfloat16=request.execution.bfloat16)
 
 

@@ -108,6 +108,21 @@ def baseline_sentence(result: SearchResult) -> str:
     return said
 
 
+def vocabularies_sentence(result: SearchResult) -> str:
+    """Return which vocabulary was chosen, and what a token of it is; nothing where none were listed."""
+    every = result.vocabularies
+    if not every:
+        return ""
+    own = next(one for one in every if one.vocab == result.space.settings["vocab"])
+    said = (
+        f"Of {len(every)} vocabularies {own.vocab} leaves the best body within the budgets; a token of it is "
+        f"{own.bytes_per_token:.2f} bytes of the text, of {every[0].vocab} {every[0].bytes_per_token:.2f}."
+    )
+    if not any(name.endswith(("macs", "kv_bytes")) for name in result.question.budgets):
+        said += " No limit of MACs or KV cache holds the length of the text against a small one."
+    return said
+
+
 def certificate_sentence(result: SearchResult) -> str:
     """Return what is proven; of latencies that is about those that were measured."""
     told = _proven(result)

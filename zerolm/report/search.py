@@ -21,6 +21,7 @@ from zerolm.report.phrases import (
     show_count,
     show_expected,
     show_score,
+    vocabularies_sentence,
 )
 from zerolm.report.search_records import candidacies, detail, key
 from zerolm.solvers import SearchResult
@@ -48,7 +49,9 @@ def search_page(result: SearchResult, configuration: Mapping[str, Any] | None = 
         f"The pick: {shape_text(result.pick.architecture)}",
         _question(result),
         " ".join([_costs(result), _why(result), *(f"{_capital(line)}." for line in expected)]),
-        " ".join(filter(None, [baseline_sentence(result), against_counting(result)])),
+        " ".join(
+            filter(None, [baseline_sentence(result), vocabularies_sentence(result), against_counting(result)])
+        ),
         f"{certificate_sentence(result)} {_limits(result)}",
     )
     picture = linked(
@@ -73,6 +76,8 @@ def search_page(result: SearchResult, configuration: Mapping[str, Any] | None = 
     ]
     if result.baseline:
         body.append(section(f"Beside {result.baseline.name}", _beside_table(result, result.baseline, places)))
+    if result.vocabularies:
+        body.append(section("By vocabulary, for the same text", _vocabulary_table(result)))
     if result.baselines:
         body.append(
             section("What the baselines choose within the same budgets", _baseline_table(result, places))
@@ -255,6 +260,21 @@ def _beside_table(result: SearchResult, baseline: Reference, places: Mapping[str
     """Return the pick and the model that it was to better."""
     beside = (("pick", result.pick), (baseline.name, baseline.choice))
     return _choices_table(result, places, "beside", beside)
+
+
+def _vocabulary_table(result: SearchResult) -> str:
+    """Return the best with every vocabulary that was listed."""
+    rows: list[list[Cell | str]] = []
+    for one in result.vocabularies:
+        told = [f"{one.bytes_per_token:.3f}", str(one.context)]
+        if one.score is None or one.costs is None:
+            shape, best = "nothing within the budgets", [""] * (1 + len(result.cost_names))
+        else:
+            shape, costs = one.shape, one.costs
+            best = [show_score(one.score), *(show_cost(name, costs[name]) for name in result.cost_names)]
+        rows.append([str(one.vocab), Cell(shape, "shape"), *best, *told])
+    head = [*_head(result, "vocabulary", "the best"), "bytes a token", "context"]
+    return table(head, rows, "vocabularies")
 
 
 def _choices_table(

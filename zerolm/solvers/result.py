@@ -162,11 +162,32 @@ class LatencyTable:
 
 
 @dataclass(frozen=True)
+class VocabularyChoice:
+    """The best within the budgets with a vocabulary of so many ids: nothing where nothing keeps them.
+
+    ``bytes_per_token`` is that of the user's text, ``context`` and ``budgets`` are for as much of it as those
+    of the smallest vocabulary; ``score``, ``costs`` and ``shape`` are the best architecture's.
+    """
+
+    vocab: int
+    bytes_per_token: float
+    context: int
+    budgets: dict[str, int]
+    score: float | None = None
+    costs: dict[str, int] | None = None
+    shape: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@dataclass(frozen=True)
 class Question:
     """The space, score with its options, budgets, and conditions of running that a search was asked for.
 
     ``latency`` is the table of latencies that it goes by, None where none are asked for.
-    ``baseline`` is the network that it was to better, if one was named.
+    ``baseline`` is the network that it was to better, if one was named; ``vocabularies`` are those that it
+    chose from, where they were listed: space, budgets and conditions are then of the chosen one.
     """
 
     space: SearchSpace
@@ -176,6 +197,7 @@ class Question:
     conditions: dict[str, int]
     latency: LatencyTable | None = None
     baseline: Reference | None = None
+    vocabularies: tuple[VocabularyChoice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -253,6 +275,10 @@ class SearchResult:
     def baseline(self) -> Reference | None:
         return self.question.baseline
 
+    @property
+    def vocabularies(self) -> tuple[VocabularyChoice, ...]:
+        return self.question.vocabularies
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, as ``zerolm search --json`` prints it."""
         question, plateau = self.question, self.plateau
@@ -282,6 +308,7 @@ class SearchResult:
             "best_label": self.best_label.to_json() if self.best_label else None,
             **latency,
             "baseline": self.baseline.to_json() if self.baseline else None,
+            "vocabularies": [one.to_json() for one in question.vocabularies],
         }
 
     @classmethod
@@ -296,6 +323,7 @@ class SearchResult:
         label, latency, told = document["best_label"], document.get("latency"), document.get("baseline")
         asked = {name: document[name] for name in ("score", "options", "budgets", "conditions")}
         asked["latency"] = LatencyTable(**latency) if latency else None
+        asked["vocabularies"] = tuple(VocabularyChoice(**one) for one in document.get("vocabularies", ()))
         asked["baseline"] = Reference(told["name"], choice(told), told["exclusions"]) if told else None
         return cls(
             question=Question(space, **asked),

@@ -21,14 +21,14 @@ ORDERS: Final = 32
 
 def tokenizer_of(source: str, vocabulary: int) -> PreTrainedTokenizerBase:
     """Return a byte-level BPE trained on the first 16 Mi characters of a text, of at most so many ids."""
-    trained = trained_tokenizer(_beginning(source), vocabulary)
+    trained = trained_tokenizer(beginning(source), vocabulary)
     made: PreTrainedTokenizerBase = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=trained, mask_token=MASK, split_special_tokens=True
     )
     return made
 
 
-def _beginning(source: str) -> Iterator[str]:
+def beginning(source: str) -> Iterator[str]:
     """Yield the documents of a text in pieces, 16 Mi characters at most."""
     left = TRAINED_ON
     for document in documents(source):

@@ -169,6 +169,7 @@ class _Trainer(Trainer):
             lr=schedule.rate,
             betas=BETAS,
             weight_decay=schedule.weight_decay,
+            fused=True,
         )
         return self.optimizer
 

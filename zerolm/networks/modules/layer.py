@@ -99,3 +99,11 @@ class FeedForward(nn.Module):
 def ffn_widths(layer: shapes.Layer) -> list[int]:
     """The widths that an ungated FFN passes through: the residual stream's, its neurons', and back."""
     return [layer.width, *(matrix.rows for matrix in layer.matrices if matrix.role == "ffn")]
+
+
+def part(block: nn.Module, step: str) -> nn.Module:
+    """Return the modules of a step of a block, ``attention`` or ``ffn``, without the norm around them."""
+    around = block.get_submodule(step)
+    inner = getattr(around, "inner", around)
+    assert isinstance(inner, nn.Module)
+    return inner

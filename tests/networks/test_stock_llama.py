@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from zerolm.costs import CostModel
 from zerolm.networks.build import build
-from zerolm.networks.stock import stock_llama
-from zerolm.spaces.blocks import SHARES, Blocks
+from zerolm.networks.stock_llama import stock_llama
+from zerolm.spaces.blocks import SHARES, LlamaBlocks
 
 LAYER = st.tuples(
     st.sampled_from(list(SHARES)), st.sampled_from((1, 2, 3, 6)), st.integers(0, 3), st.integers(1, 9)
 )
 
 
-def drawn(space: Blocks, **choices: Any) -> Any:
+def drawn(space: LlamaBlocks, **choices: Any) -> Any:
     """Return an architecture and its network, all weights and gains random and far from small."""
     architecture = space.read(choices)
     network = build(architecture)
@@ -38,7 +38,7 @@ def test_the_stock_model_has_the_logits_and_the_promised_parameters(
     layers: list[tuple[str, int, int, int]], hidden: int, tied: bool
 ) -> None:
     """Heads of 4 that fill the stream (llama), and six of them on a wider one (mistral)."""
-    space = Blocks(vocab=40, positions=20, tied=tied)
+    space = LlamaBlocks(vocab=40, positions=20, tied=tied)
     shares, kv_heads, stacks, widths = map(list, zip(*layers, strict=True))
     architecture, network = drawn(
         space, depth=len(layers), hidden=hidden, heads=6, head_size=4, share=shares, ffn_stack=stacks,
@@ -58,7 +58,7 @@ def test_the_stock_model_has_the_logits_and_the_promised_parameters(
 
 
 def test_a_checkpoint_of_it_opens_without_zerolm(tmp_path: Path) -> None:
-    space = Blocks(vocab=40, positions=20)
+    space = LlamaBlocks(vocab=40, positions=20)
     architecture, network = drawn(
         space, depth=2, hidden=24, heads=6, head_size=4, share="qkv", kv_heads=6, ffn=9, ffn_stack=2
     )
@@ -70,7 +70,7 @@ def test_a_checkpoint_of_it_opens_without_zerolm(tmp_path: Path) -> None:
 
 
 def test_a_plain_llama_is_stored_as_it_is() -> None:
-    space = Blocks(vocab=40, positions=20)
+    space = LlamaBlocks(vocab=40, positions=20)
     architecture, network = drawn(space, depth=2, hidden=24, heads=6, head_size=4, kv_heads=3, ffn=9)
     model = stock_llama(space, architecture, network.module)
     assert model.num_parameters() == network.params == CostModel().of(architecture)["params"]
@@ -90,7 +90,7 @@ def test_a_plain_llama_is_stored_as_it_is() -> None:
 
 @pytest.mark.parametrize("change", [{"share": "qk"}, {"ffn_stack": 2}, {"ffn": 0, "ffn_stack": 0}])
 def test_other_blocks_have_no_configuration(change: dict[str, Any]) -> None:
-    space = Blocks(vocab=40, positions=20)
+    space = LlamaBlocks(vocab=40, positions=20)
     choices = {"depth": 2, "hidden": 24, "heads": 6, "head_size": 4, "ffn": 9}
     assert space.config(space.read(choices)) is not None
     assert space.config(space.read(choices | change)) is None

@@ -16,7 +16,7 @@ from zerolm.scores import make_score, score_names, score_settings
 from zerolm.settings import REQUIRED
 from zerolm.solvers import search
 from zerolm.spaces import make_space
-from zerolm.spaces.blocks import SHARES, Blocks
+from zerolm.spaces.blocks import SHARES, LlamaBlocks
 
 PLAIN = {"depth": 2, "hidden": 64, "head_size": 8, "heads": 8, "ffn": 48}
 LAYER = st.tuples(
@@ -69,7 +69,7 @@ def counted(choices: dict[str, Any], vocab: int, model: CostModel) -> dict[str, 
 @given(st.lists(LAYER, min_size=1, max_size=4), COST_MODELS)
 def test_costs_are_those_of_what_is_stored(layers: list[tuple[str, int, int, int]], model: CostModel) -> None:
     choices = choices_of(layers)
-    architecture = Blocks(vocab=100).read(choices)
+    architecture = LlamaBlocks(vocab=100).read(choices)
     assert model.of(architecture) == exact_costs(architecture, model) == counted(choices, 100, model)
 
 
@@ -108,7 +108,7 @@ def test_the_defaults_hold_those_of_llama() -> None:
 )
 def test_choices_that_make_no_layer_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Blocks().read(PLAIN | change)
+        LlamaBlocks().read(PLAIN | change)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,11 @@ def test_choices_that_make_no_layer_are_refused(change: dict[str, Any], message:
     ],
 )
 def test_they_are_written_in_a_line(change: dict[str, Any], words: str) -> None:
-    assert Blocks.words(PLAIN | change) == Blocks.words(Blocks().read(PLAIN | change).choices) == words
+    assert (
+        LlamaBlocks.words(PLAIN | change)
+        == LlamaBlocks.words(LlamaBlocks().read(PLAIN | change).choices)
+        == words
+    )
 
 
 def test_which_two_projections_are_one_is_told_apart_only_by_name() -> None:
@@ -155,7 +159,7 @@ def test_which_two_projections_are_one_is_told_apart_only_by_name() -> None:
 def test_every_score_has_a_value_without_ffn(name: str) -> None:
     needed = {s.name: s.examples[0] for s in score_settings(name) if s.default is REQUIRED}
     score = make_score(name, **needed)
-    bare = Blocks(vocab=100).read(PLAIN | {"ffn": 0, "ffn_stack": 0})
+    bare = LlamaBlocks(vocab=100).read(PLAIN | {"ffn": 0, "ffn_stack": 0})
     assert np.isfinite(score.of(bare))
     assert (score.of(bare) == 0) == name.startswith("geo")
 
@@ -198,13 +202,13 @@ def test_columns_mark_as_present_what_a_layer_has() -> None:
         np.testing.assert_array_equal(*(getattr(shapes, marks).sum(axis=1) for shapes in (listed, columns)))
 
 
-def stored(space: Blocks, change: dict[str, Any]) -> Architecture:
+def stored(space: LlamaBlocks, change: dict[str, Any]) -> Architecture:
     return space.llama_form(space.read(PLAIN | change))[1]
 
 
 def test_the_llama_form_says_what_copies_cost() -> None:
     """Two FFNs of 48 on a stream of 64: four layers, each with whole attention."""
-    space = Blocks(vocab=100)
+    space = LlamaBlocks(vocab=100)
     plain, stacked, bare = (stored(space, change) for change in (
         {"share": "qkv"}, {"ffn_stack": 2, "kv_heads": 2}, {"ffn": 0, "ffn_stack": 0}
     ))  # fmt: skip

@@ -25,8 +25,8 @@ MAX_STACK: Final = 64
 
 
 @space
-class Blocks(Llama):
-    """What arXiv 2410.13732 leaves out of a layer, and the hourglass FFNs of arXiv 2510.01796.
+class LlamaBlocks(Llama):
+    """Llamas without what arXiv 2410.13732 leaves out of a layer, or with hourglass FFNs (arXiv 2510.01796).
 
     A layer has ``ffn_stack`` gated FFNs of one width, each with its norm and residual: 0 leaves attention
     alone, 1 is a llama's, more are narrower than the stream (``narrow_per_hidden``). Queries can be shared
@@ -130,9 +130,9 @@ class Blocks(Llama):
         return super().config(architecture) if plain else None
 
     def llama_form(self, architecture: Architecture) -> tuple[Llama, Architecture]:
-        """Return the llama that gives the same outputs, and its space; ``zerolm.networks.stock`` fills it.
+        """Return the llama that gives the same outputs, and its space.
 
-        A projection that is shared is stored as often as it is used, KV heads as many as every layer's
+        ``zerolm.networks.stock_llama`` gives it weights. A projection that is shared is stored as often as it is used, KV heads as many as every layer's
         numbers divide. An FFN beyond the first of a layer is a layer whose attention is zero, one that is
         narrower than the widest, or missing, is filled with zeros.
         """
@@ -147,7 +147,7 @@ class Blocks(Llama):
         return llama, llama.read({**{name: choices[name] for name in alike}, **sizes})
 
     def unstocked(self) -> str:
-        return "no stock class shares or stacks; zerolm.networks.stock makes its network a llama"
+        return "no stock class shares or stacks; zerolm.networks.stock_llama makes its network a llama"
 
     def unused(self) -> dict[str, list[Any]]:
         stacks = {stack for hidden in self.hidden if self._depths(hidden) for _, stack in self._ffns(hidden)}

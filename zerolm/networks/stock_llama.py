@@ -12,12 +12,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from zerolm.architecture import Architecture
 from zerolm.networks.modules.layer import Stack
 from zerolm.networks.modules.llama import GatedFeedForward, GroupedAttention
-from zerolm.spaces.blocks import Blocks
+from zerolm.spaces.blocks import LlamaBlocks
 
 Weights = dict[str, Tensor]
 
 
-def stock_llama(space: Blocks, architecture: Architecture, network: Stack) -> PreTrainedModel:
+def stock_llama(space: LlamaBlocks, architecture: Architecture, network: Stack) -> PreTrainedModel:
     """Return the stock model (llama, or mistral where its heads ask for that) with a network's outputs.
 
     ``save_pretrained`` makes it a checkpoint. It stores more than was trained: ``space.llama_form`` gives

@@ -132,9 +132,9 @@ class LlamaBlocks(Llama):
     def llama_form(self, architecture: Architecture) -> tuple[Llama, Architecture]:
         """Return the llama that gives the same outputs, and its space.
 
-        ``zerolm.networks.stock_llama`` gives it weights. A projection that is shared is stored as often as it is used, KV heads as many as every layer's
-        numbers divide. An FFN beyond the first of a layer is a layer whose attention is zero, one that is
-        narrower than the widest, or missing, is filled with zeros.
+        ``zerolm.networks.stock_llama`` gives it weights. A projection that is shared is stored as often as it
+        is used, KV heads as many as every layer's numbers divide. An FFN beyond the first of a layer is a
+        layer whose attention is zero, one that is narrower than the widest, or missing, is filled with zeros.
         """
         choices, own = architecture.choices, ("vocab", "positions", "tied")
         kv_heads, ffn, stacks = (

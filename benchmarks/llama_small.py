@@ -5,7 +5,9 @@ with the seeds that each is trained from. Without it the plan is trained, the sm
 shape of a size from seed 0 before any from seed 1. A network that is finished is a line of WORK/rows.jsonl,
 never lost; one that was killed goes on from its last checkpoint. ``--publish`` copies the finished rows to
 ``llama_small/rows.jsonl`` and writes the benchmark that comes with the package, ``--again 2`` trains two of
-them again. ``llama_small_page.py`` tries rates, times steps and writes the page.
+them again. ``--blocks`` does all that for the plan of ``llama_small_blocks.py`` (``llama_small/blocks.json``,
+rows in ``blocks.jsonl``), which comes with no package. ``llama_small_page.py`` tries rates, times steps and
+writes the page.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ import argparse
 import json
 import os
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
+from llama_small_blocks import planned_blocks
 from llama_small_plan import SETTINGS, SIZES, Planned, planned
 from small_text import texts
 from timing import note, one_thread, table
@@ -35,7 +38,6 @@ from zerolm.training.labels import Label, LabelText, labels_as_trained, train_al
 from zerolm.training.request import Execution, Schedule, TrainingRequest
 
 FOLDER: Final = Path(__file__).with_suffix("")
-PLAN: Final = FOLDER / "plan.json"
 SHIPPED: Final = Path(zerolm.__file__).parent / "groundtruth" / "shipped" / "llama_small.json"
 TOKENS, BATCH, LENGTH = 3_000_000, 32, 128
 RATE: Final = 0.004
@@ -45,11 +47,26 @@ REQUEST: Final = TrainingRequest(
 )  # fmt: skip
 
 
-def plan_document(text: LabelText) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Plan:
+    """What is trained: architectures of a space, a file of them and one of their rows."""
+
+    name: str
+    space: str
+    planned: Callable[[], list[Planned]]
+    file: str
+    rows: str
+
+
+LLAMA: Final = Plan("llama_small", "llama", planned, "plan.json", "rows.jsonl")
+BLOCKS: Final = Plan("llama_small_blocks", "blocks", planned_blocks, "blocks.json", "blocks.jsonl")
+
+
+def plan_document(text: LabelText, plan: Plan = LLAMA) -> dict[str, Any]:
     """Return the plan in the format of benchmark files, so that ``bench train --rows`` takes it too."""
     return {
-        "name": "llama_small",
-        "space": "llama",
+        "name": plan.name,
+        "space": plan.space,
         "settings": SETTINGS,
         "task": "next token of Python and English text",
         "metric": None,
@@ -57,8 +74,8 @@ def plan_document(text: LabelText) -> dict[str, Any]:
         "source": {"text_sha256": text.sha256, "rate": RATE, "tokens": REQUEST.steps * REQUEST.step_tokens},
         "architectures": [
             {"id": one.id, "architecture": one.architecture.choices, "results": {}, "size": one.size,
-             "line": one.line, "seeds": one.seeds}
-            for one in planned()
+             "line": one.line, "seeds": one.seeds, **({"against": one.against} if one.against else {})}
+            for one in plan.planned()
         ],
     }  # fmt: skip
 
@@ -68,10 +85,10 @@ def read_text(work: Path, request: TrainingRequest = REQUEST) -> LabelText:
     return LabelText.of(str(trained), "llama", SETTINGS, request, note, str(judged))
 
 
-def runs(sizes: Sequence[str]) -> list[tuple[Planned, int]]:
+def runs(sizes: Sequence[str], plan: Plan = LLAMA) -> list[tuple[Planned, int]]:
     """Return what is trained, in the order in which a part of it is of most use."""
     order = list(SIZES)
-    pairs = [(one, seed) for one in planned() if one.size in sizes for seed in range(one.seeds)]
+    pairs = [(one, seed) for one in plan.planned() if one.size in sizes for seed in range(one.seeds)]
     return sorted(pairs, key=lambda pair: (order.index(pair[0].size), pair[1]))
 
 
@@ -93,14 +110,14 @@ def row(one: Planned, seed: int, label: Label, text: LabelText, request: Trainin
     }
 
 
-def train_plan(work: Path, sizes: Sequence[str], workers: int) -> None:
+def train_plan(work: Path, sizes: Sequence[str], workers: int, plan: Plan = LLAMA) -> None:
     """Train what is not yet trained, and write a row of each as soon as it is."""
     text = read_text(work)
-    wanted = json.loads(PLAN.read_text(encoding="utf-8"))["source"]["text_sha256"]
+    wanted = json.loads((FOLDER / plan.file).read_text(encoding="utf-8"))["source"]["text_sha256"]
     if text.sha256 != wanted:
         raise SystemExit(f"the text made here has SHA-256 {text.sha256}, that of the plan {wanted}")
-    pairs = runs(sizes)
-    file = work / "rows.jsonl"
+    pairs = runs(sizes, plan)
+    file = work / plan.rows
     rows = read_rows(file)
     write_rows(file, rows)
     written = {(told["id"], told["seed"]) for told in rows}
@@ -122,12 +139,13 @@ def write_rows(file: Path, rows: Sequence[dict[str, Any]]) -> None:
     store({file: "".join(f"{json.dumps(told)}\n" for told in rows)})
 
 
-def publish(work: Path) -> None:
-    """Copy the rows so far, and write the benchmark that comes with the package."""
-    rows = read_rows(work / "rows.jsonl")
+def publish(work: Path, plan: Plan = LLAMA) -> None:
+    """Copy the rows so far, and write the benchmark of llamas that comes with the package."""
+    rows = read_rows(work / plan.rows)
     FOLDER.mkdir(exist_ok=True)
-    write_rows(FOLDER / "rows.jsonl", rows)
-    write_json(SHIPPED, benchmark(rows))
+    write_rows(FOLDER / plan.rows, rows)
+    if plan is LLAMA:
+        write_json(SHIPPED, benchmark(rows))
 
 
 def benchmark(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -192,11 +210,11 @@ def noise(entries: Sequence[dict[str, Any]]) -> dict[str, float | int] | None:
     return None if ceiling is None else asdict(ceiling)
 
 
-def check_again(work: Path, count: int) -> None:
+def check_again(work: Path, count: int, plan: Plan = LLAMA) -> None:
     """Train some of the finished networks again, from nothing, and print both losses."""
-    told = [one for one in read_rows(work / "rows.jsonl") if one["losses"]]
+    told = [one for one in read_rows(work / plan.rows) if one["losses"]]
     drawn = np.random.default_rng(0).permutation(len(told))[:count].tolist()
-    architectures = {one.id: one.architecture for one in planned()}
+    architectures = {one.id: one.architecture for one in plan.planned()}
     asked = [(architectures[told[i]["id"]], told[i]["seed"], told[i]["id"]) for i in drawn]
     text = read_text(work)
     with tempfile.TemporaryDirectory() as cache:
@@ -215,6 +233,7 @@ def main() -> None:
     parser.add_argument("work", type=Path, metavar="WORK")
     parser.add_argument("--size", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--blocks", action="store_true", help="the plan of blocks, not that of llamas")
     parser.add_argument("--plan", action="store_true", help="write the plan and stop")
     parser.add_argument("--publish", action="store_true", help="write what is finished into the package")
     parser.add_argument("--again", type=int, metavar="COUNT", help="train so many finished ones again")
@@ -224,15 +243,16 @@ def main() -> None:
     work = given.work.absolute()
     work.mkdir(parents=True, exist_ok=True)
     os.environ["ZEROLM_CACHE"] = str(work / "cache")
+    plan = BLOCKS if given.blocks else LLAMA
     if given.plan:
         FOLDER.mkdir(exist_ok=True)
-        write_json(PLAN, plan_document(read_text(work)))
+        write_json(FOLDER / plan.file, plan_document(read_text(work), plan))
     elif given.publish:
-        publish(work)
+        publish(work, plan)
     elif given.again:
-        check_again(work, given.again)
+        check_again(work, given.again, plan)
     else:
-        train_plan(work, given.size, given.workers)
+        train_plan(work, given.size, given.workers, plan)
 
 
 if __name__ == "__main__":

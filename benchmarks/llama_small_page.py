@@ -16,17 +16,21 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from llama_small import (
     BATCH,
+    BLOCKS,
     FOLDER,
     LENGTH,
+    LLAMA,
     RATE,
     REQUEST,
     read_rows,
     read_text,
     results,
 )
+from llama_small_blocks import planned_blocks
 from llama_small_plan import CROSS, SETTINGS, SIZES, Planned, planned
 from small_text import ENGLISH
 from timing import machine, note, one_thread, table
@@ -195,6 +199,55 @@ def show_rows() -> None:
         table(["architecture", "line", "r", *tokens, "loss by seed"], cells)
 
 
+def losses_of(files: Sequence[str]) -> dict[str, list[float]]:
+    """Return the losses of finished networks by their names, one a seed."""
+    losses: dict[str, list[float]] = {}
+    for told in sorted(
+        (row for file in files for row in read_rows(FOLDER / file)), key=lambda row: row["seed"]
+    ):
+        if told["losses"]:
+            losses.setdefault(told["id"], []).append(results(told)["loss"])
+    return losses
+
+
+def deviation_of(runs: Sequence[Sequence[float]]) -> float:
+    """Return the standard deviation of a run about its network's mean, pooled; nan without repeats."""
+    freedom = sum(len(losses) - 1 for losses in runs)
+    squares = sum(float(np.square(np.subtract(losses, np.mean(losses))).sum()) for losses in runs)
+    return (squares / freedom) ** 0.5 if freedom else float("nan")
+
+
+def show_blocks() -> None:
+    print("## Blocks at equal parameters\n")
+    plan, llamas = planned_blocks(), {one.id: one for one in planned()}
+    losses = losses_of([LLAMA.rows, BLOCKS.rows])
+    size = plan[0].size
+    of_size = {one.id for one in (*plan, *llamas.values()) if one.size == size}
+    deviation = deviation_of([runs for name, runs in losses.items() if name in of_size])
+    done = sum(len(losses.get(one.id, ())) for one in plan)
+    print(
+        "Shared projections, layers without FFN and narrow FFNs one after the other, each against the llama "
+        f"of as many body parameters ({size}, within 2 %) that it was made from: {done} of "
+        f"{sum(one.seeds for one in plan)} runs. The difference is that of the means, below 0 where the "
+        "block is better; ± is two standard errors of it, by the deviation of a run about its network's "
+        f"mean, {deviation:.4f} nats, pooled over all networks of the size. All are judged on one text, "
+        "whose choice is not in it.\n"
+    )
+    cells = []
+    for one in plan:
+        ours, theirs = losses.get(one.id), losses.get(one.against)
+        if not ours or not theirs:
+            continue
+        difference = float(np.mean(ours) - np.mean(theirs))
+        error = 2 * deviation * (1 / len(ours) + 1 / len(theirs)) ** 0.5
+        verdict = "level" if not abs(difference) > error else "better" if difference < 0 else "worse"
+        seeds = (" ".join(f"{loss:.4f}" for loss in runs) for runs in (ours, theirs))
+        shapes = (shape_text(made.architecture) for made in (one, llamas[one.against]))
+        cells.append([one.line, *shapes, *seeds, f"{difference:+.4f} ± {error:.4f}", verdict])
+    heads = ["claim", "block", "llama", "block's loss", "llama's loss", "difference", "the block is"]
+    table(heads, cells)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work", type=Path, metavar="WORK")
@@ -211,7 +264,8 @@ def main() -> None:
     if given.steps:
         time_steps()
     parts: dict[str, Callable[[], None]] = {
-        "rates.json": show_rates, "steps.json": show_steps, "rows.jsonl": show_rows
+        "rates.json": show_rates, "steps.json": show_steps, "rows.jsonl": show_rows,
+        BLOCKS.rows: show_blocks,
     }  # fmt: skip
     page = StringIO()
     with redirect_stdout(page):

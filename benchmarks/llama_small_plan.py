@@ -92,6 +92,8 @@ class Planned:
     line: str
     architecture: Architecture
     seeds: int
+    against: str = ""
+    """The llama of as many parameters that it is compared with, of blocks."""
 
 
 def planned() -> list[Planned]:

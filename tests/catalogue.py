@@ -39,6 +39,19 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
          "ffn": [512, 768, 1024], "hidden_per_depth": [40.0, 200.0], "ffn_per_hidden": [1.0, 4.0],
          "query_per_hidden": [0.5, 2.0], "vocab": 512, "multiple_of": 32, "tensor_parallel": 2},
     ),
+    "blocks": (
+        "blocks",
+        {"depth": [2, 3], "hidden": [256, 384], "head_size": [64], "heads_per_kv": [1, 2],
+         "ffn": [64, 128, 192, 640, 768], "hidden_per_depth": [80.0, 200.0], "ffn_per_hidden": [2.0, 3.0],
+         "ffn_stack": [0, 1, 2, 3], "shares": ["none", "kv", "qv", "qkv"]},
+    ),
+    "blocks per layer": (
+        "blocks",
+        {"depth": [2], "hidden": [256, 384], "head_size": [64], "heads_per_kv": [1, 2],
+         "ffn": [96, 192, 640], "hidden_per_depth": [80.0, 200.0], "ffn_per_hidden": [1.5, 4.0],
+         "ffn_stack": [0, 1, 2], "narrow_per_hidden": [0.3, 0.6], "shares": ["qk", "none", "kv", "qkv"],
+         "per_layer": True, "tied": False},
+    ),
     "flexibert": ("flexibert", {"depth": [1, 2], "heads": [2]}),
     "autoformer": ("autoformer", {"depth": [2, 3], "hidden": [192, 240]}),
     "pit": (
@@ -99,6 +112,8 @@ def members(space: SearchSpace) -> Iterator[dict[str, Any]]:
         yield from _elastic(ranges)
     elif space.name == "pit":
         yield from _pit(ranges)
+    elif space.name == "blocks":
+        yield from _blocks(ranges)
     else:
         yield from _llama(ranges)
 
@@ -142,6 +157,35 @@ def _llama(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {
                 "depth": depth, "hidden": width, "head_size": size, "heads": heads,
                 "kv_heads": [kv for kv, _ in layers], "ffn": [ffn for _, ffn in layers],
+            }  # fmt: skip
+
+
+def _blocks(ranges: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Of one head size, without steps."""
+    shallow, deep = ranges["hidden_per_depth"]
+    (size,) = ranges["head_size"]
+    for depth, width in product(ranges["depth"], ranges["hidden"]):
+        if not shallow <= width / depth <= deep:
+            continue
+        heads = width // size
+        attentions = [
+            (heads // group, share)
+            for group in ranges["heads_per_kv"]
+            for share in ranges["shares"]
+            if heads % group == 0 and (group == 1 or share in ("none", "kv"))
+        ]
+        ffns = [(0, 0)] if 0 in ranges["ffn_stack"] else []
+        for stack, ffn in product(ranges["ffn_stack"], ranges["ffn"]):
+            low, high = ranges["ffn_per_hidden" if stack == 1 else "narrow_per_hidden"]
+            if stack and low * width <= ffn <= high * width:
+                ffns.append((ffn, stack))
+        one = list(product(attentions, ffns))
+        alike = ((pair,) * depth for pair in one)
+        for layers in product(one, repeat=depth) if ranges["per_layer"] else alike:
+            yield {
+                "depth": depth, "hidden": width, "head_size": size, "heads": heads,
+                "kv_heads": [kv for (kv, _), _ in layers], "share": [share for (_, share), _ in layers],
+                "ffn": [ffn for _, (ffn, _) in layers], "ffn_stack": [stack for _, (_, stack) in layers],
             }  # fmt: skip
 
 

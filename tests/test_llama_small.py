@@ -18,8 +18,11 @@ from zerolm.training.request import Execution, Schedule, TrainingRequest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import llama_small
+import llama_small_blocks
+import llama_small_page
 import llama_small_plan
-from llama_small import PLAN
+from llama_small import BLOCKS, LLAMA
+from llama_small_blocks import BlockShape, planned_blocks
 from llama_small_plan import CROSS, SIZES, Planned, Shape, planned
 
 REQUEST = TrainingRequest(
@@ -66,12 +69,41 @@ def test_lines_vary_what_they_say() -> None:
 
 
 def test_the_file_is_the_plan() -> None:
-    truth = read(PLAN)
-    assert [entry.architecture for entry in truth.architectures] == [
-        one.architecture.choices for one in planned()
-    ]
-    assert [entry.id for entry in truth.architectures] == [one.id for one in planned()]
-    assert len(views(truth)[0].architectures) == len(planned())
+    for plan in (LLAMA, BLOCKS):
+        truth, listed = read(llama_small.FOLDER / plan.file), plan.planned()
+        assert [entry.architecture for entry in truth.architectures] == [
+            one.architecture.choices for one in listed
+        ]
+        assert [entry.id for entry in truth.architectures] == [one.id for one in listed]
+        assert len(views(truth)[0].architectures) == len(listed)
+        assert truth.source == read(llama_small.FOLDER / LLAMA.file).source
+
+
+def test_blocks_have_the_parameters_of_what_they_stand_against() -> None:
+    plan, llamas = planned_blocks(), {one.id: one for one in planned()}
+    assert (
+        len({one.architecture.identity for one in plan}) == len({one.id for one in plan}) == len(plan) == 24
+    )
+    counts = Counter[str]()
+    for one in plan:
+        against, choices = llamas[one.against], one.architecture.choices
+        bodies = [CostModel().of(made.architecture)["body_params"] for made in (one, against)]
+        assert bodies == [pytest.approx(SIZES[one.size], rel=0.02)] * 2
+        assert against.size == one.size == ".3M"
+        stacks, theirs = choices["ffn_stack"], against.architecture.choices
+        if one.line == "narrow FFNs for one":
+            assert 0.25 < choices["ffn"] / choices["hidden"] < 0.75
+            assert {name: choices[name] for name in theirs if name != "ffn"} == {
+                name: theirs[name] for name in theirs if name != "ffn"
+            }
+            counts[f"{stacks} FFNs"] += 1
+        counts[choices["share"]] += 1
+        counts[one.line] += 1
+    assert all(counts[f"{stack} FFNs"] for stack in (2, 3, 4))
+    for share in ("kv", "qk", "qv", "qkv"):
+        given_to = {one.line for one in plan if one.architecture.choices["share"] == share}
+        assert {"sharing, saved to FFN", "sharing, saved to width"} <= given_to
+    assert {"no FFN, deeper", "no FFN, wider"} <= counts.keys()
 
 
 def test_small_sizes_come_first_and_every_shape_before_its_second_seed() -> None:
@@ -90,7 +122,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(llama_small, "texts", lambda work: (text, judged))
     monkeypatch.setattr(llama_small, "REQUEST", REQUEST)
     monkeypatch.setattr(llama_small, "read_text", lambda work, own=llama_small.read_text: own(work, REQUEST))
-    for module in (llama_small, llama_small_plan):
+    for module in (llama_small, llama_small_plan, llama_small_blocks):
         monkeypatch.setattr(module, "SETTINGS", {"vocab": 300, "tied": True})
         monkeypatch.setattr(module, "SIZES", {"5k": 5000, "9k": 9000})
     cross = {
@@ -98,12 +130,21 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "9k": [Shape("base", 2, 16, 8, seeds=1)],
     }
     monkeypatch.setattr(llama_small_plan, "CROSS", cross)
-    monkeypatch.setattr(llama_small, "FOLDER", tmp_path / "published")
-    monkeypatch.setattr(llama_small, "PLAN", tmp_path / "plan.json")
+    shapes = [
+        BlockShape("sharing", "9k 2x16 s8", 2, 16, 8, "qk"),
+        BlockShape("no FFN", "9k 2x16 s8", 8, 16, 8, ffn_stack=0),
+    ]
+    monkeypatch.setattr(llama_small_blocks, "SHAPES", shapes)
+    monkeypatch.setattr(llama_small_blocks, "SIZE", "9k")
+    for module in (llama_small, llama_small_page):
+        monkeypatch.setattr(module, "FOLDER", tmp_path / "published")
+    (tmp_path / "published").mkdir()
     monkeypatch.setattr(llama_small, "SHIPPED", tmp_path / "llama_small.json")
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-    document = llama_small.plan_document(llama_small.read_text(tmp_path))
-    (tmp_path / "plan.json").write_text(json.dumps(document))
+    corpus = llama_small.read_text(tmp_path)
+    for plan in (LLAMA, BLOCKS):
+        document = llama_small.plan_document(corpus, plan)
+        (tmp_path / "published" / plan.file).write_text(json.dumps(document))
     return tmp_path
 
 
@@ -166,3 +207,36 @@ def test_what_is_published_is_what_two_networks_reach_again(
     table = capsys.readouterr().out.splitlines()[2:4]
     assert len({line.split("|")[1] for line in table}) == 2
     assert all(float(line.split("|")[4]) < 1e-5 for line in table)
+
+
+def test_blocks_are_trained_published_and_held_against_llamas(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Training is muP's in both; the llama has one seed, each block two."""
+    for plan in (LLAMA, BLOCKS):
+        llama_small.train_plan(work, ["5k", "9k"], 1, plan)
+        llama_small.publish(work, plan)
+    ours = llama_small.read_rows(work / "published" / "blocks.jsonl")
+    *_, theirs = llama_small.read_rows(work / "published" / "rows.jsonl")
+    assert [(told["line"], told["seed"]) for told in ours] == [
+        (line, seed) for seed in (0, 1) for line in ("sharing", "no FFN")
+    ]
+    assert all(len(told["losses"]) == 5 and not told["failure"] for told in ours)
+    assert len(read(work / "llama_small.json").architectures) == 3
+    capsys.readouterr()
+    llama_small_page.show_blocks()
+    page = capsys.readouterr().out.splitlines()
+    runs = [
+        [told["losses"]["160"] for told in ours if told["line"] == line] for line in ("sharing", "no FFN")
+    ]
+    pooled = (sum((a - b) ** 2 / 2 for a, b in runs) / 2) ** 0.5
+    assert f" {pooled:.4f} nats" in page[2]
+    shown = [line for line in page if line.startswith(("| sharing", "| no FFN"))]
+    for line, (a, b) in zip(shown, runs, strict=True):
+        error = 2 * pooled * 1.5**0.5
+        difference = (a + b) / 2 - theirs["losses"]["160"]
+        assert f"| {difference:+.4f} ± {error:.4f} |" in line
+        level = abs(difference) <= error
+        assert line.endswith("| level |" if level else "| better |" if difference < 0 else "| worse |")
+    llama_small.check_again(work, 1, BLOCKS)
+    assert float(capsys.readouterr().out.splitlines()[2].split("|")[4]) < 1e-5

@@ -163,13 +163,16 @@ class Shapes:
 
     @classmethod
     def of_columns(cls, layer: Layer, count: int) -> Shapes:
-        """Return ``count`` layers of one layer whose sizes are columns (count,), or numbers for all."""
+        """Return ``count`` layers of one layer whose sizes are columns (count,), or numbers for all.
+
+        A layer lacks a matrix where its rows and columns are 0.
+        """
 
         def column(value: Any) -> Ints:
             return np.broadcast_to(np.asarray(value, np.int64), count)
 
         def stacked(name: str) -> Ints:
-            return np.stack([column(getattr(matrix, name)) for matrix in layer.matrices], axis=1)
+            return np.stack([column(getattr(matrix, name)) for matrix in layer.matrices]).T
 
         def marked(marks: Sequence[bool]) -> Bools:
             return np.broadcast_to(np.array(marks), (count, len(marks)))
@@ -178,6 +181,8 @@ class Shapes:
         attention, ffn = (
             marked([matrix.role == role for matrix in layer.matrices]) for role in ("attention", "ffn")
         )
+        if not rows.all():
+            attention, ffn = attention & (rows > 0), ffn & (rows > 0)
         scaled = marked([matrix.scaled for matrix in layer.matrices])
         columns = [column(getattr(layer, name)) for name in OF_LAYER]
         return cls(rows, cols, parts, attention, ffn, scaled, *columns)

@@ -145,6 +145,15 @@ def test_wrong_input_is_one_line(
     assert sorted(path.name for path in place.iterdir()) == before
 
 
+def test_blocks_are_trained_as_all_are() -> None:
+    asked = ASKED | {"shares": "qk,qkv", "ffn_stack": "0,2", "ffn": "8,16", "count": 3}
+    report = zerolm.train_labels("blocks", text="text.txt", **asked)
+    made = [entry["architecture"] for entry in report.benchmark["architectures"]]
+    assert len(made) == len({str(choices) for choices in made}) == 3
+    assert {choices["share"] for choices in made} <= {"qk", "qkv"}
+    assert {choices["ffn_stack"] for choices in made} <= {0, 2}
+
+
 def test_what_cannot_be_trained_is_left_out_or_fails(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     from zerolm.training import labels
 

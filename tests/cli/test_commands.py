@@ -229,3 +229,20 @@ def test_an_interruption_says_so(zerolm: Callable[..., Any], monkeypatch: pytest
     monkeypatch.setattr("zerolm.api.spaces.make_space", interrupt)
     ran = zerolm("spaces")
     assert (ran.status, ran.err.splitlines()[-1]) == (130, "zerolm: interrupted")
+
+
+def test_a_space_takes_names_and_what_has_no_stock_class_is_told(
+    zerolm: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Names of a space come as A,B,C; a plain llama has a configuration, a block with shares has none."""
+    asked = ("search", "blocks", "--depth", "4", "--hidden", "256", "--ffn", "768", "--ffn-stack", "1")
+    for shares, files in (("qk,qkv", ["architecture.json"]), ("none", ["architecture.json", "config.json"])):
+        ran = zerolm(*asked, "--shares", shares, "--out", str(tmp_path / shares))
+        assert ran.status == 0
+        assert sorted(file.name for file in (tmp_path / shares / "pick").iterdir()) == files
+        assert ("no stock class shares or stacks; zerolm.networks.stock_llama" in ran.err) == (
+            shares != "none"
+        )
+        document = json.loads((tmp_path / shares / "pick" / "architecture.json").read_text())
+        assert document["settings"]["shares"] == shares.split(",")
+        assert from_document(document).depth == 4

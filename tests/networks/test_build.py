@@ -21,6 +21,7 @@ from zerolm.networks.modules.embeddings import AdaptiveTokens
 from zerolm.networks.network import Network, Tap
 from zerolm.scores import make_score
 from zerolm.spaces import SPACES, make_space, space_names
+from zerolm.spaces.blocks import SHARES
 from zerolm.spaces.elastic import SHARED
 from zerolm.spaces.flexibert import OPERATIONS, VIEWS
 
@@ -68,6 +69,14 @@ def small(draw: st.DrawFn, name: str) -> Architecture:
             | {"ffn": st.sampled_from((3, 8)), "heads": st.sampled_from((1, 2)), "head_size": st.just(2)}
         )
         return space.read({"layers": draw(st.lists(layer, min_size=1, max_size=3))})
+    if name == "blocks":
+        shares = draw(st.lists(st.sampled_from(list(SHARES)), min_size=depth, max_size=depth))
+        kv_heads = [draw(st.sampled_from((1, 2, 4))) if share in ("none", "kv") else 4 for share in shares]
+        stacks = each(draw, depth, 0, 1, 2, 3)
+        widths = [draw(st.sampled_from((3, 8))) if stack else 0 for stack in stacks]
+        choices = {"depth": depth, "hidden": 16, "heads": 4, "head_size": draw(st.sampled_from((4, 6)))}
+        choices |= {"share": shares, "kv_heads": kv_heads, "ffn": widths, "ffn_stack": stacks}
+        return make_space(name, vocab=40, positions=20, tied=draw(st.booleans())).read(choices)
     shared = {"kv_heads": each(draw, depth, 1, 2, 4)} if name == "llama" else {}
     choices = {"depth": depth, "hidden": 16, "heads": 4, "head_size": 4, "ffn": each(draw, depth, 5, 12)}
     tied = {"tied": draw(st.booleans())} if name == "llama" else {}
@@ -269,7 +278,7 @@ def test_weights_are_normal_with_the_deviations_of_the_scores(name: str) -> None
     for one in ("elastic", "elastic-causal"):
         blocks = [("bert", "kv"), ("mobile", "none"), ("llama", "qv")][: 2 if one == "elastic" else 3]
         wide[one] = {"layers": [{"block": block, "share": share, "ffn": 200} for block, share in blocks]}
-    for one in ("llama", "qwen3", "bert", "gpt2-uniform"):
+    for one in ("llama", "blocks", "qwen3", "bert", "gpt2-uniform"):
         wide[one] = {"depth": 2, "hidden": 96, "heads": 2, "head_size": 48, "ffn": 200}
     architecture = make_space(name).read(wide[name])
     network, again, other = build(architecture), build(architecture), build(architecture, seed=1)

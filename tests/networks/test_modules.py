@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers.models.convbert.modeling_convbert import ConvBertSelfAttention
 
 from zerolm.architecture import Matrix
+from zerolm.networks.build import build
 from zerolm.networks.modules.attention import FusedAttention, SelfAttention
 from zerolm.networks.modules.autoformer import GridAttention, GridPositions, PatchMean
 from zerolm.networks.modules.embeddings import (
@@ -31,6 +32,8 @@ from zerolm.networks.modules.llama import GatedFeedForward, GroupedAttention
 from zerolm.networks.modules.pit import ClassToken, Pooling
 from zerolm.networks.modules.transformer_xl import RelativeAttention, sinusoids
 from zerolm.networks.modules.vision import Patches
+from zerolm.spaces import make_space
+from zerolm.spaces.blocks import SHARES
 
 few = settings(max_examples=15)
 
@@ -275,3 +278,48 @@ def test_a_tied_head_undoes_the_projection() -> None:
 def test_positions_end() -> None:
     with pytest.raises(ValueError, match="5 tokens are given; this network has positions for 4"):
         NormedTokens(9, 4, 2, 3)(torch.zeros(1, 5, dtype=torch.int64))
+
+
+def test_blocks_that_share_nothing_are_a_llama() -> None:
+    """The same seed gives the same weights, and so the same logits."""
+    choices = {"depth": 2, "hidden": 16, "heads": 4, "head_size": 4, "kv_heads": 2, "ffn": 12}
+    ids = torch.arange(12).reshape(2, 6)
+    logits = [build(make_space(name, vocab=40).read(choices)).module(ids) for name in ("llama", "blocks")]
+    assert torch.equal(*logits)
+
+
+@pytest.mark.parametrize(("share", "stored"), [("kv", "qk"), ("qk", "qv"), ("qv", "qk"), ("qkv", "q")])
+def test_what_is_shared_is_one_parameter_in_every_use(share: str, stored: str) -> None:
+    """Attention with the shared matrix written into each of its places gives the same, and its gradient."""
+    uses = SHARES[share]
+    shared, plain = drawn(GroupedAttention(12, 8, 8, 4, uses=uses)), GroupedAttention(12, 8, 8, 4).double()
+    assert [name for name, _ in shared.named_children() if len(name) == 1 and name != "o"] == list(stored)
+    weights = {
+        f"{name}.weight": shared.get_parameter(f"{used}.weight")
+        for name, used in zip("qkv", uses, strict=True)
+    }
+    plain.load_state_dict({**weights, "o.weight": shared.o.weight})
+    x = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    out, expected = shared(x), plain(x)
+    assert torch.allclose(out, expected, atol=1e-12)
+    for module, result in ((shared, out), (plain, expected)):
+        result.square().sum().backward()
+        assert all(parameter.grad is not None for parameter in module.parameters())
+    for name in stored:
+        places = [
+            plain.get_parameter(f"{place}.weight").grad
+            for place, used in zip("qkv", uses, strict=True)
+            if used == name
+        ]
+        assert torch.allclose(shared.get_parameter(f"{name}.weight").grad, sum(places), atol=1e-9)
+
+
+def test_ffns_of_a_layer_follow_each_other_each_with_its_norm() -> None:
+    choices = {"depth": 1, "hidden": 8, "heads": 2, "head_size": 4, "ffn": 3, "ffn_stack": 3}
+    network = build(make_space("blocks", vocab=40).read(choices))
+    ffn, x = network.layers[0].get_submodule("ffn"), torch.randn(1, 4, 8)
+    expected = x
+    for part in ffn.children():
+        expected = expected + part.get_submodule("inner")(part.get_submodule("norm")(expected))
+    assert torch.allclose(ffn(x), expected)
+    assert len(list(ffn.children())) == 3

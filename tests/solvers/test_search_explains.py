@@ -121,7 +121,8 @@ def test_binding_bounds_are_those_that_cost_score(name: str, score: str) -> None
             kind, at, relaxed_to, reached = costly[binding.bound]
             assert (binding.kind, binding.at, binding.relaxed_to) == (kind, at, relaxed_to)
             assert binding.score == pytest.approx(reached, rel=1e-9)
-            assert binding.gain == pytest.approx((reached - best) / abs(best), rel=1e-6)
+            gain = (reached - best) / abs(best) if best else np.inf
+            assert binding.gain == pytest.approx(gain, rel=1e-6)
         gains = [binding.gain for binding in result.bounds.binding]
         assert gains == sorted(gains, reverse=True)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from zerolm.spaces import SPACES, make_space, space, space_names, space_settings
 from zerolm.spaces.base import widen, widen_interval
-from zerolm.spaces.uniform import OPEN, UniformSpace
+from zerolm.spaces.uniform import UniformSpace
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("gpt3", {}, "'gpt3' is not known; did you mean 'gpt2'"),
@@ -68,6 +68,24 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("pit", {"base_dim": [1 << 18]}, "base_dim x heads must be an integer from 1"),
     ("pit", {"mlp_ratio": [0.0]}, "mlp_ratio must be a positive number"),
     ("pit", {"heads": [2.0]}, r"heads must be an integer, not 2\.0"),
+    ("blocks", {"shares": ["vk"]}, "shares has 'vk', which is not known; "),
+    ("blocks", {"shares": ["qk", "qk"]}, "shares must list one or more of none, kv, qv, qk, qkv, each once"),
+    ("blocks", {"shares": []}, "shares must list one or more"),
+    ("blocks", {"ffn_stack": [65]}, "ffn_stack must be an integer from 0 to 64"),
+    ("blocks", {"ffn_stack": []}, "range of ffn_stack is empty"),
+    (
+        "blocks",
+        {"shares": ["qk", "qkv"], "heads_per_kv": [2, 4]},
+        r"queries are shared \(qk, qkv\) only where every head is a KV head; heads_per_kv \[2, 4\] needs 1",
+    ),
+    (
+        "blocks",
+        {"hidden": [256], "ffn": [64], "ffn_stack": [1]},
+        "no FFN width of 64 lies within 2.5 to 5.5 x",
+    ),
+    ("blocks", {"hidden": [256], "ffn": [256], "ffn_stack": [2]}, "256 lies within 0.25 to 0.75 x hidden"),
+    ("blocks", {"hidden": [256], "ffn": [32], "ffn_stack": [1, 2]}, "within 2.5 to 5.5 or 0.25 to 0.75 x"),
+    ("blocks", {"qkv_bias": True}, "no setting 'qkv_bias'"),
     ("elastic", {"hidden": 520}, "width 520 of a bert block is not divisible by 12 heads; 10 divide it"),
     ("elastic", {"hidden": 530, "heads": 10}, "hidden 530 is not divisible by 4, as MobileBERT blocks need"),
     ("elastic", {"blocks": ["bert", "llama"]}, "blocks has 'llama', which is not known; there are bert, mob"),
@@ -119,13 +137,14 @@ OPENED = [name for name, (kind, _) in SETTINGS.items() if issubclass(SPACES[kind
 @pytest.mark.parametrize("name", OPENED)
 def test_every_range_of_a_uniform_space_is_opened_alone(name: str) -> None:
     listed = catalogue(name)
+    assert isinstance(listed.space, UniformSpace)
     now, ranges = listed.space.settings, set()
     for bound in listed.space.bounds(listed.architectures[0]):
         (key,) = (key for key, value in bound.wider.settings.items() if value != now[key])
         opened = bound.wider.settings[key]
         assert bound.name.startswith(f"{key} ")
         ranges.add(key)
-        if key in ("hidden_per_depth", "ffn_per_hidden", "query_per_hidden"):
+        if key.endswith(("_per_depth", "_per_hidden")):
             assert opened[0] <= now[key][0]
             assert opened[1] >= now[key][1]
         else:
@@ -133,7 +152,9 @@ def test_every_range_of_a_uniform_space_is_opened_alone(name: str) -> None:
         assert bound.wider.size() >= listed.space.size()
         for architecture in listed.architectures[:20]:
             assert bound.wider.read(architecture.choices) == architecture
-    limited = {key for key in OPEN if not key.endswith("_width")}  # those have no limit by default
+    limited = {
+        key for key in type(listed.space).widest if not key.endswith("_width")
+    }  # those have no limit by default
     assert ranges == limited & now.keys()
 
 

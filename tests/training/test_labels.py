@@ -287,7 +287,7 @@ def test_every_space_of_text_is_trained(name: str, tmp_path: Path) -> None:
 
 def test_images_and_unknown_networks_are_refused(tmp_path: Path) -> None:
     source = str(some_text(tmp_path))
-    others = "text: bert, elastic, elastic-causal, flexibert"
+    others = "text: bert, blocks, elastic, elastic-causal, flexibert"
     with pytest.raises(ValueError, match=f"'pit' read images, and are trained on none; {others}"):
         LabelText.of(source, "pit", {}, REQUEST, silent)
 

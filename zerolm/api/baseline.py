@@ -148,7 +148,7 @@ def _of_architecture(document: Any) -> Read:
     """Return what an architecture file of a uniform space holds."""
     architecture = from_document(document)
     space = SPACES[architecture.space]
-    if not issubclass(space, UniformSpace):
+    if space.name not in {name for name, _ in SPACE_OF.values()}:
         raise ValueError(f"it is an architecture of {space.name}; {_possible()}")
     settings = document.get("settings") or {}
     taken = {name: settings[name] for name in TAKEN if name in settings}

@@ -80,7 +80,7 @@ class SearchReport(SearchResult, Report):
     @property
     def written(self) -> list[str]:
         stock = self.space.config(self.pick.architecture) is not None
-        kind = "config.json" if stock else "architecture.json (no stock class builds it)"
+        kind = "config.json" if stock else f"architecture.json ({self.space.unstocked()})"
         return [*super().written, f"pick/{kind} and the best {len(self.best)}"]
 
     def rows(self) -> list[dict[str, Any]]:

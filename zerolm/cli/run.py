@@ -28,8 +28,8 @@ def function_of(command: Command, further: Mapping[str, tuple[Setting, ...]]) ->
         _run(command, {name: _typed(value, flags.get(name)) for name, value in given.items()})
 
     own = [setting for group in command.groups.values() for setting in group]
-    flags = {setting.name: setting for setting in own}
     others = [setting for group in further.values() for setting in group]
+    flags = {setting.name: setting for setting in (own if command.repeated else [*others, *own])}
     parameters = [_parameter(setting, typer.Argument) for setting in command.arguments]
     parameters += [_parameter(setting, typer.Option) for setting in (*own, *command.output)]
     parameters += [_parameter(setting, typer.Option, command.repeated) for setting in others]

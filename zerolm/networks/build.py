@@ -67,17 +67,25 @@ def _steps(layer: nn.Module) -> tuple[nn.Module, nn.Module]:
 def _linears(architecture: Architecture, module: Stack) -> Iterator[Linear]:
     """Yield the matrices of the modules that bear their names, in order; one of several parts is as many."""
     for index, (shapes, layer) in enumerate(zip(architecture.layers, module.layers, strict=True)):
-        attention, ffn = (getattr(step, "inner", step) for step in _steps(layer))
-        middles = iter(getattr(ffn, "middle", ()))
+        named = _by_name(layer)
         gated = any(matrix.name == "gate" for matrix in shapes.matrices)
         for matrix in shapes.matrices:
-            step = attention if matrix.role == "attention" else ffn
-            part = next(middles) if matrix.name == "middle" else step.get_submodule(matrix.name)
+            part = next(named[matrix.name])
             assert tuple(part.get_parameter("weight").shape) == (matrix.rows, matrix.cols)
             role: LinearRole = "attention" if matrix.role == "attention" else "ffn"
             names = tuple(matrix.name) if matrix.parts > 1 else (matrix.name,)  # qkv: q, k and v
             sizes = dict.fromkeys(names, matrix.rows // matrix.parts)
             yield from matrices_of(part, index, role, sizes, ("gate",) if gated else ("up", "middle"))
+
+
+def _by_name(layer: nn.Module) -> dict[str, Iterator[nn.Module]]:
+    """Return the modules inside a layer's steps by their names, those of a name in order."""
+    attention, ffn = _steps(layer)
+    parts: dict[str, list[nn.Module]] = {}
+    for step in (attention, *(ffn if isinstance(ffn, nn.Sequential) else [ffn])):
+        for name, child in getattr(step, "inner", step).named_children():
+            parts.setdefault(name, []).extend(child if isinstance(child, nn.ModuleList) else [child])
+    return {name: iter(modules) for name, modules in parts.items()}
 
 
 def _initialise(architecture: Architecture, module: Stack, linears: Sequence[Linear], seed: int) -> None:

@@ -43,6 +43,11 @@ class Problem:
             total += table.costs[list(chosen)].sum(axis=0)
         return total
 
+    @property
+    def scored(self) -> bool:
+        """Return whether anything has a score other than 0."""
+        return self.offset != 0 or any(bool(table.score.any()) for table, _ in self.blocks)
+
     def ways(self, picks: Sequence[Sequence[int]]) -> int:
         """Return how many architectures these picks stand for: orders of layers times choices of a shape."""
         product = 1

@@ -167,6 +167,8 @@ def search(
     if isinstance(score, WholeScore) and score.sees_choices:
         backbones = [backbone.apart for backbone in backbones]
     run = _compile(space, backbones, limits, setup)
+    if isinstance(score, ClosedForm) and not any(problem.scored for problem in run.problems):
+        raise ValueError(f"{score.name} is 0 for every architecture of {space.name} here; name another score")
     progress(f"searching {space.name} ({run.method})")
     best, bound = run.best(top)
     if not best:
@@ -419,7 +421,7 @@ def _bounds(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> Bounds
         if solution is None:
             return
         score = solution[0].score
-        gain = (score - best.score) / abs(best.score) if best.score else np.inf
+        gain = (score - best.score) / abs(best.score) if best.score else np.inf if score else 0.0
         if gain > TOLERANCE:
             words = shape_text(run.choice(solution[0]).architecture) if kind == "range" else ""
             binding.append(Binding(bound, kind, at, to, score, gain, words))

@@ -1,6 +1,6 @@
 """Search spaces: what may be chosen, and the layers that a choice gives."""
 
-from zerolm.spaces import autoformer, bert, elastic, flexibert, gpt2, gpt2_uniform, llama, pit
+from zerolm.spaces import autoformer, bert, blocks, elastic, flexibert, gpt2, gpt2_uniform, llama, pit
 from zerolm.spaces.base import (
     SPACES,
     Bound,
@@ -32,6 +32,7 @@ __all__ = [
     "SearchSpace",
     "autoformer",
     "bert",
+    "blocks",
     "elastic",
     "flexibert",
     "gpt2",

@@ -82,7 +82,7 @@ class SearchSpace(ABC):
         """Yield the limits of the ranges that ``architecture`` touches, or every range, opened."""
         yield from ()
 
-    def unused(self) -> dict[str, list[int]]:
+    def unused(self) -> dict[str, list[Any]]:
         """Return the values of ranges that no architecture of the space has, by the ranges' names."""
         return {}
 
@@ -93,6 +93,10 @@ class SearchSpace(ABC):
     def config(self, architecture: Architecture) -> dict[str, Any] | None:
         """Return a Hugging Face configuration of the architecture, None where no stock class builds it."""
         return None
+
+    def unstocked(self) -> str:
+        """Return why an architecture has no configuration, and what there is in its place."""
+        return "no stock class builds it"
 
     def assemble(self, backbone: Backbone, picks: Sequence[Sequence[int]]) -> Architecture:
         """Return the architecture that picks candidate ``picks[b][i]`` in the i-th layer of block b.

@@ -9,8 +9,12 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zerolm.architecture import Ends, Floats, Ints, Layer, Shapes
+
+Column = NDArray[Any]
+"""A choice of each candidate (n,): integers or names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,17 +66,17 @@ class Candidates:
 
 
 class ColumnCandidates(Candidates):
-    """Candidates that differ in numbers alone, held as columns: a million of them need no objects.
+    """Candidates that are columns of numbers and names: a million of them need no objects.
 
-    ``make`` gives the layer of choices: of the ``columns`` (n,) as a whole, or of the numbers of one row.
+    ``make`` gives the layer of choices: of the ``columns`` (n,) as a whole, or of those of one row.
     No two rows give the same layer.
     """
 
-    def __init__(self, make: Callable[..., Layer], columns: Mapping[str, Ints]) -> None:
+    def __init__(self, make: Callable[..., Layer], columns: Mapping[str, Column]) -> None:
         vars(self).update(make=make, columns=dict(columns))
 
     make: Callable[..., Layer]
-    columns: dict[str, Ints]
+    columns: dict[str, Column]
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -103,9 +107,9 @@ class ColumnCandidates(Candidates):
 
 
 class _Rows(Sequence[dict[str, Any]]):
-    """Columns by name, a row at a time, as Python integers."""
+    """Columns by name, a row at a time, as Python integers and text."""
 
-    def __init__(self, columns: Mapping[str, Ints], length: int) -> None:
+    def __init__(self, columns: Mapping[str, Column], length: int) -> None:
         self.columns, self.length = columns, length
 
     def __len__(self) -> int:
@@ -114,7 +118,7 @@ class _Rows(Sequence[dict[str, Any]]):
     def __getitem__(self, row: Any) -> Any:
         if not 0 <= row < self.length:
             raise IndexError(row)
-        return {name: int(column[row]) for name, column in self.columns.items()}
+        return {name: column[row].item() for name, column in self.columns.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from zerolm.architecture import MAX_WIDTH
 from zerolm.settings import nearest, shown
 
-Number = TypeVar("Number", int, float)
+Item = TypeVar("Item")
 
 
 def integer(name: str, value: Any, low: int = 1, high: int = MAX_WIDTH) -> int:
@@ -47,14 +47,14 @@ def no_others(choices: Mapping[str, Any], known: Sequence[str]) -> None:
         )
 
 
-def each_layer(name: str, value: Any, depth: int, check: Callable[[str, Any], Number]) -> tuple[Number, ...]:
-    """Return one number for all ``depth`` layers, or a list of one a layer, as a tuple."""
+def each_layer(name: str, value: Any, depth: int, check: Callable[[str, Any], Item]) -> tuple[Item, ...]:
+    """Return one value for all ``depth`` layers, or a list of one a layer, as a tuple."""
     values = value if isinstance(value, list | tuple) else [value] * depth
     if len(values) != depth:
         raise ValueError(f"{name} lists {len(values)} layers, but the depth is {depth}")
     return tuple(check(name, item) for item in values)
 
 
-def alike(values: Sequence[int]) -> int | list[int]:
-    """Return one number where all layers agree, else the list."""
+def alike(values: Sequence[Item]) -> Item | list[Item]:
+    """Return one value where all layers agree, else the list."""
     return values[0] if len(set(values)) == 1 else list(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, floor, lcm
@@ -14,12 +14,11 @@ import numpy as np
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer
 from zerolm.settings import REQUIRED, Setting
 from zerolm.spaces.base import Bound, SearchSpace
-from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock, ColumnCandidates
+from zerolm.spaces.candidates import Backbone, Candidates, ChoiceBlock, Column, ColumnCandidates
 from zerolm.spaces.choices import alike, each_layer, field, integer, no_others
 from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HIDDEN
 from zerolm.spaces.words import uniform_words
 
-FIELDS = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
 STEP: Final = 64
 """Hidden sizes and FFN widths that a range is opened to are multiples of it."""
 LARGEST: Final = 8192
@@ -46,6 +45,10 @@ class UniformSpace(SearchSpace):
     share keys and values where a subclass declares ``heads_per_kv``.
     """
 
+    of_attention: ClassVar[tuple[str, ...]] = ("kv_heads",)
+    of_ffn: ClassVar[tuple[str, ...]] = ("ffn",)
+    """The choices that layers may differ in."""
+    widest: ClassVar[Mapping[str, tuple[Any, ...]]] = OPEN
     declared: ClassVar[tuple[Setting, ...]] = (
         DEPTH,
         HIDDEN,
@@ -117,63 +120,65 @@ class UniformSpace(SearchSpace):
                         yield Backbone(choices, hidden, ends, (block,))
 
     def join(self, backbone: Backbone, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        kv_heads, ffn = (alike([layer[name] for layer in layers]) for name in ("kv_heads", "ffn"))
-        joined = {**layers[0], **backbone.choices, "kv_heads": kv_heads, "ffn": ffn}
-        return {name: joined[name] for name in FIELDS}
+        own = {name: alike([layer[name] for layer in layers]) for name in (*self.of_attention, *self.of_ffn)}
+        joined = {**layers[0], **backbone.choices, **own}
+        return {name: joined[name] for name in self._fields}
 
     def read(self, choices: Mapping[str, Any]) -> Architecture:
-        no_others(choices, FIELDS)
+        no_others(choices, self._fields)
         depth = integer("depth", field(choices, "depth"), 1, MAX_DEPTH)
         hidden = integer("hidden", field(choices, "hidden"))
         head_size = integer("head_size", field(choices, "head_size"))
         heads = integer("heads", field(choices, "heads"))
         if heads * head_size != hidden and "query_per_hidden" not in self.settings:
             raise ValueError(f"{heads} heads x head size {head_size} is not hidden {hidden}")
+        columns = self.read_layers(choices, depth, heads)
+        make = partial(self.layer, hidden=hidden, heads=heads, head_size=head_size)
+        rows = list(zip(*columns.values(), strict=True))
+        made = {row: make(**dict(zip(columns, row, strict=True))) for row in set(rows)}
+        read = {**choices, **{name: alike(values) for name, values in columns.items()}}
+        return Architecture(self.name, read, tuple(made[row] for row in rows), self.ends(hidden))
+
+    def read_layers(self, choices: Mapping[str, Any], depth: int, heads: int) -> dict[str, tuple[Any, ...]]:
+        """Return what layers may differ in, one of each a layer; ``ValueError`` where it makes no sense."""
         kv_heads = each_layer("kv_heads", choices.get("kv_heads", heads), depth, integer)
         for count in kv_heads:
             if heads % count:
                 raise ValueError(f"{heads} heads are not divisible by {count} KV heads")
             if count != heads and "heads_per_kv" not in self.settings:
                 raise ValueError(f"in {self.name} every head is a KV head: {heads} KV heads, not {count}")
-        widths = each_layer("ffn", field(choices, "ffn"), depth, integer)
-        made = {
-            pair: self.layer(hidden, heads, pair[0], head_size, pair[1])
-            for pair in set(zip(kv_heads, widths, strict=True))
-        }
-        layers = tuple(made[pair] for pair in zip(kv_heads, widths, strict=True))
-        read = {**choices, "kv_heads": alike(kv_heads), "ffn": alike(widths)}
-        return Architecture(self.name, read, layers, self.ends(hidden))
+        return {"kv_heads": kv_heads, "ffn": each_layer("ffn", field(choices, "ffn"), depth, integer)}
 
     @classmethod
     def words(cls, choices: Mapping[str, Any]) -> str:
         return uniform_words({"kv_heads": choices["heads"], **choices})
 
     def config(self, architecture: Architecture) -> dict[str, Any] | None:
-        if any(isinstance(architecture.choices[name], list) for name in ("kv_heads", "ffn")):
+        if any(isinstance(architecture.choices[name], list) for name in (*self.of_attention, *self.of_ffn)):
             return None
         return self.stock_config(architecture.choices)
 
     def bounds(self, architecture: Architecture) -> Iterator[Bound]:
         """Yield every range, opened as far as is sensible, all others as they are."""
-        for name, widest in OPEN.items():
+        for name, widest in self.widest.items():
             if name not in self.settings:
                 continue
             now = self.settings[name]
             if name.endswith(("_per_hidden", "_per_depth", "_width")):
-                opened: list[float] = [min(now[0], widest[0]), max(now[-1], widest[-1])]
+                opened: list[Any] = [min(now[0], widest[0]), max(now[-1], widest[-1])]
             else:
-                opened = sorted({*now, *widest})
+                opened = sorted({*now, *widest}) if name != "shares" else list(dict.fromkeys([*now, *widest]))
             if opened != now:
                 wider = type(self)(**{**self.settings, name: opened})
                 wider._made = self._made
                 yield Bound(f"{name} {ranged(now)}", ranged(now), ranged(opened), wider)
 
-    def unused(self) -> dict[str, list[int]]:
+    def unused(self) -> dict[str, list[Any]]:
         used: dict[str, set[int]] = {name: set() for name in ("depth", "hidden", "head_size", "heads_per_kv")}
         for hidden in self.hidden:
             depths = self._depths(hidden)
-            for head_size in self.head_size if depths and self._widths(hidden) else ():
-                for heads, kv_heads in self._pairs(head_size, self._heads(hidden, head_size)):
+            for head_size in self.head_size if depths and self._ffns(hidden) else ():
+                for heads, kv_heads, *_ in self._attentions(head_size, self._heads(hidden, head_size)):
                     used["depth"].update(depths)
                     used["hidden"].add(hidden)
                     used["head_size"].add(head_size)
@@ -182,19 +187,23 @@ class UniformSpace(SearchSpace):
         return {name: values for name, values in unused.items() if values}
 
     def _candidates(self, hidden: int, head_size: int, heads: Sequence[int]) -> Candidates | None:
-        """Return the layers of a hidden size: heads, KV heads and FFN widths that go together."""
-        pairs = self._pairs(head_size, heads)
-        widths = self._widths(hidden)
-        if not pairs or not widths:
+        """Return the layers of a hidden size: attentions and FFNs that go together."""
+        attentions, ffns = self._attentions(head_size, heads), self._ffns(hidden)
+        if not attentions or not ffns:
             return None
-        key = (hidden, head_size, tuple(pairs), tuple(widths))
+        key = (hidden, head_size, tuple(attentions), tuple(ffns))
         if key not in self._made:
-            self._made[key] = self._columns(hidden, head_size, pairs, widths)
+            of_attention = zip(("heads", *self.of_attention), zip(*attentions, strict=True), strict=True)
+            of_ffn = zip(self.of_ffn, zip(*ffns, strict=True), strict=True)
+            columns = {name: np.repeat(np.array(values), len(ffns)) for name, values in of_attention}
+            columns |= {name: np.tile(np.array(values), len(attentions)) for name, values in of_ffn}
+            make = partial(self.layer, hidden=hidden, head_size=head_size)
+            self._made[key] = self._columns(make, columns)
         made: Candidates = self._made[key]
         return made
 
-    def _pairs(self, head_size: int, heads: Sequence[int]) -> list[tuple[int, int]]:
-        """Return numbers of heads with numbers of KV heads that go with them."""
+    def _attentions(self, head_size: int, heads: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Return numbers of heads with what goes with them, ``of_attention``."""
         devices, step = self.tensor_parallel, self.multiple_of
         return [
             (count, count // group)
@@ -206,18 +215,16 @@ class UniformSpace(SearchSpace):
             and (count // group % devices == 0 or devices % (count // group) == 0)
         ]
 
-    def _columns(
-        self, hidden: int, head_size: int, pairs: Sequence[tuple[int, int]], widths: Sequence[int]
-    ) -> Candidates:
-        of_pair = np.repeat(np.array(pairs), len(widths), axis=0)
-        columns = {"kv_heads": of_pair[:, 1], "ffn": np.tile(widths, len(pairs))}
-        make = partial(self._layer, hidden, head_size)
-        if self.per_layer:
-            return ColumnCandidates(partial(make, heads=pairs[0][0]), columns)
-        return ColumnCandidates(make, {"heads": of_pair[:, 0], **columns})
+    def _ffns(self, hidden: int) -> list[tuple[Any, ...]]:
+        """Return the FFNs of a hidden size, ``of_ffn``."""
+        return [(ffn,) for ffn in self._widths(hidden, self.ffn_per_hidden)]
 
-    def _layer(self, hidden: int, head_size: int, *, heads: int, kv_heads: int, ffn: int) -> Layer:
-        return self.layer(hidden, heads, kv_heads, head_size, ffn)
+    def _columns(self, make: Callable[..., Layer], columns: Mapping[str, Column]) -> ColumnCandidates:
+        """Return the layers that ``make`` gives of columns: the choices ``of_attention`` and ``of_ffn``."""
+        if self.per_layer:
+            make = partial(make, heads=int(columns["heads"][0]))
+            columns = {name: column for name, column in columns.items() if name != "heads"}
+        return ColumnCandidates(make, columns)
 
     def _heads(self, hidden: int, head_size: int) -> list[int]:
         """Return the numbers of heads whose width together goes with a hidden size."""
@@ -236,8 +243,8 @@ class UniformSpace(SearchSpace):
         low, high = self.hidden_per_depth
         return [depth for depth in self.depth if low * depth <= hidden <= high * depth]
 
-    def _widths(self, hidden: int) -> list[int]:
-        low, high = self.ffn_per_hidden
+    def _widths(self, hidden: int, ratios: tuple[float, float]) -> list[int]:
+        low, high = ratios
         step = lcm(self.multiple_of, self.tensor_parallel)
         return [ffn for ffn in self.ffn if low * hidden <= ffn <= high * hidden and ffn % step == 0]
 
@@ -267,13 +274,23 @@ class UniformSpace(SearchSpace):
                 f"no depth of {_span(self.depth)} keeps hidden / depth within "
                 f"{self.hidden_per_depth[0]:g} to {self.hidden_per_depth[1]:g} for hidden {_span(hidden)}"
             )
-        if not any(self._widths(h) for h in deep):
+        if not any(self._ffns(h) for h in deep):
+            ratios = " or ".join(f"{low:g} to {high:g}" for low, high in self._ratios)
             raise ValueError(
-                f"no FFN width of {_span(self.ffn)} lies within {self.ffn_per_hidden[0]:g} to "
-                f"{self.ffn_per_hidden[1]:g} x hidden for hidden {_span(deep)}{self._steps}"
+                f"no FFN width of {_span(self.ffn)} lies within {ratios} x hidden for hidden "
+                f"{_span(deep)}{self._steps}"
             )
         if next(self.backbones(), None) is None:
             raise ValueError(f"no KV heads go with the other ranges{self._steps}")
+
+    @property
+    def _fields(self) -> tuple[str, ...]:
+        return ("depth", "hidden", "head_size", "heads", *self.of_attention, *self.of_ffn)
+
+    @property
+    def _ratios(self) -> list[tuple[float, float]]:
+        """Return the possible ratios of an FFN's width to the hidden size, for messages."""
+        return [self.ffn_per_hidden]
 
     @property
     def _steps(self) -> str:
@@ -290,7 +307,7 @@ def _span(values: Sequence[int]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def ranged(values: Sequence[float]) -> str:
-    """Return a range in short: its ends, or all where they are few."""
-    shown = [f"{value:g}" for value in values]
-    return ",".join(shown) if len(values) <= 1 else f"{shown[0]}:{shown[-1]}"
+def ranged(values: Sequence[Any]) -> str:
+    """Return a range in short: its ends, or all where they are few or names."""
+    shown = [value if isinstance(value, str) else f"{value:g}" for value in values]
+    return ",".join(shown) if len(values) <= 1 or isinstance(values[0], str) else f"{shown[0]}:{shown[-1]}"

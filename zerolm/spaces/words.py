@@ -22,12 +22,16 @@ def shape_text(architecture: Architecture) -> str:
 
 def uniform_words(choices: Mapping[str, Any]) -> str:
     """Return 8 x 512, heads 8, kv 2, ffn 1280 of layers that are alike, or differ in FFN or KV heads."""
+    return f"{attention_words(choices)}, ffn {runs(choices['ffn'])}"
+
+
+def attention_words(choices: Mapping[str, Any]) -> str:
+    """Return 8 x 512, heads 8, kv 2: all that is not the FFN."""
     shared = "kv_heads" in choices and choices["kv_heads"] != choices["heads"]
     kv = f", kv {runs(choices['kv_heads'])}" if shared else ""
     size = choices.get("head_size")
     wide = f" of {size}" if size and size * choices["heads"] != choices["hidden"] else ""
-    heads = f"heads {choices['heads']}{wide}{kv}"
-    return f"{choices['depth']} x {choices['hidden']}, {heads}, ffn {runs(choices['ffn'])}"
+    return f"{choices['depth']} x {choices['hidden']}, heads {choices['heads']}{wide}{kv}"
 
 
 def runs(value: Any) -> str:

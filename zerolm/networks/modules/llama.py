@@ -7,10 +7,11 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from zerolm.architecture import Architecture
+from zerolm.architecture import Architecture, Layer
 from zerolm.networks.modules.attention import Probabilities, dot, merge, split
 from zerolm.networks.modules.embeddings import LinearHead, TiedHead
 from zerolm.networks.modules.layer import PreNorm, ResidualLayer, Stack
+from zerolm.spaces.blocks import SHARES
 
 EPS: Final = 1e-5
 
@@ -21,18 +22,42 @@ def llama(architecture: Architecture) -> Stack:
     What a layer has beside its matrices and two norms are the biases of q, k and v (Qwen2), or the norms of
     queries and keys (Qwen3).
     """
-    d, ends, size = architecture.layers[0].width, architecture.ends, int(architecture.choices["head_size"])
-    tokens = nn.Embedding(ends.embedding // d, d)
+    size = int(architecture.choices["head_size"])
     layers = []
     for layer in architecture.layers:
-        more = layer.vectors - 2 * d
+        d, more = layer.width, layer.vectors - 2 * layer.width
         bias, norms = more == layer.query_width + 2 * layer.kv_width, more == 2 * size
         attention = GroupedAttention(d, layer.query_width, layer.kv_width, size, bias, norms)
-        (width,) = (matrix.rows for matrix in layer.matrices if matrix.name == "gate")
-        ffn = GatedFeedForward(d, width)
-        layers.append(
-            ResidualLayer(*(PreNorm(inner, nn.RMSNorm(d, EPS), dropout=0.0) for inner in (attention, ffn)))
+        (ffn,) = _ffns(layer)
+        layers.append(ResidualLayer(_pre_norm(d, attention), ffn))
+    return _stack(architecture, layers)
+
+
+def blocks(architecture: Architecture) -> Stack:
+    """As llama, of layers that store fewer projections, and any number of FFNs one after the other."""
+    size, shares = int(architecture.choices["head_size"]), architecture.choices["share"]
+    names = shares if isinstance(shares, list) else [shares] * architecture.depth
+    layers = []
+    for layer, share in zip(architecture.layers, names, strict=True):
+        attention = GroupedAttention(
+            layer.width, layer.query_width, layer.kv_width, size, uses=SHARES[str(share)]
         )
+        layers.append(ResidualLayer(_pre_norm(layer.width, attention), nn.Sequential(*_ffns(layer))))
+    return _stack(architecture, layers)
+
+
+def _ffns(layer: Layer) -> list[PreNorm]:
+    widths = [matrix.rows for matrix in layer.matrices if matrix.name == "gate"]
+    return [_pre_norm(layer.width, GatedFeedForward(layer.width, width)) for width in widths]
+
+
+def _pre_norm(d: int, inner: nn.Module) -> PreNorm:
+    return PreNorm(inner, nn.RMSNorm(d, EPS), dropout=0.0)
+
+
+def _stack(architecture: Architecture, layers: list[ResidualLayer]) -> Stack:
+    d, ends = architecture.layers[0].width, architecture.ends
+    tokens = nn.Embedding(ends.embedding // d, d)
     head = LinearHead(d, ends.head_matrices[0].rows, bias=False) if ends.head_matrices else TiedHead(tokens)
     return Stack(tokens, layers, nn.RMSNorm(d, EPS), head)
 
@@ -41,22 +66,32 @@ class GroupedAttention(nn.Module):
     """Causal attention whose queries share keys and values in groups, on rotated queries and keys.
 
     With ``norms`` each head of queries and keys is normed before it is rotated (Qwen3, arXiv 2505.09388).
+    ``uses`` names the projections that give queries, keys and values; one that is named twice is shared.
     """
 
     def __init__(
-        self, d: int, query_width: int, kv_width: int, head_size: int, bias: bool = False, norms: bool = False
+        self,
+        d: int,
+        query_width: int,
+        kv_width: int,
+        head_size: int,
+        bias: bool = False,
+        norms: bool = False,
+        uses: str = "qkv",
     ) -> None:
         super().__init__()
-        self.heads, self.kv_heads = query_width // head_size, kv_width // head_size
-        self.q = nn.Linear(d, query_width, bias=bias)
-        self.k, self.v = (nn.Linear(d, kv_width, bias=bias) for _ in range(2))
+        self.heads, self.kv_heads, self.uses = query_width // head_size, kv_width // head_size, uses
+        for name in dict.fromkeys(uses):
+            self.add_module(name, nn.Linear(d, query_width if name == "q" else kv_width, bias=bias))
         self.q_norm, self.k_norm = (nn.RMSNorm(head_size, EPS) if norms else nn.Identity() for _ in range(2))
         self.o = nn.Linear(query_width, d, bias=False)
         self.probabilities = Probabilities(causal=True, dropout=0.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        q = rotated(self.q_norm(split(self.q(x), self.heads)))  # (b, heads, t, s)
-        k, v = rotated(self.k_norm(split(self.k(x), self.kv_heads))), split(self.v(x), self.kv_heads)
+        projected = {name: self.get_submodule(name)(x) for name in dict.fromkeys(self.uses)}
+        q, k, v = (projected[name] for name in self.uses)
+        q, v = rotated(self.q_norm(split(q, self.heads))), split(v, self.kv_heads)  # (b, heads, t, s)
+        k = rotated(self.k_norm(split(k, self.kv_heads)))
         k, v = (part.repeat_interleave(self.heads // self.kv_heads, dim=1) for part in (k, v))
         out: Tensor = self.o(merge(self.probabilities(dot(q, k)) @ v))
         return out

@@ -25,12 +25,13 @@ def activated(network: Network) -> list[Linear]:
 
 
 def first_ffn(network: Network) -> list[Linear]:
-    """Return the first FFN matrix of each layer."""
-    by_layer: dict[int, Linear] = {}
+    """Return the first matrix of each FFN: a layer may have several that are gated."""
+    firsts, layers = list[Linear](), set[int]()
     for linear in network.linears:
-        if linear.role == "ffn":
-            by_layer.setdefault(linear.layer, linear)
-    return list(by_layer.values())
+        if linear.role == "ffn" and (linear.name == "gate" or linear.layer not in layers):
+            firsts.append(linear)
+            layers.add(linear.layer)
+    return firsts
 
 
 class Reductions:

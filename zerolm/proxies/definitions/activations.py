@@ -33,6 +33,7 @@ def activation_distance(passes: Passes) -> float:
 @proxy("naswot", source="NASWOT, arXiv 2006.04647, equation 2", needs=["codes"])
 def naswot(passes: Passes) -> float:
     """ln |det K|: K counts the units on whose side two samples agree."""
+    some_units(passes)
     kernel = torch.stack([agreements(x).double() for x in _bits(passes)]).sum(0)
     return float(torch.linalg.slogdet(kernel)[1])
 
@@ -69,8 +70,15 @@ def patterns(passes: Passes) -> list[Ints]:
     return list(np.split(numbers, lengths))
 
 
+def some_units(passes: Passes) -> None:
+    """``LeftOut`` where the network has no FFN, and so no units."""
+    if not passes.activations.codes:
+        raise LeftOut("the network has no FFN, whose units it looks at")
+
+
 def enough_patterns(passes: Passes) -> None:
-    """``LeftOut`` where the samples give fewer patterns than there are units, for then all are full."""
+    """``LeftOut`` without units, or with more than the samples give patterns, for then all are full."""
+    some_units(passes)
     units = sum(codes.shape[1] for codes in passes.activations.codes.values())
     if passes.loss.samples < 62 and 2**passes.loss.samples < units:
         raise LeftOut(

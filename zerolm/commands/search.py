@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from zerolm.architecture import MAX_VOCAB
 from zerolm.commands.command import Command
 from zerolm.commands.costs import CONDITIONS, budgets
 from zerolm.commands.score import CALIBRATION
@@ -42,7 +41,7 @@ SEARCH: Final = Command(
                 "sizes of vocabularies to choose from; context, MACs and KV cache are then those of the text "
                 "that tokens of the smallest hold",
                 low=257,
-                high=MAX_VOCAB,
+                high=1 << 24,
                 examples=("8192,16384,32768",),
             ),
             Setting("text", "path", None, "the text that their tokenizers are trained on and judged by"),

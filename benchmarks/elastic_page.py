@@ -125,7 +125,8 @@ def document(places: Sequence[Place]) -> Iterator[str]:
         f"Supernets of {shape}, FFNs of {SHAPE['step']} to {SHAPE['step'] * SHAPE['steps']}, a vocabulary of "
         f"{WORDS}: encoders on docstrings, decoders on code of the standard library, {SUPERNET:,} tokens "
         f"in steps of {BATCH} x {LENGTH} at a rate of {SCHEDULE.rate:g}. Every pick keeps a limit of "
-        f"{SHARE:.0%} of the largest path's parameters and is trained alone on {ALONE:,} tokens, new weights "
+        f"{SHARE:.0%} of the largest path's parameters and is trained alone on {ALONE['encoder']:,} tokens "
+        f"(encoders, which learn from the 15 % that are masked) or {ALONE['decoder']:,}, from new weights "
         f"unless the row says other. Losses are in nats a predicted token, on {JUDGED} sequences of modules "
         "held out; mean and deviation over seeds."
     )

@@ -48,7 +48,9 @@ SHAPE: Final = {
     "depth": 4, "hidden": 64, "heads": 4, "embedding": 32, "positions": 64, "step": 16, "steps": 6,
 }  # fmt: skip
 WORDS, BATCH, LENGTH = 1024, 8, 64
-SUPERNET, ALONE, TEACHER = 800_000, 400_000, 1_600_000
+SUPERNET, TEACHER = 800_000, 1_600_000
+ALONE: Final = {"encoder": 800_000, "decoder": 400_000}
+"""Tokens of a path alone; an encoder learns from the 15 % that are masked."""
 JUDGED: Final = 512
 """Sequences of modules held out that judge a network."""
 SCHEDULE: Final = Schedule(rate=3e-3, warmup=0.3)
@@ -283,13 +285,13 @@ def alone(
     supernet counts too.
     """
     net = name if {"heads", "starts"} & more.keys() else ""
-    asked = json.dumps([ALONE, seed, net, [dict(layer) for layer in layers], str(more)])
+    asked = json.dumps([ALONE[place.kind], seed, net, [dict(layer) for layer in layers], str(more)])
     digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
 
     def measure() -> dict[str, float]:
         request = ExportRequest(
             {"layers": [dict(layer) for layer in layers]},
-            **{"starts": "scratch", "training": run_of(ALONE, seed), "seed": seed, **more},
+            **{"starts": "scratch", "training": run_of(ALONE[place.kind], seed), "seed": seed, **more},
         )
         with tempfile.TemporaryDirectory() as folder:
             done = export(place.supernet(name, seed), request, Path(folder) / "model")

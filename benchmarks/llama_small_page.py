@@ -31,6 +31,7 @@ from llama_small import (
     results,
 )
 from llama_small_blocks import planned_blocks
+from llama_small_findings import deviation_of, shape_numbers, show_findings
 from llama_small_plan import CROSS, SETTINGS, SIZES, Planned, planned
 from small_text import ENGLISH
 from timing import machine, note, one_thread, table
@@ -162,14 +163,6 @@ def show_steps() -> None:
     table(["", *WAYS, "faster"], rows)
 
 
-def ffn_per_attention(one: Planned) -> float:
-    matrices = one.architecture.layers[0].matrices
-    ffn, attention = (
-        sum(matrix.weights for matrix in matrices if matrix.role == role) for role in ("ffn", "attention")
-    )
-    return ffn / attention
-
-
 def show_rows() -> None:
     print("## Losses\n")
     rows = read_rows(FOLDER / "rows.jsonl")
@@ -190,7 +183,8 @@ def show_rows() -> None:
         for one in sorted(ids, key=lambda one: results(by_id[one.id][0])["loss"]):
             runs = [results(told) for told in by_id[one.id] if told["losses"]]
             cells.append([
-                shape_text(one.architecture), one.line, f"{ffn_per_attention(one):.2f}",
+                shape_text(one.architecture), one.line,
+                f"{shape_numbers(one.architecture)['FFN / attention']:.2f}",
                 *(f"{loss:.3f}" for loss in list(runs[0].values())[1:]),
                 " ".join(f"{run['loss']:.4f}" for run in runs),
             ])  # fmt: skip
@@ -208,13 +202,6 @@ def losses_of(files: Sequence[str]) -> dict[str, list[float]]:
         if told["losses"]:
             losses.setdefault(told["id"], []).append(results(told)["loss"])
     return losses
-
-
-def deviation_of(runs: Sequence[Sequence[float]]) -> float:
-    """Return the standard deviation of a run about its network's mean, pooled; nan without repeats."""
-    freedom = sum(len(losses) - 1 for losses in runs)
-    squares = sum(float(np.square(np.subtract(losses, np.mean(losses))).sum()) for losses in runs)
-    return (squares / freedom) ** 0.5 if freedom else float("nan")
 
 
 def show_blocks() -> None:
@@ -263,16 +250,19 @@ def main() -> None:
         try_rates(work, given.rates or RATES, given.workers)
     if given.steps:
         time_steps()
-    parts: dict[str, Callable[[], None]] = {
-        "rates.json": show_rates, "steps.json": show_steps, "rows.jsonl": show_rows,
-        BLOCKS.rows: show_blocks,
-    }  # fmt: skip
+    parts: list[tuple[str, Callable[[], None]]] = [
+        ("rates.json", show_rates),
+        ("steps.json", show_steps),
+        (LLAMA.rows, show_findings),
+        (LLAMA.rows, show_rows),
+        (BLOCKS.rows, show_blocks),
+    ]
     page = StringIO()
     with redirect_stdout(page):
         print("# `llama_small`: llama shapes at equal size\n")
         print(f"`python benchmarks/llama_small_page.py WORK`; {machine()}, torch {torch.__version__}.\n")
         show_plan()
-        for file, show in parts.items():
+        for file, show in parts:
             if (FOLDER / file).is_file():
                 show()
     PLACE.write_text(page.getvalue().rstrip() + "\n", encoding="utf-8")

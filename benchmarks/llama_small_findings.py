@@ -1,0 +1,288 @@
+"""What ``llama_small`` says of shapes: scores at equal size, responses of the loss, how far they carry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from llama_small import FOLDER, LENGTH, LLAMA, read_rows
+from llama_small_plan import SIZES, Planned, planned
+from timing import table
+
+from zerolm.architecture import Architecture, Floats
+from zerolm.costs import CostModel
+from zerolm.groundtruth.reader import locate, quality, read, views
+from zerolm.scores import SCORES, ClosedForm, make_score
+from zerolm.spaces import shape_text
+from zerolm.statistics import kendall, noise_ceiling, ordered_pairs, pairs_of_similar_cost
+from zerolm.statistics.pairs import pairs_within_groups
+
+LINES: Final = {
+    "depth": "hidden / depth",
+    "ratio at depth": "FFN / attention",
+    "ratio at hidden": "FFN / attention",
+    "groups": "heads a KV head",
+    "head size": "head size",
+}
+"""What each line of the cross varies, and the number that tells it."""
+ALPHAS: Final = (0.5, 1.0, 2.0)
+DRAWS: Final = 2000
+NEAR: Final = 0.05
+"""Gemstones of total parameters within this share are paired."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A shape with its losses (seeds, counts) after rising ``counts`` of tokens."""
+
+    planned: Planned
+    losses: Floats
+    counts: tuple[int, ...]
+
+    @property
+    def mean(self) -> float:
+        return float(self.losses[:, -1].mean())
+
+    @cached_property
+    def numbers(self) -> dict[str, float]:
+        return shape_numbers(self.planned.architecture)
+
+
+def shape_numbers(architecture: Architecture) -> dict[str, float]:
+    """Return the ratios that tell a shape of a llama."""
+    choices = architecture.choices
+    weights = {role: 0 for role in ("ffn", "attention")}
+    for matrix in architecture.layers[0].matrices:
+        weights[matrix.role] += matrix.weights
+    return {
+        "hidden / depth": choices["hidden"] / architecture.depth,
+        "FFN / attention": weights["ffn"] / weights["attention"],
+        "heads a KV head": choices["heads"] / choices["kv_heads"],
+        "head size": choices["head_size"],
+    }
+
+
+def measured() -> list[Measured]:
+    """Return the shapes of the plan that have finished runs."""
+    runs: dict[str, list[dict[int, float]]] = {}
+    for told in sorted(read_rows(FOLDER / LLAMA.rows), key=lambda told: told["seed"]):
+        if told["losses"]:
+            by_count = sorted((int(count), loss) for count, loss in told["losses"].items())
+            runs.setdefault(told["id"], []).append(dict(by_count))
+    return [
+        Measured(one, np.array([list(run.values()) for run in runs[one.id]]), tuple(runs[one.id][0]))
+        for one in planned()
+        if one.id in runs
+    ]
+
+
+def deviation_of(runs: Sequence[Sequence[float]]) -> float:
+    """Return the standard deviation of a run about its network's mean, pooled; nan without repeats."""
+    freedom = sum(len(losses) - 1 for losses in runs)
+    squares = sum(float(np.square(np.subtract(losses, np.mean(losses))).sum()) for losses in runs)
+    return (squares / freedom) ** 0.5 if freedom else float("nan")
+
+
+def seed_deviation(shapes: Sequence[Measured]) -> float:
+    return deviation_of([one.losses[:, -1].tolist() for one in shapes])
+
+
+def by_size(shapes: Sequence[Measured]) -> dict[str, list[Measured]]:
+    sizes = {size: [one for one in shapes if one.planned.size == size] for size in SIZES}
+    return {size: ones for size, ones in sizes.items() if len(ones) > 2}
+
+
+def show_findings() -> None:
+    shapes = measured()
+    show_agreement(shapes)
+    show_responses(shapes)
+    show_wish(shapes)
+    show_carried(shapes)
+
+
+def show_agreement(shapes: Sequence[Measured]) -> None:
+    """Print tau-b of every closed form within each size, and of the law fitted to the other sizes."""
+    print("## Scores at equal size\n")
+    sizes = by_size(shapes)
+    print(
+        "tau-b with the mean loss over seeds. The law is a parabola in the logarithms of hidden / depth and "
+        "of FFN / attention, with a line in that of heads a KV head, and an intercept a size: for each size "
+        "it is fitted to the other sizes alone. The ceiling is that of the noise of seeds.\n"
+    )
+    rows: list[list[str]] = []
+    for name, score in closed_forms().items():
+        taus = [_tau([score.of(one.planned.architecture) for one in ones], ones) for ones in sizes.values()]
+        rows.append([name, *(f"{tau:+.3f}" for tau in taus), f"{np.mean(taus):+.3f}"])
+    rows.sort(key=lambda row: -float(row[-1]))
+    if len(sizes) > 1:
+        taus = []
+        for size, ones in sizes.items():
+            law = Law.fitted([one for one in shapes if one.planned.size != size])
+            taus.append(_tau([-law.penalty(one.numbers) for one in ones], ones))
+        rows.append(["the law", *(f"{tau:+.3f}" for tau in taus), f"{np.mean(taus):+.3f}"])
+    ceilings = [_ceiling(ones) for ones in sizes.values()]
+    rows.append(["ceiling", *("" if c is None else f"{c:.3f}" for c in ceilings), ""])
+    table(["score", *sizes, "mean"], rows)
+
+
+def closed_forms() -> dict[str, ClosedForm]:
+    """Return every closed form; zerolm with several weights of attention against FFN."""
+    costs = CostModel(context=LENGTH)
+    scores = {
+        entry.name: make_score(entry.name, costs) for entry in SCORES.entries() if entry.name != "zerolm"
+    }
+    scores |= {f"zerolm, alpha {alpha:g}": make_score("zerolm", costs, alpha=alpha) for alpha in ALPHAS}
+    return {name: score for name, score in scores.items() if isinstance(score, ClosedForm)}
+
+
+def _tau(scores: Sequence[float], shapes: Sequence[Measured]) -> float:
+    return float(kendall(np.array([scores]), -np.array([one.mean for one in shapes]))[0])
+
+
+def _ceiling(shapes: Sequence[Measured]) -> float | None:
+    losses = np.concatenate([one.losses[:, -1] for one in shapes])
+    places = np.repeat(np.arange(len(shapes)), [len(one.losses) for one in shapes])
+    ceiling = noise_ceiling(-losses, places)
+    return None if ceiling is None else ceiling.tau
+
+
+def show_responses(shapes: Sequence[Measured]) -> None:
+    """Print along every line how much more than the base a shape loses, at each count of tokens."""
+    print("## Responses\n")
+    print(
+        "Nats more than the base of the size, after a quarter, a half and all of the tokens; ± is two "
+        "standard errors of the last, by the seeds' pooled deviation.\n"
+    )
+    rows: list[list[str]] = []
+    for size, ones in by_size(shapes).items():
+        deviation = seed_deviation(ones)
+        base = next((one for one in ones if one.planned.line == "base"), None)
+        if base is None:
+            continue
+        for line, number in LINES.items():
+            along = sorted((o for o in ones if o.planned.line == line), key=lambda o: o.numbers[number])
+            for one in along:
+                more = one.losses.mean(axis=0) - base.losses.mean(axis=0)
+                error = 2 * deviation * (1 / len(one.losses) + 1 / len(base.losses)) ** 0.5
+                rows.append([
+                    size, line, shape_text(one.planned.architecture), f"{one.numbers[number]:.3g}",
+                    f"{base.numbers[number]:.3g}", *(f"{loss:+.4f}" for loss in more), f"± {error:.4f}",
+                ])  # fmt: skip
+    heads = [f"{count / shapes[0].counts[-1]:.0%}" for count in shapes[0].counts] if shapes else []
+    table(["size", "line", "architecture", "number", "of the base", *heads, ""], rows)
+    print("\nThe best ratios by the law, fitted to each size and to all, with 95 % of draws of the seeds:\n")
+    groups = by_size(shapes)
+    if len(groups) > 1:
+        groups["all"] = list(shapes)
+    best = []
+    for size, ones in groups.items():
+        optima = Law.draws(ones)
+        for name, values in optima.items():
+            low, middle, high = np.nanpercentile(values, [2.5, 50, 97.5]) if values.size else (np.nan,) * 3
+            none = f"{np.mean(np.isnan(values)):.0%}" if values.size else ""
+            best.append([size, name, f"{middle:.3g}", f"{low:.3g} to {high:.3g}", none])
+    table(["fitted to", "ratio", "best", "95 %", "draws without one"], best)
+
+
+def show_wish(shapes: Sequence[Measured]) -> None:
+    """Print what FFNs as large as attention, which geo wants, lose against those three times as large."""
+    print("\n## Whether geo's wish holds\n")
+    print(
+        "The shape of each line whose FFN is nearest to its attention weights against the one nearest to "
+        "three times as much: nats more that it loses, and how much geo prefers it.\n"
+    )
+    geo, rows = make_score("geo", CostModel(context=LENGTH)), []
+    for size, ones in by_size(shapes).items():
+        deviation = seed_deviation(ones)
+        for line in ("ratio at depth", "ratio at hidden"):
+            along = [one for one in ones if one.planned.line in (line, "base")]
+            if len(along) < 2:
+                continue
+            even, large = (
+                min(along, key=lambda one: abs(np.log(one.numbers["FFN / attention"] / ratio)))
+                for ratio in (1, 3)
+            )
+            error = 2 * deviation * (1 / len(even.losses) + 1 / len(large.losses)) ** 0.5
+            wish = geo.of(even.planned.architecture) / geo.of(large.planned.architecture) - 1
+            shown = (
+                f"{shape_text(one.planned.architecture)} (r {one.numbers['FFN / attention']:.2f})"
+                for one in (even, large)
+            )
+            rows.append([size, line, *shown, f"{even.mean - large.mean:+.4f} ± {error:.4f}", f"{wish:+.1%}"])
+    table(["size", "line", "even", "three times", "nats", "geo"], rows)
+
+
+def show_carried(shapes: Sequence[Measured]) -> None:
+    """Print how the law of small shapes orders published ones of equal size."""
+    print("\n## How far it carries\n")
+    law, geo = Law.fitted(shapes), make_score("geo", CostModel())
+    rows: list[list[str]] = []
+    for name in ("decoder_pairs", "gemstones"):
+        try:
+            truth = read(locate(name, os.environ.get("ZEROLM_DATA")))
+        except ValueError:  # its folder is not named
+            continue
+        architectures = views(truth)[0].architectures
+        result = quality(truth, truth.metric or "loss")
+        if name == "decoder_pairs":
+            pairs = pairs_within_groups([entry.group for entry in truth.architectures])
+        else:
+            params = np.array([CostModel().of(one)["params"] for one in architectures])
+            pairs = pairs_of_similar_cost(params, NEAR)
+        columns: dict[str, Floats] = {
+            "the law": np.array([-law.penalty(shape_numbers(one)) for one in architectures]),
+            "geo": np.array([geo.of(one) for one in architectures]),
+        }
+        for score, values in columns.items():
+            ordered = ordered_pairs(values, result, pairs)
+            rows.append([name, score, f"{ordered.right} of {ordered.n}", str(ordered.tied)])
+    table(["benchmark", "score", "pairs ordered rightly", "tied"], rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """The loss at equal size: a parabola in two logarithms, a line in a third; ``weights`` (5,)."""
+
+    weights: Floats
+
+    @classmethod
+    def fitted(cls, shapes: Sequence[Measured], means: Floats | None = None) -> Law:
+        """Return the law by least squares over the means of shapes, with an intercept a size."""
+        sizes = sorted({one.planned.size for one in shapes})
+        ends = np.array([[one.planned.size == size for size in sizes] for one in shapes], float)
+        features = np.array([cls.features(one.numbers) for one in shapes])
+        means = np.array([one.mean for one in shapes]) if means is None else means
+        solved = np.linalg.lstsq(np.hstack([ends, features]), means, rcond=None)[0]
+        return cls(solved[len(sizes) :])
+
+    @staticmethod
+    def features(numbers: dict[str, float]) -> list[float]:
+        slim, ratio, group = (
+            np.log(numbers[n]) for n in ("hidden / depth", "FFN / attention", "heads a KV head")
+        )
+        return [slim, slim**2, ratio, ratio**2, group]
+
+    def penalty(self, numbers: dict[str, float]) -> float:
+        """Return the loss that the shape adds."""
+        return float(np.dot(self.features(numbers), self.weights))
+
+    @property
+    def optima(self) -> tuple[float, float]:
+        """Return the best hidden / depth and FFN / attention; nan where a parabola has no lowest point."""
+        (a, b), (c, d) = self.weights[:2], self.weights[2:4]
+        return tuple(float(np.exp(-x / (2 * y))) if y > 0 else float("nan") for x, y in ((a, b), (c, d)))  # type: ignore[return-value]
+
+    @classmethod
+    def draws(cls, shapes: Sequence[Measured]) -> dict[str, Floats]:
+        """Return the optima of laws fitted to means that are drawn anew with the seeds' noise, (draws,)."""
+        generator = np.random.default_rng(0)
+        error = seed_deviation(shapes) / np.sqrt([len(one.losses) for one in shapes])
+        means = np.array([one.mean for one in shapes])
+        drawn: Any = [
+            cls.fitted(shapes, means + generator.normal(size=len(means)) * error).optima for _ in range(DRAWS)
+        ]
+        return dict(zip(("hidden / depth", "FFN / attention"), np.array(drawn).T, strict=True))

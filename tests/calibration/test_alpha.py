@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from zerolm.calibration.alpha import GRID, USEFUL, Alpha, algorithm1, algorithm2, parts
+from zerolm.calibration.alpha import GRID, USEFUL, Alpha, algorithm1, algorithm2, mixed, parts
 from zerolm.groundtruth.reader import View, quality, read, views
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.spaces import make_space
@@ -54,6 +54,13 @@ def test_algorithm1_is_the_published_loop(batch: ScoreBatch, seed: int) -> None:
     else:
         assert found.alpha == first
         assert "no neighbours" in found.warnings[0]
+
+
+def test_parts_that_cancel_are_ties() -> None:
+    """1.5 x .1 is .5 x .3, but not in binary."""
+    attention, ffn = np.array([0.1, 0.0, 0.1]), np.array([0.3, 0.0, 0.2])
+    assert 1.5 * attention[0] - 0.5 * ffn[0] != 0
+    assert mixed((attention, ffn), 1.5).tolist() == [0.0, 0.0, pytest.approx(0.05)]
 
 
 @pytest.mark.parametrize(("role", "high"), [("attention", True), ("ffn", False)])

@@ -17,6 +17,8 @@ GRID: Final = tuple(round(step / 10, 1) for step in range(-15, 16))
 USEFUL: Final = (0.0, 1.1)
 """Where the best alpha of every published benchmark lies."""
 SMALL_TAU: Final = 0.1
+CANCELLED: Final = 1e-12
+"""The share of its terms below which a sum is rounding alone."""
 
 Parts = tuple[Floats, Floats]
 """S_attn and S_ffn, (n,) each."""
@@ -40,8 +42,11 @@ def parts(batch: ScoreBatch, init: str = "scaled") -> Parts:
 
 
 def mixed(parts: Parts, alpha: float, rest: Floats | float = 0.0) -> Floats:
-    """alpha S_attn + (1 - alpha) S_ffn + ``rest``, (n,)."""
-    return np.asarray(alpha * parts[0] + (1.0 - alpha) * parts[1] + rest)
+    """alpha S_attn + (1 - alpha) S_ffn + ``rest``, (n,), exactly 0 where they cancel but for rounding."""
+    attention, ffn = alpha * parts[0], (1.0 - alpha) * parts[1]
+    values = np.asarray(attention + ffn + rest)
+    scale = np.abs(attention) + np.abs(ffn) + np.abs(rest)
+    return np.where(np.abs(values) <= CANCELLED * scale, 0.0, values)
 
 
 def taus_of_grid(parts: Parts, result: Floats, rest: Floats | float = 0.0) -> Floats:

@@ -102,7 +102,7 @@ class LabelText:
         """
         network_function(space)
         if SPACES[space].task == "image":
-            others = ", ".join(name for name in SPACES.names() if SPACES[name].task != "image")
+            others = ", ".join(sorted(name for name in SPACES.names() if SPACES[name].task != "image"))
             raise ValueError(f"networks of {space!r} read images, and are trained on none; text: {others}")
         has_own = any(setting.name == "vocab" for setting in SPACES[space].declared)
         size = int(settings.get("vocab", VOCABULARY)) if has_own else VOCABULARY

@@ -264,17 +264,21 @@ def _beside_table(result: SearchResult, baseline: Reference, places: Mapping[str
 
 def _vocabulary_table(result: SearchResult) -> str:
     """Return the best with every vocabulary that was listed."""
+    names = ("params", "macs", "kv_bytes")
     rows: list[list[Cell | str]] = []
     for one in result.vocabularies:
-        told = [f"{one.bytes_per_token:.3f}", str(one.context)]
-        if one.score is None or one.costs is None:
-            shape, best = "nothing within the budgets", [""] * (1 + len(result.cost_names))
-        else:
+        shape, best = "nothing within the budgets", [""] * (1 + len(names))
+        if one.score is not None and one.costs is not None:
             shape, costs = one.shape, one.costs
-            best = [show_score(one.score), *(show_cost(name, costs[name]) for name in result.cost_names)]
+            best = [show_score(one.score), *(show_cost(name, costs[name]) for name in names)]
+        told = [f"{one.bytes_per_token:.3f}", str(one.context)]
         rows.append([str(one.vocab), Cell(shape, "shape"), *best, *told])
-    head = [*_head(result, "vocabulary", "the best"), "bytes a token", "context"]
-    return table(head, rows, "vocabularies")
+    score, own = result.question.score, ["bytes a token", "context"]
+    head: list[Cell | str] = ["vocabulary", Cell("the best", "shape"), score, *map(cost_label, names), *own]
+    return table(head, rows, "vocabularies") + note(
+        f"Budgets and context were asked for tokens of the vocabulary {result.vocabularies[0].vocab}; those "
+        "of another are for the same text, and above are those of the chosen one."
+    )
 
 
 def _choices_table(

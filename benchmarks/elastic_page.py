@@ -160,7 +160,7 @@ def _of_kind(place: Place) -> Iterator[str]:
         yield from ("", "One kind of block in all layers, what is shared given to the FFN:", "")
         yield from _compared(kinds, "ffn", "FFN")
     if agreed := _stored(place, "agreement-{}"):
-        yield from ("", f"tau-b with the losses of {PATHS} paths trained alone, {len(agreed)} seeds:", "")
+        yield from ("", f"tau-b with the losses of {PATHS} paths trained alone (seeds: {len(agreed)}):", "")
         yield from ("| score | tau-b |", "|---|---:|")
         for name in agreed[0]["tau"]:
             yield f"| {name} | {_spread([row['tau'][name] for row in agreed])} |"

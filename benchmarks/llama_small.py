@@ -182,7 +182,7 @@ def benchmark(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "fields": {
             "group": "about so many body parameters, within 1 %",
             "line": "what the architecture varies beside the base of its size",
-            "loss after N tokens": "of the same run, before its rate decayed",
+            "loss after N tokens": "of the same run, whose rate falls over the last half of the tokens",
         },
         "count": len(entries),
         "architectures": entries,

@@ -154,8 +154,8 @@ def show_responses(shapes: Sequence[Measured]) -> None:
     """Print along every line how much more than the base a shape loses, at each count of tokens."""
     print("## Responses\n")
     print(
-        "Nats more than the base of the size, after a quarter, a half and all of the tokens; ± is two "
-        "standard errors of the last, by the seeds' pooled deviation.\n"
+        "Nats more than the base of the size, after so much of the tokens; ± is two standard errors of the "
+        "last, by the seeds' pooled deviation.\n"
     )
     rows: list[list[str]] = []
     for size, ones in by_size(shapes).items():

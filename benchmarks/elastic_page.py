@@ -166,7 +166,7 @@ def _of_kind(place: Place) -> Iterator[str]:
             yield f"| {name} | {_spread([row['tau'][name] for row in agreed])} |"
         slopes = [_slope(row["paths"]) for row in agreed]
         yield from ("", f"Over these paths the loss falls by {_spread(slopes)} for 10 % more parameters.")
-    if cost := place.stored("costs"):
+    if cost := place.parts.stored("costs"):
         yield from (
             "",
             f"A step of the supernet takes {cost['step']:.2f} times that of the same path alone; it holds "
@@ -205,8 +205,8 @@ def student(values: Sequence[float]) -> tuple[float, float, float]:
 
 def _seen(place: Place, seed: int) -> dict[str, Any]:
     """Return what is stored of a seed; nothing where its networks are not compared yet."""
-    parts = {name: place.stored(f"{name}-{seed}") for name in ("comparisons", "agreement")}
-    nets = {name: place.stored(told_part(name).format(seed)) for name in SUPERNETS}
+    parts = {name: place.parts.stored(f"{name}-{seed}") for name in ("comparisons", "agreement")}
+    nets = {name: place.parts.stored(told_part(name).format(seed)) for name in SUPERNETS}
     own = {name: part for name, part in parts.items() if part}
     return own | {"supernets": nets} if "comparisons" in own else {}
 
@@ -217,7 +217,7 @@ def told_part(name: str) -> str:
 
 
 def _stored(place: Place, part: str) -> list[Any]:
-    stored = [place.stored(part.format(seed)) for seed in SEEDS]
+    stored = [place.parts.stored(part.format(seed)) for seed in SEEDS]
     return [one for one in stored if one]
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from corpus import docstrings, seen_files, sources, unseen_files
+from parts import Parts
 from timing import note
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
@@ -43,6 +44,7 @@ from zerolm.training.request import Schedule, TrainingRequest
 from zerolm.training.train import train
 from zerolm.training.watch import TrainingRun
 
+RESULTS: Final = Path(__file__).with_name("elastic")
 KINDS: Final = {"encoder": "elastic", "decoder": "elastic-causal"}
 SHAPE: Final = {
     "depth": 4, "hidden": 64, "heads": 4, "embedding": 32, "positions": 64, "step": 16, "steps": 6,
@@ -78,7 +80,7 @@ def run_of(tokens: int, seed: int) -> TrainingRequest:
 
 @dataclass(frozen=True)
 class Place:
-    """The folder of what was made of a kind of network: text, teacher, supernets and results."""
+    """The folder of what was made of a kind of network: text, teacher and supernets."""
 
     work: Path
     kind: str
@@ -113,18 +115,10 @@ class Place:
         """Return the mean loss of logits on modules held out."""
         return mean_loss(network, *self.judged)
 
-    def measured(self, name: str, measure: Callable[[], Any]) -> Any:
-        """Return what a part measured, now or earlier."""
-        file = self.folder / f"{name}.json"
-        if not file.exists():
-            note(f"{self.kind}: {name}")
-            result = measure()
-            file.write_text(json.dumps(result), encoding="utf-8")
-        return json.loads(file.read_text(encoding="utf-8"))
-
-    def stored(self, name: str) -> Any:
-        file = self.folder / f"{name}.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+    @property
+    def parts(self) -> Parts:
+        """Return the results, which lie beside the page: a run on another machine goes on from them."""
+        return Parts(RESULTS / f"{self.kind}.jsonl")
 
     @property
     def teacher(self) -> Path:
@@ -195,7 +189,7 @@ class Place:
             seconds = time.process_time() - start
             net, last = done.supernet, done.history[-1]
             inside = [self.loss(partial(net, path=path)) for path in paths_of(net, seed)]
-            self.measured(
+            self.parts.measured(
                 f"{place.name}-told",
                 lambda: {
                     "seconds": seconds,
@@ -249,7 +243,7 @@ def picked(place: Place, name: str, seed: int, score: str, method: str = "auto")
         return {**told(best.architecture, loss), "params": best.costs["params"], "seconds": seconds}
 
     part = f"pick-{name.replace(' ', '-')}-{score}-{method}-{seed}"
-    return dict(place.measured(part, measure))
+    return dict(place.parts.measured(part, measure))
 
 
 def uniform(place: Place, seed: int) -> dict[str, Any]:
@@ -263,7 +257,7 @@ def uniform(place: Place, seed: int) -> dict[str, Any]:
         loss = place.loss(partial(net, path=best))
         return {**told(net.architecture(best), loss), "params": int(params[best[0]])}
 
-    return dict(place.measured(f"pick-uniform-{seed}", measure))
+    return dict(place.parts.measured(f"pick-uniform-{seed}", measure))
 
 
 def opened(place: Place, name: str, seed: int) -> tuple[Supernet, ElasticText]:
@@ -277,7 +271,7 @@ def told(architecture: Architecture, loss: float) -> dict[str, Any]:
 
 
 def alone(
-    place: Place, name: str, seed: int, layers: Sequence[Mapping[str, Any]], part: str, **more: Any
+    place: Place, name: str, seed: int, layers: Sequence[Mapping[str, Any]], **more: Any
 ) -> dict[str, float]:
     """Return the loss of a path that is trained alone, and its parameters.
 
@@ -299,7 +293,7 @@ def alone(
             model = maker.from_pretrained(Path(folder) / "model").train(False)
             return {"loss": place.loss(lambda ids: model(ids).logits), "params": done.costs["params"]}
 
-    return dict(place.measured(f"alone-{part}-{seed}", lambda: place.measured(f"trained-{digest}", measure)))
+    return dict(place.parts.measured(f"trained-{digest}", measure))
 
 
 def comparisons(place: Place, seed: int) -> dict[str, dict[str, float]]:
@@ -307,8 +301,7 @@ def comparisons(place: Place, seed: int) -> dict[str, dict[str, float]]:
     rows: dict[str, dict[str, float]] = {}
 
     def add(title: str, name: str, pick: Mapping[str, Any], **more: Any) -> None:
-        result = alone(place, name, seed, pick["layers"], title.replace(" ", "-").replace(",", ""), **more)
-        rows[title] = {**result, "supernet": pick["loss"]}
+        rows[title] = {**alone(place, name, seed, pick["layers"], **more), "supernet": pick["loss"]}
 
     bred = picked(place, "grown", seed, "supernet")
     add("evolution", "grown", bred)
@@ -344,7 +337,7 @@ def sharing(place: Place, seed: int) -> dict[str, dict[str, float]]:
             wide = [_layers(every, block, share, steps) for steps in range(1, every.steps + 1)]
             like = min(wide, key=lambda one: abs(CostModel().of(every.read(one))["params"] - params))
             rows[f"{block}, {share}"] = {
-                **alone(place, "grown", seed, like["layers"], f"kind-{block}-{share}"),
+                **alone(place, "grown", seed, like["layers"]),
                 "ffn": like["layers"][0]["ffn"],
             }
     return rows
@@ -359,10 +352,7 @@ def agreement(place: Place, seed: int) -> dict[str, Any]:
     net, text = opened(place, "grown", seed)
     paths = paths_of(net, seed)
     shapes = [net.architecture(path) for path in paths]
-    trained = [
-        alone(place, "grown", seed, shape.choices["layers"], f"path-{number}")
-        for number, shape in enumerate(shapes)
-    ]
+    trained = [alone(place, "grown", seed, shape.choices["layers"]) for shape in shapes]
 
     def measure() -> dict[str, Any]:
         counts = pca_counts(Supernet(net.grown_space(), seed), text.held_out[0][:BATCH], seed=seed)
@@ -379,7 +369,7 @@ def agreement(place: Place, seed: int) -> dict[str, Any]:
         taus = kendall(np.array(list(columns.values())), -np.array(losses))
         return {"tau": dict(zip(columns, taus.tolist(), strict=True)), "paths": trained}
 
-    return dict(place.measured(f"agreement-{seed}", measure))
+    return dict(place.parts.measured(f"agreement-{seed}", measure))
 
 
 def costs(place: Place) -> dict[str, float]:
@@ -416,4 +406,4 @@ def costs(place: Place) -> dict[str, float]:
             "path": params["alone"],
         }
 
-    return dict(place.measured("costs", measure))
+    return dict(place.parts.measured("costs", measure))

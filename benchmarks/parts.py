@@ -1,0 +1,44 @@
+"""Parts of a benchmark: what was measured is a line of a file, and is not measured again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from timing import note
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Results by the names of their parts, in JSON Lines; several processes may add to one file."""
+
+    file: Path
+
+    def every(self) -> dict[str, Any]:
+        """Return all results so far; a line that a kill cut off is none."""
+        results = {}
+        for line in self.file.read_text(encoding="utf-8").splitlines() if self.file.is_file() else ():
+            with suppress(json.JSONDecodeError):
+                part = json.loads(line)
+                results[part["part"]] = part["result"]
+        return results
+
+    def stored(self, name: str) -> Any:
+        """Return what a part measured earlier; None where it was not measured."""
+        return self.every().get(name)
+
+    def measured(self, name: str, measure: Callable[[], Any]) -> Any:
+        """Return what a part measured, now or earlier."""
+        every = self.every()
+        if name in every:
+            return every[name]
+        note(f"{self.file.stem}: {name}")
+        line = json.dumps({"part": name, "result": measure()})
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with self.file.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        return json.loads(line)["result"]

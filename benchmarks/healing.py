@@ -8,7 +8,6 @@ that it has not. Every run is stored in the folder when it is finished, and goes
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any, Final
 
 import torch
 from corpus import seen_text, unseen_text
+from parts import Parts
 from timing import machine, note, one_thread
 
 PLACE: Final = Path(__file__).with_suffix(".md")
@@ -226,32 +226,34 @@ class Workplace:
             "curve": [],
         }
 
+    @property
+    def parts(self) -> Parts:
+        return Parts(self.folder / "parts.jsonl")
+
     def measured(self, run: Healing) -> dict[str, Any]:
-        """Return the result of a run, from the folder where it, or one that is the same, is there."""
-        file = self.folder / f"{file_name(run)}.json"
-        if not file.exists():
+        """Return the result of a run, the stored one where it, or one that is the same, was made."""
+
+        def result() -> dict[str, Any]:
             same = (self.stored(other) for other in RUNS if other.identity == run.identity)
-            result = next(filter(None, same), None) or self.healed(run)
-            unfinished = file.with_suffix(".part")
-            unfinished.write_text(json.dumps(result), encoding="utf-8")
-            unfinished.replace(file)
-        return json.loads(file.read_text(encoding="utf-8"))
+            return next(filter(None, same), None) or self.healed(run)
+
+        return dict(self.parts.measured(file_name(run), result))
 
     def stored(self, run: Healing) -> dict[str, Any] | None:
-        file = self.folder / f"{file_name(run)}.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        result: dict[str, Any] | None = self.parts.stored(file_name(run))
+        return result
 
     def memory(self) -> dict[str, float]:
         """Return the peak memory in MB of healing a larger child: the teacher beside it, or on the disk."""
-        file = self.folder / "memory.json"
-        if not file.exists():
+
+        def peaks() -> dict[str, float]:
             parent, child = self._larger()
-            peaks = {
+            return {
                 name: _peak_of(parent, child, self.unseen, self.folder / "healed", more)
                 for name, more in (("beside", ["--losses", "kl"]), ("disk", ["--top", "64"]))
             }
-            file.write_text(json.dumps(peaks), encoding="utf-8")
-        return dict(json.loads(file.read_text(encoding="utf-8")))
+
+        return dict(self.parts.measured("memory", peaks))
 
     def _larger(self) -> tuple[Path, Path]:
         """Return a random parent of LARGER sizes, and its child with half of heads and FFN."""
@@ -343,8 +345,7 @@ def document(work: Workplace) -> Iterator[str]:
         "`zerolm heal` unless the row says other. Seconds are of one thread on a machine that was busy with "
         f"other work. {len(results)} of {len(RUNS)} runs are measured."
     )
-    if (work.folder / "memory.json").exists():
-        peaks = work.memory()
+    if peaks := work.parts.stored("memory"):
         size = f"{LARGER['num_hidden_layers']} x {LARGER['hidden_size']}"
         yield from ("", "## Memory", "")
         yield (
@@ -396,7 +397,6 @@ def main() -> None:
         work.memory()
     for run in () if given.stored else RUNS:
         if f"{run.table}: {run.name}".startswith(given.only):
-            note(f"{run.table}: {run.name}")
             work.measured(run)
     PLACE.write_text("\n".join(document(work)).rstrip() + "\n", encoding="utf-8")
     note(f"wrote {PLACE.name}")

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
@@ -23,6 +23,7 @@ from unittest.mock import patch
 
 import torch
 from corpus import library, seen_files
+from parts import Parts
 from timing import machine, note, one_thread, stopwatch, table
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
@@ -89,14 +90,8 @@ def llama(text: LabelText, depth: int, hidden: int) -> Architecture:
     return text.space.read(sizes)
 
 
-def measured(work: Path, name: str, measure: Callable[[], Any]) -> Any:
-    """Return what a part measured, now or earlier."""
-    file = work / f"{name}.json"
-    if not file.exists():
-        note(f"measuring {name}")
-        result = measure()
-        file.write_text(json.dumps(result), encoding="utf-8")
-    return json.loads(file.read_text(encoding="utf-8"))
+def parts(work: Path) -> Parts:
+    return Parts(work / "parts.jsonl")
 
 
 def loss(text: LabelText, architecture: Architecture, rate: float, kind: str) -> float:
@@ -121,7 +116,7 @@ def sweep(work: Path, shapes: Sequence[tuple[int, int]], kind: str) -> list[list
         for rate in RATES:
             part = f"rate-{kind.replace(' ', '-')}-{depth}-{hidden}-{rate:g}"
             shape = llama(text, depth, hidden)
-            losses.append(measured(work, part, lambda s=shape, r=rate: loss(text, s, r, kind)))
+            losses.append(parts(work).measured(part, lambda s=shape, r=rate: loss(text, s, r, kind)))
         best = RATES[losses.index(min(losses))]
         cells = [f"**{value:.3f}**" if value == min(losses) else f"{value:.3f}" for value in losses]
         rows.append([f"{kind}, {depth} x {hidden}", *cells, f"{best:g}"])
@@ -184,7 +179,7 @@ def trainers(work: Path) -> None:
             stock.append(stopwatch(lambda: stock_trainer(text, shape))[0])
         return {"own": sorted(own)[SINGLE // 2], "stock": sorted(stock)[SINGLE // 2]}
 
-    seconds = measured(work, "trainers", compare)
+    seconds = parts(work).measured("trainers", compare)
     print("## One architecture against the stock trainer\n")
     print(
         f"A llama of 4 x 80, {REQUEST.steps} steps of {REQUEST.batch} x {REQUEST.length} tokens: "
@@ -231,7 +226,7 @@ def use(work: Path, *words: str) -> str:
 
 
 def show(work: Path) -> None:
-    document = measured(work, "labels", lambda: labels_file(work))
+    document = parts(work).measured("labels", lambda: labels_file(work))
     rows, noise, source = document["rows"], document["noise"], document["benchmark"]["source"]
     sizes = [row["body_params"] for row in rows]
     print("## Twenty-four llamas\n")
@@ -254,10 +249,11 @@ def show(work: Path) -> None:
     table(["architecture", "body", "loss"], cells)
     file = str(work / "mine.json")
     print("`zerolm calibrate --labels mine.json`:\n")
-    print(f"```text\n{measured(work, 'calibrate', lambda: use(work, 'calibrate', '--labels', file))}```\n")
+    calibrated = parts(work).measured("calibrate", lambda: use(work, "calibrate", "--labels", file))
+    print(f"```text\n{calibrated}```\n")
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in SPACE.items()]
     words = ("search", "llama", *flags, f"--vocab={VOCAB}", "--max-body-params=300k", "--labels", file)
-    shown = measured(work, "search", lambda: use(work, *words)).splitlines()[:4]
+    shown = parts(work).measured("search", lambda: use(work, *words)).splitlines()[:4]
     print("`zerolm search llama --labels mine.json --max-body-params 300k` with the same ranges:\n")
     print("```text\n" + "\n".join(shown) + "\n```\n")
 

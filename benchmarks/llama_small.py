@@ -16,7 +16,7 @@ import argparse
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -139,6 +139,15 @@ def write_rows(file: Path, rows: Sequence[dict[str, Any]]) -> None:
     store({file: "".join(f"{json.dumps(told)}\n" for told in rows)})
 
 
+def finished(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows that have losses by their architectures, in the order of seeds."""
+    by_id: dict[str, list[dict[str, Any]]] = {}
+    for told in sorted(rows, key=lambda told: told["seed"]):
+        if told["losses"]:
+            by_id.setdefault(told["id"], []).append(told)
+    return by_id
+
+
 def publish(work: Path, plan: Plan = LLAMA) -> None:
     """Copy the rows so far, and write the benchmark of llamas that comes with the package."""
     rows = read_rows(work / plan.rows)
@@ -153,11 +162,7 @@ def benchmark(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     ``noise`` has for each size the ceiling of tau-b among its architectures, by the seeds.
     """
-    by_id: dict[str, list[dict[str, Any]]] = {}
-    for told in sorted(rows, key=lambda told: told["seed"]):
-        if told["losses"]:
-            by_id.setdefault(told["id"], []).append(told)
-    entries = []
+    by_id, entries = finished(rows), []
     for one in planned():
         first, *others = [results(told) for told in by_id.get(one.id, [])] or [{}]
         if first:

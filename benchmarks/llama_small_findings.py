@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from llama_small import FOLDER, LENGTH, LLAMA, read_rows
+from llama_small import FOLDER, LENGTH, LLAMA, finished, read_rows
 from llama_small_plan import SIZES, Planned, planned
 from timing import table
 
@@ -68,13 +68,13 @@ def shape_numbers(architecture: Architecture) -> dict[str, float]:
 
 def measured() -> list[Measured]:
     """Return the shapes of the plan that have finished runs."""
-    runs: dict[str, list[dict[int, float]]] = {}
-    for told in sorted(read_rows(FOLDER / LLAMA.rows), key=lambda told: told["seed"]):
-        if told["losses"]:
-            by_count = sorted((int(count), loss) for count, loss in told["losses"].items())
-            runs.setdefault(told["id"], []).append(dict(by_count))
+    rows = finished(read_rows(FOLDER / LLAMA.rows))
+    runs = {
+        name: [sorted((int(count), loss) for count, loss in told["losses"].items()) for told in of_one]
+        for name, of_one in rows.items()
+    }
     return [
-        Measured(one, np.array([list(run.values()) for run in runs[one.id]]), tuple(runs[one.id][0]))
+        Measured(one, np.array(runs[one.id])[..., 1], tuple(count for count, _ in runs[one.id][0]))
         for one in planned()
         if one.id in runs
     ]
@@ -85,6 +85,11 @@ def deviation_of(runs: Sequence[Sequence[float]]) -> float:
     freedom = sum(len(losses) - 1 for losses in runs)
     squares = sum(float(np.square(np.subtract(losses, np.mean(losses))).sum()) for losses in runs)
     return (squares / freedom) ** 0.5 if freedom else float("nan")
+
+
+def two_errors(deviation: float, *runs: int) -> float:
+    """Return two standard errors of the difference of means over so many runs each."""
+    return float(2 * deviation * sum(1 / count for count in runs) ** 0.5)
 
 
 def seed_deviation(shapes: Sequence[Measured]) -> float:
@@ -167,7 +172,7 @@ def show_responses(shapes: Sequence[Measured]) -> None:
             along = sorted((o for o in ones if o.planned.line == line), key=lambda o: o.numbers[number])
             for one in along:
                 more = one.losses.mean(axis=0) - base.losses.mean(axis=0)
-                error = 2 * deviation * (1 / len(one.losses) + 1 / len(base.losses)) ** 0.5
+                error = two_errors(deviation, len(one.losses), len(base.losses))
                 rows.append([
                     size, line, shape_text(one.planned.architecture), f"{one.numbers[number]:.3g}",
                     f"{base.numbers[number]:.3g}", *(f"{loss:+.4f}" for loss in more), f"± {error:.4f}",
@@ -206,7 +211,7 @@ def show_wish(shapes: Sequence[Measured]) -> None:
                 min(along, key=lambda one: abs(np.log(one.numbers["FFN / attention"] / ratio)))
                 for ratio in (1, 3)
             )
-            error = 2 * deviation * (1 / len(even.losses) + 1 / len(large.losses)) ** 0.5
+            error = two_errors(deviation, len(even.losses), len(large.losses))
             wish = geo.of(even.planned.architecture) / geo.of(large.planned.architecture) - 1
             shown = (
                 f"{shape_text(one.planned.architecture)} (r {one.numbers['FFN / attention']:.2f})"

@@ -14,7 +14,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -26,12 +26,13 @@ from llama_small import (
     LLAMA,
     RATE,
     REQUEST,
+    finished,
     read_rows,
     read_text,
     results,
 )
 from llama_small_blocks import planned_blocks
-from llama_small_findings import deviation_of, shape_numbers, show_findings
+from llama_small_findings import deviation_of, shape_numbers, show_findings, two_errors
 from llama_small_plan import CROSS, SETTINGS, SIZES, Planned, planned
 from small_text import ENGLISH
 from timing import machine, note, one_thread, table
@@ -165,10 +166,8 @@ def show_steps() -> None:
 
 def show_rows() -> None:
     print("## Losses\n")
-    rows = read_rows(FOLDER / "rows.jsonl")
-    by_id: dict[str, list[dict[str, Any]]] = {}
-    for told in sorted(rows, key=lambda told: told["seed"]):
-        by_id.setdefault(told["id"], []).append(told)
+    rows = read_rows(FOLDER / LLAMA.rows)
+    by_id = finished(rows)
     wanted = sum(one.seeds for one in planned())
     seconds = sum(told["seconds"] for told in rows)
     print(
@@ -176,12 +175,12 @@ def show_rows() -> None:
         "other work. r is the ratio of FFN to attention weights, g heads a KV group.\n"
     )
     for size in SIZES:
-        ids = [one for one in planned() if one.size == size and by_id.get(one.id, [{}])[0].get("losses")]
+        ids = [one for one in planned() if one.size == size and one.id in by_id]
         if not ids:
             continue
         cells = []
         for one in sorted(ids, key=lambda one: results(by_id[one.id][0])["loss"]):
-            runs = [results(told) for told in by_id[one.id] if told["losses"]]
+            runs = [results(told) for told in by_id[one.id]]
             cells.append([
                 shape_text(one.architecture), one.line,
                 f"{shape_numbers(one.architecture)['FFN / attention']:.2f}",
@@ -195,13 +194,8 @@ def show_rows() -> None:
 
 def losses_of(files: Sequence[str]) -> dict[str, list[float]]:
     """Return the losses of finished networks by their names, one a seed."""
-    losses: dict[str, list[float]] = {}
-    for told in sorted(
-        (row for file in files for row in read_rows(FOLDER / file)), key=lambda row: row["seed"]
-    ):
-        if told["losses"]:
-            losses.setdefault(told["id"], []).append(results(told)["loss"])
-    return losses
+    rows = finished(row for file in files for row in read_rows(FOLDER / file))
+    return {name: [results(told)["loss"] for told in of_one] for name, of_one in rows.items()}
 
 
 def show_blocks() -> None:
@@ -226,7 +220,7 @@ def show_blocks() -> None:
         if not ours or not theirs:
             continue
         difference = float(np.mean(ours) - np.mean(theirs))
-        error = 2 * deviation * (1 / len(ours) + 1 / len(theirs)) ** 0.5
+        error = two_errors(deviation, len(ours), len(theirs))
         verdict = "level" if not abs(difference) > error else "better" if difference < 0 else "worse"
         seeds = (" ".join(f"{loss:.4f}" for loss in runs) for runs in (ours, theirs))
         shapes = (shape_text(made.architecture) for made in (one, llamas[one.against]))

@@ -21,7 +21,7 @@ class Parts:
     def every(self) -> dict[str, Any]:
         """Return all results so far; a line that a kill cut off is none."""
         results = {}
-        for line in self.file.read_text(encoding="utf-8").splitlines() if self.file.is_file() else ():
+        for line in self._text.splitlines():
             with suppress(json.JSONDecodeError):
                 part = json.loads(line)
                 results[part["part"]] = part["result"]
@@ -39,6 +39,11 @@ class Parts:
         note(f"{self.file.stem}: {name}")
         line = json.dumps({"part": name, "result": measure()})
         self.file.parent.mkdir(parents=True, exist_ok=True)
+        cut = "" if self._text.endswith("\n") or not self._text else "\n"
         with self.file.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+            file.write(f"{cut}{line}\n")
         return json.loads(line)["result"]
+
+    @property
+    def _text(self) -> str:
+        return self.file.read_text(encoding="utf-8") if self.file.is_file() else ""

@@ -8,10 +8,8 @@ Sizes and tables are measured side by side, one thread each.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -29,6 +27,7 @@ from carved.parent import LENGTH, Parent, Scale
 from carved.same_widths import one_basis, own_bases
 from carved.writing import Line
 from carving import texts
+from parts import Parts
 from timing import machine, note, one_thread
 
 PLACE: Final = Path(__file__).with_suffix(".md")
@@ -50,16 +49,11 @@ def prepare(folder: Path, scale: Scale, tried: int, work: Path) -> None:
 def stored(name: str) -> None:
     """Measure a part of the page and store it, if it is not there yet."""
     ((bench, work),) = BENCHES
-    file = work / file_name(name)
-    if not file.exists():
-        unfinished = file.with_suffix(".part")
-        unfinished.write_text(json.dumps(PARTS[name](bench)), encoding="utf-8")
-        unfinished.replace(file)
-        note(f"stored {name}")
+    measured_in(work).measured(name, partial(PARTS[name], bench))
 
 
-def file_name(part: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") + ".json"
+def measured_in(work: Path) -> Parts:
+    return Parts(work / "parts.jsonl")
 
 
 def introduction(bench: Bench) -> list[Line]:
@@ -158,7 +152,6 @@ def main() -> None:
         work = asked.work or Path(scratch)
         work.mkdir(exist_ok=True)
         texts(asked.model, work)  # written once, before there are several processes
-        parts = {name: work / file_name(name) for name in PARTS}
         if not asked.stored:
             with ProcessPoolExecutor(
                 os.cpu_count(),
@@ -168,8 +161,7 @@ def main() -> None:
             ) as pool:
                 for _ in pool.map(stored, PARTS):
                     pass
-        known = {name: json.loads(file.read_text()) for name, file in parts.items() if file.exists()}
-        text = "\n".join(document(known)).rstrip() + "\n"
+        text = "\n".join(document(measured_in(work).every())).rstrip() + "\n"
     if asked.quick:
         print(text)
         return

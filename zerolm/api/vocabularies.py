@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from zerolm.api.extras import needing_torch
 from zerolm.costs import CostModel
@@ -51,28 +50,26 @@ def chosen_vocabulary(
         counts = token_counts(text, vocabularies, progress)
     budgets, costs = asked
     base = counts.tokens[min(vocabularies)]
-    every, spaces, refused = [], [], None
+    every, refused = [], None
     for vocabulary in sorted(vocabularies):
         tokens = counts.tokens[vocabulary]
         own_costs = replace(costs, context=-(-costs.context * tokens // base))
         own = {name: _scaled(name, limit, base, tokens) for name, limit in budgets.items()}
         told = VocabularyChoice(vocabulary, counts.size / tokens, own_costs.context, own)
-        made: Any = type(space)(**{**space.settings, "vocab": vocabulary})
         progress(f"searching with a vocabulary of {vocabulary}")
         try:
-            best = solve(made, budgets=own, costs=own_costs).best[0]
+            best = solve(space.with_settings(vocab=vocabulary), budgets=own, costs=own_costs).best[0]
         except Infeasible as error:
             refused = error
         else:
             told = replace(told, score=best.score, costs=best.costs, shape=shape_text(best.architecture))
         every.append(told)
-        spaces.append((made, own_costs))
     scores = [one.score for one in every if one.score is not None]
     if refused is not None and not scores:
         raise refused
-    first = next(place for place, one in enumerate(every) if one.score == max(scores))
-    made, own_costs = spaces[first]
-    return ChosenVocabulary(made, every[first].budgets, own_costs, tuple(every))
+    chosen = next(one for one in every if one.score == max(scores))
+    own_costs = replace(costs, context=chosen.context)
+    return ChosenVocabulary(space.with_settings(vocab=chosen.vocab), chosen.budgets, own_costs, tuple(every))
 
 
 def _scaled(budget: str, limit: int, base: int, tokens: int) -> int:

@@ -114,7 +114,7 @@ class Supernet(nn.Module):
 
     def grown_space(self) -> Elastic:
         """Return the space of the supernet's paths: one width of each kind of each layer."""
-        return type(self.space)(**{**self.space.settings, "widths": self.widths.flatten().tolist()})
+        return self.space.with_settings(widths=self.widths.flatten().tolist())
 
     def params(self, widths: Tensor | None = None) -> Ints:
         """Return the parameters of every block at its width, or at other ``widths``, (layers, kinds)."""

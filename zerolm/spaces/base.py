@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from zerolm.architecture import Architecture
 from zerolm.families.family import Task
@@ -56,6 +56,10 @@ class SearchSpace(ABC):
     def check(self) -> None:
         """Raise ``ValueError`` where the settings do not fit each other."""
         return
+
+    def with_settings(self, **settings: Any) -> Self:
+        """Return the space with these settings in place of its own."""
+        return type(self)(**{**self.settings, **settings})
 
     @abstractmethod
     def backbones(self) -> Iterator[Backbone]:
@@ -114,7 +118,7 @@ class SearchSpace(ABC):
         values = self.settings[name]
         interval = any(s.kind == "interval" for s in self.declared if s.name == name)
         wider = widen_interval(values, side) if interval else widen(values, side)
-        return type(self)(**{**self.settings, name: wider}), wider[0 if side < 0 else -1]
+        return self.with_settings(**{name: wider}), wider[0 if side < 0 else -1]
 
     def touched(self, name: str, value: float, attainable: Sequence[float]) -> Iterator[Bound]:
         """Yield the bound of range ``name`` if ``value`` lies at an end of what is ``attainable``."""

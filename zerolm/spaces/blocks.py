@@ -13,7 +13,7 @@ from zerolm.architecture import Architecture, Ints, Layer, Matrix
 from zerolm.settings import Setting, nearest, shown
 from zerolm.spaces.base import space
 from zerolm.spaces.candidates import Candidates, Column, ColumnCandidates
-from zerolm.spaces.choices import each_layer, field, integer
+from zerolm.spaces.choices import by_layer, each_layer, field, integer
 from zerolm.spaces.elastic import SHARED
 from zerolm.spaces.llama import Llama
 from zerolm.spaces.uniform import OPEN
@@ -115,9 +115,9 @@ class LlamaBlocks(Llama):
     def words(cls, choices: Mapping[str, Any]) -> str:
         whole = {"kv_heads": choices["heads"], "share": "none", "ffn_stack": 1, **choices}
         depth, share = whole["depth"], whole["share"]
-        widths, stacks = (_each(whole[name], depth) for name in ("ffn", "ffn_stack"))
+        widths, stacks = (by_layer(whole[name], depth) for name in ("ffn", "ffn_stack"))
         ffns = [_ffn_words(width, stack) for width, stack in zip(widths, stacks, strict=True)]
-        attention = "" if share == "none" else f", {counted(_each(share, depth))} shared"
+        attention = "" if share == "none" else f", {counted(by_layer(share, depth))} shared"
         ffn = ffns[0] if len(set(ffns)) == 1 else counted([f"({one})" for one in ffns])
         return f"{attention_words(whole)}{attention}, {ffn}"
 
@@ -138,7 +138,7 @@ class LlamaBlocks(Llama):
         """
         choices, own = architecture.choices, ("vocab", "positions", "tied")
         kv_heads, ffn, stacks = (
-            _each(choices[name], architecture.depth) for name in ("kv_heads", "ffn", "ffn_stack")
+            by_layer(choices[name], architecture.depth) for name in ("kv_heads", "ffn", "ffn_stack")
         )
         depth = sum(max(1, stack) for stack in stacks)
         sizes = {"depth": depth, "kv_heads": lcm(*kv_heads), "ffn": max(1, *ffn)}
@@ -246,10 +246,6 @@ def _width(name: str, value: Any) -> int:
 
 def _stacked(name: str, value: Any) -> int:
     return integer(name, value, 0, MAX_STACK)
-
-
-def _each(value: Any, depth: int) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value] * depth
 
 
 def _ffn_words(width: int, stack: int) -> str:

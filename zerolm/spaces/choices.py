@@ -49,10 +49,15 @@ def no_others(choices: Mapping[str, Any], known: Sequence[str]) -> None:
 
 def each_layer(name: str, value: Any, depth: int, check: Callable[[str, Any], Item]) -> tuple[Item, ...]:
     """Return one value for all ``depth`` layers, or a list of one a layer, as a tuple."""
-    values = value if isinstance(value, list | tuple) else [value] * depth
+    values = by_layer(value, depth)
     if len(values) != depth:
         raise ValueError(f"{name} lists {len(values)} layers, but the depth is {depth}")
     return tuple(check(name, item) for item in values)
+
+
+def by_layer(value: Any, depth: int) -> list[Any]:
+    """Return the list of one value a layer that is given, or one value for all ``depth`` layers as a list."""
+    return list(value) if isinstance(value, list | tuple) else [value] * depth
 
 
 def alike(values: Sequence[Item]) -> Item | list[Item]:

@@ -167,9 +167,11 @@ class UniformSpace(SearchSpace):
             if name.endswith(("_per_hidden", "_per_depth", "_width")):
                 opened: list[Any] = [min(now[0], widest[0]), max(now[-1], widest[-1])]
             else:
-                opened = sorted({*now, *widest}) if name != "shares" else list(dict.fromkeys([*now, *widest]))
+                opened = list(dict.fromkeys([*now, *widest]))
+                if not named(opened):
+                    opened.sort()
             if opened != now:
-                wider = type(self)(**{**self.settings, name: opened})
+                wider = self.with_settings(**{name: opened})
                 wider._made = self._made
                 yield Bound(f"{name} {ranged(now)}", ranged(now), ranged(opened), wider)
 
@@ -309,5 +311,10 @@ def _span(values: Sequence[int]) -> str:
 
 def ranged(values: Sequence[Any]) -> str:
     """Return a range in short: its ends, or all where they are few or names."""
-    shown = [value if isinstance(value, str) else f"{value:g}" for value in values]
-    return ",".join(shown) if len(values) <= 1 or isinstance(values[0], str) else f"{shown[0]}:{shown[-1]}"
+    shown = [str(value) if named(values) else f"{value:g}" for value in values]
+    return ",".join(shown) if len(values) <= 1 or named(values) else f"{shown[0]}:{shown[-1]}"
+
+
+def named(values: Sequence[Any]) -> bool:
+    """Return whether a range lists names, which have no order, and not numbers."""
+    return any(isinstance(value, str) for value in values)

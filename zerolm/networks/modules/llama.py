@@ -12,6 +12,7 @@ from zerolm.networks.modules.attention import Probabilities, dot, merge, split
 from zerolm.networks.modules.embeddings import LinearHead, TiedHead
 from zerolm.networks.modules.layer import PreNorm, ResidualLayer, Stack
 from zerolm.spaces.blocks import SHARES
+from zerolm.spaces.choices import by_layer
 
 EPS: Final = 1e-5
 
@@ -35,10 +36,9 @@ def llama(architecture: Architecture) -> Stack:
 
 def blocks(architecture: Architecture) -> Stack:
     """As llama, of layers that store fewer projections, and any number of FFNs one after the other."""
-    size, shares = int(architecture.choices["head_size"]), architecture.choices["share"]
-    names = shares if isinstance(shares, list) else [shares] * architecture.depth
+    size, depth = int(architecture.choices["head_size"]), architecture.depth
     layers = []
-    for layer, share in zip(architecture.layers, names, strict=True):
+    for layer, share in zip(architecture.layers, by_layer(architecture.choices["share"], depth), strict=True):
         attention = GroupedAttention(
             layer.width, layer.query_width, layer.kv_width, size, uses=SHARES[str(share)]
         )

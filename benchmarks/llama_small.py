@@ -2,12 +2,12 @@
 
 ``--plan`` writes ``llama_small/plan.json``: llama-shaped networks of three body sizes in a designed cross,
 with the seeds that each is trained from. Without it the plan is trained, the smallest size first and every
-shape of a size from seed 0 before any from seed 1. A network that is finished is a line of WORK/rows.jsonl,
-never lost; one that was killed goes on from its last checkpoint. ``--publish`` copies the finished rows to
-``llama_small/rows.jsonl`` and writes the benchmark that comes with the package, ``--again 2`` trains two of
-them again. ``--blocks`` does all that for the plan of ``llama_small_blocks.py`` (``llama_small/blocks.json``,
-rows in ``blocks.jsonl``), which comes with no package. ``llama_small_page.py`` tries rates, times steps and
-writes the page.
+shape of a size from seed 0 before any from seed 1. A network that is finished is a line of
+``llama_small/rows.jsonl`` and not trained again, with another WORK neither; one that was killed goes on from
+its last checkpoint in WORK. ``--publish`` writes the benchmark of the finished rows that comes with the
+package, ``--again 2`` trains two of them again. ``--blocks`` does all that for the plan of
+``llama_small_blocks.py`` (``llama_small/blocks.json``, rows in ``blocks.jsonl``), which comes with no
+package. ``llama_small_page.py`` tries rates, times steps and writes the page.
 """
 
 from __future__ import annotations
@@ -116,17 +116,15 @@ def train_plan(work: Path, sizes: Sequence[str], workers: int, plan: Plan = LLAM
     wanted = json.loads((FOLDER / plan.file).read_text(encoding="utf-8"))["source"]["text_sha256"]
     if text.sha256 != wanted:
         raise SystemExit(f"the text made here has SHA-256 {text.sha256}, that of the plan {wanted}")
-    pairs = runs(sizes, plan)
-    file = work / plan.rows
+    file = FOLDER / plan.rows
     rows = read_rows(file)
     write_rows(file, rows)
     written = {(told["id"], told["seed"]) for told in rows}
+    pairs = [(one, seed) for one, seed in runs(sizes, plan) if (one.id, seed) not in written]
     asked = [(one.architecture, seed, f"{one.id} seed {seed}") for one, seed in pairs]
     for place, label in labels_as_trained(asked, text, REQUEST, jobs=workers, progress=note):
-        one, seed = pairs[place]
-        if (one.id, seed) not in written:
-            with file.open("a", encoding="utf-8") as opened:
-                opened.write(json.dumps(row(one, seed, label, text, REQUEST)) + "\n")
+        with file.open("a", encoding="utf-8") as opened:
+            opened.write(json.dumps(row(*pairs[place], label, text, REQUEST)) + "\n")
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
@@ -148,13 +146,9 @@ def finished(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return by_id
 
 
-def publish(work: Path, plan: Plan = LLAMA) -> None:
-    """Copy the rows so far, and write the benchmark of llamas that comes with the package."""
-    rows = read_rows(work / plan.rows)
-    FOLDER.mkdir(exist_ok=True)
-    write_rows(FOLDER / plan.rows, rows)
-    if plan is LLAMA:
-        write_json(SHIPPED, benchmark(rows))
+def publish() -> None:
+    """Write the benchmark of the llamas so far that comes with the package."""
+    write_json(SHIPPED, benchmark(read_rows(FOLDER / LLAMA.rows)))
 
 
 def benchmark(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -217,7 +211,7 @@ def noise(entries: Sequence[dict[str, Any]]) -> dict[str, float | int] | None:
 
 def check_again(work: Path, count: int, plan: Plan = LLAMA) -> None:
     """Train some of the finished networks again, from nothing, and print both losses."""
-    told = [one for one in read_rows(work / plan.rows) if one["losses"]]
+    told = [one for one in read_rows(FOLDER / plan.rows) if one["losses"]]
     drawn = np.random.default_rng(0).permutation(len(told))[:count].tolist()
     architectures = {one.id: one.architecture for one in plan.planned()}
     asked = [(architectures[told[i]["id"]], told[i]["seed"], told[i]["id"]) for i in drawn]
@@ -253,7 +247,7 @@ def main() -> None:
         FOLDER.mkdir(exist_ok=True)
         write_json(FOLDER / plan.file, plan_document(read_text(work), plan))
     elif given.publish:
-        publish(work, plan)
+        publish()
     elif given.again:
         check_again(work, given.again, plan)
     else:

@@ -149,7 +149,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def trained(work: Path) -> list[tuple[str, int]]:
-    rows = llama_small.read_rows(work / "rows.jsonl")
+    rows = llama_small.read_rows(work / "published" / "rows.jsonl")
     assert all(len(told["losses"]) == 5 and not told["failure"] for told in rows)
     return [(told["id"].split()[0], told["seed"]) for told in rows]
 
@@ -167,7 +167,7 @@ def test_a_run_that_was_stopped_goes_on(work: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(KeyboardInterrupt):
         llama_small.train_plan(work, ["5k", "9k"], 1)
     assert trained(work) == [("5k", 0)]
-    with (work / "rows.jsonl").open("a") as file:
+    with (work / "published" / "rows.jsonl").open("a") as file:
         file.write('{"id": "5k 2x')
     monkeypatch.setattr(llama_small, "row", row)
     llama_small.train_plan(work, ["5k"], 1)
@@ -175,6 +175,17 @@ def test_a_run_that_was_stopped_goes_on(work: Path, monkeypatch: pytest.MonkeyPa
     for _ in range(2):
         llama_small.train_plan(work, ["5k", "9k"], 1)
         assert trained(work) == [("5k", 0), ("5k", 0), ("5k", 1), ("5k", 1), ("9k", 0)]
+
+
+def test_what_is_finished_is_not_trained_with_another_work_folder(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llama_small.train_plan(work, ["5k"], 1)
+    monkeypatch.setenv("ZEROLM_CACHE", str(work / "other cache"))
+    llama_small.train_plan(work, ["5k", "9k"], 1)
+    assert trained(work) == [("5k", 0), ("5k", 0), ("5k", 1), ("5k", 1), ("9k", 0)]
+    records = list((work / "other cache").rglob("labels/*/*.json"))
+    assert len(records) == 1
 
 
 def test_another_text_is_refused(work: Path) -> None:
@@ -189,10 +200,9 @@ def test_what_is_published_is_what_two_networks_reach_again(
     work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     llama_small.train_plan(work, ["5k", "9k"], 1)
-    llama_small.publish(work)
+    llama_small.publish()
     truth = read(work / "llama_small.json")
     rows = llama_small.read_rows(work / "published" / "rows.jsonl")
-    assert rows == llama_small.read_rows(work / "rows.jsonl")
     by_run = {(told["id"], told["seed"]): told["losses"] for told in rows}
     assert len(truth.architectures) == 3
     for entry in truth.architectures:
@@ -215,7 +225,7 @@ def test_blocks_are_trained_published_and_held_against_llamas(
     """Training is muP's in both; the llama has one seed, each block two."""
     for plan in (LLAMA, BLOCKS):
         llama_small.train_plan(work, ["5k", "9k"], 1, plan)
-        llama_small.publish(work, plan)
+    llama_small.publish()
     ours = llama_small.read_rows(work / "published" / "blocks.jsonl")
     *_, theirs = llama_small.read_rows(work / "published" / "rows.jsonl")
     assert [(told["line"], told["seed"]) for told in ours] == [

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import elastic_verbs
+from drawn_words import words_in
 from label_training import ASKED, some_text
 from small_benchmarks import llamas
 from small_comparison import decoder_file, encoder_file
@@ -37,8 +38,10 @@ from zerolm.solvers import SearchResult, search
 from zerolm.spaces import make_space
 
 KINDS = (
-    *("search", "search-free", "comparison", "ablation", "calibration", "proxies-benchmark", "proxies-space"),
+    *("search", "search-free", "search-vocabularies", "comparison", "ablation", "calibration"),
     *(
+        "proxies-benchmark",
+        "proxies-space",
         "proxies-model",
         "carving",
         "carving-plan",
@@ -78,6 +81,16 @@ def free_search() -> SearchResult:
     """A search of a space without a stock class."""
     space = make_space("gpt2", depth=(3, 4), hidden=(128,), ffn=(256, 512))
     return search(space, "zerolm", options={"alpha": 0.5}, top=3)
+
+
+def vocabulary_search(folder: Path) -> SearchResult:
+    """A search that chooses the vocabulary, one of which leaves nothing within the budgets."""
+    folder.mkdir()
+    return zerolm.search(
+        "llama", vocabularies=[300, 400, 700], text=words_in(folder), max_params=400_000, max_macs=300_000,
+        depth=[2, 3], hidden=[64, 128], head_size=[32], ffn=[128, 256, 512], top=3,
+        hidden_per_depth=(1.0, 200.0), ffn_per_hidden=(1.0, 6.0),
+    )  # fmt: skip
 
 
 def proxy_runs(folder: Path) -> dict[str, Any]:
@@ -141,6 +154,7 @@ def make(folder: Path) -> Made:
     inputs = {
         "search": small_search(),
         "search-free": free_search(),
+        "search-vocabularies": vocabulary_search(folder / "words"),
         "comparison": bench(files, draws=50),
         "ablation": ablate(files[1:]),
         "calibration": json.loads(json.dumps(to_document(calibrate(labels), judge(labels)))),
@@ -148,8 +162,7 @@ def make(folder: Path) -> Made:
         **checkpoint_documents(folder),
     }
     makers: dict[str, tuple[Any, Any]] = {
-        "search": (search_page, search_fragment),
-        "search-free": (search_page, search_fragment),
+        **{name: (search_page, search_fragment) for name in inputs if name.startswith("search")},
         "comparison": (comparison_page, comparison_fragment),
         "ablation": (ablation_page, ablation_fragment),
         "calibration": (calibration_page, calibration_fragment),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 from catalogue import members
+from drawn_words import words_in
 
 import zerolm
 from zerolm.costs import CostModel
@@ -26,11 +26,7 @@ SPACE: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> str:
-    draw = random.Random(0)
-    words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 7))) for _ in range(300)]
-    file = tmp_path_factory.mktemp("text") / "text.txt"
-    file.write_text(" ".join(draw.choices(words, k=8000)))
-    return str(file)
+    return words_in(tmp_path_factory.mktemp("text"))
 
 
 @pytest.mark.parametrize(

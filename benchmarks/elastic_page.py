@@ -31,8 +31,9 @@ from timing import machine, note
 PLACE: Final = Path(__file__).with_name("elastic.md")
 LEVEL: Final = 0.95
 BRED: Final = "evolution"
+FUSED: Final = "evolution, every two heads fused"
 Seen = Mapping[str, Any]
-"""Of one seed: ``comparisons``, ``agreement`` and, by the name of the supernet, ``supernets``."""
+"""Of one seed: ``comparisons``, ``agreement``, how ``alike`` heads are, and ``supernets`` by their names."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ CLAIMS: Final = (
     ),
     Claim("growing supernets are cheaper to train, share of the time", "7.1 against 8.5 GPU days", cheaper),
     Claim("fused heads gain", "yes", less(BRED, "evolution, heads fused")),
+    Claim("every two heads fused, alike or not: what it gains", "", less(BRED, FUSED)),
     Claim("heads can be removed: what it gains", "no loss", less(BRED, "evolution, heads removed")),
     Claim(
         "relational losses beat classical ones, on one path",
@@ -136,11 +138,12 @@ def document(places: Sequence[Place]) -> Iterator[str]:
 
 def _of_kind(place: Place) -> Iterator[str]:
     """Yield the section of a kind of network."""
-    compared = _stored(place, "comparisons-{}")
+    seen = _every(place)
+    compared = [one["comparisons"] for one in seen]
     if not compared:
         return
     yield from ("", f"## {place.kind.capitalize()}s", "")
-    yield from _claimed(place)
+    yield from _claimed(seen)
     yield from ("", "Supernets:", "")
     yield from (
         "| supernet | seeds | mean parameters | loss of drawn paths | likeness of blocks | seconds |",
@@ -156,6 +159,14 @@ def _of_kind(place: Place) -> Iterator[str]:
         )
     yield from ("", "Picks, trained alone:", "")
     yield from _compared(compared, "supernet", "loss in its supernet")
+    alike = [one["alike"] for one in seen if "alike" in one]
+    for samples in alike[0] if alike else ():
+        largest = [one[samples] for one in alike]
+        yield ""
+        yield (
+            f"Of all two heads of a layer of the picks, those most alike have a CKA of {_spread(largest)} "
+            f"({samples})."
+        )
     if kinds := _stored(place, "sharing-{}"):
         yield from ("", "One kind of block in all layers, what is shared given to the FFN:", "")
         yield from _compared(kinds, "ffn", "FFN")
@@ -174,13 +185,16 @@ def _of_kind(place: Place) -> Iterator[str]:
         )
 
 
-def _claimed(place: Place) -> Iterator[str]:
+def _claimed(seen: Sequence[Seen]) -> Iterator[str]:
     """Yield what becomes of each claim: its gain, in nats unless it says other, and if it is told from 0.
 
     The interval is Student's, over the seeds, whose networks are trained anew.
     """
-    seen = [one for seed in SEEDS if (one := _seen(place, seed))]
-    yield from ("| claim | the paper | here, mean and 95 % interval | |", "|---|---|---:|---|")
+    yield (
+        "Differences are in nats unless the claim says other, each between networks of one seed, with "
+        "Student's interval over seeds. Of twenty claims that are wrong, one would be told apart by chance."
+    )
+    yield from ("", "| claim | the paper | here, mean and 95 % interval | |", "|---|---|---:|---|")
     for claim in CLAIMS:
         gains = []
         for one in seen:
@@ -203,12 +217,22 @@ def student(values: Sequence[float]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-def _seen(place: Place, seed: int) -> dict[str, Any]:
-    """Return what is stored of a seed; nothing where its networks are not compared yet."""
-    parts = {name: place.parts.stored(f"{name}-{seed}") for name in ("comparisons", "agreement")}
-    nets = {name: place.parts.stored(told_part(name).format(seed)) for name in SUPERNETS}
-    own = {name: part for name, part in parts.items() if part}
-    return own | {"supernets": nets} if "comparisons" in own else {}
+def _every(place: Place) -> list[dict[str, Any]]:
+    """Return what is stored of each seed whose networks are compared."""
+    every, seen = place.parts.every(), []
+    for seed in SEEDS:
+        own = {
+            name: every[f"{name}-{seed}"]
+            for name in ("comparisons", "agreement")
+            if f"{name}-{seed}" in every
+        }
+        if "comparisons" not in own:
+            continue
+        if heads := every.get(f"heads-{seed}"):
+            own["comparisons"][FUSED], own["alike"] = heads["fused"], heads["alike"]
+        own["supernets"] = {name: every[told_part(name).format(seed)] for name in SUPERNETS}
+        seen.append(own)
+    return seen
 
 
 def told_part(name: str) -> str:
@@ -227,9 +251,9 @@ def _compared(every: Sequence[Mapping[str, Any]], last: str, title: str) -> Iter
     yield "|---|---:|---:|---:|---:|---:|"
     first = next(iter(every[0]))
     for name in every[0]:
-        results = [result[name] for result in every]
+        results = [result[name] for result in every if name in result]
         params = statistics.mean(result["params"] for result in results)
-        more = [result[name]["loss"] - result[first]["loss"] for result in every]
+        more = [one[name]["loss"] - one[first]["loss"] for one in every if name in one]
         spread = [_spread([one["loss"] for one in results]), _spread(more) if name != first else ""]
         own = _spread([one[last] for one in results]) if last == "supernet" else f"{results[0][last]}"
         yield f"| {name} | {len(results)} | {params:,.0f} | {spread[0]} | {spread[1]} | {own} |"

@@ -25,6 +25,7 @@ from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
 from zerolm.elastic.export import ExportRequest, export, named
 from zerolm.elastic.folder import read_supernet
+from zerolm.elastic.heads import head_similarity
 from zerolm.elastic.learner import Aim, Growth, PathLearner, SupernetLearner
 from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.elastic.search import ElasticSearch, path_loss, pca_counts, pca_score, search_paths
@@ -318,6 +319,24 @@ def comparisons(place: Place, seed: int) -> dict[str, dict[str, float]]:
     for name in ("fixed", "relational", "classical", "no sharing"):
         add(f"evolution in the supernet: {name}", name, picked(place, name, seed, "supernet"))
     return rows
+
+
+def fewer_heads(place: Place, seed: int) -> dict[str, dict[str, float]]:
+    """Return the largest CKA of two heads of a layer of the pick, and the pick with every two heads fused.
+
+    Fusion as ELM has it leaves all heads that are not alike; every two fused is the most that it could do.
+    """
+    pick = picked(place, "grown", seed, "supernet")
+    net, text = opened(place, "grown", seed)
+    shape = net.space.read({"layers": pick["layers"]})
+    network = drawn_network(shape, 0)
+    network.load_state_dict(net.path_state(net.path_of(shape)))
+    alike = {}
+    for name, own in (("sequences", False), ("tokens, unbiased", True)):
+        every = head_similarity(network, text.held_out[0], tokens=own, unbiased=own)
+        alike[name] = max(float((one - torch.eye(len(one))).max()) for one in every)
+    layers = [{**layer, "heads": layer["heads"] // 2} for layer in pick["layers"]]
+    return {"alike": alike, "fused": {**alone(place, "grown", seed, layers), "supernet": pick["loss"]}}
 
 
 def sharing(place: Place, seed: int) -> dict[str, dict[str, float]]:

@@ -11,6 +11,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import zerolm
 from zerolm.costs import CostModel
 from zerolm.networks.build import build
 from zerolm.networks.stock_llama import stock_llama
@@ -67,6 +68,29 @@ def test_a_checkpoint_of_it_opens_without_zerolm(tmp_path: Path) -> None:
     ids = torch.arange(10)[None]
     with torch.no_grad():
         assert torch.allclose(network.module(ids), opened(input_ids=ids).logits, atol=1e-5)
+
+
+@pytest.mark.parametrize(("ffn", "ffn_stack"), [(9, 2), (0, 0)])
+def test_its_checkpoint_is_told_and_cut_like_any_other(tmp_path: Path, ffn: int, ffn_stack: int) -> None:
+    """Some of its layers have no attention, or no FFN, but zeros."""
+    space = LlamaBlocks(vocab=40, positions=20)
+    architecture, network = drawn(
+        space, depth=2, hidden=24, heads=6, head_size=4, kv_heads=6, ffn=ffn, ffn_stack=ffn_stack
+    )
+    stock = stock_llama(space, architecture, network.module)
+    stock.save_pretrained(tmp_path / "parent")
+    ledger = zerolm.ledger(tmp_path / "parent").to_json()
+    energies = {role: [layer[role]["energy"] for layer in ledger["layers"]] for role in ("attention", "ffn")}
+    for role, told in energies.items():
+        own = [w for name, w in network.module.named_parameters() if f".{role}." in name and w.dim() == 2]
+        assert sum(told) == pytest.approx(
+            sum(w.detach().double().square().sum().item() for w in own), rel=1e-6
+        )
+    assert [energy == 0 for energy in energies["attention"]] == [False, True] * 2 if ffn else [False, False]
+    zerolm.carve(tmp_path / "parent", tmp_path / "child", keep_heads=0.5)
+    child = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "child")
+    with torch.no_grad():
+        assert torch.isfinite(child(input_ids=torch.arange(10)[None]).logits).all()
 
 
 def test_a_plain_llama_is_stored_as_it_is() -> None:

@@ -26,7 +26,7 @@ import torch
 from llama_small_blocks import planned_blocks
 from llama_small_plan import SETTINGS, SIZES, Planned, planned
 from small_text import texts
-from timing import note, one_thread, table
+from timing import note, one_thread, processor, table
 
 import zerolm
 from zerolm.costs import CostModel
@@ -106,6 +106,7 @@ def row(one: Planned, seed: int, label: Label, text: LabelText, request: Trainin
         "rate": request.schedule.rate,
         "seconds": round(label.seconds, 1),
         "text": text.sha256,
+        "processor": processor(),
         "versions": {"zerolm": zerolm.__version__, "torch": torch.__version__},
     }
 

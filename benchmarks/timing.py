@@ -20,13 +20,17 @@ PATIENCE = 10.0
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def machine() -> str:
-    """Processor, cores, versions and date."""
+def processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def machine() -> str:
+    """Processor, cores, versions and date."""
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
-        f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores; "
+        f"{processor()}, {os.cpu_count()} cores; "
         f"Python {platform.python_version()}, {versions}; "
         f"{datetime.date.today().isoformat()}"
     )

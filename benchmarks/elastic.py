@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from elastic_page import write_page
-from elastic_runs import KINDS, SEEDS, Place, agreement, comparisons, costs, fewer_heads, sharing
+from elastic_runs import KINDS, SEEDS, Place, agreement, comparisons, costs, fewer_heads, longer, sharing
 from timing import one_thread
 
 
@@ -33,6 +33,7 @@ def main() -> None:
         for seed in given.seeds:
             place.parts.measured(f"comparisons-{seed}", partial(comparisons, place, seed))
             place.parts.measured(f"heads-{seed}", partial(fewer_heads, place, seed))
+            place.parts.measured(f"longer-{seed}", partial(longer, place, seed))
             place.parts.measured(f"sharing-{seed}", partial(sharing, place, seed))
             agreement(place, seed)
     write_page([Place(work, kind) for kind in KINDS])

@@ -31,6 +31,8 @@ from timing import machine, note
 PLACE: Final = Path(__file__).with_name("elastic.md")
 LEVEL: Final = 0.95
 BRED: Final = "evolution"
+STARTED: Final = "evolution, from the supernet's weights"
+LONGER: Final = "evolution, on the supernet's tokens too"
 FUSED: Final = "evolution, every two heads fused"
 Seen = Mapping[str, Any]
 """Of one seed: ``comparisons``, ``agreement``, how ``alike`` heads are, and ``supernets`` by their names."""
@@ -100,9 +102,12 @@ CLAIMS: Final = (
         )
     ),
     Claim(
-        "the supernet's weights beat new ones, trained on as much",
+        "the supernet's weights beat new ones, each then trained on as much",
         "",
-        less(BRED, "evolution, from the supernet's weights"),
+        less(BRED, STARTED),
+    ),
+    Claim(
+        "the supernet's weights beat new ones that are trained on its tokens too", "", less(LONGER, STARTED)
     ),
     *(
         Claim(f"the supernet's loss ranks paths better than {name}, tau-b", "", ranks(key))
@@ -230,6 +235,8 @@ def _every(place: Place) -> list[dict[str, Any]]:
             continue
         if heads := every.get(f"heads-{seed}"):
             own["comparisons"][FUSED], own["alike"] = heads["fused"], heads["alike"]
+        if row := every.get(f"longer-{seed}"):
+            own["comparisons"][LONGER] = row
         own["supernets"] = {name: every[told_part(name).format(seed)] for name in SUPERNETS}
         seen.append(own)
     return seen

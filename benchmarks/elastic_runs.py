@@ -339,6 +339,13 @@ def fewer_heads(place: Place, seed: int) -> dict[str, dict[str, float]]:
     return {"alike": alike, "fused": {**alone(place, "grown", seed, layers), "supernet": pick["loss"]}}
 
 
+def longer(place: Place, seed: int) -> dict[str, float]:
+    """Return the pick trained alone, from new weights, on the supernet's tokens and on its own."""
+    pick = picked(place, "grown", seed, "supernet")
+    tokens = run_of(SUPERNET + ALONE[place.kind], seed)
+    return {**alone(place, "grown", seed, pick["layers"], training=tokens), "supernet": pick["loss"]}
+
+
 def sharing(place: Place, seed: int) -> dict[str, dict[str, float]]:
     """Return the loss of networks of one kind of block, trained alone, by the kind's name.
 

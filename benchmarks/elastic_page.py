@@ -210,6 +210,7 @@ def _claimed(seen: Sequence[Seen]) -> Iterator[str]:
         if len(gains) > 1:
             mean, low, high = student(gains)
             verdict = "holds" if low > 0 else "the reverse" if high < 0 else "not told apart"
+            verdict = verdict if any(gains) else "the same networks"
             yield f"| {claim.words} | {claim.paper} | {mean:+.3f} ({low:+.3f} to {high:+.3f}) | {verdict} |"
         elif gains:
             yield f"| {claim.words} | {claim.paper} | {gains[0]:+.3f} | one seed |"

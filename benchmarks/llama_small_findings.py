@@ -31,6 +31,7 @@ LINES: Final = {
 """What each line of the cross varies, and the number that tells it."""
 ALPHAS: Final = (0.5, 1.0, 2.0)
 DRAWS: Final = 2000
+NONE: Final = (float("nan"),) * 3
 NEAR: Final = 0.05
 """Gemstones of total parameters within this share are paired."""
 
@@ -90,6 +91,11 @@ def deviation_of(runs: Sequence[Sequence[float]]) -> float:
 def two_errors(deviation: float, *runs: int) -> float:
     """Return two standard errors of the difference of means over so many runs each."""
     return float(2 * deviation * sum(1 / count for count in runs) ** 0.5)
+
+
+def margin(error: float) -> str:
+    """Return what a difference may be off by; nothing where no network is repeated yet."""
+    return "" if np.isnan(error) else f"± {error:.4f}"
 
 
 def seed_deviation(shapes: Sequence[Measured]) -> float:
@@ -175,7 +181,7 @@ def show_responses(shapes: Sequence[Measured]) -> None:
                 error = two_errors(deviation, len(one.losses), len(base.losses))
                 rows.append([
                     size, line, shape_text(one.planned.architecture), f"{one.numbers[number]:.3g}",
-                    f"{base.numbers[number]:.3g}", *(f"{loss:+.4f}" for loss in more), f"± {error:.4f}",
+                    f"{base.numbers[number]:.3g}", *(f"{loss:+.4f}" for loss in more), margin(error),
                 ])  # fmt: skip
     heads = [f"{count / shapes[0].counts[-1]:.0%}" for count in shapes[0].counts] if shapes else []
     table(["size", "line", "architecture", "number", "of the base", *heads, ""], rows)
@@ -187,9 +193,9 @@ def show_responses(shapes: Sequence[Measured]) -> None:
     for size, ones in groups.items():
         optima = Law.draws(ones)
         for name, values in optima.items():
-            low, middle, high = np.nanpercentile(values, [2.5, 50, 97.5]) if values.size else (np.nan,) * 3
-            none = f"{np.mean(np.isnan(values)):.0%}" if values.size else ""
-            best.append([size, name, f"{middle:.3g}", f"{low:.3g} to {high:.3g}", none])
+            absent = np.isnan(values)
+            low, middle, high = np.percentile(values[~absent], [2.5, 50, 97.5]) if not absent.all() else NONE
+            best.append([size, name, f"{middle:.3g}", f"{low:.3g} to {high:.3g}", f"{absent.mean():.0%}"])
     table(["fitted to", "ratio", "best", "95 %", "draws without one"], best)
 
 
@@ -211,13 +217,17 @@ def show_wish(shapes: Sequence[Measured]) -> None:
                 min(along, key=lambda one: abs(np.log(one.numbers["FFN / attention"] / ratio)))
                 for ratio in (1, 3)
             )
+            if even is large:  # the others are not trained yet
+                continue
             error = two_errors(deviation, len(even.losses), len(large.losses))
             wish = geo.of(even.planned.architecture) / geo.of(large.planned.architecture) - 1
             shown = (
                 f"{shape_text(one.planned.architecture)} (r {one.numbers['FFN / attention']:.2f})"
                 for one in (even, large)
             )
-            rows.append([size, line, *shown, f"{even.mean - large.mean:+.4f} ± {error:.4f}", f"{wish:+.1%}"])
+            rows.append(
+                [size, line, *shown, f"{even.mean - large.mean:+.4f} {margin(error)}", f"{wish:+.1%}"]
+            )
     table(["size", "line", "even", "three times", "nats", "geo"], rows)
 
 

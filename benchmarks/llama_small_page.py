@@ -32,7 +32,7 @@ from llama_small import (
     results,
 )
 from llama_small_blocks import planned_blocks
-from llama_small_findings import deviation_of, shape_numbers, show_findings, two_errors
+from llama_small_findings import deviation_of, margin, shape_numbers, show_findings, two_errors
 from llama_small_plan import CROSS, SETTINGS, SIZES, Planned, planned
 from small_text import ENGLISH
 from timing import machine, note, one_thread, table
@@ -221,10 +221,11 @@ def show_blocks() -> None:
             continue
         difference = float(np.mean(ours) - np.mean(theirs))
         error = two_errors(deviation, len(ours), len(theirs))
-        verdict = "level" if not abs(difference) > error else "better" if difference < 0 else "worse"
+        verdict = "" if np.isnan(error) else "better" if difference < -error else "worse"
+        verdict = "level" if abs(difference) <= error else verdict
         seeds = (" ".join(f"{loss:.4f}" for loss in runs) for runs in (ours, theirs))
         shapes = (shape_text(made.architecture) for made in (one, llamas[one.against]))
-        cells.append([one.line, *shapes, *seeds, f"{difference:+.4f} ± {error:.4f}", verdict])
+        cells.append([one.line, *shapes, *seeds, f"{difference:+.4f} {margin(error)}", verdict])
     heads = ["claim", "block", "llama", "block's loss", "llama's loss", "difference", "the block is"]
     table(heads, cells)
 

@@ -35,7 +35,7 @@ STARTED: Final = "evolution, from the supernet's weights"
 LONGER: Final = "evolution, on the supernet's tokens too"
 FUSED: Final = "evolution, every two heads fused"
 Seen = Mapping[str, Any]
-"""Of one seed: ``comparisons``, ``agreement``, how ``alike`` heads are, and ``supernets`` by their names."""
+"""Of one seed: ``comparisons``, ``sharing``, ``agreement``, ``supernets``, how ``alike`` heads are."""
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,10 @@ def _of_kind(place: Place) -> Iterator[str]:
             f"Of all two heads of a layer of the picks, those most alike have a CKA of {_spread(largest)} "
             f"({samples})."
         )
-    if kinds := _stored(place, "sharing-{}"):
+    if kinds := [one["sharing"] for one in seen if "sharing" in one]:
         yield from ("", "One kind of block in all layers, what is shared given to the FFN:", "")
         yield from _compared(kinds, "ffn", "FFN")
-    if agreed := _stored(place, "agreement-{}"):
+    if agreed := [one["agreement"] for one in seen if "agreement" in one]:
         yield from ("", f"tau-b with the losses of {PATHS} paths trained alone (seeds: {len(agreed)}):", "")
         yield from ("| score | tau-b |", "|---|---:|")
         for name in agreed[0]["tau"]:
@@ -227,11 +227,8 @@ def _every(place: Place) -> list[dict[str, Any]]:
     """Return what is stored of each seed whose networks are compared."""
     every, seen = place.parts.every(), []
     for seed in SEEDS:
-        own = {
-            name: every[f"{name}-{seed}"]
-            for name in ("comparisons", "agreement")
-            if f"{name}-{seed}" in every
-        }
+        parts = {name: every.get(f"{name}-{seed}") for name in ("comparisons", "sharing", "agreement")}
+        own = {name: part for name, part in parts.items() if part}
         if "comparisons" not in own:
             continue
         if heads := every.get(f"heads-{seed}"):

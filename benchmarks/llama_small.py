@@ -5,9 +5,9 @@ with the seeds that each is trained from. Without it the plan is trained, the sm
 shape of a size from seed 0 before any from seed 1. A network that is finished is a line of
 ``llama_small/rows.jsonl`` and not trained again, with another WORK neither; one that was killed goes on from
 its last checkpoint in WORK. ``--publish`` writes the benchmark of the finished rows that comes with the
-package, ``--again 2`` trains two of them again. ``--blocks`` does all that for the plan of
-``llama_small_blocks.py`` (``llama_small/blocks.json``, rows in ``blocks.jsonl``), which comes with no
-package. ``llama_small_page.py`` tries rates, times steps and writes the page.
+package, ``--again 2`` trains two of them again. ``--blocks`` plans, trains and trains
+again the plan of ``llama_small_blocks.py`` (``llama_small/blocks.json``, rows in ``blocks.jsonl``), which
+comes with no package. ``llama_small_page.py`` tries rates, times steps and writes the page.
 """
 
 from __future__ import annotations

@@ -221,8 +221,8 @@ def show_blocks() -> None:
             continue
         difference = float(np.mean(ours) - np.mean(theirs))
         error = two_errors(deviation, len(ours), len(theirs))
-        verdict = "" if np.isnan(error) else "better" if difference < -error else "worse"
-        verdict = "level" if abs(difference) <= error else verdict
+        verdict = "level" if abs(difference) <= error else "better" if difference < 0 else "worse"
+        verdict = "" if np.isnan(error) else verdict
         seeds = (" ".join(f"{loss:.4f}" for loss in runs) for runs in (ours, theirs))
         shapes = (shape_text(made.architecture) for made in (one, llamas[one.against]))
         cells.append([one.line, *shapes, *seeds, f"{difference:+.4f} {margin(error)}", verdict])

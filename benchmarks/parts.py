@@ -39,7 +39,7 @@ class Parts:
         note(f"{self.file.stem}: {name}")
         line = json.dumps({"part": name, "result": measure()})
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        cut = "" if self._text.endswith("\n") or not self._text else "\n"
+        cut = "\n" if self._text[-1:] not in ("", "\n") else ""
         with self.file.open("a", encoding="utf-8") as file:
             file.write(f"{cut}{line}\n")
         return json.loads(line)["result"]

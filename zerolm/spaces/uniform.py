@@ -311,8 +311,10 @@ def _span(values: Sequence[int]) -> str:
 
 def ranged(values: Sequence[Any]) -> str:
     """Return a range in short: its ends, or all where they are few or names."""
-    shown = [str(value) if named(values) else f"{value:g}" for value in values]
-    return ",".join(shown) if len(values) <= 1 or named(values) else f"{shown[0]}:{shown[-1]}"
+    if named(values):
+        return ",".join(values)
+    ends = values if len(values) <= 1 else (values[0], values[-1])
+    return ":".join(f"{value:g}" for value in ends)
 
 
 def named(values: Sequence[Any]) -> bool:

@@ -238,6 +238,8 @@ def main() -> None:
     parser.add_argument("--publish", action="store_true", help="write what is finished into the package")
     parser.add_argument("--again", type=int, metavar="COUNT", help="train so many finished ones again")
     given = parser.parse_args()
+    if given.blocks and given.publish:
+        parser.error("--publish writes the llamas; the blocks come with no package")
     one_thread()
     torch.set_num_threads(1)
     work = given.work.absolute()

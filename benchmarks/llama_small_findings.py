@@ -49,6 +49,15 @@ class Measured:
         return float(self.losses[:, -1].mean())
 
     @cached_property
+    def macs(self) -> int:
+        """Return the multiply-accumulates of a token, of which training takes three times as many."""
+        return int(CostModel(context=LENGTH // 2).of(self.planned.architecture)["macs"])
+
+    def mean_after(self, tokens: float) -> float:
+        """Return the mean loss after so many tokens, between counts in proportion to their logarithm."""
+        return float(np.interp(np.log(tokens), np.log(self.counts), self.losses.mean(axis=0)))
+
+    @cached_property
     def numbers(self) -> dict[str, float]:
         return shape_numbers(self.planned.architecture)
 
@@ -110,6 +119,7 @@ def by_size(shapes: Sequence[Measured]) -> dict[str, list[Measured]]:
 def show_findings() -> None:
     shapes = measured()
     show_agreement(shapes)
+    show_equal_compute(shapes)
     show_responses(shapes)
     show_wish(shapes)
     show_carried(shapes)
@@ -126,18 +136,63 @@ def show_agreement(shapes: Sequence[Measured]) -> None:
     )
     rows: list[list[str]] = []
     for name, score in closed_forms().items():
-        taus = [_tau([score.of(one.planned.architecture) for one in ones], ones) for ones in sizes.values()]
+        taus = [
+            _tau([score.of(one.planned.architecture) for one in ones], [one.mean for one in ones])
+            for ones in sizes.values()
+        ]
         rows.append([name, *(f"{tau:+.3f}" for tau in taus), f"{np.mean(taus):+.3f}"])
     rows.sort(key=lambda row: -float(row[-1]))
     if len(sizes) > 1:
         taus = []
         for size, ones in sizes.items():
             law = Law.fitted([one for one in shapes if one.planned.size != size])
-            taus.append(_tau([-law.penalty(one.numbers) for one in ones], ones))
+            taus.append(_tau([-law.penalty(one.numbers) for one in ones], [one.mean for one in ones]))
         rows.append(["the law", *(f"{tau:+.3f}" for tau in taus), f"{np.mean(taus):+.3f}"])
     ceilings = [_ceiling(ones) for ones in sizes.values()]
     rows.append(["ceiling", *("" if c is None else f"{c:.3f}" for c in ceilings), ""])
     table(["score", *sizes, "mean"], rows)
+
+
+def show_equal_compute(shapes: Sequence[Measured]) -> None:
+    """Print tau-b of every closed form at equal tokens and at equal operations, before the rate falls."""
+    print("## Equal tokens or equal operations\n")
+    print(
+        "Equal bodies are not equal work: a wider network has a dearer head, a deeper one more attention. "
+        "tau-b with the losses after half of the tokens, before the rate falls, and with those after as many "
+        "operations as the cheapest of the size has done by then (forward and backward, half of the context "
+        "attended to, the loss between two counts of tokens by their logarithm).\n"
+    )
+    sizes = by_size(shapes)
+    after = {
+        f"{size}, {equal}": (ones, losses)
+        for size, ones in sizes.items()
+        for equal, losses in (("tokens", _at_equal_tokens(ones)), ("operations", _at_equal_operations(ones)))
+    }
+    rows = [
+        [
+            name,
+            *(
+                f"{_tau([score.of(o.planned.architecture) for o in ones], losses):+.3f}"
+                for ones, losses in after.values()
+            ),
+        ]
+        for name, score in closed_forms().items()
+    ]
+    table(["score", *after], rows)
+
+
+def _half(shape: Measured) -> int:
+    """Return the count of tokens at which the rate begins to fall."""
+    return min(shape.counts, key=lambda count: abs(count - shape.counts[-1] / 2))
+
+
+def _at_equal_tokens(shapes: Sequence[Measured]) -> list[float]:
+    return [one.mean_after(_half(one)) for one in shapes]
+
+
+def _at_equal_operations(shapes: Sequence[Measured]) -> list[float]:
+    least = min(one.macs * _half(one) for one in shapes)
+    return [one.mean_after(least / one.macs) for one in shapes]
 
 
 def closed_forms() -> dict[str, ClosedForm]:
@@ -150,8 +205,8 @@ def closed_forms() -> dict[str, ClosedForm]:
     return {name: score for name, score in scores.items() if isinstance(score, ClosedForm)}
 
 
-def _tau(scores: Sequence[float], shapes: Sequence[Measured]) -> float:
-    return float(kendall(np.array([scores]), -np.array([one.mean for one in shapes]))[0])
+def _tau(scores: Sequence[float], losses: Sequence[float]) -> float:
+    return float(kendall(np.array([scores]), -np.array(losses))[0])
 
 
 def _ceiling(shapes: Sequence[Measured]) -> float | None:

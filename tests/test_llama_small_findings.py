@@ -73,6 +73,20 @@ def test_a_law_without_a_lowest_point_says_none(rows: Path) -> None:
     assert np.isnan(Law.fitted(steeper).optima).all()
 
 
+def test_at_equal_operations_only_operations_count() -> None:
+    """Losses that fall with the operations alone are all one at equal operations, and not at equal tokens."""
+    counts = (749_568, 1_499_136, 2_998_272)
+    shapes = []
+    for one in planned():
+        empty = Measured(one, np.zeros((1, 3)), counts)
+        losses = 9 - 0.3 * np.log(empty.macs * np.array([counts, counts], float))
+        shapes.append(Measured(one, losses, counts))
+    for ones in findings.by_size(shapes).values():
+        at_equal = findings._at_equal_operations(ones)
+        assert at_equal == pytest.approx([max(findings._at_equal_tokens(ones))] * len(ones), abs=1e-9)
+        assert np.ptp(findings._at_equal_tokens(ones)) > 0.01
+
+
 def test_the_page_says_what_the_law_does(
     rows: Path, capsys: pytest.CaptureFixture[str], decoders_folder: Path
 ) -> None:
@@ -83,6 +97,10 @@ def test_the_page_says_what_the_law_does(
     ceiling = next(line for line in agreement.splitlines() if line.startswith("| ceiling"))
     pairs = zip(law.split("|")[2:5], ceiling.split("|")[2:5], strict=True)
     assert all(float(own) > float(most) - 0.1 for own, most in pairs)
+    compute = page.split("## Equal tokens or equal operations")[1].split("## Responses")[0]
+    assert (
+        f"| score | {' | '.join(f'{s}, {e}' for s in SIZES for e in ('tokens', 'operations'))} |" in compute
+    )
     assert all(f"| {line} |" in page for line in LINES)
     wish = page.split("## Whether geo's wish holds")[1].split("## How far")[0]
     lines = [

@@ -121,10 +121,14 @@ def test_binding_bounds_are_those_that_cost_score(name: str, score: str) -> None
             kind, at, relaxed_to, reached = costly[binding.bound]
             assert (binding.kind, binding.at, binding.relaxed_to) == (kind, at, relaxed_to)
             assert binding.score == pytest.approx(reached, rel=1e-9)
-            gain = (reached - best) / abs(best) if best else np.inf
-            assert binding.gain == pytest.approx(gain, rel=1e-6)
-        gains = [binding.gain for binding in result.bounds.binding]
-        assert gains == sorted(gains, reverse=True)
+            gain = (reached - best) / abs(best) if best else None
+            assert binding.gain == (None if gain is None else pytest.approx(gain, rel=1e-6))
+            assert binding.better == (
+                f"{reached:.6g} instead of 0" if gain is None else f"{gain:+.2%}".replace("%", " %")
+            )
+        scores = [binding.score for binding in result.bounds.binding]
+        assert scores == sorted(scores, reverse=True)
+        json.dumps(result.to_json(), allow_nan=False)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

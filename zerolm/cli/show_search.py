@@ -66,9 +66,7 @@ def show(result: SearchReport) -> None:
             else f"at {show_cost(cost, int(to)) if cost else format(to, 'g')}"
         )
         words = f": {binding.words}" if binding.words else ""
-        show_text(
-            f"binding: {binding.bound}; {wider} the best score would be {100 * binding.gain:+.2f} %{words}"
-        )
+        show_text(f"binding: {binding.bound}; {wider} the best score would be {binding.better}{words}")
     if result.bounds.free:
         show_text(f"costs nothing: {', '.join(result.bounds.free)}")
     for name, values in result.space.unused().items():

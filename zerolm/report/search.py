@@ -328,7 +328,7 @@ def _binding_table(result: SearchResult) -> str:
     if not result.bounds.binding:
         return "<p>None: no budget and no bound on shapes holds the best score down.</p>" + free
     binding = result.bounds.binding
-    rows = [[b.bound, b.kind, _relaxed(b), f"{100 * b.gain:+.2f} %", b.words] for b in binding]
+    rows = [[b.bound, b.kind, _relaxed(b), b.better, b.words] for b in binding]
     return (
         table(["bound", "kind", "relaxed to", "best score", "best shape then"], rows, "bounds")
         + note(

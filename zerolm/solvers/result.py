@@ -114,7 +114,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Binding:
-    """A bound that costs score: relaxed, it allows ``score``; ``gain`` is relative.
+    """A bound that costs score: relaxed, it allows ``score``; ``gain`` is relative, None where the best is 0.
 
     ``relaxed_to`` is 10 % wider for a ``kind`` budget or shape; a range is opened whole, and ``at`` and
     ``relaxed_to`` are its ends in words. ``words`` is the best architecture then.
@@ -125,8 +125,13 @@ class Binding:
     at: float | str
     relaxed_to: float | str
     score: float
-    gain: float
+    gain: float | None
     words: str = ""
+
+    @property
+    def better(self) -> str:
+        """Return the gain in words."""
+        return f"{self.score:.6g} instead of 0" if self.gain is None else f"{100 * self.gain:+.2f} %"
 
     def to_json(self) -> dict[str, Any]:
         return dict(self.__dict__)

@@ -421,8 +421,8 @@ def _bounds(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> Bounds
         if solution is None:
             return
         score = solution[0].score
-        gain = (score - best.score) / abs(best.score) if best.score else np.inf if score else 0.0
-        if gain > TOLERANCE:
+        gain = (score - best.score) / abs(best.score) if best.score else None
+        if score > best.score if gain is None else gain > TOLERANCE:
             words = shape_text(run.choice(solution[0]).architecture) if kind == "range" else ""
             binding.append(Binding(bound, kind, at, to, score, gain, words))
         else:
@@ -436,7 +436,7 @@ def _bounds(main: _Run, budgets: Budgets, setup: _Setup, best: Choice) -> Bounds
     for bound in main.space.bounds(best.architecture):
         kind = "range" if isinstance(bound.at, str) else "shape"
         ask(bound.name, kind, bound.at, bound.wider_to, bound.wider, budgets)
-    return BoundsTest(True, sorted(binding, key=lambda bound: -bound.gain), free)
+    return BoundsTest(True, sorted(binding, key=lambda bound: bound.score, reverse=True), free)
 
 
 def _explain(run: _Run, budgets: Budgets, setup: _Setup) -> str:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from llama_small import FOLDER, LENGTH, LLAMA, finished, read_rows
-from llama_small_plan import SIZES, Planned, planned
+from llama_small import LENGTH
+from llama_small_law import (
+    DRAWS,
+    RATIOS,
+    Law,
+    Measured,
+    by_size,
+    margin,
+    measured,
+    seed_deviation,
+    shape_numbers,
+    two_errors,
+)
 from timing import table
 
-from zerolm.architecture import Architecture, Floats
+from zerolm.architecture import Floats
 from zerolm.costs import CostModel
 from zerolm.groundtruth.reader import locate, quality, read, views
 from zerolm.scores import SCORES, ClosedForm, make_score
@@ -30,90 +39,11 @@ LINES: Final = {
 }
 """What each line of the cross varies, and the number that tells it."""
 ALPHAS: Final = (0.5, 1.0, 2.0)
-DRAWS: Final = 2000
+PRACTICE: Final = 3
+RATIO_STEPS: Final = (0.5, 1, 1.5, 2, 3, 4, 6, 8)
 NONE: Final = (float("nan"),) * 3
 NEAR: Final = 0.05
 """Gemstones of total parameters within this share are paired."""
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """A shape with its losses (seeds, counts) after rising ``counts`` of tokens."""
-
-    planned: Planned
-    losses: Floats
-    counts: tuple[int, ...]
-
-    @property
-    def mean(self) -> float:
-        return float(self.losses[:, -1].mean())
-
-    @cached_property
-    def macs(self) -> int:
-        """Return the multiply-accumulates of a token, of which training takes three times as many."""
-        return int(CostModel(context=LENGTH // 2).of(self.planned.architecture)["macs"])
-
-    def mean_after(self, tokens: float) -> float:
-        """Return the mean loss after so many tokens, between counts in proportion to their logarithm."""
-        return float(np.interp(np.log(tokens), np.log(self.counts), self.losses.mean(axis=0)))
-
-    @cached_property
-    def numbers(self) -> dict[str, float]:
-        return shape_numbers(self.planned.architecture)
-
-
-def shape_numbers(architecture: Architecture) -> dict[str, float]:
-    """Return the ratios that tell a shape of a llama."""
-    choices = architecture.choices
-    weights = {role: 0 for role in ("ffn", "attention")}
-    for matrix in architecture.layers[0].matrices:
-        weights[matrix.role] += matrix.weights
-    return {
-        "hidden / depth": choices["hidden"] / architecture.depth,
-        "FFN / attention": weights["ffn"] / weights["attention"],
-        "heads a KV head": choices["heads"] / choices["kv_heads"],
-        "head size": choices["head_size"],
-    }
-
-
-def measured() -> list[Measured]:
-    """Return the shapes of the plan that have finished runs."""
-    rows = finished(read_rows(FOLDER / LLAMA.rows))
-    runs = {
-        name: [sorted((int(count), loss) for count, loss in told["losses"].items()) for told in of_one]
-        for name, of_one in rows.items()
-    }
-    return [
-        Measured(one, np.array(runs[one.id])[..., 1], tuple(count for count, _ in runs[one.id][0]))
-        for one in planned()
-        if one.id in runs
-    ]
-
-
-def deviation_of(runs: Sequence[Sequence[float]]) -> float:
-    """Return the standard deviation of a run about its network's mean, pooled; nan without repeats."""
-    freedom = sum(len(losses) - 1 for losses in runs)
-    squares = sum(float(np.square(np.subtract(losses, np.mean(losses))).sum()) for losses in runs)
-    return (squares / freedom) ** 0.5 if freedom else float("nan")
-
-
-def two_errors(deviation: float, *runs: int) -> float:
-    """Return two standard errors of the difference of means over so many runs each."""
-    return float(2 * deviation * sum(1 / count for count in runs) ** 0.5)
-
-
-def margin(error: float) -> str:
-    """Return what a difference may be off by; nothing where no network is repeated yet."""
-    return "" if np.isnan(error) else f"± {error:.4f}"
-
-
-def seed_deviation(shapes: Sequence[Measured]) -> float:
-    return deviation_of([one.losses[:, -1].tolist() for one in shapes])
-
-
-def by_size(shapes: Sequence[Measured]) -> dict[str, list[Measured]]:
-    sizes = {size: [one for one in shapes if one.planned.size == size] for size in SIZES}
-    return {size: ones for size, ones in sizes.items() if len(ones) > 2}
 
 
 def show_findings() -> None:
@@ -121,6 +51,7 @@ def show_findings() -> None:
     show_agreement(shapes)
     show_equal_compute(shapes)
     show_responses(shapes)
+    show_worth(shapes)
     show_wish(shapes)
     show_carried(shapes)
 
@@ -246,12 +177,40 @@ def show_responses(shapes: Sequence[Measured]) -> None:
         groups["all"] = list(shapes)
     best = []
     for size, ones in groups.items():
-        optima = Law.draws(ones)
-        for name, values in optima.items():
-            absent = np.isnan(values)
-            low, middle, high = np.percentile(values[~absent], [2.5, 50, 97.5]) if not absent.all() else NONE
-            best.append([size, name, f"{middle:.3g}", f"{low:.3g} to {high:.3g}", f"{absent.mean():.0%}"])
-    table(["fitted to", "ratio", "best", "95 %", "draws without one"], best)
+        optima = np.array([law.optima for law in Law.draws(ones)]).reshape(-1, len(RATIOS))
+        for name, values in zip(RATIOS, optima.T, strict=True):
+            there = values[np.isfinite(values)]
+            low, middle, high = np.percentile(there, [2.5, 50, 97.5]) if len(there) else NONE
+            best.append(
+                [size, name, f"{middle:.3g}", f"{low:.3g} to {high:.3g}", f"{len(values) - len(there)}"]
+            )
+    table(["fitted to", "ratio", "best", "95 %", f"draws of {DRAWS} without one"], best)
+
+
+def show_worth(shapes: Sequence[Measured]) -> None:
+    """Print what a ratio of FFN to attention is worth in parameters of the body: by geo, and as measured."""
+    if len(by_size(shapes)) < 2:
+        return
+    print("\n## What a ratio is worth\n")
+    law, draws = Law.fitted(shapes), Law.draws(shapes)
+    print(
+        f"Parameters of the body that a network with FFNs {PRACTICE} times as large as attention, as people "
+        "train them, would need to be as good, all else the same: by geo, which sees the ratio as sqrt r / "
+        "(1 + r), and by the law, over all sizes, with 95 % of draws. A doubling of the body is worth "
+        f"{law.slope * np.log(2):.3f} nats, by the levels of the sizes.\n"
+    )
+    rows = []
+    for ratio in RATIO_STEPS:
+        low, high = np.percentile([_worth(one, ratio) for one in draws], [2.5, 97.5]) if draws else NONE[:2]
+        by_geo = np.sqrt(ratio / PRACTICE) * (1 + PRACTICE) / (1 + ratio)
+        rows.append([f"{ratio:g}", f"{by_geo:.0%}", f"{_worth(law, ratio):.0%}", f"{low:.0%} to {high:.0%}"])
+    table(["FFN / attention", "geo", "the law", "95 %"], rows)
+
+
+def _worth(law: Law, ratio: float) -> float:
+    """Return how many times the body a network of the practised ratio needs to be as good."""
+    square, line = np.log(ratio) ** 2 - np.log(PRACTICE) ** 2, np.log(ratio / PRACTICE)
+    return float(np.exp(-(law.weights[2] * line + law.weights[3] * square) / law.slope))
 
 
 def show_wish(shapes: Sequence[Measured]) -> None:
@@ -311,48 +270,3 @@ def show_carried(shapes: Sequence[Measured]) -> None:
             ordered = ordered_pairs(values, result, pairs)
             rows.append([name, score, f"{ordered.right} of {ordered.n}", str(ordered.tied)])
     table(["benchmark", "score", "pairs ordered rightly", "tied"], rows)
-
-
-@dataclass(frozen=True, eq=False)
-class Law:
-    """The loss at equal size: a parabola in two logarithms, a line in a third; ``weights`` (5,)."""
-
-    weights: Floats
-
-    @classmethod
-    def fitted(cls, shapes: Sequence[Measured], means: Floats | None = None) -> Law:
-        """Return the law by least squares over the means of shapes, with an intercept a size."""
-        sizes = sorted({one.planned.size for one in shapes})
-        ends = np.array([[one.planned.size == size for size in sizes] for one in shapes], float)
-        features = np.array([cls.features(one.numbers) for one in shapes])
-        means = np.array([one.mean for one in shapes]) if means is None else means
-        solved = np.linalg.lstsq(np.hstack([ends, features]), means, rcond=None)[0]
-        return cls(solved[len(sizes) :])
-
-    @staticmethod
-    def features(numbers: dict[str, float]) -> list[float]:
-        slim, ratio, group = (
-            np.log(numbers[n]) for n in ("hidden / depth", "FFN / attention", "heads a KV head")
-        )
-        return [slim, slim**2, ratio, ratio**2, group]
-
-    def penalty(self, numbers: dict[str, float]) -> float:
-        """Return the loss that the shape adds."""
-        return float(np.dot(self.features(numbers), self.weights))
-
-    @property
-    def optima(self) -> tuple[float, float]:
-        """Return the best hidden / depth and FFN / attention; nan where a parabola has no lowest point."""
-        (a, b), (c, d) = self.weights[:2], self.weights[2:4]
-        return tuple(float(np.exp(-x / (2 * y))) if y > 0 else float("nan") for x, y in ((a, b), (c, d)))  # type: ignore[return-value]
-
-    @classmethod
-    def draws(cls, shapes: Sequence[Measured]) -> dict[str, Floats]:
-        """Return the optima of laws fitted to means that are drawn anew with the seeds' noise, (draws,)."""
-        generator = np.random.default_rng(0)
-        error = seed_deviation(shapes) / np.sqrt([len(one.losses) for one in shapes])
-        means = np.array([one.mean for one in shapes])
-        drawn: Any = [
-            cls.fitted(shapes, means + generator.normal(size=len(means)) * error).optima for _ in range(DRAWS)
-        ]
-        return dict(zip(("hidden / depth", "FFN / attention"), np.array(drawn).T, strict=True))

@@ -32,7 +32,8 @@ from llama_small import (
     results,
 )
 from llama_small_blocks import planned_blocks
-from llama_small_findings import deviation_of, margin, shape_numbers, show_findings, two_errors
+from llama_small_findings import show_findings
+from llama_small_law import deviation_of, margin, shape_numbers, two_errors
 from llama_small_plan import CROSS, SETTINGS, SIZES, Planned, planned
 from small_text import ENGLISH
 from timing import machine, note, one_thread, table

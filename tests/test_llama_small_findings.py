@@ -13,7 +13,9 @@ import pytest
 pytest.importorskip("torch")
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import llama_small_findings as findings
-from llama_small_findings import LINES, Law, Measured, measured, shape_numbers
+import llama_small_law
+from llama_small_findings import LINES
+from llama_small_law import DRAWS, RATIOS, Law, Measured, by_size, measured, seed_deviation, shape_numbers
 from llama_small_plan import SIZES, planned
 
 BEST = {"hidden / depth": 14.0, "FFN / attention": 2.4}
@@ -38,7 +40,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             told.append({"id": one.id, "size": one.size, "seed": seed, "losses": losses, "seconds": 1.0})
     told.append({"id": planned()[0].id, "size": ".1M", "seed": 9, "losses": {}, "seconds": 1.0})  # failed
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row | {'z': {}})}\n" for row in told))
-    monkeypatch.setattr(findings, "FOLDER", tmp_path)
+    monkeypatch.setattr(llama_small_law, "FOLDER", tmp_path)
     return tmp_path
 
 
@@ -57,14 +59,27 @@ def test_numbers_of_a_shape_are_its_weights() -> None:
 def test_the_law_is_recovered(rows: Path) -> None:
     shapes = measured()
     assert len(shapes) == len(planned())
-    assert findings.seed_deviation(shapes) == pytest.approx(NOISE, rel=0.15)
+    assert seed_deviation(shapes) == pytest.approx(NOISE, rel=0.15)
     law = Law.fitted(shapes)
     assert dict(zip(BEST, law.optima, strict=True)) == pytest.approx(BEST, rel=0.1)
-    for name, values in Law.draws(shapes).items():
+    optima = np.array([drawn.optima for drawn in Law.draws(shapes)])
+    assert len(optima) == DRAWS
+    for name, values in zip(RATIOS, optima.T, strict=True):
         low, high = np.percentile(values, [2.5, 97.5])
-        assert low <= BEST[name] <= high
+        assert low <= BEST[name] <= high < 1.5 * low
     exact = [Measured(o.planned, np.array([[loss_of(o.numbers, o.planned.size)]]), (1,)) for o in shapes]
     assert dict(zip(BEST, Law.fitted(exact).optima, strict=True)) == pytest.approx(BEST, rel=1e-6)
+
+
+def test_a_ratio_is_worth_what_the_sizes_tell(rows: Path) -> None:
+    """At equal loss: 3.5 - .1 i + .02 (ln 3 / 2.4)^2 of one body, as much with the best ratio of another."""
+    shapes = [Measured(o.planned, np.array([[loss_of(o.numbers, o.planned.size)]]), (1,)) for o in measured()]
+    law = Law.fitted(shapes)
+    assert list(law.levels) == list(SIZES)
+    assert law.slope == pytest.approx(0.2 / np.log(10), rel=0.01)
+    worth = findings._worth(law, 2.4)
+    assert law.slope * np.log(worth) == pytest.approx(0.02 * np.log(3 / 2.4) ** 2)
+    assert findings._worth(law, 3) == 1
 
 
 def test_a_law_without_a_lowest_point_says_none(rows: Path) -> None:
@@ -81,7 +96,7 @@ def test_at_equal_operations_only_operations_count() -> None:
         empty = Measured(one, np.zeros((1, 3)), counts)
         losses = 9 - 0.3 * np.log(empty.macs * np.array([counts, counts], float))
         shapes.append(Measured(one, losses, counts))
-    for ones in findings.by_size(shapes).values():
+    for ones in by_size(shapes).values():
         at_equal = findings._at_equal_operations(ones)
         assert at_equal == pytest.approx([max(findings._at_equal_tokens(ones))] * len(ones), abs=1e-9)
         assert np.ptp(findings._at_equal_tokens(ones)) > 0.01
@@ -102,6 +117,8 @@ def test_the_page_says_what_the_law_does(
         f"| score | {' | '.join(f'{s}, {e}' for s in SIZES for e in ('tokens', 'operations'))} |" in compute
     )
     assert all(f"| {line} |" in page for line in LINES)
+    worth = page.split("## What a ratio is worth")[1].split("## Whether")[0]
+    assert "| 3 | 100% | 100% | 100% to 100% |" in worth
     wish = page.split("## Whether geo's wish holds")[1].split("## How far")[0]
     lines = [
         line.split("|") for line in wish.splitlines() if line.startswith(tuple(f"| {s} |" for s in SIZES))

@@ -1,0 +1,161 @@
+"""Finished networks of ``llama_small``, their numbers, and a law of their losses at equal size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from llama_small import FOLDER, LENGTH, LLAMA, finished, read_rows
+from llama_small_plan import SIZES, Planned, planned
+
+from zerolm.architecture import Architecture, Floats
+from zerolm.costs import CostModel
+
+RATIOS: Final = ("hidden / depth", "FFN / attention")
+"""The ratios that have a best value, which the law looks for."""
+DRAWS: Final = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A shape with its losses (seeds, counts) after rising ``counts`` of tokens."""
+
+    planned: Planned
+    losses: Floats
+    counts: tuple[int, ...]
+
+    @property
+    def mean(self) -> float:
+        return float(self.losses[:, -1].mean())
+
+    @cached_property
+    def macs(self) -> int:
+        """Return the multiply-accumulates of a token, of which training takes three times as many."""
+        return int(CostModel(context=LENGTH // 2).of(self.planned.architecture)["macs"])
+
+    def mean_after(self, tokens: float) -> float:
+        """Return the mean loss after so many tokens, between counts in proportion to their logarithm."""
+        return float(np.interp(np.log(tokens), np.log(self.counts), self.losses.mean(axis=0)))
+
+    @cached_property
+    def numbers(self) -> dict[str, float]:
+        return shape_numbers(self.planned.architecture)
+
+
+def shape_numbers(architecture: Architecture) -> dict[str, float]:
+    """Return the ratios that tell a shape of a llama."""
+    choices = architecture.choices
+    weights = {role: 0 for role in ("ffn", "attention")}
+    for matrix in architecture.layers[0].matrices:
+        weights[matrix.role] += matrix.weights
+    return {
+        "hidden / depth": choices["hidden"] / architecture.depth,
+        "FFN / attention": weights["ffn"] / weights["attention"],
+        "heads a KV head": choices["heads"] / choices["kv_heads"],
+        "head size": choices["head_size"],
+    }
+
+
+def measured() -> list[Measured]:
+    """Return the shapes of the plan that have finished runs."""
+    rows = finished(read_rows(FOLDER / LLAMA.rows))
+    runs = {
+        name: [sorted((int(count), loss) for count, loss in told["losses"].items()) for told in of_one]
+        for name, of_one in rows.items()
+    }
+    return [
+        Measured(one, np.array(runs[one.id])[..., 1], tuple(count for count, _ in runs[one.id][0]))
+        for one in planned()
+        if one.id in runs
+    ]
+
+
+def deviation_of(runs: Sequence[Sequence[float]]) -> float:
+    """Return the standard deviation of a run about its network's mean, pooled; nan without repeats."""
+    freedom = sum(len(losses) - 1 for losses in runs)
+    squares = sum(float(np.square(np.subtract(losses, np.mean(losses))).sum()) for losses in runs)
+    return (squares / freedom) ** 0.5 if freedom else float("nan")
+
+
+def two_errors(deviation: float, *runs: int) -> float:
+    """Return two standard errors of the difference of means over so many runs each."""
+    return float(2 * deviation * sum(1 / count for count in runs) ** 0.5)
+
+
+def margin(error: float) -> str:
+    """Return what a difference may be off by; nothing where no network is repeated yet."""
+    return "" if np.isnan(error) else f"± {error:.4f}"
+
+
+def seed_deviation(shapes: Sequence[Measured]) -> float:
+    return deviation_of([one.losses[:, -1].tolist() for one in shapes])
+
+
+def by_size(shapes: Sequence[Measured]) -> dict[str, list[Measured]]:
+    sizes = {size: [one for one in shapes if one.planned.size == size] for size in SIZES}
+    return {size: ones for size, ones in sizes.items() if len(ones) > 2}
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """The loss of a body size by its shape: ``levels`` by size, ``weights`` (5,) of the shape's features."""
+
+    levels: dict[str, float]
+    weights: Floats
+
+    @classmethod
+    def fitted(cls, shapes: Sequence[Measured], means: Floats | None = None) -> Law:
+        """Return the law by least squares over the means of shapes, with a level a size."""
+        means = np.array([one.mean for one in shapes]) if means is None else means
+        solved = np.linalg.lstsq(cls._table(shapes), means, rcond=None)[0]
+        sizes = _sizes(shapes)
+        return cls(dict(zip(sizes, solved.tolist(), strict=False)), solved[len(sizes) :])
+
+    @classmethod
+    def _table(cls, shapes: Sequence[Measured]) -> Floats:
+        ends = np.array([[one.planned.size == size for size in _sizes(shapes)] for one in shapes], float)
+        return np.hstack([ends, np.array([cls.features(one.numbers) for one in shapes])])
+
+    @staticmethod
+    def features(numbers: dict[str, float]) -> list[float]:
+        """Return what a parabola in two logarithms and a line in a third are made of, (5,)."""
+        slim, ratio, group = (np.log(numbers[name]) for name in (*RATIOS, "heads a KV head"))
+        return [slim, slim**2, ratio, ratio**2, group]
+
+    def penalty(self, numbers: dict[str, float]) -> float:
+        """Return the loss that the shape adds."""
+        return float(np.dot(self.features(numbers), self.weights))
+
+    @property
+    def optima(self) -> tuple[float, ...]:
+        """Return the best of ``RATIOS``; nan where a parabola has no lowest point."""
+        pairs = self.weights[:2], self.weights[2:4]
+        return tuple(float(np.exp(-x / (2 * y))) if y > 0 else float("nan") for x, y in pairs)
+
+    @property
+    def slope(self) -> float:
+        """Return how much the loss falls with the logarithm of the body, over the sizes."""
+        bodies = np.log([SIZES[size] for size in self.levels])
+        return float(-np.polyfit(bodies, list(self.levels.values()), 1)[0])
+
+    @classmethod
+    def draws(cls, shapes: Sequence[Measured]) -> list[Law]:
+        """Return laws fitted to the law's own losses with noise as large as its residuals.
+
+        The noise of seeds is part of that. There are none where the law has as many weights as shapes.
+        """
+        means, table = np.array([one.mean for one in shapes]), cls._table(shapes)
+        told = table @ np.linalg.lstsq(table, means, rcond=None)[0]
+        freedom = len(means) - np.linalg.matrix_rank(table)
+        if freedom < 1:
+            return []
+        deviation = np.sqrt(np.square(means - told).sum() / freedom)
+        noise = np.random.default_rng(0).normal(scale=deviation, size=(DRAWS, len(means)))
+        return [cls.fitted(shapes, told + drawn) for drawn in noise]
+
+
+def _sizes(shapes: Sequence[Measured]) -> list[str]:
+    return [size for size in SIZES if any(one.planned.size == size for one in shapes)]

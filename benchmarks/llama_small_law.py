@@ -107,12 +107,16 @@ class Law:
     weights: Floats
 
     @classmethod
-    def fitted(cls, shapes: Sequence[Measured], means: Floats | None = None) -> Law:
+    def fitted(cls, shapes: Sequence[Measured]) -> Law:
         """Return the law by least squares over the means of shapes, with a level a size."""
-        means = np.array([one.mean for one in shapes]) if means is None else means
-        solved = np.linalg.lstsq(cls._table(shapes), means, rcond=None)[0]
+        return cls._solved(shapes, np.array([[one.mean for one in shapes]]))[0]
+
+    @classmethod
+    def _solved(cls, shapes: Sequence[Measured], means: Floats) -> list[Law]:
+        """Return the law of each row of ``means`` (n, shapes)."""
         sizes = _sizes(shapes)
-        return cls(dict(zip(sizes, solved.tolist(), strict=False)), solved[len(sizes) :])
+        solved = np.linalg.lstsq(cls._table(shapes), means.T, rcond=None)[0].T
+        return [cls(dict(zip(sizes, one.tolist(), strict=False)), one[len(sizes) :]) for one in solved]
 
     @classmethod
     def _table(cls, shapes: Sequence[Measured]) -> Floats:
@@ -154,7 +158,7 @@ class Law:
             return []
         deviation = np.sqrt(np.square(means - told).sum() / freedom)
         noise = np.random.default_rng(0).normal(scale=deviation, size=(DRAWS, len(means)))
-        return [cls.fitted(shapes, told + drawn) for drawn in noise]
+        return cls._solved(shapes, told + noise)
 
 
 def _sizes(shapes: Sequence[Measured]) -> list[str]:

@@ -6,8 +6,9 @@ shape of a size from seed 0 before any from seed 1. A network that is finished i
 ``llama_small/rows.jsonl`` and not trained again, with another WORK neither; one that was killed goes on from
 its last checkpoint in WORK. ``--publish`` writes the benchmark of the finished rows that comes with the
 package, ``--again 2`` trains two of them again. ``--blocks`` plans, trains and trains
-again the plan of ``llama_small_blocks.py`` (``llama_small/blocks.json``, rows in ``blocks.jsonl``), which
-comes with no package. ``llama_small_page.py`` tries rates, times steps and writes the page.
+again the plan of ``llama_small_blocks.py`` (``llama_small/blocks.json``, rows in ``blocks.jsonl``),
+``--longer`` some of the llamas with three times as many tokens (``longer.json``, ``longer.jsonl``); both
+come with no package. ``llama_small_page.py`` tries rates, times steps and writes the page.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
 from llama_small_blocks import planned_blocks
-from llama_small_plan import SETTINGS, SIZES, Planned, planned
+from llama_small_plan import SETTINGS, SIZES, Planned, planned, planned_longer
 from small_text import texts
 from timing import note, one_thread, processor, table
 
@@ -49,17 +50,26 @@ REQUEST: Final = TrainingRequest(
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained: architectures of a space, a file of them and one of their rows."""
+    """What is trained: architectures of a space, a file of them and one of their rows.
+
+    ``times`` as many tokens as those of ``REQUEST``.
+    """
 
     name: str
     space: str
     planned: Callable[[], list[Planned]]
     file: str
     rows: str
+    times: int = 1
+
+    @property
+    def request(self) -> TrainingRequest:
+        return replace(REQUEST, tokens=self.times * REQUEST.tokens)
 
 
 LLAMA: Final = Plan("llama_small", "llama", planned, "plan.json", "rows.jsonl")
 BLOCKS: Final = Plan("llama_small_blocks", "blocks", planned_blocks, "blocks.json", "blocks.jsonl")
+LONGER: Final = Plan("llama_small_longer", "llama", planned_longer, "longer.json", "longer.jsonl", times=3)
 
 
 def plan_document(text: LabelText, plan: Plan = LLAMA) -> dict[str, Any]:
@@ -71,7 +81,7 @@ def plan_document(text: LabelText, plan: Plan = LLAMA) -> dict[str, Any]:
         "task": "next token of Python and English text",
         "metric": None,
         "higher_is_better": None,
-        "source": {"text_sha256": text.sha256, "rate": RATE, "tokens": REQUEST.steps * REQUEST.step_tokens},
+        "source": {"text_sha256": text.sha256, "rate": RATE, "tokens": tokens_of(plan.request)},
         "architectures": [
             {"id": one.id, "architecture": one.architecture.choices, "results": {}, "size": one.size,
              "line": one.line, "seeds": one.seeds, **({"against": one.against} if one.against else {})}
@@ -80,9 +90,14 @@ def plan_document(text: LabelText, plan: Plan = LLAMA) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def read_text(work: Path, request: TrainingRequest = REQUEST) -> LabelText:
+def tokens_of(request: TrainingRequest) -> int:
+    """Return the tokens that are trained on, in whole steps."""
+    return request.steps * request.step_tokens
+
+
+def read_text(work: Path, plan: Plan = LLAMA) -> LabelText:
     trained, judged = texts(work)
-    return LabelText.of(str(trained), "llama", SETTINGS, request, note, str(judged))
+    return LabelText.of(str(trained), "llama", SETTINGS, plan.request, note, str(judged))
 
 
 def runs(sizes: Sequence[str], plan: Plan = LLAMA) -> list[tuple[Planned, int]]:
@@ -113,7 +128,7 @@ def row(one: Planned, seed: int, label: Label, text: LabelText, request: Trainin
 
 def train_plan(work: Path, sizes: Sequence[str], workers: int, plan: Plan = LLAMA) -> None:
     """Train what is not yet trained, and write a row of each as soon as it is."""
-    text = read_text(work)
+    text = read_text(work, plan)
     wanted = json.loads((FOLDER / plan.file).read_text(encoding="utf-8"))["source"]["text_sha256"]
     if text.sha256 != wanted:
         raise SystemExit(f"the text made here has SHA-256 {text.sha256}, that of the plan {wanted}")
@@ -123,9 +138,9 @@ def train_plan(work: Path, sizes: Sequence[str], workers: int, plan: Plan = LLAM
     written = {(told["id"], told["seed"]) for told in rows}
     pairs = [(one, seed) for one, seed in runs(sizes, plan) if (one.id, seed) not in written]
     asked = [(one.architecture, seed, f"{one.id} seed {seed}") for one, seed in pairs]
-    for place, label in labels_as_trained(asked, text, REQUEST, jobs=workers, progress=note):
+    for place, label in labels_as_trained(asked, text, plan.request, jobs=workers, progress=note):
         with file.open("a", encoding="utf-8") as opened:
-            opened.write(json.dumps(row(*pairs[place], label, text, REQUEST)) + "\n")
+            opened.write(json.dumps(row(*pairs[place], label, text, plan.request)) + "\n")
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
@@ -176,7 +191,7 @@ def benchmark(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "higher_is_better": False,
         "source": {
             "made_by": "benchmarks/llama_small.py", "licence": "Apache-2.0", "text_sha256": known["text"],
-            "rate": known["rate"], **known["versions"], "tokens": REQUEST.steps * REQUEST.step_tokens,
+            "rate": known["rate"], **known["versions"], "tokens": tokens_of(REQUEST),
             "noise": {size: noise([e for e in entries if e["group"] == size]) for size in SIZES},
         },
         "fields": {
@@ -216,10 +231,10 @@ def check_again(work: Path, count: int, plan: Plan = LLAMA) -> None:
     drawn = np.random.default_rng(0).permutation(len(told))[:count].tolist()
     architectures = {one.id: one.architecture for one in plan.planned()}
     asked = [(architectures[told[i]["id"]], told[i]["seed"], told[i]["id"]) for i in drawn]
-    text = read_text(work)
+    text = read_text(work, plan)
     with tempfile.TemporaryDirectory() as cache:
         os.environ["ZEROLM_CACHE"] = cache
-        labels = train_all(asked, text, REQUEST, progress=note)
+        labels = train_all(asked, text, plan.request, progress=note)
     rows: list[list[str | float]] = []
     for i, label in zip(drawn, labels, strict=True):
         first = results(told[i])["loss"]
@@ -233,22 +248,27 @@ def main() -> None:
     parser.add_argument("work", type=Path, metavar="WORK")
     parser.add_argument("--size", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--blocks", action="store_true", help="the plan of blocks, not that of llamas")
+    plans = parser.add_mutually_exclusive_group()
+    plans.set_defaults(of=LLAMA)
+    plans.add_argument("--blocks", action="store_const", dest="of", const=BLOCKS, help="the plan of blocks")
+    plans.add_argument(
+        "--longer", action="store_const", dest="of", const=LONGER, help="the plan of more tokens"
+    )
     parser.add_argument("--plan", action="store_true", help="write the plan and stop")
     parser.add_argument("--publish", action="store_true", help="write what is finished into the package")
     parser.add_argument("--again", type=int, metavar="COUNT", help="train so many finished ones again")
     given = parser.parse_args()
-    if given.blocks and given.publish:
-        parser.error("--publish writes the llamas; the blocks come with no package")
+    plan: Plan = given.of
+    if given.publish and plan is not LLAMA:
+        parser.error(f"--publish writes llama_small; {plan.name} comes with no package")
     one_thread()
     torch.set_num_threads(1)
     work = given.work.absolute()
     work.mkdir(parents=True, exist_ok=True)
     os.environ["ZEROLM_CACHE"] = str(work / "cache")
-    plan = BLOCKS if given.blocks else LLAMA
     if given.plan:
         FOLDER.mkdir(exist_ok=True)
-        write_json(FOLDER / plan.file, plan_document(read_text(work), plan))
+        write_json(FOLDER / plan.file, plan_document(read_text(work, plan), plan))
     elif given.publish:
         publish()
     elif given.again:

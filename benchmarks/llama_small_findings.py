@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from llama_small import LENGTH
+from llama_small import LENGTH, LONGER
 from llama_small_law import (
     DRAWS,
     RATIOS,
@@ -51,6 +51,7 @@ def show_findings() -> None:
     show_agreement(shapes)
     show_equal_compute(shapes)
     show_responses(shapes)
+    show_longer(shapes)
     show_worth(shapes)
     show_wish(shapes)
     show_carried(shapes)
@@ -185,6 +186,35 @@ def show_responses(shapes: Sequence[Measured]) -> None:
                 [size, name, f"{middle:.3g}", f"{low:.3g} to {high:.3g}", f"{len(values) - len(there)}"]
             )
     table(["fitted to", "ratio", "best", "95 %", f"draws of {DRAWS} without one"], best)
+
+
+def show_longer(shapes: Sequence[Measured]) -> None:
+    """Print how the order of depths turns with three times as many tokens."""
+    longer, short = measured(LONGER), {one.planned.id: one for one in shapes}
+    base = next((one for one in longer if one.planned.line == "base"), None)
+    if base is None or base.planned.id not in short:
+        return
+    print("\n## With more tokens\n")
+    size, tokens = base.planned.size, base.counts[-1]
+    deviation = seed_deviation(by_size(shapes).get(size, ()))
+    error = margin(two_errors(deviation, 1, 1))
+    print(
+        f"The line of depth of {size} and one ratio again, from one seed, for {tokens:,} tokens, which is as "
+        "many a body parameter as the smallest size has. Nats more than the base: at the end of the short "
+        "run, by the mean of its seeds, and through the long one"
+        f"{', of which a difference is off by ' + error if error else ''}.\n"
+    )
+    rows = []
+    for one in sorted(longer, key=lambda one: one.planned.architecture.depth):
+        if one.planned.id not in short:
+            continue
+        before = short[one.planned.id].mean - short[base.planned.id].mean
+        more = (one.losses - base.losses)[0]
+        ratio = one.numbers["FFN / attention"]
+        shown = [f"{loss:+.4f}" for loss in (before, *more)]
+        rows.append([shape_text(one.planned.architecture), f"{ratio:.2f}", *shown, f"{one.mean:.4f}"])
+    heads = [f"{count:,}" for count in base.counts]
+    table(["architecture", "FFN / attention", "short", *heads, "loss"], rows)
 
 
 def show_worth(shapes: Sequence[Measured]) -> None:

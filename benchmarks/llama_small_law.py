@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from llama_small import FOLDER, LENGTH, LLAMA, finished, read_rows
-from llama_small_plan import SIZES, Planned, planned
+from llama_small import FOLDER, LENGTH, LLAMA, Plan, finished, read_rows
+from llama_small_plan import SIZES, Planned
 
 from zerolm.architecture import Architecture, Floats
 from zerolm.costs import CostModel
@@ -59,16 +59,16 @@ def shape_numbers(architecture: Architecture) -> dict[str, float]:
     }
 
 
-def measured() -> list[Measured]:
-    """Return the shapes of the plan that have finished runs."""
-    rows = finished(read_rows(FOLDER / LLAMA.rows))
+def measured(plan: Plan = LLAMA) -> list[Measured]:
+    """Return the shapes of a plan that have finished runs."""
+    rows = finished(read_rows(FOLDER / plan.rows))
     runs = {
         name: [sorted((int(count), loss) for count, loss in told["losses"].items()) for told in of_one]
         for name, of_one in rows.items()
     }
     return [
         Measured(one, np.array(runs[one.id])[..., 1], tuple(count for count, _ in runs[one.id][0]))
-        for one in planned()
+        for one in plan.planned()
         if one.id in runs
     ]
 

@@ -30,6 +30,7 @@ from llama_small import (
     read_rows,
     read_text,
     results,
+    tokens_of,
 )
 from llama_small_blocks import planned_blocks
 from llama_small_findings import show_findings
@@ -121,7 +122,7 @@ def show_plan() -> None:
     sources = ", ".join(f"{name} (`{folder}/{pattern}`)" for name, folder, pattern in ENGLISH)
     source = read(FOLDER / "plan.json").source
     print(
-        f"{REQUEST.steps * REQUEST.step_tokens:,} tokens each, all different, {REQUEST.steps} steps of "
+        f"{tokens_of(REQUEST):,} tokens each, all different, {REQUEST.steps} steps of "
         f"{BATCH} x {LENGTH}, by `bench train`'s AdamW, muP of the width, the rate {RATE:g} at width 256; "
         "warm-up over 5 %, a hold, a linear decay over the last half; bfloat16. The losses after a quarter "
         "and a half of the tokens are of the same run at its full rate, before the decay: they compare "

@@ -8,7 +8,7 @@ KV head in shallow and in deep ones. Every shape is trained from two seeds, two 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from zerolm.architecture import Architecture
@@ -83,6 +83,10 @@ CROSS: Final = {
 }  # fmt: skip
 
 
+LONGER: Final = [f".3M {shape} s16" for shape in ("1x144", "2x96", "3x80", "4x64", "8x48", "4x96")]
+"""The line of depth and one ratio: three times the tokens are as many a parameter as at the smallest size."""
+
+
 @dataclass(frozen=True)
 class Planned:
     """One architecture of the plan."""
@@ -107,3 +111,8 @@ def planned() -> list[Planned]:
             architecture = space.read(shape.choices(SIZES[size]))
             plan.append(Planned(name, size, shape.line, architecture, shape.seeds))
     return plan
+
+
+def planned_longer() -> list[Planned]:
+    """Return the shapes that are trained with more tokens, one seed each."""
+    return [replace(one, seeds=1) for one in planned() if one.id in LONGER]

@@ -21,7 +21,7 @@ import llama_small
 import llama_small_blocks
 import llama_small_page
 import llama_small_plan
-from llama_small import BLOCKS, LLAMA
+from llama_small import BLOCKS, LLAMA, LONGER
 from llama_small_blocks import BlockShape, planned_blocks
 from llama_small_plan import CROSS, SIZES, Planned, Shape, planned
 
@@ -69,14 +69,15 @@ def test_lines_vary_what_they_say() -> None:
 
 
 def test_the_file_is_the_plan() -> None:
-    for plan in (LLAMA, BLOCKS):
+    for plan in (LLAMA, BLOCKS, LONGER):
         truth, listed = read(llama_small.FOLDER / plan.file), plan.planned()
         assert [entry.architecture for entry in truth.architectures] == [
             one.architecture.choices for one in listed
         ]
         assert [entry.id for entry in truth.architectures] == [one.id for one in listed]
         assert len(views(truth)[0].architectures) == len(listed)
-        assert truth.source == read(llama_small.FOLDER / LLAMA.file).source
+        source = read(llama_small.FOLDER / LLAMA.file).source
+        assert truth.source == {**source, "tokens": llama_small.tokens_of(plan.request)}
 
 
 def test_blocks_have_the_parameters_of_what_they_stand_against() -> None:
@@ -106,6 +107,17 @@ def test_blocks_have_the_parameters_of_what_they_stand_against() -> None:
     assert {"no FFN, deeper", "no FFN, wider"} <= counts.keys()
 
 
+def test_longer_runs_have_as_many_tokens_a_parameter_as_the_smallest_size() -> None:
+    most = [
+        llama_small.tokens_of(plan.request) / SIZES[size] for plan, size in ((LLAMA, ".1M"), (LONGER, ".3M"))
+    ]
+    assert most[0] == pytest.approx(most[1], rel=0.01)
+    plan = LONGER.planned()
+    assert {one.size for one in plan} == {".3M"}
+    assert [one.id for one in plan if one.line == "base"]
+    assert sum(one.line in ("base", "depth") for one in plan) == len(plan) - 1
+
+
 def test_small_sizes_come_first_and_every_shape_before_its_second_seed() -> None:
     order = [(list(SIZES).index(one.size), seed) for one, seed in llama_small.runs(list(SIZES))]
     assert order == sorted(order)
@@ -121,7 +133,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     judged.write_text(" ".join(f"w{i * i % 67}" for i in range(700)))
     monkeypatch.setattr(llama_small, "texts", lambda work: (text, judged))
     monkeypatch.setattr(llama_small, "REQUEST", REQUEST)
-    monkeypatch.setattr(llama_small, "read_text", lambda work, own=llama_small.read_text: own(work, REQUEST))
     for module in (llama_small, llama_small_plan, llama_small_blocks):
         monkeypatch.setattr(module, "SETTINGS", {"vocab": 300, "tied": True})
         monkeypatch.setattr(module, "SIZES", {"5k": 5000, "9k": 9000})
@@ -130,6 +141,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "9k": [Shape("base", 2, 16, 8, seeds=1)],
     }
     monkeypatch.setattr(llama_small_plan, "CROSS", cross)
+    monkeypatch.setattr(llama_small_plan, "LONGER", ["9k 2x16 s8"])
     shapes = [
         BlockShape("sharing", "9k 2x16 s8", 2, 16, 8, "qk"),
         BlockShape("no FFN", "9k 2x16 s8", 8, 16, 8, ffn_stack=0),
@@ -142,7 +154,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(llama_small, "SHIPPED", tmp_path / "llama_small.json")
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     corpus = llama_small.read_text(tmp_path)
-    for plan in (LLAMA, BLOCKS):
+    for plan in (LLAMA, BLOCKS, LONGER):
         document = llama_small.plan_document(corpus, plan)
         (tmp_path / "published" / plan.file).write_text(json.dumps(document))
     return tmp_path
@@ -250,3 +262,18 @@ def test_blocks_are_trained_published_and_held_against_llamas(
         assert line.endswith("| level |" if level else "| better |" if difference < 0 else "| worse |")
     llama_small.check_again(work, 1, BLOCKS)
     assert float(capsys.readouterr().out.splitlines()[2].split("|")[4]) < 1e-5
+
+
+def test_longer_runs_have_rows_of_their_own(work: Path) -> None:
+    llama_small.train_plan(work, ["5k", "9k"], 1, LONGER)
+    (told,) = llama_small.read_rows(work / "published" / "longer.jsonl")
+    assert (told["id"], told["seed"]) == ("9k 2x16 s8", 0)
+    assert max(map(int, told["losses"])) == 3 * 160
+    assert not (work / "published" / "rows.jsonl").exists()
+
+
+def test_only_llamas_are_published(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for plan in ("blocks", "longer"):
+        monkeypatch.setattr(sys, "argv", ["llama_small.py", str(work), f"--{plan}", "--publish"])
+        with pytest.raises(SystemExit, match="2"):
+            llama_small.main()

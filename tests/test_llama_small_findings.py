@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import llama_small_findings as findings
 import llama_small_law
+from llama_small import LONGER
 from llama_small_findings import LINES
 from llama_small_law import DRAWS, RATIOS, Law, Measured, by_size, measured, seed_deviation, shape_numbers
 from llama_small_plan import SIZES, planned
@@ -102,6 +103,24 @@ def test_at_equal_operations_only_operations_count() -> None:
         assert np.ptp(findings._at_equal_tokens(ones)) > 0.01
 
 
+def test_longer_runs_stand_beside_the_short_ones(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = [
+        {"id": one.id, "size": one.size, "seed": 0, "seconds": 1.0, "z": {},
+         "losses": {"3000000": 3.0 - place / 100, "9000000": 2.5 + place / 100}}
+        for place, one in enumerate(LONGER.planned())
+    ]  # fmt: skip
+    (rows / "longer.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in told))
+    findings.show_longer(measured())
+    page = capsys.readouterr().out
+    lines = [line for line in page.splitlines() if " x " in line]
+    assert [line.split()[1] for line in lines] == ["1", "2", "3", "4", "4", "8"]
+    base = next(line for line in lines if line.startswith("| 4 x 64"))
+    assert "| +0.0000 | +0.0000 | +0.0000 | 2.5000 |" in base
+    assert "| -0.0100 | +0.0100 | 2.5100 |" in lines[0]
+    short = {one.planned.id: one.mean for one in measured()}
+    assert f"| {short['.3M 1x144 s16'] - short['.3M 4x64 s16']:+.4f} | -0.0100" in lines[0]
+
+
 def test_the_page_says_what_the_law_does(
     rows: Path, capsys: pytest.CaptureFixture[str], decoders_folder: Path
 ) -> None:
@@ -126,5 +145,6 @@ def test_the_page_says_what_the_law_does(
     assert len(lines) == 2 * len(SIZES)
     assert all(cells[6].strip().startswith("+") for cells in lines)  # geo wants the even one
     assert "| 25% | 50% | 100% |" in page
+    assert "## With more tokens" not in page
     assert "| gemstones | geo | 20 of 20 |" in page
     assert "| decoder_pairs | geo | 7 of 9 | 1 |" in page

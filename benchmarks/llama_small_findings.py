@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from llama_small import LENGTH, LONGER
 from llama_small_law import (
-    DRAWS,
-    RATIOS,
+    FORMS,
+    RATIO,
     Law,
     Measured,
     by_size,
@@ -31,7 +31,7 @@ from zerolm.statistics import kendall, noise_ceiling, ordered_pairs, pairs_of_si
 from zerolm.statistics.pairs import pairs_within_groups
 
 LINES: Final = {
-    "depth": "hidden / depth",
+    "depth": "depth",
     "ratio at depth": "FFN / attention",
     "ratio at hidden": "FFN / attention",
     "groups": "heads a KV head",
@@ -62,9 +62,10 @@ def show_agreement(shapes: Sequence[Measured]) -> None:
     print("## Scores at equal size\n")
     sizes = by_size(shapes)
     print(
-        "tau-b with the mean loss over seeds. The law is a parabola in the logarithms of hidden / depth and "
-        "of FFN / attention, with a line in that of heads a KV head, and an intercept a size: for each size "
-        "it is fitted to the other sizes alone. The ceiling is that of the noise of seeds.\n"
+        "tau-b with the mean loss over seeds. A law is a parabola in the logarithms of depth, or of what "
+        "stands for it, and of FFN / attention, with a line in that of heads a KV head, and a level a size: "
+        "for each size it is fitted to the other sizes alone. One has a line in the share of the embedding, "
+        "too, which is larger the wider a network is. The ceiling is that of the noise of seeds.\n"
     )
     rows: list[list[str]] = []
     for name, score in closed_forms().items():
@@ -74,12 +75,12 @@ def show_agreement(shapes: Sequence[Measured]) -> None:
         ]
         rows.append([name, *(f"{tau:+.3f}" for tau in taus), f"{np.mean(taus):+.3f}"])
     rows.sort(key=lambda row: -float(row[-1]))
-    if len(sizes) > 1:
+    for form in FORMS if len(sizes) > 1 else ():
         taus = []
         for size, ones in sizes.items():
-            law = Law.fitted([one for one in shapes if one.planned.size != size])
+            law = Law.fitted([one for one in shapes if one.planned.size != size], form)
             taus.append(_tau([-law.penalty(one.numbers) for one in ones], [one.mean for one in ones]))
-        rows.append(["the law", *(f"{tau:+.3f}" for tau in taus), f"{np.mean(taus):+.3f}"])
+        rows.append([form.name, *(f"{tau:+.3f}" for tau in taus), f"{np.mean(taus):+.3f}"])
     ceilings = [_ceiling(ones) for ones in sizes.values()]
     rows.append(["ceiling", *("" if c is None else f"{c:.3f}" for c in ceilings), ""])
     table(["score", *sizes, "mean"], rows)
@@ -172,20 +173,31 @@ def show_responses(shapes: Sequence[Measured]) -> None:
                 ])  # fmt: skip
     heads = [f"{count / shapes[0].counts[-1]:.0%}" for count in shapes[0].counts] if shapes else []
     table(["size", "line", "architecture", "number", "of the base", *heads, ""], rows)
-    print("\nThe best ratios by the law, fitted to each size and to all, with 95 % of draws of the seeds:\n")
+    print(
+        "\nThe best by a law, fitted to each size and to all, with 95 % of draws of its residuals. Which "
+        "ratio is best depends on what it leaves as it is: at one depth a smaller FFN is a wider network, at "
+        "one width a deeper one.\n"
+    )
     groups = by_size(shapes)
     if len(groups) > 1:
         groups["all"] = list(shapes)
     best = []
-    for size, ones in groups.items():
-        optima = np.array([law.optima for law in Law.draws(ones)]).reshape(-1, len(RATIOS))
-        for name, values in zip(RATIOS, optima.T, strict=True):
-            there = values[np.isfinite(values)]
-            low, middle, high = np.percentile(there, [2.5, 50, 97.5]) if len(there) else NONE
-            best.append(
-                [size, name, f"{middle:.3g}", f"{low:.3g} to {high:.3g}", f"{len(values) - len(there)}"]
-            )
-    table(["fitted to", "ratio", "best", "95 %", f"draws of {DRAWS} without one"], best)
+    for form in FORMS:
+        for size, ones in groups.items():
+            optima = [law.optima for law in Law.draws(ones, form)]
+            shown = [_interval([one[name] for one in optima]) for name in (form.coordinate, RATIO)]
+            best.append([form.name, size, *shown])
+    table(["", "fitted to", "best depth, or what stands for it", "best FFN / attention"], best)
+
+
+def _interval(values: Sequence[float]) -> str:
+    """Return the median and 95 % of values in words, and how many there are none of."""
+    there = [value for value in values if np.isfinite(value)]
+    if not there:
+        return "none"
+    low, middle, high = np.percentile(there, [2.5, 50, 97.5])
+    absent = f", none in {1 - len(there) / len(values):.0%}" if len(there) < len(values) else ""
+    return f"{middle:.3g} ({low:.3g} to {high:.3g}{absent})"
 
 
 def show_longer(shapes: Sequence[Measured]) -> None:
@@ -210,7 +222,7 @@ def show_longer(shapes: Sequence[Measured]) -> None:
             continue
         before = short[one.planned.id].mean - short[base.planned.id].mean
         more = (one.losses - base.losses)[0]
-        ratio = one.numbers["FFN / attention"]
+        ratio = one.numbers[RATIO]
         shown = [f"{loss:+.4f}" for loss in (before, *more)]
         rows.append([shape_text(one.planned.architecture), f"{ratio:.2f}", *shown, f"{one.mean:.4f}"])
     heads = [f"{count:,}" for count in base.counts]
@@ -226,15 +238,15 @@ def show_worth(shapes: Sequence[Measured]) -> None:
     print(
         f"Parameters of the body that a network with FFNs {PRACTICE} times as large as attention, as people "
         "train them, would need to be as good, all else the same: by geo, which sees the ratio as sqrt r / "
-        "(1 + r), and by the law, over all sizes, with 95 % of draws. A doubling of the body is worth "
-        f"{law.slope * np.log(2):.3f} nats, by the levels of the sizes.\n"
+        "(1 + r), and by the law of depth, over all sizes, with 95 % of draws. A doubling of the body is "
+        f"worth {law.slope * np.log(2):.3f} nats, by the levels of the sizes.\n"
     )
     rows = []
     for ratio in RATIO_STEPS:
         low, high = np.percentile([_worth(one, ratio) for one in draws], [2.5, 97.5]) if draws else NONE[:2]
         by_geo = np.sqrt(ratio / PRACTICE) * (1 + PRACTICE) / (1 + ratio)
         rows.append([f"{ratio:g}", f"{by_geo:.0%}", f"{_worth(law, ratio):.0%}", f"{low:.0%} to {high:.0%}"])
-    table(["FFN / attention", "geo", "the law", "95 %"], rows)
+    table(["FFN / attention", "geo", "law", "95 %"], rows)
 
 
 def _worth(law: Law, ratio: float) -> float:
@@ -258,8 +270,7 @@ def show_wish(shapes: Sequence[Measured]) -> None:
             if len(along) < 2:
                 continue
             even, large = (
-                min(along, key=lambda one: abs(np.log(one.numbers["FFN / attention"] / ratio)))
-                for ratio in (1, 3)
+                min(along, key=lambda one: abs(np.log(one.numbers[RATIO] / ratio))) for ratio in (1, 3)
             )
             if even is large:  # the others are not trained yet
                 continue
@@ -293,7 +304,7 @@ def show_carried(shapes: Sequence[Measured]) -> None:
             params = np.array([CostModel().of(one)["params"] for one in architectures])
             pairs = pairs_of_similar_cost(params, NEAR)
         columns: dict[str, Floats] = {
-            "the law": np.array([-law.penalty(shape_numbers(one)) for one in architectures]),
+            law.form.name: np.array([-law.penalty(shape_numbers(one)) for one in architectures]),
             "geo": np.array([geo.of(one) for one in architectures]),
         }
         for score, values in columns.items():

@@ -14,9 +14,34 @@ from llama_small_plan import SIZES, Planned
 from zerolm.architecture import Architecture, Floats
 from zerolm.costs import CostModel
 
-RATIOS: Final = ("hidden / depth", "FFN / attention")
-"""The ratios that have a best value, which the law looks for."""
 DRAWS: Final = 1000
+RATIO: Final = "FFN / attention"
+
+
+@dataclass(frozen=True)
+class Form:
+    """A parabola in the logarithms of ``coordinate`` and of FFN / attention, and lines in others."""
+
+    coordinate: str
+    lines: tuple[str, ...] = ("heads a KV head",)
+
+    @property
+    def name(self) -> str:
+        return f"law of {', '.join((self.coordinate, *self.lines[1:]))}"
+
+    def features(self, numbers: dict[str, float]) -> list[float]:
+        place, ratio, *lines = (float(np.log(numbers[n])) for n in (self.coordinate, RATIO, *self.lines))
+        return [place, place**2, ratio, ratio**2, *lines]
+
+
+OF_DEPTH: Final = Form("depth")
+"""The form that findings are told of."""
+FORMS: Final = (
+    OF_DEPTH,
+    Form("depth", ("heads a KV head", "parameters / body")),
+    Form("hidden / depth"),
+    Form("hidden"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +72,18 @@ class Measured:
 
 def shape_numbers(architecture: Architecture) -> dict[str, float]:
     """Return the ratios that tell a shape of a llama."""
-    choices = architecture.choices
+    choices, costs = architecture.choices, CostModel().of(architecture)
     weights = {role: 0 for role in ("ffn", "attention")}
     for matrix in architecture.layers[0].matrices:
         weights[matrix.role] += matrix.weights
     return {
+        "depth": architecture.depth,
+        "hidden": choices["hidden"],
         "hidden / depth": choices["hidden"] / architecture.depth,
         "FFN / attention": weights["ffn"] / weights["attention"],
         "heads a KV head": choices["heads"] / choices["kv_heads"],
         "head size": choices["head_size"],
+        "parameters / body": costs["params"] / costs["body_params"],
     }
 
 
@@ -101,43 +129,35 @@ def by_size(shapes: Sequence[Measured]) -> dict[str, list[Measured]]:
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """The loss of a body size by its shape: ``levels`` by size, ``weights`` (5,) of the shape's features."""
+    """The loss of a size by the shape: ``levels`` by size, ``weights`` of the features of its ``form``."""
 
     levels: dict[str, float]
     weights: Floats
+    form: Form
 
     @classmethod
-    def fitted(cls, shapes: Sequence[Measured]) -> Law:
+    def fitted(cls, shapes: Sequence[Measured], form: Form = OF_DEPTH) -> Law:
         """Return the law by least squares over the means of shapes, with a level a size."""
-        return cls._solved(shapes, np.array([[one.mean for one in shapes]]))[0]
+        return cls._solved(shapes, np.array([[one.mean for one in shapes]]), form)[0]
 
     @classmethod
-    def _solved(cls, shapes: Sequence[Measured], means: Floats) -> list[Law]:
+    def _solved(cls, shapes: Sequence[Measured], means: Floats, form: Form) -> list[Law]:
         """Return the law of each row of ``means`` (n, shapes)."""
         sizes = _sizes(shapes)
-        solved = np.linalg.lstsq(cls._table(shapes), means.T, rcond=None)[0].T
-        return [cls(dict(zip(sizes, one.tolist(), strict=False)), one[len(sizes) :]) for one in solved]
-
-    @classmethod
-    def _table(cls, shapes: Sequence[Measured]) -> Floats:
-        ends = np.array([[one.planned.size == size for size in _sizes(shapes)] for one in shapes], float)
-        return np.hstack([ends, np.array([cls.features(one.numbers) for one in shapes])])
-
-    @staticmethod
-    def features(numbers: dict[str, float]) -> list[float]:
-        """Return what a parabola in two logarithms and a line in a third are made of, (5,)."""
-        slim, ratio, group = (np.log(numbers[name]) for name in (*RATIOS, "heads a KV head"))
-        return [slim, slim**2, ratio, ratio**2, group]
+        solved = np.linalg.lstsq(_table(shapes, form), means.T, rcond=None)[0].T
+        return [cls(dict(zip(sizes, one.tolist(), strict=False)), one[len(sizes) :], form) for one in solved]
 
     def penalty(self, numbers: dict[str, float]) -> float:
         """Return the loss that the shape adds."""
-        return float(np.dot(self.features(numbers), self.weights))
+        return float(np.dot(self.form.features(numbers), self.weights))
 
     @property
-    def optima(self) -> tuple[float, ...]:
-        """Return the best of ``RATIOS``; nan where a parabola has no lowest point."""
-        pairs = self.weights[:2], self.weights[2:4]
-        return tuple(float(np.exp(-x / (2 * y))) if y > 0 else float("nan") for x, y in pairs)
+    def optima(self) -> dict[str, float]:
+        """Return the best coordinate and FFN / attention; nan where a parabola has no lowest point."""
+        parabolas = {self.form.coordinate: self.weights[:2], RATIO: self.weights[2:4]}
+        return {
+            name: float(np.exp(-x / (2 * y))) if y > 0 else float("nan") for name, (x, y) in parabolas.items()
+        }
 
     @property
     def slope(self) -> float:
@@ -146,19 +166,24 @@ class Law:
         return float(-np.polyfit(bodies, list(self.levels.values()), 1)[0])
 
     @classmethod
-    def draws(cls, shapes: Sequence[Measured]) -> list[Law]:
+    def draws(cls, shapes: Sequence[Measured], form: Form = OF_DEPTH) -> list[Law]:
         """Return laws fitted to the law's own losses with noise as large as its residuals.
 
         The noise of seeds is part of that. There are none where the law has as many weights as shapes.
         """
-        means, table = np.array([one.mean for one in shapes]), cls._table(shapes)
+        means, table = np.array([one.mean for one in shapes]), _table(shapes, form)
         told = table @ np.linalg.lstsq(table, means, rcond=None)[0]
         freedom = len(means) - np.linalg.matrix_rank(table)
         if freedom < 1:
             return []
         deviation = np.sqrt(np.square(means - told).sum() / freedom)
         noise = np.random.default_rng(0).normal(scale=deviation, size=(DRAWS, len(means)))
-        return cls._solved(shapes, told + noise)
+        return cls._solved(shapes, told + noise, form)
+
+
+def _table(shapes: Sequence[Measured], form: Form) -> Floats:
+    ends = np.array([[one.planned.size == size for size in _sizes(shapes)] for one in shapes], float)
+    return np.hstack([ends, np.array([form.features(one.numbers) for one in shapes])])
 
 
 def _sizes(shapes: Sequence[Measured]) -> list[str]:

@@ -23,6 +23,16 @@ class Row:
     mark: str
 
 
+@dataclass(frozen=True)
+class RatioWorth:
+    """What a ratio of FFN to attention weights is worth beside a ratio of three."""
+
+    ratio: float
+    geo: float
+    trained: float
+    interval: tuple[float, float]
+
+
 @cache
 def read(name: str) -> str:
     """Return the text of one file of measurements."""
@@ -56,6 +66,27 @@ def proxies() -> dict[str, list[Row]]:
         ]
         for section in part.split("\n### ")[1:]
     }
+
+
+@cache
+def ratio_worth() -> list[RatioWorth]:
+    """Return what ratios are worth by geo and in the llamas of ``llama_small``."""
+    rows = _table(_part("llama_small", "What a ratio is worth"))
+    shares = [
+        [float(cell.replace("%", "")) / 100 for cell in (*row[1:3], *row[3].split(" to "))] for row in rows
+    ]
+    return [
+        RatioWorth(float(row[0]), geo, trained, (low, high))
+        for row, (geo, trained, low, high) in zip(rows, shares, strict=True)
+    ]
+
+
+def _part(name: str, head: str) -> str:
+    """Return what a file has below a heading."""
+    parts = read(name).split(f"\n## {head}\n")
+    if len(parts) != 2:
+        raise LookupError(f"benchmarks/{name}.md has no part {head!r}")
+    return parts[1].split("\n## ")[0]
 
 
 def _table(text: str) -> list[list[str]]:

@@ -28,6 +28,7 @@ text { font: 13px system-ui, sans-serif; fill: #24292f }
 .geo { fill: #0969da; stroke: #0969da } .count { fill: #bc4c00; stroke: #bc4c00 }
 .third { fill: #1a7f37; stroke: #1a7f37 } .dot { fill: #8c959f; opacity: .35 }
 .line { fill: none; stroke-width: 2.5 } .bar { stroke-width: 3; opacity: .45 }
+.band { stroke: none; opacity: .2 }
 text.geo, text.count, text.third { stroke: none }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 } .small { fill: #9198a1 } .axis { stroke: #6e7681 } .grid { stroke: #30363d }
@@ -56,6 +57,11 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 def dot(x: float, y: float, kind: str, size: float = 6) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size:g}" class="{kind}"/>'
+
+
+def band(low: Iterable[tuple[float, float]], high: Iterable[tuple[float, float]], kind: str) -> str:
+    points = [*low, *reversed(list(high))]
+    return f'<polygon class="band {kind}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>'
 
 
 def curve(points: Iterable[tuple[float, float]], kind: str) -> str:
@@ -172,7 +178,42 @@ def depth() -> str:
     )
 
 
-FIGURES = {"equal_size": equal_size, "ffn_share": ffn_share, "depth": depth}
+def ratio() -> str:
+    """Draw what a ratio of FFN to attention is worth in parameters: by geo, and in trained llamas."""
+    rows = evidence.ratio_worth()
+    left, right, top, bottom, most = 60, 560, 70, 300, 1.4
+
+    def x(value: float) -> float:
+        low, high = rows[0].ratio, rows[-1].ratio
+        return left + math.log(value / low) / math.log(high / low) * (right - left)
+
+    def y(value: float) -> float:
+        return bottom - value / most * (bottom - top)
+
+    title = "What a ratio is worth: geo, and llamas trained at equal size"
+    below = "Parameters that FFNs three times attention would need to be as good, over those that it has"
+    parts = [text(16, 26, title, "title"), text(16, 46, below, "small")]
+    for tick in (0.5, 1):
+        parts += [
+            line(left, y(tick), right, y(tick), "grid"),
+            text(left - 8, y(tick) + 4, f"{tick:g}", "small end"),
+        ]
+    parts += [text(x(row.ratio), bottom + 20, f"{row.ratio:g}", "small mid") for row in rows]
+    parts += [line(left, bottom, right, bottom, "axis")]
+    parts += [text((left + right) / 2, bottom + 42, "FFN weights over attention weights", "small mid")]
+    lows, highs = ([(x(row.ratio), y(row.interval[end])) for row in rows] for end in (0, 1))
+    parts.append(band(lows, highs, "third"))
+    for label, kind, values in (
+        ("trained, with 95 %", "third", [row.trained for row in rows]),
+        ("geo", "geo", [row.geo for row in rows]),
+    ):
+        points = [(x(row.ratio), y(value)) for row, value in zip(rows, values, strict=True)]
+        parts.append(curve(points, kind))
+        parts.append(text(points[-1][0] + 10, points[-1][1] + 4, label, kind))
+    return svg(720, bottom + 56, title, parts)
+
+
+FIGURES = {"equal_size": equal_size, "ffn_share": ffn_share, "depth": depth, "ratio": ratio}
 
 
 def main() -> None:

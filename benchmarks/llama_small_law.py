@@ -155,9 +155,11 @@ class Law:
     def optima(self) -> dict[str, float]:
         """Return the best coordinate and FFN / attention; nan where a parabola has no lowest point."""
         parabolas = {self.form.coordinate: self.weights[:2], RATIO: self.weights[2:4]}
-        return {
-            name: float(np.exp(-x / (2 * y))) if y > 0 else float("nan") for name, (x, y) in parabolas.items()
-        }
+        with np.errstate(over="ignore"):
+            return {
+                name: float(np.exp(-x / (2 * y))) if y > 0 else float("nan")
+                for name, (x, y) in parabolas.items()
+            }
 
     @property
     def slope(self) -> float:

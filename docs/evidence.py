@@ -164,7 +164,7 @@ def facts() -> dict[str, str]:
             key = f"{kind.split()[0]}_{benchmark}"
             said[f"best_{key}"], said[f"best_{key}_tau"] = best.score, plain(best.tau)
             said[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
-    said |= _calibration() | _carving() | _width() | _healing()
+    said |= _calibration() | _carving() | _width() | _healing() | _llama_small()
     shown = {"evidence": table(said, "measurements"), "readme_evidence": table(said, "benchmarks")}
     return said | shown | {"leaderboard_summary": summary()}
 
@@ -219,6 +219,31 @@ def _healing() -> dict[str, str]:
     minutes = round(int(seconds.replace(",", "")) / 60)
     share = f"{100 * float(left):.0f}%"
     return {"healed_tokens": tokens, "healed_left": share, "healed_minutes": str(minutes)}
+
+
+TOLD = ("law of depth", "width", "params", "geo", "depth_width2", "body_params", "depth", "ceiling")
+"""The lines of scores on ``llama_small`` that the documentation shows."""
+
+
+def _llama_small() -> dict[str, str]:
+    said = dict(
+        zip(("llama_runs", "llama_planned"), _find("llama_small", r"(\d+) of (\d+) runs"), strict=True)
+    )
+    head, *rows = _part("llama_small", "Scores at equal size").split("\n| score |")[1].splitlines()
+    by_name = {row[0]: row for row in _table("\n".join(["| score |" + head, *rows]))}
+    shown = [f"| {' | '.join([_code(name), *by_name[name][1:]])} |" for name in TOLD]
+    said["llama_scores"] = "\n".join([f"| score |{head}", rows[0], *shown])
+    for one in ratio_worth():
+        key = f"{one.ratio:g}".replace(".", "_")
+        said[f"worth_{key}"] = f"{one.trained:.0%}"
+        said[f"worth_{key}_geo"] = f"{one.geo:.0%}"
+        said[f"worth_{key}_interval"] = " to ".join(f"{end:.0%}" for end in one.interval)
+    (said["best_ratio"],) = _find("llama_small", r"\| law of depth \| all \| [^|]* \| ([^|]+) \|")
+    return said
+
+
+def _code(name: str) -> str:
+    return name if " " in name or name == "ceiling" else f"`{name}`"
 
 
 def table(said: dict[str, str], place: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from label_training import some_text
 
 pytest.importorskip("torch")
+from zerolm.comparison.bench import bench
 from zerolm.costs import CostModel
 from zerolm.groundtruth.reader import read, views
 from zerolm.training.request import Execution, Schedule, TrainingRequest
@@ -116,6 +117,17 @@ def test_longer_runs_have_as_many_tokens_a_parameter_as_the_smallest_size() -> N
     assert {one.size for one in plan} == {".3M"}
     assert [one.id for one in plan if one.line == "base"]
     assert sum(one.line in ("base", "depth") for one in plan) == len(plan) - 1
+
+
+def test_the_benchmark_of_the_package_is_that_of_the_rows() -> None:
+    rows = llama_small.read_rows(llama_small.FOLDER / LLAMA.rows)
+    assert json.loads(llama_small.SHIPPED.read_text("utf-8")) == llama_small.benchmark(rows)
+    (section,) = bench(["llama_small"], draws=20).sections
+    trained = {one.id for one in planned() if one.id in {told["id"] for told in rows}}
+    assert {row.n for row in section.rows} == {len(trained)}
+    groups = Counter(one.size for one in planned() if one.id in trained)
+    assert section.alike == f"within {len(groups)} groups"
+    assert section.rows[0].pairs == sum(count * (count - 1) // 2 for count in groups.values())
 
 
 def test_small_sizes_come_first_and_every_shape_before_its_second_seed() -> None:

@@ -14,6 +14,7 @@ from upstream import Server, path_of, published
 
 from zerolm.groundtruth.sources import SOURCES
 
+SHIPPED = ("decoder_pairs", "llama_small")
 FLEXIBERT = path_of("flexibert_glue")
 ROWS = """\
 space,architecture,ppl
@@ -38,9 +39,9 @@ def test_from_download_to_run(
     assert again.err == "zerolm: flexibert_glue is already there\n"
     assert rows[0]["path"] in again.out
     listed = {row["name"]: row for row in json.loads(zerolm("bench", "ls", "--json").out)}
-    assert set(listed) == {*SOURCES, "decoder_pairs"}
+    assert set(listed) == {*SOURCES, *SHIPPED}
     assert {name for name, row in listed.items() if row["path"]} == {
-        "decoder_pairs", "flexibert_glue", "gpt2_wt103"
+        *SHIPPED, "flexibert_glue", "gpt2_wt103"
     }  # fmt: skip
     assert listed["gpt2_wt103"]["metrics"] == ["test_ppl", "test_word_ppl", "valid_ppl"]
     assert (listed["pit_vit"]["space"], listed["pit_vit"]["count"]) == ("pit", 100)
@@ -65,7 +66,7 @@ def test_a_folder_named_explicitly_is_listed_alone(
     assert "cannot be read" in zerolm("bench", "ls", "--data", str(tmp_path)).out
     monkeypatch.setenv("ZEROLM_DATA", str(tmp_path))
     names = [row["name"] for row in json.loads(zerolm("bench", "ls", "--json").out)]
-    assert names == ["broken", "decoder_pairs", "mine", *SOURCES]
+    assert names == ["broken", *SHIPPED, "mine", *SOURCES]
 
 
 def test_data_folders_are_a_list_as_in_path(
@@ -102,7 +103,8 @@ def test_benchmarks_of_the_package_need_no_folder(server: Server, zerolm: Callab
     ran = zerolm("bench", "run", "decoder_pairs", "--json")
     assert (ran.status, ran.err) == (0, "")
     assert {row["n"] for row in json.loads(ran.out)["rows"]} == {7}
-    assert "decoder_pairs" in zerolm("bench", "run").err
+    told = zerolm("bench", "run").err
+    assert all(name in told for name in SHIPPED)
 
 
 def test_who_downloads_beside_zerolm_data_is_told(

@@ -49,6 +49,7 @@ NEAR: Final = 0.05
 def show_findings() -> None:
     shapes = measured()
     show_agreement(shapes)
+    show_lines(shapes)
     show_equal_compute(shapes)
     show_responses(shapes)
     show_longer(shapes)
@@ -84,6 +85,30 @@ def show_agreement(shapes: Sequence[Measured]) -> None:
     ceilings = [_ceiling(ones) for ones in sizes.values()]
     rows.append(["ceiling", *("" if c is None else f"{c:.3f}" for c in ceilings), ""])
     table(["score", *sizes, "mean"], rows)
+
+
+def show_lines(shapes: Sequence[Measured]) -> None:
+    """Print tau-b of every closed form along the lines of ratio and of depth alone."""
+    print("## Along one line\n")
+    print(
+        "tau-b along a line of the cross and its base: the ratio of FFN to attention at one depth, and depth "
+        "at one ratio. A score that sees the one need not see the other.\n"
+    )
+    along = {
+        f"{size}, {line}": [one for one in ones if one.planned.line in ("base", line)]
+        for line in ("ratio at depth", "depth")
+        for size, ones in by_size(shapes).items()
+    }
+    rows = []
+    for name, score in closed_forms().items():
+        taus = [
+            _tau([score.of(one.planned.architecture) for one in ones], [one.mean for one in ones])
+            for ones in along.values()
+        ]
+        rows.append([name, *("none" if np.isnan(tau) else f"{tau:+.2f}" for tau in taus)])
+    rows.append(["networks", *(str(len(ones)) for ones in along.values())])
+    table(["score", *along], rows)
+    print()
 
 
 def show_equal_compute(shapes: Sequence[Measured]) -> None:

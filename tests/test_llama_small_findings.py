@@ -143,6 +143,9 @@ def test_the_page_says_what_the_law_does(
     ceiling = next(line for line in agreement.splitlines() if line.startswith("| ceiling"))
     pairs = zip(law.split("|")[2:5], ceiling.split("|")[2:5], strict=True)
     assert all(float(own) > float(most) - 0.1 for own, most in pairs)
+    lines = page.split("## Along one line")[1].split("## Equal")[0]
+    depth = next(line for line in lines.splitlines() if line.startswith("| depth |"))
+    assert depth.split("|")[2:5] == [" none "] * 3
     compute = page.split("## Equal tokens or equal operations")[1].split("## Responses")[0]
     assert (
         f"| score | {' | '.join(f'{s}, {e}' for s in SIZES for e in ('tokens', 'operations'))} |" in compute

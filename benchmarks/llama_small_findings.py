@@ -59,14 +59,16 @@ def show_findings() -> None:
 
 
 def show_agreement(shapes: Sequence[Measured]) -> None:
-    """Print tau-b of every closed form within each size, and of the law fitted to the other sizes."""
+    """Print tau-b of every closed form within each size, and of laws fitted to the other sizes."""
     print("## Scores at equal size\n")
     sizes = by_size(shapes)
+    deviation = seed_deviation(shapes)
     print(
         "tau-b with the mean loss over seeds. A law is a parabola in the logarithms of depth, or of what "
         "stands for it, and of FFN / attention, with a line in that of heads a KV head, and a level a size: "
         "for each size it is fitted to the other sizes alone. One has a line in the share of the embedding, "
-        "too, which is larger the wider a network is. The ceiling is that of the noise of seeds.\n"
+        "too, which is larger the wider a network is. The ceiling is that of the noise of seeds: runs of one "
+        f"network deviate from their mean by {deviation:.4f} nats.\n"
     )
     rows: list[list[str]] = []
     for name, score in closed_forms().items():
@@ -241,16 +243,18 @@ def show_longer(shapes: Sequence[Measured]) -> None:
         "run, by the mean of its seeds, and through the long one"
         f"{', of which a difference is off by ' + error if error else ''}.\n"
     )
+    counts = base.counts
+    apart = [i for i, count in enumerate(counts) if i + 1 == len(counts) or counts[i + 1] > 1.01 * count]
     rows = []
     for one in sorted(longer, key=lambda one: one.planned.architecture.depth):
         if one.planned.id not in short:
             continue
         before = short[one.planned.id].mean - short[base.planned.id].mean
-        more = (one.losses - base.losses)[0]
+        more = (one.losses - base.losses)[0, apart]
         ratio = one.numbers[RATIO]
         shown = [f"{loss:+.4f}" for loss in (before, *more)]
         rows.append([shape_text(one.planned.architecture), f"{ratio:.2f}", *shown, f"{one.mean:.4f}"])
-    heads = [f"{count:,}" for count in base.counts]
+    heads = [f"{counts[i]:,}" for i in apart]
     table(["architecture", "FFN / attention", "short", *heads, "loss"], rows)
 
 

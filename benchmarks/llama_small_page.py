@@ -173,8 +173,9 @@ def show_rows() -> None:
     wanted = sum(one.seeds for one in planned())
     seconds = sum(told["seconds"] for told in rows)
     print(
-        f"{len(rows)} of {wanted} runs; {seconds / 3600:.1f} hours by the clock of one process each, beside "
-        "other work. r is the ratio of FFN to attention weights, g heads a KV group.\n"
+        f"{len(rows)} of {wanted} runs of {len(by_id)} networks; {seconds / 3600:.1f} hours by the clock of "
+        "one process each, beside other work. r is the ratio of FFN to attention weights, g heads a KV "
+        "group.\n"
     )
     for size in SIZES:
         ids = [one for one in planned() if one.size == size and one.id in by_id]

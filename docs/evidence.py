@@ -238,6 +238,13 @@ def _llama_small() -> dict[str, str]:
         said[f"worth_{key}"] = f"{one.trained:.0%}"
         said[f"worth_{key}_geo"] = f"{one.geo:.0%}"
         said[f"worth_{key}_interval"] = " to ".join(f"{end:.0%}" for end in one.interval)
+    (noise,) = _find("llama_small", r"deviate from their mean by ([0-9.]+) nats")
+    (doubling,) = _find("llama_small", r"A doubling of the body is worth ([0-9.]+) nats")
+    said["llama_noise"] = plain(float(noise))
+    said["llama_noise_size"] = f"{2 ** (float(noise) / float(doubling)) - 1:.0%}"
+    (said["llama_shapes"],) = _find("llama_small", r"runs of (\d+) networks")
+    for key, score in (("law", "law of depth"), ("geo", "geo")):
+        (said[f"{key}_gemstones"],) = _find("llama_small", rf"\| gemstones \| {score} \| (\d+ of \d+) \|")
     (said["best_ratio"],) = _find("llama_small", r"\| law of depth \| all \| [^|]* \| ([^|]+) \|")
     return said
 
@@ -260,6 +267,12 @@ def table(said: dict[str, str], place: str) -> str:
             "tau-b above counting's in **{geo_above_in_budgets} of {views}**; {budgets_geo} against "
             "{budgets_body_params} on average. Far from 1.",
             "label_free",
+        ),
+        (
+            "In llamas of one size and depth, is the ratio of FFN to attention worth what `geo` says?",
+            "FFNs as large as attention **{worth_1}** of FFNs three times as large, `geo` says "
+            "{worth_1_geo}; six times as large {worth_6} and {worth_6_geo}. How deep is best it cannot say.",
+            "llama_small",
         ),
         (
             "What does its pick under a parameter budget lose?",

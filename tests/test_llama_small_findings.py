@@ -118,7 +118,7 @@ def test_at_equal_operations_only_operations_count() -> None:
 def test_longer_runs_stand_beside_the_short_ones(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = [
         {"id": one.id, "size": one.size, "seed": 0, "seconds": 1.0, "z": {},
-         "losses": {"3000000": 3.0 - place / 100, "9000000": 2.5 + place / 100}}
+         "losses": {"3000000": 3.0 - place / 100, "8999000": 0.0, "9000000": 2.5 + place / 100}}
         for place, one in enumerate(LONGER.planned())
     ]  # fmt: skip
     (rows / "longer.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in told))

@@ -65,7 +65,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "indivisible heads": (("search", "gpt2", "--hidden", "130"), ("130", "4 heads")),
     "no depth fits": (("search", "llama", "--hidden", "2048", "--depth", "4"), ("depth", "16 to 128")),
-    "no FFN fits": (("search", "llama", "--ffn", "64"), ("FFN", "2.5 to 5.5")),
+    "no FFN fits": (("search", "llama", "--ffn", "64"), ("FFN", "1.5 to 6")),
     "unknown view": (("search", "flexibert", "--view", "mine"), ("'mine'", "published")),
     "exact with two budgets": (
         ("search", "llama", "--per-layer", "--max-params", "90M", "--max-kv-bytes", "9MB",

@@ -245,8 +245,14 @@ def _llama_small() -> dict[str, str]:
     (said["llama_shapes"],) = _find("llama_small", r"runs of (\d+) networks")
     for key, score in (("law", "law of depth"), ("geo", "geo")):
         (said[f"{key}_gemstones"],) = _find("llama_small", rf"\| gemstones \| {score} \| (\d+ of \d+) \|")
+    row = next(row for row in _table(_part("llama_small", "With more tokens")) if row[0].startswith("1 x "))
+    said["shallow_short"], said["shallow_long"] = (_signed(row[place]) for place in (2, -2))
     (said["best_ratio"],) = _find("llama_small", r"\| law of depth \| all \| [^|]* \| ([^|]+) \|")
     return said
+
+
+def _signed(cell: str) -> str:
+    return f"{float(cell):+.3f}".replace("0.", ".", 1)
 
 
 def _code(name: str) -> str:

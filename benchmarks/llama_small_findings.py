@@ -70,19 +70,16 @@ def show_agreement(shapes: Sequence[Measured]) -> None:
         "too, which is larger the wider a network is. The ceiling is that of the noise of seeds: runs of one "
         f"network deviate from their mean by {deviation:.4f} nats.\n"
     )
-    rows: list[list[str]] = []
-    for name, score in closed_forms().items():
-        taus = [
-            _tau([score.of(one.planned.architecture) for one in ones], [one.mean for one in ones])
-            for ones in sizes.values()
-        ]
-        rows.append([name, *(f"{tau:+.3f}" for tau in taus), f"{np.mean(taus):+.3f}"])
+    rows = [
+        [name, *(f"{tau:+.3f}" for tau in taus), f"{np.mean(taus):+.3f}"]
+        for name, taus in _agreement([(ones, _means(ones)) for ones in sizes.values()])
+    ]
     rows.sort(key=lambda row: -float(row[-1]))
     for form in FORMS if len(sizes) > 1 else ():
         taus = []
         for size, ones in sizes.items():
             law = Law.fitted([one for one in shapes if one.planned.size != size], form)
-            taus.append(_tau([-law.penalty(one.numbers) for one in ones], [one.mean for one in ones]))
+            taus.append(_tau([-law.penalty(one.numbers) for one in ones], _means(ones)))
         rows.append([form.name, *(f"{tau:+.3f}" for tau in taus), f"{np.mean(taus):+.3f}"])
     ceilings = [_ceiling(ones) for ones in sizes.values()]
     rows.append(["ceiling", *("" if c is None else f"{c:.3f}" for c in ceilings), ""])
@@ -101,13 +98,10 @@ def show_lines(shapes: Sequence[Measured]) -> None:
         for line in ("ratio at depth", "depth")
         for size, ones in by_size(shapes).items()
     }
-    rows = []
-    for name, score in closed_forms().items():
-        taus = [
-            _tau([score.of(one.planned.architecture) for one in ones], [one.mean for one in ones])
-            for ones in along.values()
-        ]
-        rows.append([name, *("none" if np.isnan(tau) else f"{tau:+.2f}" for tau in taus)])
+    rows = [
+        [name, *("none" if np.isnan(tau) else f"{tau:+.2f}" for tau in taus)]
+        for name, taus in _agreement([(ones, _means(ones)) for ones in along.values()])
+    ]
     rows.append(["networks", *(str(len(ones)) for ones in along.values())])
     table(["score", *along], rows)
     print()
@@ -128,16 +122,7 @@ def show_equal_compute(shapes: Sequence[Measured]) -> None:
         for size, ones in sizes.items()
         for equal, losses in (("tokens", _at_equal_tokens(ones)), ("operations", _at_equal_operations(ones)))
     }
-    rows = [
-        [
-            name,
-            *(
-                f"{_tau([score.of(o.planned.architecture) for o in ones], losses):+.3f}"
-                for ones, losses in after.values()
-            ),
-        ]
-        for name, score in closed_forms().items()
-    ]
+    rows = [[name, *(f"{tau:+.3f}" for tau in taus)] for name, taus in _agreement(list(after.values()))]
     table(["score", *after], rows)
 
 
@@ -153,6 +138,20 @@ def _at_equal_tokens(shapes: Sequence[Measured]) -> list[float]:
 def _at_equal_operations(shapes: Sequence[Measured]) -> list[float]:
     least = min(one.macs * _half(one) for one in shapes)
     return [one.mean_after(least / one.macs) for one in shapes]
+
+
+def _agreement(
+    columns: Sequence[tuple[Sequence[Measured], Sequence[float]]],
+) -> list[tuple[str, list[float]]]:
+    """Return every closed form with its tau-b in columns of networks and their losses."""
+    return [
+        (name, [_tau([score.of(o.planned.architecture) for o in ones], losses) for ones, losses in columns])
+        for name, score in closed_forms().items()
+    ]
+
+
+def _means(shapes: Sequence[Measured]) -> list[float]:
+    return [one.mean for one in shapes]
 
 
 def closed_forms() -> dict[str, ClosedForm]:

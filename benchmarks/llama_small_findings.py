@@ -202,7 +202,7 @@ def show_responses(shapes: Sequence[Measured]) -> None:
     print(
         "\nThe best by a law, fitted to each size and to all, with 95 % of draws of its residuals. Which "
         "ratio is best depends on what it leaves as it is: at one depth a smaller FFN is a wider network, at "
-        "one width a deeper one.\n"
+        "one width a deeper one. A best value outside of those trained is none.\n"
     )
     groups = by_size(shapes)
     if len(groups) > 1:
@@ -211,18 +211,22 @@ def show_responses(shapes: Sequence[Measured]) -> None:
     for form in FORMS:
         for size, ones in groups.items():
             optima = [law.optima for law in Law.draws(ones, form)]
-            shown = [_interval([one[name] for one in optima]) for name in (form.coordinate, RATIO)]
+            shown = []
+            for name in (form.coordinate, RATIO):
+                trained = [one.numbers[name] for one in ones]
+                within = [one[name] for one in optima if min(trained) <= one[name] <= max(trained)]
+                shown.append(_interval(within, len(optima)))
             best.append([form.name, size, *shown])
     table(["", "fitted to", "best depth, or what stands for it", "best FFN / attention"], best)
 
 
-def _interval(values: Sequence[float]) -> str:
-    """Return the median and 95 % of values in words, and how many there are none of."""
-    there = [value for value in values if np.isfinite(value)]
-    if not there:
+def _interval(values: Sequence[float], draws: int) -> str:
+    """Return the median and 95 % of values in words, and how many of the draws gave none."""
+    absent = f"{1 - len(values) / draws:.0%}" if draws else "100%"
+    if absent == "100%":
         return "none"
-    low, middle, high = np.percentile(there, [2.5, 50, 97.5])
-    absent = f", none in {1 - len(there) / len(values):.0%}" if len(there) < len(values) else ""
+    low, middle, high = np.percentile(values, [2.5, 50, 97.5])
+    absent = "" if absent == "0%" else f", none in {absent}"
     return f"{middle:.3g} ({low:.3g} to {high:.3g}{absent})"
 
 

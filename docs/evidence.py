@@ -247,7 +247,8 @@ def _llama_small() -> dict[str, str]:
         (said[f"{key}_gemstones"],) = _find("llama_small", rf"\| gemstones \| {score} \| (\d+ of \d+) \|")
     row = next(row for row in _table(_part("llama_small", "With more tokens")) if row[0].startswith("1 x "))
     said["shallow_short"], said["shallow_long"] = (_signed(row[place]) for place in (2, -2))
-    (said["best_ratio"],) = _find("llama_small", r"\| law of depth \| all \| [^|]* \| ([^|]+) \|")
+    best = r"\| law of depth \| all \| [^|]* \| ([0-9.]+) \(([0-9.]+) to ([0-9.]+)"
+    said["best_ratio"] = "{} ({} to {})".format(*_find("llama_small", best))
     return said
 
 

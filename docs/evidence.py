@@ -247,8 +247,10 @@ def _llama_small() -> dict[str, str]:
         (said[f"{key}_gemstones"],) = _find("llama_small", rf"\| gemstones \| {score} \| (\d+ of \d+) \|")
     row = next(row for row in _table(_part("llama_small", "With more tokens")) if row[0].startswith("1 x "))
     said["shallow_short"], said["shallow_long"] = (_signed(row[place]) for place in (2, -2))
-    best = r"\| law of depth \| all \| [^|]* \| ([0-9.]+) \(([0-9.]+) to ([0-9.]+)"
-    said["best_ratio"] = "{:.2g} ({:.2g} to {:.2g})".format(*map(float, _find("llama_small", best)))
+    for size in (".1M", ".3M", "1M", "all"):
+        best = rf"\| law of depth \| {re.escape(size)} \| [^|]* \| ([0-9.]+) \(([0-9.]+) to ([0-9.]+)"
+        key = f"best_ratio_{size.replace('.', '_')}"
+        said[key] = "{:.2g} ({:.2g} to {:.2g})".format(*map(float, _find("llama_small", best)))
     return said
 
 

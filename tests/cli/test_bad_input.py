@@ -29,7 +29,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "not a number": (("search", "bert", "--max-params", "many"), ("max_params", "'many'")),
     "fraction": (("search", "bert", "--max-params", "0.5"), ("whole number", "'0.5'")),
     "negative budget": (("search", "bert", "--max-params", "-5"), ("-5",)),
-    "below the smallest": (("search", "llama", "--max-params", "1M"), ("1000000", "at least 10815744")),
+    "below the smallest": (("search", "llama", "--max-params", "1M"), ("1000000", "at least 10029312")),
     "above the largest": (("search", "bert", "--min-params", "1T"), ("at most 1032199482",)),
     "contradiction": (
         ("search", "bert", "--max-params", "1M", "--min-params", "2M"),

@@ -33,7 +33,7 @@ from zerolm.spaces import make_space
 name, settings, budgets = json.loads(sys.argv[1])
 result = search(make_space(name, **settings), budgets=budgets)
 proof = result.certificate
-print(json.dumps([proof.method, proof.optimal, proof.seconds, len(result.front)]))
+print(json.dumps([proof.method, proof.optimal, proof.seconds, len(result.front.points)]))
 """
 
 

@@ -32,8 +32,8 @@ from zerolm.statistics.pairs import pairs_within_groups
 
 LINES: Final = {
     "depth": "depth",
-    "ratio at depth": "FFN / attention",
-    "ratio at hidden": "FFN / attention",
+    "ratio at depth": RATIO,
+    "ratio at hidden": RATIO,
     "groups": "heads a KV head",
     "head size": "head size",
 }
@@ -41,7 +41,6 @@ LINES: Final = {
 ALPHAS: Final = (0.5, 1.0, 2.0)
 PRACTICE: Final = 3
 RATIO_STEPS: Final = (0.5, 1, 1.5, 2, 3, 4, 6, 8)
-NONE: Final = (float("nan"),) * 3
 NEAR: Final = 0.05
 """Gemstones of total parameters within this share are paired."""
 
@@ -217,7 +216,7 @@ def show_responses(shapes: Sequence[Measured]) -> None:
                 within = [one[name] for one in optima if min(trained) <= one[name] <= max(trained)]
                 shown.append(_interval(within, len(optima)))
             best.append([form.name, size, *shown])
-    table(["", "fitted to", "best depth, or what stands for it", "best FFN / attention"], best)
+    table(["", "fitted to", "best depth, or what stands for it", f"best {RATIO}"], best)
 
 
 def _interval(values: Sequence[float], draws: int) -> str:
@@ -258,7 +257,7 @@ def show_longer(shapes: Sequence[Measured]) -> None:
         shown = [f"{loss:+.4f}" for loss in (before, *more)]
         rows.append([shape_text(one.planned.architecture), f"{ratio:.2f}", *shown, f"{one.mean:.4f}"])
     heads = [f"{counts[i]:,}" for i in apart]
-    table(["architecture", "FFN / attention", "short", *heads, "loss"], rows)
+    table(["architecture", RATIO, "short", *heads, "loss"], rows)
 
 
 def show_worth(shapes: Sequence[Measured]) -> None:
@@ -275,10 +274,10 @@ def show_worth(shapes: Sequence[Measured]) -> None:
     )
     rows = []
     for ratio in RATIO_STEPS:
-        low, high = np.percentile([_worth(one, ratio) for one in draws], [2.5, 97.5]) if draws else NONE[:2]
+        low, high = np.percentile([_worth(one, ratio) for one in draws] or [np.nan], [2.5, 97.5])
         by_geo = np.sqrt(ratio / PRACTICE) * (1 + PRACTICE) / (1 + ratio)
         rows.append([f"{ratio:g}", f"{by_geo:.0%}", f"{_worth(law, ratio):.0%}", f"{low:.0%} to {high:.0%}"])
-    table(["FFN / attention", "geo", "law", "95 %"], rows)
+    table([RATIO, "geo", "law", "95 %"], rows)
 
 
 def _worth(law: Law, ratio: float) -> float:
@@ -309,7 +308,7 @@ def show_wish(shapes: Sequence[Measured]) -> None:
             error = two_errors(deviation, len(even.losses), len(large.losses))
             wish = geo.of(even.planned.architecture) / geo.of(large.planned.architecture) - 1
             shown = (
-                f"{shape_text(one.planned.architecture)} (r {one.numbers['FFN / attention']:.2f})"
+                f"{shape_text(one.planned.architecture)} (r {one.numbers[RATIO]:.2f})"
                 for one in (even, large)
             )
             rows.append(

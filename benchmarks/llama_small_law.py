@@ -80,7 +80,7 @@ def shape_numbers(architecture: Architecture) -> dict[str, float]:
         "depth": architecture.depth,
         "hidden": choices["hidden"],
         "hidden / depth": choices["hidden"] / architecture.depth,
-        "FFN / attention": weights["ffn"] / weights["attention"],
+        RATIO: weights["ffn"] / weights["attention"],
         "heads a KV head": choices["heads"] / choices["kv_heads"],
         "head size": choices["head_size"],
         "parameters / body": costs["params"] / costs["body_params"],
@@ -173,13 +173,14 @@ class Law:
 
         The noise of seeds is part of that. There are none where the law has as many weights as shapes.
         """
-        means, table = np.array([one.mean for one in shapes]), _table(shapes, form)
-        told = table @ np.linalg.lstsq(table, means, rcond=None)[0]
-        freedom = len(means) - np.linalg.matrix_rank(table)
+        law = cls.fitted(shapes, form)
+        told = np.array([law.levels[one.planned.size] + law.penalty(one.numbers) for one in shapes])
+        freedom = len(shapes) - np.linalg.matrix_rank(_table(shapes, form))
         if freedom < 1:
             return []
-        deviation = np.sqrt(np.square(means - told).sum() / freedom)
-        noise = np.random.default_rng(0).normal(scale=deviation, size=(DRAWS, len(means)))
+        residuals = told - np.array([one.mean for one in shapes])
+        deviation = np.sqrt(np.square(residuals).sum() / freedom)
+        noise = np.random.default_rng(0).normal(scale=deviation, size=(DRAWS, len(shapes)))
         return cls._solved(shapes, told + noise, form)
 
 

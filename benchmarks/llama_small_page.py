@@ -34,7 +34,7 @@ from llama_small import (
 )
 from llama_small_blocks import planned_blocks
 from llama_small_findings import show_findings
-from llama_small_law import deviation_of, margin, shape_numbers, two_errors
+from llama_small_law import RATIO, deviation_of, margin, shape_numbers, two_errors
 from llama_small_plan import CROSS, SETTINGS, SIZES, Planned, planned
 from small_text import ENGLISH
 from timing import machine, note, one_thread, table
@@ -186,7 +186,7 @@ def show_rows() -> None:
             runs = [results(told) for told in by_id[one.id]]
             cells.append([
                 shape_text(one.architecture), one.line,
-                f"{shape_numbers(one.architecture)['FFN / attention']:.2f}",
+                f"{shape_numbers(one.architecture)[RATIO]:.2f}",
                 *(f"{loss:.3f}" for loss in list(runs[0].values())[1:]),
                 " ".join(f"{run['loss']:.4f}" for run in runs),
             ])  # fmt: skip

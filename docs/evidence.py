@@ -227,12 +227,17 @@ TOLD = ("law of depth", "width", "params", "geo", "depth_width2", "body_params",
 
 def _llama_small() -> dict[str, str]:
     said = dict(
-        zip(("llama_runs", "llama_planned"), _find("llama_small", r"(\d+) of (\d+) runs"), strict=True)
+        zip(
+            ("llama_runs", "llama_shapes"),
+            _find("llama_small", r"(\d+) of \d+ runs of (\d+) networks"),
+            strict=True,
+        )
     )
-    head, *rows = _part("llama_small", "Scores at equal size").split("\n| score |")[1].splitlines()
-    by_name = {row[0]: row for row in _table("\n".join(["| score |" + head, *rows]))}
-    shown = [f"| {' | '.join([_code(name), *by_name[name][1:]])} |" for name in TOLD]
-    said["llama_scores"] = "\n".join([f"| score |{head}", rows[0], *shown])
+    part = _part("llama_small", "Scores at equal size")
+    head, rule, *rows = [line for line in part.splitlines() if line.startswith("|")]
+    by_name = {row.split(" | ")[0].removeprefix("| "): row for row in rows}
+    shown = [by_name[name].replace(name, _code(name), 1) for name in TOLD]
+    said["llama_scores"] = "\n".join([head, rule, *shown])
     for one in ratio_worth():
         key = f"{one.ratio:g}".replace(".", "_")
         said[f"worth_{key}"] = f"{one.trained:.0%}"
@@ -242,12 +247,11 @@ def _llama_small() -> dict[str, str]:
     (doubling,) = _find("llama_small", r"A doubling of the body is worth ([0-9.]+) nats")
     said["llama_noise"] = plain(float(noise))
     said["llama_noise_size"] = f"{2 ** (float(noise) / float(doubling)) - 1:.0%}"
-    (said["llama_shapes"],) = _find("llama_small", r"runs of (\d+) networks")
     for key, score in (("law", "law of depth"), ("geo", "geo")):
         (said[f"{key}_gemstones"],) = _find("llama_small", rf"\| gemstones \| {score} \| (\d+ of \d+) \|")
     row = next(row for row in _table(_part("llama_small", "With more tokens")) if row[0].startswith("1 x "))
     said["shallow_short"], said["shallow_long"] = (_signed(row[place]) for place in (2, -2))
-    for size in (".1M", ".3M", "1M", "all"):
+    for size in (".1M", ".3M", "1M"):
         best = rf"\| law of depth \| {re.escape(size)} \| [^|]* \| ([0-9.]+) \(([0-9.]+) to ([0-9.]+)"
         key = f"best_ratio_{size.replace('.', '_')}"
         said[key] = "{:.2g} ({:.2g} to {:.2g})".format(*map(float, _find("llama_small", best)))

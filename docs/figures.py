@@ -105,11 +105,15 @@ def plot(
     below: str,
     across: tuple[str, Sequence[float], Sequence[float]],
     lines: Sequence[tuple[str, str, int, Sequence[float]]],
+    *,
+    most: float = 1,
+    spread: tuple[str, Sequence[float], Sequence[float]] | None = None,
 ) -> str:
-    """Draw shares of 1 over a logarithmic axis.
+    """Draw shares of 1, up to ``most``, over a logarithmic axis.
 
     ``across`` is the name of the axis, its ticks and where the values lie; a line has a name, a kind, the
-    value beside which its name stands, and its values.
+    value below which its name stands (beside the last), and its values. ``spread`` is a band behind the
+    lines: its kind, its lower and its upper values.
     """
     left, right, top, bottom = 60, 560, 70, 300
     name, marks, places = across
@@ -118,7 +122,10 @@ def plot(
         return left + math.log(value / marks[0]) / math.log(marks[-1] / marks[0]) * (right - left)
 
     def y(value: float) -> float:
-        return bottom - value * (bottom - top)
+        return bottom - value / most * (bottom - top)
+
+    def points(values: Sequence[float]) -> list[tuple[float, float]]:
+        return [(x(place), y(value)) for place, value in zip(places, values, strict=True)]
 
     parts = [text(16, 26, title, "title"), text(16, 46, below, "small")]
     for tick in (0.25, 0.5, 0.75, 1):
@@ -129,9 +136,13 @@ def plot(
     parts += [text(x(mark), bottom + 20, f"{mark:g}", "small mid") for mark in marks]
     parts += [line(left, bottom, right, bottom, "axis")]
     parts += [text((left + right) / 2, bottom + 42, name, "small mid")]
+    if spread:
+        kind, low, high = spread
+        parts.append(band(points(low), points(high), kind))
     for label, kind, at, values in lines:
-        parts.append(curve(((x(place), y(value)) for place, value in zip(places, values, strict=True)), kind))
-        parts.append(text(x(places[at]) + 10, y(values[at]) + 18, label, kind))
+        parts.append(curve(points(values), kind))
+        below_it = 4 if at == len(places) - 1 else 18
+        parts.append(text(x(places[at]) + 10, y(values[at]) + below_it, label, kind))
     return svg(720, bottom + 56, title, parts)
 
 
@@ -181,36 +192,19 @@ def depth() -> str:
 def ratio() -> str:
     """Draw what a ratio of FFN to attention is worth in parameters: by geo, and in trained llamas."""
     rows = evidence.ratio_worth()
-    left, right, top, bottom, most = 60, 560, 70, 300, 1.4
-
-    def x(value: float) -> float:
-        low, high = rows[0].ratio, rows[-1].ratio
-        return left + math.log(value / low) / math.log(high / low) * (right - left)
-
-    def y(value: float) -> float:
-        return bottom - value / most * (bottom - top)
-
-    title = "What a ratio is worth: geo, and llamas trained at equal size"
-    below = "Parameters that FFNs three times attention would need to be as good, over those that it has"
-    parts = [text(16, 26, title, "title"), text(16, 46, below, "small")]
-    for tick in (0.5, 1):
-        parts += [
-            line(left, y(tick), right, y(tick), "grid"),
-            text(left - 8, y(tick) + 4, f"{tick:g}", "small end"),
-        ]
-    parts += [text(x(row.ratio), bottom + 20, f"{row.ratio:g}", "small mid") for row in rows]
-    parts += [line(left, bottom, right, bottom, "axis")]
-    parts += [text((left + right) / 2, bottom + 42, "FFN weights over attention weights", "small mid")]
-    lows, highs = ([(x(row.ratio), y(row.interval[end])) for row in rows] for end in (0, 1))
-    parts.append(band(lows, highs, "third"))
-    for label, kind, values in (
-        ("trained, with 95 %", "third", [row.trained for row in rows]),
-        ("geo", "geo", [row.geo for row in rows]),
-    ):
-        points = [(x(row.ratio), y(value)) for row, value in zip(rows, values, strict=True)]
-        parts.append(curve(points, kind))
-        parts.append(text(points[-1][0] + 10, points[-1][1] + 4, label, kind))
-    return svg(720, bottom + 56, title, parts)
+    ratios, last = [row.ratio for row in rows], len(rows) - 1
+    low, high = ([row.interval[end] for row in rows] for end in (0, 1))
+    return plot(
+        "What a ratio is worth: geo, and llamas trained at equal size",
+        "Parameters that FFNs three times attention would need to be as good, over those that it has",
+        ("FFN weights over attention weights", ratios, ratios),
+        [
+            ("trained, with 95 %", "third", last, [row.trained for row in rows]),
+            ("geo", "geo", last, [row.geo for row in rows]),
+        ],
+        most=1.4,
+        spread=("third", low, high),
+    )
 
 
 FIGURES = {"equal_size": equal_size, "ffn_share": ffn_share, "depth": depth, "ratio": ratio}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final
 
 import pytest
 
@@ -16,10 +19,12 @@ import transformers  # noqa: E402
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import corpus  # noqa: E402
 import train_models  # noqa: E402
+from training import loop  # noqa: E402
 from training.decoder import DecoderSettings, batches, byte_tokenizer, perplexity, stream  # noqa: E402
 from training.encoder import EncoderSettings, encoded, padded, pooled, rounds, word_tokenizer  # noqa: E402
 from training.loop import WARM_UP, schedule  # noqa: E402
 
+STEPS: Final = 200
 MODULE = '''
 class Pair{n}:
     """Two values side by side. And more that is no summary."""
@@ -48,14 +53,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> train_models.Split:
 
 @pytest.fixture(scope="module")
 def models(files: train_models.Split, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both models, tiny, after a second of training."""
+    """Both models, tiny, after ``STEPS`` steps by a clock that counts them: a slow machine trains as much."""
     torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("models")
     sizes = {"layers": 2, "hidden": 32, "heads": 4, "ffn": 48}
     decoder = DecoderSettings(**sizes, kv_heads=2, vocab=300, length=16, batch=4)
     encoder = EncoderSettings(**sizes, vocab=120, length=24, batch=4)
-    train_models.pydec(out / "pydec", files, decoder, seconds=1.0, seed=0)
-    train_models.pyenc(out / "pyenc", files, encoder, seconds=1.0, seed=0)
+    clock = SimpleNamespace(monotonic=partial(next, count()))  # a second a step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "time", clock)
+        train_models.pydec(out / "pydec", files, decoder, seconds=STEPS, seed=0)
+        train_models.pyenc(out / "pyenc", files, encoder, seconds=STEPS, seed=0)
     return out
 
 

@@ -40,7 +40,7 @@ class Points:
 
     def normalised(self, problem: Problem) -> tuple[Floats, Floats]:
         """Cost and shortfall of score in units of the problem's own ranges, from 0 (best) to 1."""
-        low, high = (costs[MACS] for costs in problem.extreme_costs())
+        low, high = (costs[MACS] for costs in problem.extreme_costs)
         best = sum(float(block.score.max()) for block, _ in problem.blocks)
         worst = sum(float(block.score.min()) for block, _ in problem.blocks)
         return (self.macs - low) / (high - low), (best - self.score) / (best - worst)
@@ -118,7 +118,7 @@ def compare(make: Callable[[int], Elastic], seed: int) -> list[str | float]:
 def programmes(space: Elastic) -> None:
     """Three budgets at once, each drawn near a common share of its range so that all compete."""
     rng, problem = np.random.default_rng(0), space.problem
-    low, high = problem.extreme_costs()
+    low, high = problem.extreme_costs
     objective = [-block.score for block, _ in problem.blocks]
     unit, _ = stopwatch(partial(exact, problem), REPEATS)
     times, gaps, binding = [], [], 0

@@ -93,7 +93,7 @@ def problem_lists(
 def limits(draw: st.DrawFn, problems: list[Problem], columns: int = 3, lower: bool = True) -> Budgets:
     """Budgets on a few costs, at values that some architectures keep and others break."""
     budgets = Budgets()
-    lows, highs = zip(*(problem.extreme_costs() for problem in problems), strict=True)
+    lows, highs = zip(*(problem.extreme_costs for problem in problems), strict=True)
     for column in draw(st.sets(st.integers(0, len(COSTS) - 1), max_size=columns)):
         low, high = int(np.min(lows, axis=0)[column]), int(np.max(highs, axis=0)[column])
         budgets.high[column] = draw(st.integers(low, high))

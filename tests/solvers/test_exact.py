@@ -68,7 +68,7 @@ def upper_limits(draw: st.DrawFn, problems: list[Problem], column: int) -> list[
     """A limit for each problem: anything from infeasible to none."""
     made = []
     for problem in problems:
-        low, high = (int(costs[column]) for costs in problem.extreme_costs())
+        low, high = (int(costs[column]) for costs in problem.extreme_costs)
         made.append(draw(st.integers(low, high) | st.sampled_from((UNBOUNDED, -1, low))))
     return made
 

@@ -83,21 +83,6 @@ def test_solutions_come_best_first_with_a_bound_on_the_rest(
 
 
 @settings(max_examples=60)
-@given(problem_lists(), st.data())
-def test_bounds_of_the_problems_change_no_answer(problems: list[Problem], data: st.DataObject) -> None:
-    budgets = data.draw(limits(problems))
-    good = keeping(problems, budgets)
-    slack = data.draw(st.sampled_from((0.0, 1.0)))
-
-    def bound(index: int) -> float | None:
-        scores = [state.score for state in good if state.problem == index]
-        return max(scores) + slack if scores else None
-
-    bounded = [solution.score for solution, _ in islice(milp.in_order(problems, budgets, bound), 4)]
-    assert bounded == sorted((state.score for state in good), reverse=True)[:4]
-
-
-@settings(max_examples=60)
 @given(problem_lists(), COLUMNS, COLUMNS, st.data())
 def test_the_least_cost_is_lexicographic(
     problems: list[Problem], first: int, second: int, data: st.DataObject

@@ -29,7 +29,7 @@ def test_picks_score_cost_and_count_as_when_listed(problems: list[Problem]) -> N
 def test_extreme_costs_are_attained_and_never_passed(problems: list[Problem]) -> None:
     for index, problem in enumerate(problems):
         costs = np.array([state.costs for state in states(problems) if state.problem == index])
-        low, high = problem.extreme_costs()
+        low, high = problem.extreme_costs
         assert low.tolist() == costs.min(axis=0).tolist()
         assert high.tolist() == costs.max(axis=0).tolist()
 

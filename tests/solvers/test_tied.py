@@ -82,5 +82,5 @@ def test_what_is_not_affordable_has_no_architecture_within_the_budgets(params: i
     fitting = set(map(id, affordable(backbones, CostModel(), budgets, {})))
     for backbone in backbones:
         (problem,) = compile_problems([backbone], made, CostModel())
-        least, _ = problem.extreme_costs()
+        least, _ = problem.extreme_costs
         assert (id(backbone) in fitting) == bool((least <= budgets.high).all())

@@ -158,7 +158,7 @@ def test_the_default_llama_space_spans_ten_million_to_ten_billion() -> None:
     backbones = list(make_space("llama").backbones())
     score = make_score("geo")
     assert isinstance(score, ClosedForm)
-    costs = [problem.extreme_costs() for problem in compile_problems(backbones, score, CostModel())]
+    costs = [problem.extreme_costs for problem in compile_problems(backbones, score, CostModel())]
     column = COSTS.index("params")
     assert 8e6 < min(low[column] for low, _ in costs) < 12e6
     assert 1e10 < max(high[column] for _, high in costs) < 3e10

@@ -150,5 +150,5 @@ class _Breeder:
 
 
 def _reaches(problem: Problem, budgets: Budgets) -> bool:
-    low, high = problem.extreme_costs()
+    low, high = problem.extreme_costs
     return bool((low <= budgets.high).all() and (high >= budgets.low).all())

@@ -26,7 +26,7 @@ def single_limits(problems: Sequence[Problem], budgets: Budgets, column: int) ->
 
 
 def _single_limit(problem: Problem, budgets: Budgets, column: int) -> int | None:
-    least, most = problem.extreme_costs()
+    least, most = problem.extreme_costs
     if np.any(least > budgets.high) or np.any(most < budgets.low):
         return -1
     if np.any(least < budgets.low):

@@ -10,13 +10,14 @@ import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem, Solution, at_least
+from zerolm.solvers.relaxed import Relaxation
 
 OBJECTIVE_SCALE = 1e4
 """HiGHS stops at an absolute gap of 1e-6: objectives span this much, so that the gap is nothing."""
@@ -137,7 +138,7 @@ def _solve(
 def _budget_rows(problem: Problem, budgets: Budgets, owner: Ints) -> Iterator[tuple[Floats, float, float]]:
     """Yield one row a limit that can bind, in units of the greatest common divisor of its coefficients."""
     costs = np.concatenate([table.costs for table, _ in problem.blocks])
-    least, most = problem.extreme_costs()
+    least, most = problem.extreme_costs
     for column in range(costs.shape[1]):
         low, high = int(budgets.low[column]), int(budgets.high[column])
         if low <= least[column] and high >= most[column]:
@@ -156,44 +157,57 @@ def _budget_rows(problem: Problem, budgets: Budgets, owner: Ints) -> Iterator[tu
 def in_order(
     problems: Sequence[Problem],
     budgets: Budgets,
-    bound: Callable[[int], float | None] | None = None,
+    relaxation: Relaxation | None = None,
     start: Sequence[int] | None = None,
 ) -> Iterator[tuple[Solution, float]]:
     """Yield all solutions, best first, each with the proven bound on any other that is still to come.
 
-    ``bound(i)`` is an upper bound of the score of problem i (None: nothing fits); problems whose bound
-    is never reached are never solved.
+    ``relaxation`` bounds the problems within these budgets, and is tightened where that decides the order;
+    problems whose bound is never reached are never solved.
     """
+    relaxed = relaxation or Relaxation(problems, budgets)
     tick = itertools.count()
     heap: list[tuple[float, int, int, tuple[Picks, ...], Optimum | None]] = []
+    tightened: set[int] = set()
+
+    def push(limit: float, index: int, excluded: tuple[Picks, ...], optimum: Optimum | None) -> None:
+        if limit > -math.inf:
+            heapq.heappush(heap, (-limit, next(tick), index, excluded, optimum))
+
     for index in range(len(problems)) if start is None else start:
-        limit = math.inf if bound is None else bound(index)
-        if limit is not None:
-            heapq.heappush(heap, (-limit, next(tick), index, (), None))
+        push(float(relaxed.bounds[index]), index, (), None)
     while heap:
-        _, _, index, excluded, optimum = heapq.heappop(heap)
+        limit, _, index, excluded, optimum = heapq.heappop(heap)
         problem = problems[index]
         if optimum is None:
+            if -limit > relaxed.bounds[index]:  # prices found since are lower
+                push(float(relaxed.bounds[index]), index, excluded, None)
+                continue
+            if index not in tightened:
+                tightened.add(index)
+                relaxed.tighten(index)
+                push(float(relaxed.bounds[index]), index, excluded, None)
+                continue
             objective = [-table.score for table, _ in problem.blocks]
             optimum = minimise(problem, objective, budgets, excluded=excluded)
             if optimum is not None:
-                heapq.heappush(heap, (-problem.score(optimum.picks), next(tick), index, excluded, optimum))
+                push(problem.score(optimum.picks), index, excluded, optimum)
             continue
         score = problem.score(optimum.picks)
         proven = problem.factor * -optimum.bound + problem.offset
         yield Solution(index, optimum.picks, score, problem.cost(optimum.picks)), max(score, proven)
-        heapq.heappush(heap, (-score, next(tick), index, (*excluded, optimum.picks), None))
+        push(score, index, (*excluded, optimum.picks), None)
 
 
 def least_cost(
     problems: Sequence[Problem], budgets: Budgets, columns: Sequence[int], min_score: float | None = None
 ) -> Solution | None:
     """Return the solution of lexicographically least costs in ``columns`` that scores at least so much."""
-    order = sorted(range(len(problems)), key=lambda i: tuple(problems[i].extreme_costs()[0][list(columns)]))
+    order = sorted(range(len(problems)), key=lambda i: tuple(problems[i].extreme_costs[0][list(columns)]))
     best: Solution | None = None
     for index in order:
         problem = problems[index]
-        if best is not None and problem.extreme_costs()[0][columns[0]] > best.costs[columns[0]]:
+        if best is not None and problem.extreme_costs[0][columns[0]] > best.costs[columns[0]]:
             break
         limits, optimum = budgets, None
         for column in columns:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -58,6 +59,7 @@ class Problem:
                 product = product // math.factorial(count) * table.multiplicity[i] ** count
         return product
 
+    @cached_property
     def extreme_costs(self) -> tuple[Ints, Ints]:
         """Return the least and the largest value of each cost alone, (k,) each."""
         low, high = self.costs.copy(), self.costs.copy()
@@ -103,7 +105,7 @@ class Budgets:
 
     def active(self, problems: Iterable[Problem]) -> list[tuple[str, int]]:
         """Return the limits that some architecture breaks, as (side, cost column); others change nothing."""
-        lows, highs = zip(*(problem.extreme_costs() for problem in problems), strict=True)
+        lows, highs = zip(*(problem.extreme_costs for problem in problems), strict=True)
         low, high = np.min(lows, axis=0), np.max(highs, axis=0)
         return [("max", int(i)) for i in np.flatnonzero(self.high < high)] + [
             ("min", int(i)) for i in np.flatnonzero(self.low > low)

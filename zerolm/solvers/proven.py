@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import Self
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from zerolm.solvers.engine import FRONT_POINTS, PREFERENCE, Count
 from zerolm.solvers.exact import Exact
 from zerolm.solvers.limits import is_constant, proportion, single_limits
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least
+from zerolm.solvers.relaxed import Relaxation
 
 COUNTED = 2000
 """Tied shapes that are looked at one by one where they cannot be counted in closed form."""
@@ -34,14 +37,13 @@ class Proven:
         self.seen: dict[tuple[int, milp.Picks], Solution] = {}
         self.leading = _representatives(problems, bool(np.any(budgets.low > 0)))
         if programmes:
-            columns = {i for side, i in self.active if side == "max"} | {column}
-            self.exact = {i: Exact(problems, i, [int(budgets.high[i])] * len(problems)) for i in columns}
+            self.relaxed = Relaxation(problems, budgets)
         else:
             limits = single_limits(problems, budgets, column)
             if limits is None:
                 names = ", ".join(f"{side}_{budgets.names[i]}" for side, i in self.active)
                 raise ValueError(f"method 'exact' takes one upper budget, not {names}; use milp or auto")
-            self.exact = {column: Exact(problems, column, limits)}
+            self.exact = Exact(problems, column, limits)
 
     def in_order(self) -> Iterator[tuple[Solution, float]]:
         for solution, bound in self._stream(self.leading):
@@ -50,7 +52,7 @@ class Proven:
 
     def front(self) -> list[Solution]:
         if not self.programmes:
-            front = self.exact[self.column].front(self.leading, FRONT_POINTS)
+            front = self.exact.front(self.leading, FRONT_POINTS)
             self.complete_front = len(front) < FRONT_POINTS
             return front
         least = self.extreme("max", self.column, self.budgets)
@@ -63,7 +65,7 @@ class Proven:
                 continue
             limit = min(max(least, round(level)), int(self.budgets.high[self.column]))
             budgets = self.budgets.replaced("max", self.column, limit)
-            engine = Proven(self.problems, budgets, self.column, True)
+            engine = self._within(budgets)
             best = next(engine.in_order(), None)
             if best and not (points and at_least(points[-1].score, best[0].score)):
                 points.append(engine.cheapest_for(best[0].score))
@@ -110,14 +112,14 @@ class Proven:
 
     def extreme(self, side: str, column: int, budgets: Budgets) -> int | None:
         if not budgets.active(self.problems):
-            lows, highs = zip(*(p.extreme_costs() for p in self.problems), strict=True)
+            lows, highs = zip(*(p.extreme_costs for p in self.problems), strict=True)
             return int(min(c[column] for c in lows) if side == "max" else max(c[column] for c in highs))
         if side == "max":
             least = milp.least_cost(self.problems, budgets, (column,))
             return None if least is None else int(least.costs[column])
         best: int | None = None
-        for problem in sorted(self.problems, key=lambda p: -int(p.extreme_costs()[1][column])):
-            if best is not None and int(problem.extreme_costs()[1][column]) <= best:
+        for problem in sorted(self.problems, key=lambda p: -int(p.extreme_costs[1][column])):
+            if best is not None and int(problem.extreme_costs[1][column]) <= best:
                 break
             objective = [-table.costs[:, column].astype(float) for table, _ in problem.blocks]
             optimum = milp.minimise(problem, objective, budgets)
@@ -128,22 +130,23 @@ class Proven:
 
     def _stream(self, indices: Sequence[int]) -> Iterator[tuple[Solution, float]]:
         if self.programmes:
-            return milp.in_order(self.problems, self.budgets, self._bound, indices)
-        exact = self.exact[self.column]
+            return milp.in_order(self.problems, self.budgets, self.relaxed, indices)
+        exact = self.exact
         return ((s, s.score) for s in exact.in_order(indices))
 
+    def _within(self, budgets: Budgets) -> Self:
+        """Return the engine of programmes for other budgets: what is known of the problems stays known."""
+        other = copy(self)
+        other.budgets, other.active, other.seen = budgets, budgets.active(self.problems), {}
+        other.relaxed = self.relaxed.within(budgets)
+        return other
+
     def _bound(self, index: int) -> float | None:
-        """Return an upper bound of a problem's score: the best under each upper budget alone."""
-        least, most = self.problems[index].extreme_costs()
-        if np.any(least > self.budgets.high) or np.any(most < self.budgets.low):
-            return None
-        bound = math.inf
-        for exact in self.exact.values():
-            alone = exact.best_score(index)
-            if alone is None:
-                return None
-            bound = min(bound, alone)
-        return bound
+        """Return the best score of a problem, or an upper bound of it, None where nothing fits."""
+        if not self.programmes:
+            return self.exact.best_score(index)
+        bound = float(self.relaxed.bounds[index])
+        return bound if bound > -math.inf else None
 
     def _ordered_alike(self, index: int) -> bool:
         """Return whether within a problem the cheapest solution is also the preferred one."""
@@ -155,7 +158,7 @@ class Proven:
 
     def _first_on_front(self, index: int, threshold: float) -> Solution:
         """The cheapest solution of a problem that scores ``threshold`` or more: a point of its front."""
-        exact, problem = self.exact[self.column], self.problems[index]
+        exact, problem = self.exact, self.problems[index]
         front = exact.points(problem)
         point = int(np.argmax(at_least(exact.value(problem, front.score), threshold)))
         (picks,) = exact.trace(problem, front.cost[[point]], front.score[[point]])

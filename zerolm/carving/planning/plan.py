@@ -121,7 +121,7 @@ def _by_search(
     engine = Proven([problem], budgets, column, several)
     first = next(engine.in_order(), None)
     if first is None:
-        raise ValueError(_infeasible(budgets, problem.extreme_costs()[0]))
+        raise ValueError(_infeasible(budgets, problem.extreme_costs[0]))
     solution, bound = first
     picked = [layer.sizes[chosen[0]] for layer, chosen in zip(layers, solution.picks, strict=True)]
     staying = [layer for layer, size in enumerate(picked) if size != GONE]

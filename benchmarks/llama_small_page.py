@@ -16,7 +16,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import torch
 from llama_small import (
     BATCH,
@@ -32,9 +31,9 @@ from llama_small import (
     results,
     tokens_of,
 )
-from llama_small_blocks import planned_blocks
+from llama_small_claims import show_blocks
 from llama_small_findings import show_findings
-from llama_small_law import RATIO, deviation_of, margin, shape_numbers, two_errors
+from llama_small_law import RATIO, shape_numbers
 from llama_small_plan import CROSS, SETTINGS, SIZES, Planned, planned
 from small_text import ENGLISH
 from timing import machine, note, one_thread, table
@@ -193,44 +192,6 @@ def show_rows() -> None:
         print(f"### {size}\n")
         tokens = [f"{int(t):,}" for t in sorted(map(int, rows[0]["losses"]))[:-1]]
         table(["architecture", "line", "r", *tokens, "loss by seed"], cells)
-
-
-def losses_of(files: Sequence[str]) -> dict[str, list[float]]:
-    """Return the losses of finished networks by their names, one a seed."""
-    rows = finished(row for file in files for row in read_rows(FOLDER / file))
-    return {name: [results(told)["loss"] for told in of_one] for name, of_one in rows.items()}
-
-
-def show_blocks() -> None:
-    print("## Blocks at equal parameters\n")
-    plan, llamas = planned_blocks(), {one.id: one for one in planned()}
-    losses = losses_of([LLAMA.rows, BLOCKS.rows])
-    size = plan[0].size
-    of_size = {one.id for one in (*plan, *llamas.values()) if one.size == size}
-    deviation = deviation_of([runs for name, runs in losses.items() if name in of_size])
-    done = sum(len(losses.get(one.id, ())) for one in plan)
-    print(
-        "Shared projections, layers without FFN and narrow FFNs one after the other, each against the llama "
-        f"of as many body parameters ({size}, within 2 %) that it was made from: {done} of "
-        f"{sum(one.seeds for one in plan)} runs. The difference is that of the means, below 0 where the "
-        "block is better; ± is two standard errors of it, by the deviation of a run about its network's "
-        f"mean, {deviation:.4f} nats, pooled over all networks of the size. All are judged on one text, "
-        "whose choice is not in it.\n"
-    )
-    cells = []
-    for one in plan:
-        ours, theirs = losses.get(one.id), losses.get(one.against)
-        if not ours or not theirs:
-            continue
-        difference = float(np.mean(ours) - np.mean(theirs))
-        error = two_errors(deviation, len(ours), len(theirs))
-        verdict = "level" if abs(difference) <= error else "better" if difference < 0 else "worse"
-        verdict = "" if np.isnan(error) else verdict
-        seeds = (" ".join(f"{loss:.4f}" for loss in runs) for runs in (ours, theirs))
-        shapes = (shape_text(made.architecture) for made in (one, llamas[one.against]))
-        cells.append([one.line, *shapes, *seeds, f"{difference:+.4f} {margin(error)}", verdict])
-    heads = ["claim", "block", "llama", "block's loss", "llama's loss", "difference", "the block is"]
-    table(heads, cells)
 
 
 def main() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from label_training import some_text
 
@@ -20,10 +22,14 @@ from zerolm.training.request import Execution, Schedule, TrainingRequest
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import llama_small
 import llama_small_blocks
+import llama_small_claims
+import llama_small_law
 import llama_small_page
 import llama_small_plan
 from llama_small import BLOCKS, LLAMA, LONGER
 from llama_small_blocks import BlockShape, planned_blocks
+from llama_small_claims import Pair, contrast
+from llama_small_law import Measured
 from llama_small_plan import CROSS, SIZES, Planned, Shape, planned
 
 REQUEST = TrainingRequest(
@@ -160,7 +166,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     monkeypatch.setattr(llama_small_blocks, "SHAPES", shapes)
     monkeypatch.setattr(llama_small_blocks, "SIZE", "9k")
-    for module in (llama_small, llama_small_page):
+    for module in (llama_small, llama_small_law, llama_small_page):
         monkeypatch.setattr(module, "FOLDER", tmp_path / "published")
     (tmp_path / "published").mkdir()
     monkeypatch.setattr(llama_small, "SHIPPED", tmp_path / "llama_small.json")
@@ -258,15 +264,16 @@ def test_blocks_are_trained_published_and_held_against_llamas(
     assert all(len(told["losses"]) == 5 and not told["failure"] for told in ours)
     assert len(read(work / "llama_small.json").architectures) == 3
     capsys.readouterr()
-    llama_small_page.show_blocks()
+    llama_small_claims.show_blocks()
     page = capsys.readouterr().out.splitlines()
     runs = [
         [told["losses"]["160"] for told in ours if told["line"] == line] for line in ("sharing", "no FFN")
     ]
     pooled = (sum((a - b) ** 2 / 2 for a, b in runs) / 2) ** 0.5
     assert f" {pooled:.4f} nats" in page[2]
-    shown = [line for line in page if line.startswith(("| sharing", "| no FFN"))]
-    for line, (a, b) in zip(shown, runs, strict=True):
+    shown = [line for line in page if line.startswith(("| sharing |", "| no FFN |"))]
+    assert len(shown) == 4  # each for itself, then the claims
+    for line, (a, b) in zip(shown, [*runs, *runs], strict=True):
         error = 2 * pooled * 1.5**0.5
         difference = (a + b) / 2 - theirs["losses"]["160"]
         assert f"| {difference:+.4f} ± {error:.4f} |" in line
@@ -274,6 +281,21 @@ def test_blocks_are_trained_published_and_held_against_llamas(
         assert line.endswith("| level |" if level else "| better |" if difference < 0 else "| worse |")
     llama_small.check_again(work, 1, BLOCKS)
     assert float(capsys.readouterr().out.splitlines()[2].split("|")[4]) < 1e-5
+
+
+def test_a_llama_that_stands_in_several_pairs_is_no_new_evidence() -> None:
+    """Two blocks against one llama: its noise does not halve. Two against two: all of it does."""
+
+    def drawn(name: str, runs: int, loss: float) -> Measured:
+        return Measured(replace(planned()[0], id=name), np.full((runs, 1), loss), (1,))
+
+    blocks = [drawn("a", 2, 3.0), drawn("b", 2, 3.2)]
+    llamas = [drawn("c", 4, 3.3), drawn("d", 4, 3.3)]
+    alone = [Pair(block, llamas[0]) for block in blocks]
+    apart = [Pair(block, llama) for block, llama in zip(blocks, llamas, strict=True)]
+    assert contrast(alone[:1], 0.1) == pytest.approx((-0.3, 0.2 * (1 / 2 + 1 / 4) ** 0.5))
+    assert contrast(alone, 0.1) == pytest.approx((-0.2, 0.2 * (1 / 4 + 1 / 4) ** 0.5))
+    assert contrast(apart, 0.1) == pytest.approx((-0.2, 0.2 * (1 / 4 + 1 / 8) ** 0.5))
 
 
 def test_longer_runs_have_rows_of_their_own(work: Path) -> None:

@@ -69,6 +69,7 @@ def groups_of(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
         names = [line]
         if line.startswith("sharing, saved"):
             names.append(f"shared: {choices['share']}")
+            names += ["shared: two of q, k and v"] * (choices["share"] != "qkv")
         if line == "narrow FFNs for one":
             names.append(f"FFNs a layer: {choices['ffn_stack']}")
         for name in names:

@@ -164,7 +164,7 @@ def facts() -> dict[str, str]:
             key = f"{kind.split()[0]}_{benchmark}"
             said[f"best_{key}"], said[f"best_{key}_tau"] = best.score, plain(best.tau)
             said[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
-    said |= _calibration() | _carving() | _width() | _healing() | _llama_small()
+    said |= _calibration() | _carving() | _width() | _healing() | _llama_small() | _blocks()
     shown = {"evidence": table(said, "measurements"), "readme_evidence": table(said, "benchmarks")}
     return said | shown | {"leaderboard_summary": summary()}
 
@@ -255,6 +255,28 @@ def _llama_small() -> dict[str, str]:
         best = rf"\| law of depth \| {re.escape(size)} \| [^|]* \| ([0-9.]+) \(([0-9.]+) to ([0-9.]+)"
         key = f"best_ratio_{size.replace('.', '_')}"
         said[key] = "{:.2g} ({:.2g} to {:.2g})".format(*map(float, _find("llama_small", best)))
+    return said
+
+
+CLAIMS = {
+    "two": "shared: two of q, k and v",
+    "three": "shared: qkv",
+    "no_ffn": "no FFN, wider",
+    "deeper": "no FFN, deeper",
+    "narrow": "narrow FFNs for one",
+}
+"""The claims of blocks whose mean difference the documentation tells, by the names of its facts."""
+
+
+def _blocks() -> dict[str, str]:
+    each, of_claims = _part("llama_small", "Blocks at equal parameters").split("\nThe same, over all ")
+    verdicts = [row[-1] for row in _table(each)]
+    said = {f"blocks_{word}": str(verdicts.count(word)) for word in ("better", "level", "worse")}
+    said["blocks_trained"] = str(len(verdicts))
+    differences = {row[0]: row[2].split(" ± ") for row in _table(of_claims)}
+    for key, claim in CLAIMS.items():
+        difference, error = differences[claim]
+        said[f"blocks_{key}"] = f"{_signed(difference)} ± {_signed(error).lstrip('+')}"
     return said
 
 

@@ -168,7 +168,6 @@ def in_order(
     relaxed = relaxation or Relaxation(problems, budgets)
     tick = itertools.count()
     heap: list[tuple[float, int, int, tuple[Picks, ...], Optimum | None]] = []
-    tightened: set[int] = set()
 
     def push(limit: float, index: int, excluded: tuple[Picks, ...], optimum: Optimum | None) -> None:
         if limit > -math.inf:
@@ -183,8 +182,7 @@ def in_order(
             if -limit > relaxed.bounds[index]:  # prices found since are lower
                 push(float(relaxed.bounds[index]), index, excluded, None)
                 continue
-            if index not in tightened:
-                tightened.add(index)
+            if index not in relaxed.tight:
                 relaxed.tighten(index)
                 push(float(relaxed.bounds[index]), index, excluded, None)
                 continue

@@ -25,7 +25,7 @@ KEPT = 100
 class Relaxation:
     """Upper bounds of the scores of several problems within budgets: ``bounds`` (p,), -inf where none fits.
 
-    They only fall, with each call of ``tighten``.
+    They only fall, with each call of ``tighten``; ``tight`` are the problems that it was called for.
     """
 
     def __init__(self, problems: Sequence[Problem], budgets: Budgets) -> None:
@@ -59,6 +59,7 @@ class Relaxation:
 
     def tighten(self, index: int) -> None:
         """Lower all bounds by the best prices of one problem; its own becomes that of its relaxation."""
+        self.tight.add(index)
         prices = self._dual(index)
         if prices is None:
             self.bounds[index] = -np.inf
@@ -66,7 +67,7 @@ class Relaxation:
             self._add(prices)
 
     def _limit(self, budgets: Budgets) -> None:
-        self.budgets = budgets
+        self.budgets, self.tight = budgets, set[int]()
         least, most = self._extremes
         fits = (least <= budgets.high).all(axis=1) & (most >= budgets.low).all(axis=1)
         self.bounds = np.where(fits, np.inf, -np.inf)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from llama_small import BLOCKS
-from llama_small_law import Measured, deviation_of, margin, measured
+from llama_small_law import Measured, margin, measured, seed_deviation, two_errors
 from timing import table
 
 from zerolm.costs import CostModel
@@ -36,11 +36,10 @@ class Pair:
         return ours / theirs
 
 
-def pairs_of_blocks() -> list[Pair]:
-    """Return the blocks that have runs, in the order of the plan, with their llamas."""
-    llamas = {one.planned.id: one for one in measured()}
-    blocks = [one for one in measured(BLOCKS) if one.planned.against in llamas]
-    return [Pair(block, llamas[block.planned.against]) for block in blocks]
+def pairs_of(blocks: Sequence[Measured], llamas: Sequence[Measured]) -> list[Pair]:
+    """Return blocks with their llamas, without those whose llama has no runs."""
+    by_id = {one.planned.id: one for one in llamas}
+    return [Pair(one, by_id[one.planned.against]) for one in blocks if one.planned.against in by_id]
 
 
 def contrast(pairs: Sequence[Pair], deviation: float) -> tuple[float, float]:
@@ -50,8 +49,8 @@ def contrast(pairs: Sequence[Pair], deviation: float) -> tuple[float, float]:
         for one, sign in ((pair.block, 1), (pair.llama, -1)):
             weights[one.planned.id] += sign
             runs[one.planned.id] = len(one.losses)
-    variance = sum(weight**2 / runs[name] for name, weight in weights.items()) / len(pairs) ** 2
-    return float(np.mean([pair.difference for pair in pairs])), float(2 * deviation * variance**0.5)
+    alike = (runs[name] * (len(pairs) / weight) ** 2 for name, weight in weights.items())
+    return float(np.mean([pair.difference for pair in pairs])), two_errors(deviation, *alike)
 
 
 def verdict(difference: float, error: float) -> str:
@@ -79,10 +78,9 @@ def groups_of(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
 
 def show_blocks() -> None:
     print("## Blocks at equal parameters\n")
-    plan, pairs = BLOCKS.planned(), pairs_of_blocks()
-    size = plan[0].size
-    of_size = [one for one in (*measured(), *measured(BLOCKS)) if one.planned.size == size]
-    deviation = deviation_of([one.losses[:, -1].tolist() for one in of_size])
+    plan, blocks, llamas = BLOCKS.planned(), measured(BLOCKS), measured()
+    pairs, size = pairs_of(blocks, llamas), plan[0].size
+    deviation = seed_deviation([one for one in (*blocks, *llamas) if one.planned.size == size])
     print(
         "Shared projections, layers without FFN and narrow FFNs one after the other, each against the llama "
         f"of as many body parameters ({size}, within 2 %) that it was made from: "

@@ -108,8 +108,11 @@ def deviation_of(runs: Sequence[Sequence[float]]) -> float:
     return (squares / freedom) ** 0.5 if freedom else float("nan")
 
 
-def two_errors(deviation: float, *runs: int) -> float:
-    """Return two standard errors of the difference of means over so many runs each."""
+def two_errors(deviation: float, *runs: float) -> float:
+    """Return two standard errors of the difference of means over so many runs each.
+
+    A mean of n runs that counts w times is worth n / w^2 runs.
+    """
     return float(2 * deviation * sum(1 / count for count in runs) ** 0.5)
 
 

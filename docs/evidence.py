@@ -276,7 +276,7 @@ def _blocks() -> dict[str, str]:
     differences = {row[0]: row[2].split(" ± ") for row in _table(of_claims)}
     for key, claim in CLAIMS.items():
         difference, error = differences[claim]
-        said[f"blocks_{key}"] = f"{_signed(difference)} ± {_signed(error).lstrip('+')}"
+        said[f"blocks_{key}"] = f"{_signed(difference)} ± {plain(float(error))}"
     return said
 
 

@@ -46,6 +46,11 @@ def states(problems: Sequence[Problem]) -> list[State]:
     return found
 
 
+def keeping(problems: Sequence[Problem], budgets: Budgets) -> list[State]:
+    """The states within budgets."""
+    return [state for state in states(problems) if state.keeps(budgets)]
+
+
 def _state(index: int, problem: Problem, picks: Picks, ways: int) -> State:
     score, costs = 0.0, [int(cost) for cost in problem.costs]
     for (table, _), block in zip(problem.blocks, picks, strict=True):

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from brute import states
+from brute import keeping
 from catalogue import SETTINGS, catalogue, members
 from drawn import limits, problem_lists
 from hypothesis import given, settings
@@ -28,7 +28,7 @@ def test_of_a_tiny_space_all_within_the_budgets_are_found(
     problems: list[Problem], data: st.DataObject
 ) -> None:
     budgets = data.draw(limits(problems))
-    listed = {(state.problem, state.picks): state for state in states(problems) if state.keeps(budgets)}
+    listed = {(state.problem, state.picks): state for state in keeping(problems, budgets)}
     sample = evolution(problems, additive(problems), budgets, data.draw(st.integers(0, 99)))
     evaluated = {(solution.problem, solution.picks): solution for solution in sample.solutions}
     assert len(evaluated) == len(sample.solutions)

@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from brute import State, states
+from brute import keeping, states
 from drawn import limits, problem_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,10 +19,6 @@ from zerolm.spaces import CandidateTable
 
 ONE = problem_lists(max_problems=1)
 COLUMNS = st.integers(0, len(COSTS) - 1)
-
-
-def keeping(problems: list[Problem], budgets: Budgets) -> list[State]:
-    return [state for state in states(problems) if state.keeps(budgets)]
 
 
 @settings(max_examples=80)

@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from brute import states
+from brute import keeping
 from drawn import limits, problem_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,9 +51,8 @@ def test_no_bound_lies_below_the_best(problems: list[Problem], data: st.DataObje
         before = relaxed.bounds.copy()
         relaxed.tighten(index)
         assert (relaxed.bounds <= before).all()
-    for state in states(problems):
-        if state.keeps(budgets):
-            assert relaxed.bounds[state.problem] >= state.score
+    for state in keeping(problems, budgets):
+        assert relaxed.bounds[state.problem] >= state.score
 
 
 @settings(max_examples=150)
@@ -95,7 +94,7 @@ def test_what_is_known_of_the_problems_changes_no_answer(
     for index in data.draw(st.lists(st.integers(0, len(problems) - 1), max_size=3)):
         relaxed.tighten(index)
     stream = programmes.in_order(problems, budgets, relaxed.within(budgets))
-    good = sorted((state.score for state in states(problems) if state.keeps(budgets)), reverse=True)
+    good = sorted((state.score for state in keeping(problems, budgets)), reverse=True)
     assert [solution.score for solution, _ in islice(stream, 4)] == good[:4]
 
 

@@ -131,8 +131,7 @@ class Proven:
     def _stream(self, indices: Sequence[int]) -> Iterator[tuple[Solution, float]]:
         if self.programmes:
             return milp.in_order(self.problems, self.budgets, self.relaxed, indices)
-        exact = self.exact
-        return ((s, s.score) for s in exact.in_order(indices))
+        return ((s, s.score) for s in self.exact.in_order(indices))
 
     def _within(self, budgets: Budgets) -> Self:
         """Return the engine of programmes for other budgets: what is known of the problems stays known."""

@@ -10,36 +10,51 @@ import pytest
 from brute import keeping
 from catalogue import SETTINGS, catalogue, members
 from drawn import limits, problem_lists
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.architecture import Architecture, Floats
 from zerolm.scores import WholeScore
 from zerolm.solvers import Infeasible, search
+from zerolm.solvers import evolution as bred
 from zerolm.solvers.evolution import Evolution, evolution
+from zerolm.solvers.exhaustive import LIMIT
 from zerolm.solvers.problem import Budgets, Problem
 from zerolm.solvers.sampling import Picks, additive
 from zerolm.spaces import CandidateTable, make_space
 
+SIZES = st.builds(
+    Evolution, population=st.integers(1, 30), generations=st.integers(1, 12), parents=st.integers(1, 5)
+)
 
-@settings(max_examples=20)
+
 @given(problem_lists(max_problems=2), st.data())
-def test_of_a_tiny_space_all_within_the_budgets_are_found(
+def test_it_evaluates_what_keeps_the_budgets_until_it_has_all_or_enough(
     problems: list[Problem], data: st.DataObject
 ) -> None:
-    budgets = data.draw(limits(problems))
+    budgets, sizes = data.draw(limits(problems)), data.draw(SIZES)
     listed = {(state.problem, state.picks): state for state in keeping(problems, budgets)}
-    sample = evolution(problems, additive(problems), budgets, data.draw(st.integers(0, 99)))
+    sample = evolution(problems, additive(problems), budgets, data.draw(st.integers(0, 99)), sizes)
     evaluated = {(solution.problem, solution.picks): solution for solution in sample.solutions}
-    assert len(evaluated) == len(sample.solutions)
-    assert evaluated.keys() <= listed.keys()
+    assert len(evaluated) == len(sample.solutions) == min(sizes.population * sizes.generations, len(listed))
     for genes, solution in evaluated.items():
         assert solution.score == listed[genes].score
         assert tuple(solution.costs.tolist()) == listed[genes].costs
-    if len(listed) <= 60:
-        assert bool(listed) == bool(evaluated)
-        best = max((state.score for state in listed.values()), default=None)
-        assert max((solution.score for solution in sample.solutions), default=None) == best
+
+
+@pytest.mark.parametrize("limit", [LIMIT, 0], ids=["listed", "proven"])
+@given(problem_lists(max_problems=2), st.data())
+def test_it_is_empty_only_where_nothing_keeps_the_budgets(
+    limit: int, problems: list[Problem], data: st.DataObject
+) -> None:
+    """Also of a space that cannot be listed, and where no draw succeeds."""
+    budgets, few = data.draw(limits(problems)), Evolution(population=3, generations=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bred, "LIMIT", limit)
+        patch.setattr(bred, "PATIENCE", 0)
+        sample = evolution(problems, additive(problems), budgets, 0, few)
+    assert budgets.allow(sample.costs).all()
+    assert bool(sample.solutions) == bool(keeping(problems, budgets))
 
 
 def rugged(architecture: Architecture) -> float:
@@ -138,6 +153,15 @@ def test_budgets_that_few_keep_are_reached() -> None:
         sample = evolution(problems, additive(problems), budgets, 0, Evolution(population=6, generations=2))
         assert len(sample.solutions) == 12
         assert budgets.allow(sample.costs).all()
+
+
+def test_where_a_sample_keeps_no_budget_evolution_is_named_and_keeps_it() -> None:
+    score, rare = WholeScore("rugged", rugged, "a test"), {"max_params": 6_800_000}
+    with pytest.raises(Infeasible, match="use evolution"):
+        search("gpt2", score, budgets=rare, method="random", compare=False)
+    sizes = Evolution(population=5, generations=2)
+    result = search("gpt2", score, budgets=rare, method="evolution", compare=False, sizes=sizes)
+    assert max(choice.costs["params"] for choice in result.best) <= rare["max_params"]
 
 
 def test_budgets_that_none_keeps_are_named() -> None:

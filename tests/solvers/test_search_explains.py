@@ -83,7 +83,7 @@ def test_exact_names_the_nearest_feasible_budget(name: str) -> None:
 
 
 def test_a_sample_that_keeps_no_budget_proves_nothing() -> None:
-    """One architecture of 33475650863462411705404173477556309557 keeps it; no sample finds it."""
+    """So few of the 33475650863462411705404173477556309557 architectures keep it that no sample holds one."""
     with pytest.raises(Infeasible, match="use exact or milp"):
         search("gpt2", budgets={"max_params": 6_800_000}, method="random")
     assert search("gpt2", budgets={"max_params": 6_800_000}, compare=False).best

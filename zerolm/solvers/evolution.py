@@ -6,15 +6,20 @@ As single-path supernets are searched (arXiv 1904.00420, algorithm 1; ELM, arXiv
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from zerolm.architecture import Ints
+from zerolm.solvers.engine import PARAMS
+from zerolm.solvers.exhaustive import LIMIT, States, count_states
+from zerolm.solvers.limits import single_limits
 from zerolm.solvers.problem import Budgets, Problem, Solution
+from zerolm.solvers.proven import Proven
 from zerolm.solvers.sampling import Draw, Evaluate, Picks, Sample, uniform
 
 PATIENCE: Final = 200
@@ -47,8 +52,10 @@ def evolution(
 ) -> Sample:
     """Return all that was evaluated: distinct architectures within the budgets, a generation at a time.
 
-    Where crossover and mutation give nothing new, architectures are drawn; it ends early where these are
-    known too. The same seed gives the same architectures.
+    Where crossover and mutation give nothing new, architectures are drawn; where draws give nothing new
+    either, those left are listed. Of a space too large for a list, one is found by proof where no draw keeps
+    the budgets. So it is empty only where nothing keeps them, and what can be listed is never left out for
+    being rare. It ends early where all are known. The same seed gives the same architectures.
     """
     able = [index for index, problem in enumerate(problems) if _reaches(problem, budgets)]
     if not able:
@@ -63,6 +70,7 @@ def evolution(
             breeder.add(brood, half, solutions, partial(breeder.crossover, best))
             breeder.add(brood, sizes.population - half, solutions, partial(breeder.mutant, best))
         breeder.add(brood, sizes.population - len(brood), solutions, breeder.drawn)
+        breeder.complete(brood, sizes.population, solutions)
         if not brood:
             break
         for (genes, costs), score in zip(brood.items(), evaluate(list(brood)), strict=True):
@@ -83,6 +91,24 @@ class _Breeder:
     def _draw(self) -> Draw:
         return uniform([self.problems[index] for index in self.able])
 
+    @cached_property
+    def _listable(self) -> bool:
+        return count_states([self.problems[index] for index in self.able]) <= LIMIT
+
+    @cached_property
+    def _left(self) -> Iterator[Genes]:
+        """Yield what keeps the budgets: all, in random order, where they can be listed, else one."""
+        problems = [self.problems[index] for index in self.able]
+        if not self._listable:
+            programmes = single_limits(problems, self.budgets, PARAMS) is None
+            proven = Proven(problems, self.budgets, PARAMS, programmes)
+            return ((first.problem, first.picks) for first, _ in islice(proven.in_order(), 1))
+        states = States.of(problems)
+        order = np.flatnonzero(self.budgets.allow(states.costs))
+        np.random.default_rng(self.generator.getrandbits(64)).shuffle(order)
+        solutions = (states.solution(i) for i in order.tolist())
+        return ((solution.problem, solution.picks) for solution in solutions)
+
     def add(
         self, brood: dict[Genes, Ints], count: int, known: dict[Genes, Solution], make: Callable[[], Genes]
     ) -> None:
@@ -95,6 +121,17 @@ class _Breeder:
             costs = self._costs(genes)
             if self.budgets.allow(costs):
                 brood[genes], since = costs, 0
+
+    def complete(self, brood: dict[Genes, Ints], size: int, known: dict[Genes, Solution]) -> None:
+        """Bring a brood to its size by what draws miss."""
+        if len(brood) == size or not (self._listable or not (brood or known)):
+            return
+        for index, picks in self._left:
+            genes = self.able[index], picks
+            if genes not in known and genes not in brood:
+                brood[genes] = self._costs(genes)
+            if len(brood) == size:
+                return
 
     def crossover(self, parents: Sequence[Solution]) -> Genes:
         """Return two parents of one backbone, each layer of either by a coin."""

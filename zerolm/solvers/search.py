@@ -445,7 +445,8 @@ def _explain(run: _Run, budgets: Budgets, setup: _Setup) -> str:
         method, count = run.method, make_score("params", setup.costs)
         run = _compile(run.space, run.backbones, budgets, replace(setup, method="auto"), count)
         if next(run.engine.in_order(), None) is not None:
-            return f"none of the architectures that {method} looked at keeps the budgets; use exact or milp"
+            others = "evolution" if isinstance(setup.score, WholeScore) else "exact or milp"
+            return f"none of the architectures that {method} looked at keeps the budgets; use {others}"
     active = budgets.active(run.problems)
     hints = []
     for side, column in active:

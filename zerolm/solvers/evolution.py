@@ -123,8 +123,8 @@ class _Breeder:
                 brood[genes], since = costs, 0
 
     def complete(self, brood: dict[Genes, Ints], size: int, known: dict[Genes, Solution]) -> None:
-        """Bring a brood to its size by what draws miss."""
-        if len(brood) == size or not (self._listable or not (brood or known)):
+        """Bring a brood to its size by what draws missed; where that cannot be listed, by one if need be."""
+        if len(brood) == size or (not self._listable and (brood or known)):
             return
         for index, picks in self._left:
             genes = self.able[index], picks

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from labelled import labelled
 
 import zerolm
 from zerolm.commands import COMMANDS, Command
@@ -101,6 +102,23 @@ def test_junk_beside_a_right_target(data: st.DataObject) -> None:
         assert len(repr(report)) <= 1500
 
 
+TAKEN = {("score", "architecture", 0), ("calibrate", "labels", 1), ("score", "calibration", 2)}
+TAKEN |= {("search", "calibration", 2)}
+"""Commands, their settings, and which of an architecture, labels and a calibration these take."""
+
+
+def test_what_one_setting_takes_for_a_path_no_other_does() -> None:
+    labels = labelled("gpt2", 14)
+    objects = labels.pool.architectures[0], labels, zerolm.calibrate(labels, method="dictionary")
+    for command in COMMANDS.values():
+        for setting in (setting for setting in command.settings if setting.kind == "path"):
+            for i, value in enumerate(objects):
+                if (command.name, setting.name, i) in TAKEN:
+                    continue
+                with pytest.raises(ValueError, match=r"must be (a path|a number|an integer|a duration)"):
+                    verb_of(command)(**nowhere(command) | {setting.name: value})
+
+
 @given(JUNK)
 def test_junk_in_place_of_a_folder(value: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
@@ -121,6 +139,7 @@ def test_junk_in_place_of_a_folder(value: Any) -> None:
         (lambda: zerolm.score(3), "architecture must be a path"),
         (lambda: zerolm.score("nowhere.json"), "'nowhere.json' does not exist"),
         (lambda: zerolm.score(ARCHITECTURE, score="geom"), "'geom'"),
+        (lambda: zerolm.score(ARCHITECTURE, calibration=ARCHITECTURE), "calibration must be a path"),
         (lambda: zerolm.score(ARCHITECTURE, bits="many"), "bits"),
         (lambda: zerolm.score(ARCHITECTURE, alpha=[0.5, "x"]), "alpha"),
         (lambda: zerolm.calibrate(), "calibrate needs labels"),

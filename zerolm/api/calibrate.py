@@ -103,7 +103,7 @@ def calibrate(
     the result as ``calibration``. Raises ``ValueError`` for labels that cannot be fitted, in one line.
     """
     given = {name: value for name, value in locals().items() if name != "progress"}
-    own = CALIBRATE.values(given, objects=(Labels,))
+    own = CALIBRATE.values(given, objects={"labels": (Labels,)})
     ran = own | {"labels": absolute(own["labels"])} if isinstance(own["labels"], str) else own
     if isinstance(own["labels"], Labels):
         trained = own["labels"]

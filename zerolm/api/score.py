@@ -135,7 +135,8 @@ def score(
     ``ValueError`` for anything that makes no sense, in one line.
     """
     given = {name: value for name, value in locals().items() if name != "options"}
-    own = SCORE.values(given, objects=(Architecture, Choice, Mapping, CalibrationReport))
+    objects = {"architecture": (Architecture, Choice, Mapping), "calibration": (CalibrationReport,)}
+    own = SCORE.values(given, objects)
     asked = score_options(options)
     shape = _architecture(own["architecture"])
     calibrated = None if own["calibration"] is None else calibration_of(own["calibration"])

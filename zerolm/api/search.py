@@ -136,7 +136,7 @@ def search(
     ``Infeasible`` where nothing fits, and ``ValueError`` for a value that makes no sense, in one line.
     """
     given = {name: value for name, value in locals().items() if name not in ("progress", "settings")}
-    own = SEARCH.values(given, objects=(CalibrationReport,))
+    own = SEARCH.values(given, objects={"calibration": (CalibrationReport,)})
     values = {name: value for name, value in settings.items() if value is not None}
     sources = [name for name in SOURCES if own[name] is not None]
     if own["space"] is None and own["baseline"] is None:

@@ -48,17 +48,19 @@ class Command:
         """Return all that the verb takes: arguments, then flags."""
         return (*self.arguments, *(setting for group in self.groups.values() for setting in group))
 
-    def values(self, given: Mapping[str, Any], objects: tuple[type, ...] = ()) -> dict[str, Any]:
+    def values(
+        self, given: Mapping[str, Any], objects: Mapping[str, tuple[type, ...]] | None = None
+    ) -> dict[str, Any]:
         """Return the value of every setting of the verb, given (None: not) or by default.
 
-        ``objects`` are types that may stand in the place of a path: what a file of it would hold.
+        ``objects`` are the types that a setting takes in the place of a path: what a file of it would hold.
         ``ValueError`` names an unknown setting, a wrong value, or one that is missing.
         """
         self.check(given)
         values = {}
         for setting in self.settings:
             name, value = setting.name, given.get(setting.name)
-            if value is None or (setting.kind == "path" and isinstance(value, objects)):
+            if value is None or isinstance(value, (objects or {}).get(name, ())):
                 values[name] = setting.default if value is None else value
             else:
                 values[name] = setting.parse(value)

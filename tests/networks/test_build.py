@@ -242,8 +242,8 @@ def test_second_derivatives_are_differences_of_first_ones(name: str, data: st.Da
     terms = [(g * v).sum() for g, v in zip(slopes(graph=True), along, strict=True)]
     projected = torch.stack(terms).sum()
     curved = torch.autograd.grad(projected, parameters, materialize_grads=True)
-    upper, lower = moved(1e-6), moved(-2e-6)
-    wanted = [(a - b) / 2e-6 for a, b in zip(upper, lower, strict=True)]
+    upper, lower = moved(1e-7), moved(-2e-7)
+    wanted = [(a - b) / 2e-7 for a, b in zip(upper, lower, strict=True)]
     error = sum(float((a - b).square().sum()) for a, b in zip(curved, wanted, strict=True))
     size = sum(float(a.square().sum()) for a in curved)
     assert 0 < size < torch.inf

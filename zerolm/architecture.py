@@ -111,7 +111,10 @@ class Architecture:
 
     @property
     def identity(self) -> str:
-        """Return text that is equal for what is the same network: the space, and a digest of all else."""
+        """Return text that is equal for what is the same network: the space, and a digest of all else.
+
+        The names of matrices count here: what is kept of one network is never taken for another's.
+        """
         choices = json.dumps(self.choices, sort_keys=True)
         shapes = repr((self.layers, self.ends))
         digest = hashlib.sha256(f"{choices}\n{shapes}".encode()).hexdigest()

@@ -88,8 +88,10 @@ def test_a_key_tells_apart_whatever_changes_a_value() -> None:
 
 @given(architectures(max_depth=3), architectures(max_depth=3))
 def test_candidates_are_the_same_where_the_networks_are(one: Architecture, other: Architecture) -> None:
+    """Also where matrices differ by their names alone, by which networks are built."""
     identities = [Candidate.of(each, name).identity for each, name in ((one, "a"), (other, "b"))]
-    assert (identities[0] == identities[1]) == (one == other)
+    names = [[matrix.name for layer in each.layers for matrix in layer.matrices] for each in (one, other)]
+    assert (identities[0] == identities[1]) == (one == other and names[0] == names[1])
 
 
 @given(

@@ -251,7 +251,14 @@ def _llama_small() -> dict[str, str]:
         (said[f"{key}_gemstones"],) = _find("llama_small", rf"\| gemstones \| {score} \| (\d+ of \d+) \|")
     row = next(row for row in _table(_part("llama_small", "With more tokens")) if row[0].startswith("1 x "))
     said["shallow_short"], said["shallow_long"] = (_signed(row[place]) for place in (2, -2))
-    for size in (".1M", ".3M", "1M"):
+    (orders,) = (row for row in _table(_part("llama_small", "Along one line")) if row[0] == "geo")
+    (wish,) = (
+        row for row in _table(_part("llama_small", "Whether geo's wish holds"))
+        if row[:2] == ["1M", "ratio at depth"]
+    )  # fmt: skip
+    said["even_1M"] = f"{_signed(wish[4].split()[0])} ± {plain(float(wish[4].split()[-1]))}"
+    for place, size in enumerate((".1M", ".3M", "1M"), 1):
+        said[f"ratio_geo_{size.replace('.', '_')}"] = f"{float(orders[place]):+.2f}".replace("0.", ".", 1)
         best = rf"\| law of depth \| {re.escape(size)} \| [^|]* \| ([0-9.]+) \(([0-9.]+) to ([0-9.]+)"
         key = f"best_ratio_{size.replace('.', '_')}"
         said[key] = "{:.2g} ({:.2g} to {:.2g})".format(*map(float, _find("llama_small", best)))

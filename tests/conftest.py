@@ -17,7 +17,9 @@ from zerolm.cli import main
 settings.register_profile(
     "zerolm", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("random", settings.get_profile("zerolm"), derandomize=False, max_examples=600)
+settings.register_profile(
+    "random", settings.get_profile("zerolm"), derandomize=False, max_examples=600, print_blob=True
+)
 settings.load_profile("zerolm")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

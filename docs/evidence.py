@@ -251,17 +251,16 @@ def _llama_small() -> dict[str, str]:
         (said[f"{key}_gemstones"],) = _find("llama_small", rf"\| gemstones \| {score} \| (\d+ of \d+) \|")
     row = next(row for row in _table(_part("llama_small", "With more tokens")) if row[0].startswith("1 x "))
     said["shallow_short"], said["shallow_long"] = (_signed(row[place]) for place in (2, -2))
-    (orders,) = (row for row in _table(_part("llama_small", "Along one line")) if row[0] == "geo")
-    (wish,) = (
-        row for row in _table(_part("llama_small", "Whether geo's wish holds"))
-        if row[:2] == ["1M", "ratio at depth"]
-    )  # fmt: skip
-    said["even_1M"] = f"{_signed(wish[4].split()[0])} ± {plain(float(wish[4].split()[-1]))}"
-    for place, size in enumerate((".1M", ".3M", "1M"), 1):
-        said[f"ratio_geo_{size.replace('.', '_')}"] = f"{float(orders[place]):+.2f}".replace("0.", ".", 1)
+    wishes = _table(_part("llama_small", "Whether geo's wish holds"))
+    said["even_1M"] = next(_with_error(row[4]) for row in wishes if row[:2] == ["1M", "ratio at depth"])
+    orders = next(row for row in _table(_part("llama_small", "Along one line")) if row[0] == "geo")
+    for size, tau in zip((".1M", ".3M", "1M"), orders[1:4], strict=True):
+        key = size.replace(".", "_")
+        said[f"ratio_geo_{key}"] = tau.replace("0.", ".", 1)
         best = rf"\| law of depth \| {re.escape(size)} \| [^|]* \| ([0-9.]+) \(([0-9.]+) to ([0-9.]+)"
-        key = f"best_ratio_{size.replace('.', '_')}"
-        said[key] = "{:.2g} ({:.2g} to {:.2g})".format(*map(float, _find("llama_small", best)))
+        said[f"best_ratio_{key}"] = "{:.2g} ({:.2g} to {:.2g})".format(
+            *map(float, _find("llama_small", best))
+        )
     return said
 
 
@@ -280,15 +279,17 @@ def _blocks() -> dict[str, str]:
     verdicts = [row[-1] for row in _table(each)]
     said = {f"blocks_{word}": str(verdicts.count(word)) for word in ("better", "level", "worse")}
     said["blocks_trained"] = str(len(verdicts))
-    differences = {row[0]: row[2].split(" ± ") for row in _table(of_claims)}
-    for key, claim in CLAIMS.items():
-        difference, error = differences[claim]
-        said[f"blocks_{key}"] = f"{_signed(difference)} ± {plain(float(error))}"
-    return said
+    differences = {row[0]: _with_error(row[2]) for row in _table(of_claims)}
+    return said | {f"blocks_{key}": differences[claim] for key, claim in CLAIMS.items()}
 
 
 def _signed(cell: str) -> str:
     return f"{float(cell):+.3f}".replace("0.", ".", 1)
+
+
+def _with_error(cell: str) -> str:
+    difference, error = cell.split(" ± ")
+    return f"{_signed(difference)} ± {plain(float(error))}"
 
 
 def _code(name: str) -> str:

@@ -102,18 +102,23 @@ def test_junk_beside_a_right_target(data: st.DataObject) -> None:
         assert len(repr(report)) <= 1500
 
 
-TAKEN = {("score", "architecture", 0), ("calibrate", "labels", 1), ("score", "calibration", 2)}
-TAKEN |= {("search", "calibration", 2)}
-"""Commands, their settings, and which of an architecture, labels and a calibration these take."""
+TAKEN = {
+    ("score", "architecture"),
+    ("score", "calibration"),
+    ("search", "calibration"),
+    ("calibrate", "labels"),
+}
+"""Commands with their settings that take, for a path, the object of that name."""
 
 
 def test_what_one_setting_takes_for_a_path_no_other_does() -> None:
     labels = labelled("gpt2", 14)
-    objects = labels.pool.architectures[0], labels, zerolm.calibrate(labels, method="dictionary")
+    calibration = zerolm.calibrate(labels, method="dictionary")
+    objects = {"architecture": labels.pool.architectures[0], "labels": labels, "calibration": calibration}
     for command in COMMANDS.values():
         for setting in (setting for setting in command.settings if setting.kind == "path"):
-            for i, value in enumerate(objects):
-                if (command.name, setting.name, i) in TAKEN:
+            for name, value in objects.items():
+                if name == setting.name and (command.name, name) in TAKEN:
                     continue
                 with pytest.raises(ValueError, match=r"must be (a path|a number|an integer|a duration)"):
                     verb_of(command)(**nowhere(command) | {setting.name: value})

@@ -88,26 +88,28 @@ class _Breeder:
     generator: random.Random
 
     @cached_property
+    def _searched(self) -> list[Problem]:
+        return [self.problems[index] for index in self.able]
+
+    @cached_property
     def _draw(self) -> Draw:
-        return uniform([self.problems[index] for index in self.able])
+        return uniform(self._searched)
 
     @cached_property
     def _listable(self) -> bool:
-        return count_states([self.problems[index] for index in self.able]) <= LIMIT
+        return count_states(self._searched) <= LIMIT
 
     @cached_property
-    def _left(self) -> Iterator[Genes]:
+    def _left(self) -> Iterator[Solution]:
         """Yield what keeps the budgets: all, in random order, where they can be listed, else one."""
-        problems = [self.problems[index] for index in self.able]
         if not self._listable:
-            programmes = single_limits(problems, self.budgets, PARAMS) is None
-            proven = Proven(problems, self.budgets, PARAMS, programmes)
-            return ((first.problem, first.picks) for first, _ in islice(proven.in_order(), 1))
-        states = States.of(problems)
+            programmes = single_limits(self._searched, self.budgets, PARAMS) is None
+            proven = Proven(self._searched, self.budgets, PARAMS, programmes)
+            return (first for first, _ in islice(proven.in_order(), 1))
+        states = States.of(self._searched)
         order = np.flatnonzero(self.budgets.allow(states.costs))
         np.random.default_rng(self.generator.getrandbits(64)).shuffle(order)
-        solutions = (states.solution(i) for i in order.tolist())
-        return ((solution.problem, solution.picks) for solution in solutions)
+        return (states.solution(i) for i in order.tolist())
 
     def add(
         self, brood: dict[Genes, Ints], count: int, known: dict[Genes, Solution], make: Callable[[], Genes]
@@ -126,10 +128,10 @@ class _Breeder:
         """Bring a brood to its size by what draws missed; where that cannot be listed, by one if need be."""
         if len(brood) == size or (not self._listable and (brood or known)):
             return
-        for index, picks in self._left:
-            genes = self.able[index], picks
+        for solution in self._left:
+            genes = self.able[solution.problem], solution.picks
             if genes not in known and genes not in brood:
-                brood[genes] = self._costs(genes)
+                brood[genes] = solution.costs
             if len(brood) == size:
                 return
 

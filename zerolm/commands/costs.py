@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from zerolm.settings import Kind, Setting
+from zerolm.settings import Setting
+from zerolm.settings.kinds import KindName
 
 CONDITIONS: Final = (
     Setting("context", "integer", 1024, "tokens attended to", low=1, high=1 << 24),
@@ -23,7 +24,7 @@ COSTS: Final = {
 }
 
 
-def budgets(side: str, word: str, kind: Kind = "integer") -> tuple[Setting, ...]:
+def budgets(side: str, word: str, kind: KindName = "integer") -> tuple[Setting, ...]:
     """Return a budget of each cost: ``max_`` of it at most, or ``min_`` at least."""
     return tuple(
         Setting(f"{side}_{cost}", kind, None, f"{text} at {word}", low=0, metavar="AMOUNT")

@@ -1,0 +1,279 @@
+"""Kinds of settings: each reads what a user types, checks a value of Python or JSON, and shows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from os import PathLike, fspath
+from typing import Any, Final, Literal, Protocol
+
+from zerolm.settings.messages import shown
+from zerolm.settings.units import (
+    is_finite,
+    parse_amount,
+    parse_duration,
+    parse_integer,
+    parse_integers,
+    parse_number,
+    parse_numbers,
+    parse_percent,
+    parse_share,
+)
+
+LONGEST_NAME: Final = 255
+LONGEST_PATH: Final = 4000
+"""What file systems take."""
+
+
+class Declared(Protocol):
+    """A setting as its kind reads it: its name, its choices and bounds, and what stands for its value."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def metavar(self) -> str: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+    @property
+    def step(self) -> int: ...
+    def check(self, value: Any) -> Any: ...
+    def check_choice(self, value: Any) -> Any: ...
+
+
+class Kind:
+    """A kind of setting. ``metavar`` stands for a value in help, ``annotation`` is what Python is given."""
+
+    is_integral = False
+
+    def __init__(self, metavar: str, annotation: str) -> None:
+        self.metavar, self.annotation = metavar, annotation
+
+    def parse(self, setting: Declared, value: Any) -> Any:
+        """Return the value of what a user types, or YAML holds; ``ValueError`` says what is possible."""
+        return setting.check(value)
+
+    def check(self, setting: Declared, value: Any) -> Any:
+        """Return a value of Python or JSON in its plain form; ``ValueError`` where it is none of the kind."""
+        raise NotImplementedError
+
+    def show(self, value: Any) -> str:
+        """Return a value as a user types it."""
+        if isinstance(value, range) and len(value) > 1:
+            return f"{value[0]}:{value[-1]}" + (f":{value.step}" if value.step > 1 else "")
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return ",".join(item if isinstance(item, str) else f"{item:.12g}" for item in value)
+        return str(value)
+
+
+class FlagKind(Kind):
+    """A switch."""
+
+    def check(self, setting: Declared, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"{setting.name} must be true or false, not {shown(value)}")
+        return value
+
+    def show(self, value: Any) -> str:
+        return str(value).lower()
+
+
+class TextKind(Kind):
+    """One word or more."""
+
+    def check(self, setting: Declared, value: Any) -> str:
+        if not isinstance(value, str):
+            raise ValueError(f"{setting.name} must be text, not {shown(value)}")
+        if not value.strip():
+            raise ValueError(f"{setting.name} is empty; leave it out, or name one")
+        return value
+
+
+class PathKind(Kind):
+    """A file, a folder, or a word in its place."""
+
+    def check(self, setting: Declared, value: Any) -> str:
+        if not isinstance(value, str | PathLike) or not isinstance(fspath(value), str):
+            raise ValueError(f"{setting.name} must be a path, not {shown(value)}")
+        path = fspath(value)
+        if not path.strip() or "\0" in path:
+            raise ValueError(f"{setting.name} names no {'folder' if setting.metavar == 'DIR' else 'file'}")
+        if max(map(len, path.split("/"))) > LONGEST_NAME or len(path) > LONGEST_PATH:
+            raise ValueError(f"{setting.name} {shown(path)} is too long for a path")
+        return path
+
+
+class NamesKind(PathKind):
+    """Names, or paths: A,B,C, or a list."""
+
+    def parse(self, setting: Declared, value: Any) -> Any:
+        return setting.check(value.split(",") if isinstance(value, str) else value)
+
+    def check(self, setting: Declared, value: Any) -> Any:
+        names = [value] if isinstance(value, str | PathLike) else value
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str | PathLike) for n in names):
+            raise ValueError(f"{setting.name} must be names, not {shown(value)}")
+        texts = [fspath(name) for name in names]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{setting.name} must be names, not {shown(value)}")
+        return tuple(super(NamesKind, self).check(setting, text.strip()) for text in texts if text.strip())
+
+
+class NumberKind(Kind):
+    """One number, read by ``read(name, text)``; messages quote what was typed where ``quotes``."""
+
+    def __init__(
+        self,
+        metavar: str,
+        annotation: str,
+        read: Callable[[str, Any], Any],
+        *,
+        is_integral: bool = False,
+        quotes: bool = True,
+    ) -> None:
+        super().__init__(metavar, annotation)
+        self.read, self.is_integral, self.quotes = read, is_integral, quotes
+
+    def parse(self, setting: Declared, value: Any) -> Any:
+        number = setting.check_choice(self.read(setting.name.rstrip("_"), value))
+        return in_bounds(setting, number, self.is_integral, typed=value if self.quotes else None)
+
+    def check(self, setting: Declared, value: Any) -> Any:
+        return in_bounds(setting, value, self.is_integral)
+
+
+class AmountKind(NumberKind):
+    """A count or size, or a share of what is known later: 0.8x."""
+
+    def parse(self, setting: Declared, value: Any) -> Any:
+        return setting.check(parse_share(value) or self.read(setting.name, value))
+
+    def check(self, setting: Declared, value: Any) -> Any:
+        return parse_share(value) or super().check(setting, value)
+
+
+class NumbersKind(Kind):
+    """Several numbers: sorted and distinct, or as they are given where ``keeps_order``."""
+
+    def __init__(
+        self, metavar: str, annotation: str, *, is_integral: bool = False, keeps_order: bool = False
+    ) -> None:
+        super().__init__(metavar, annotation)
+        self.is_integral, self.keeps_order = is_integral, keeps_order
+
+    def parse(self, setting: Declared, value: Any) -> Any:
+        if self.is_integral:
+            return setting.check(parse_integers(setting.name, value, setting.step))
+        return setting.check(parse_numbers(setting.name, value))
+
+    def check(self, setting: Declared, value: Any) -> tuple[Any, ...]:
+        _check_list(setting, value, self.is_integral)
+        if not value:
+            raise ValueError(
+                f"the range of {setting.name} is empty; give at least one {_one(setting, self.is_integral)}"
+            )
+        numbers = [in_bounds(setting, item, self.is_integral) for item in value]
+        return tuple(numbers if self.keeps_order else sorted(set(numbers)))
+
+
+class IntervalKind(Kind):
+    """Two numbers LOW:HIGH."""
+
+    def parse(self, setting: Declared, value: Any) -> Any:
+        if not isinstance(value, str):
+            return setting.check(value)
+        try:
+            ends = parse_numbers(setting.name, value, ":")
+        except ValueError:
+            message = f"{setting.name} must be two numbers LOW:HIGH, not {shown(value)}"
+            raise ValueError(message) from None
+        return setting.check(ends)
+
+    def check(self, setting: Declared, value: Any) -> tuple[float, float]:
+        _check_list(setting, value, False)
+        try:
+            low, high = (float(end) for end in value)
+        except (OverflowError, TypeError, ValueError):
+            low, high = 0.0, -1.0
+        least = -math.inf if setting.low is None else setting.low
+        if not least <= low <= high < math.inf or (_is_positive(setting, False) and low == 0):
+            several = _several(setting, False)
+            raise ValueError(f"{setting.name} must be two {several} LOW:HIGH, not {shown(value)}")
+        return low, high
+
+    def show(self, value: Any) -> str:
+        return ":".join(f"{item:.12g}" for item in value)
+
+
+def in_bounds(setting: Declared, value: Any, is_integral: bool, typed: Any = None) -> Any:
+    """Return a number within the bounds of a setting; ``ValueError`` quotes what was ``typed``."""
+    typed = value if typed is None else typed
+    article = "an" if is_integral else "a"
+    if isinstance(value, bool) or not hasattr(value, "__index__" if is_integral else "__float__"):
+        kind = "integer" if is_integral else _one(setting, is_integral)
+        raise ValueError(f"{setting.name} must be {article} {kind}, not {shown(typed)}")
+    number = value.__index__() if hasattr(value, "__index__") else float(value)
+    low = -math.inf if setting.low is None else setting.low
+    high = math.inf if setting.high is None else setting.high
+    is_zero = _is_positive(setting, is_integral) and number == 0
+    if not low <= number <= high or not is_finite(number) or is_zero:
+        name, one = setting.name.rstrip("_"), _one(setting, is_integral)
+        raise ValueError(f"{name} must be {article} {one}, not {shown(typed)}")
+    return number
+
+
+def _check_list(setting: Declared, value: Any, is_integral: bool) -> None:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        several = _several(setting, is_integral)
+        raise ValueError(f"the range of {setting.name} must be a list of {several}, not {shown(value)}")
+
+
+def _is_positive(setting: Declared, is_integral: bool) -> bool:
+    """Return whether 0 itself is out."""
+    return setting.low == 0 and not is_integral
+
+
+def _several(setting: Declared, is_integral: bool) -> str:
+    if is_integral:
+        return "integers"
+    return "positive numbers" if _is_positive(setting, is_integral) else "numbers"
+
+
+def _one(setting: Declared, is_integral: bool) -> str:
+    """Return one number in words: integer from 1 to 64."""
+    is_positive = _is_positive(setting, is_integral)
+    one = ("positive " if is_positive else "") + ("integer" if is_integral else "number")
+    low = "" if setting.low is None or is_positive else _plain(setting.low)
+    high = "" if setting.high is None else _plain(setting.high)
+    if low and high:
+        return f"{one} from {low} to {high}"
+    return one + (f" of at least {low}" if low else "") + (f" up to {high}" if high else "")
+
+
+def _plain(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
+
+
+KindName = Literal[
+    "integer", "amount", "number", "percent", "duration", "integers", "numbers", "shares", "interval",
+    "flag", "text", "path", "names", "paths",
+]  # fmt: skip
+PATH: Final = "str | PathLike[str]"
+KINDS: Final[dict[KindName, Kind]] = {
+    "integer": NumberKind("N", "int | str", parse_integer, is_integral=True),
+    "amount": AmountKind("AMOUNT", "int | str", parse_amount, is_integral=True),
+    "number": NumberKind("X", "float", parse_number),
+    "percent": NumberKind("X%", "float | str", parse_percent),
+    "duration": NumberKind("TIME", "int | str", parse_duration, is_integral=True, quotes=False),
+    "integers": NumbersKind("RANGE", "int | str | Sequence[int]", is_integral=True),
+    "numbers": NumbersKind("X,Y,...", "float | str | Sequence[float]"),
+    "shares": NumbersKind("X,Y,...", "float | str | Sequence[float]", keeps_order=True),
+    "interval": IntervalKind("LOW:HIGH", "str | Sequence[float]"),
+    "flag": FlagKind("", "bool"),
+    "text": TextKind("TEXT", "str"),
+    "path": PathKind("FILE", PATH),
+    "names": NamesKind("A,B,C", f"{PATH} | Sequence[{PATH}]"),
+    "paths": NamesKind("A,B,C", f"{PATH} | Sequence[{PATH}]"),
+}
+"""All kinds by name. ``paths`` are ``names`` that hold wherever a run is repeated."""

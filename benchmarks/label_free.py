@@ -1,7 +1,7 @@
 """Is there a better label-free score than geo? A search, judged on benchmarks that its choices did not see.
 
 python benchmarks/label_free.py [FOLDER] prints label_free.md and writes it beside this file. FOLDER holds the
-ground truth; else it is what `zerolm bench download` fetched.
+ground truth; else it is what comes with zerolm.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 from formulas import GEO, Formula, scores
+from published.sources import SOURCES
 from timing import note
 
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.groundtruth.reader import locate, quality, read, views
-from zerolm.groundtruth.sources import SOURCES
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.statistics import Bootstrap, interval, kendall, random_regret, regret, tie_ranks, within_budget
 

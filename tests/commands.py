@@ -21,7 +21,6 @@ SOUND: dict[str, tuple[str, ...]] = {
     "calibrate": ("--labels", "labels.csv"),
     "bench run": ("labels", "--data", "."),
     "bench ablate": ("labels", "--data", "."),
-    "bench download": ("gpt2_wt103",),
     "bench train": (
         *("llama", "--text", "text.txt", "--count", "2", "--tokens", "64", "--batch", "2", "--length", "8"),
         *("--hidden", "16", "--depth", "1,2", "--head-size", "8", "--ffn", "32", "--heads-per-kv", "1"),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from upstream import Server, serving
 
 from zerolm.cli import main
 
@@ -76,14 +75,3 @@ def zerolm(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         return Ran(status, captured.out, captured.err)
 
     return run
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    """In GitHub's place, with nothing to give yet; the cache is empty."""
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ZEROLM_DATA", raising=False)
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with serving() as server:
-        monkeypatch.setenv("ZEROLM_MIRROR", server.url)
-        yield server

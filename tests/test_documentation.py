@@ -70,7 +70,7 @@ def test_what_does_not_run_only_installs(page: Path) -> None:
         assert block.language in known, f"{block.language} blocks are not run"
         if block.language == "sh":
             for line in block.text.splitlines():
-                assert re.match(r"(cd|git|make|pip|python) |zerolm bench download", line), line
+                assert re.match(r"(cd|git|make|pip|python) ", line), line
     assert page.read_text("utf-8").count("```") % 2 == 0
 
 
@@ -120,7 +120,7 @@ def test_the_documentation_builds_without_a_warning_and_asks_nobody(tmp_path: Pa
         assert "{{" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL), page
 
 
-HEAVY = {"--all", "--limit", "--proxies", "--tasks", "download", "heal", "--heal", "--beside", "elastic"}
+HEAVY = {"--all", "--limit", "--proxies", "--tasks", "heal", "--heal", "--beside", "elastic"}
 """What an example has that takes minutes, a network connection, another package or another child."""
 
 TINY = shlex.split(

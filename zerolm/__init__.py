@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from zerolm.api.ablate import ablate as ablate
     from zerolm.api.bench import bench as bench
-    from zerolm.api.benchmarks import download_benchmarks as download_benchmarks
     from zerolm.api.benchmarks import list_benchmarks as list_benchmarks
     from zerolm.api.calibrate import calibrate as calibrate
     from zerolm.api.carve import carve as carve
@@ -44,7 +43,6 @@ _HOMES = {
     "calibrate": "zerolm.api.calibrate",
     "carve": "zerolm.api.carve",
     "diagnose": "zerolm.api.doctor",
-    "download_benchmarks": "zerolm.api.benchmarks",
     "evaluate": "zerolm.api.evaluate",
     "export_path": "zerolm.api.export_path",
     "finetune": "zerolm.api.finetune",

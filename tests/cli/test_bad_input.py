@@ -78,7 +78,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "context is negative": (("search", "bert", "--context", "-1"), ("context",)),
     "missing configuration": (("search", "--config", "nowhere.yaml"), ("'nowhere.yaml'",)),
     "missing architecture": (("score", "nowhere.json"), ("'nowhere.json'",)),
-    "no benchmark": (("bench", "run", "--data", "."), ("'.' holds no benchmark", "zerolm bench download")),
+    "no benchmark": (("bench", "run", "--data", "."), ("'.' holds no benchmark", "gpt2_wt103")),
     "missing benchmark file": (("bench", "run", "nowhere.json"), ("'nowhere.json'",)),
     "no folder for the comparison": (("bench", "run", "x.json", "--out", ""), ("out names no folder",)),
     "huge alpha of a benchmark": (("bench", "run", "x.json", "--alpha", "1e308"), ("alpha", "1e308")),

@@ -1,4 +1,4 @@
-"""``zerolm bench ls`` and ``zerolm bench download``: what they print, and one line when anything is wrong."""
+"""``zerolm bench ls`` and the benchmarks that ``bench run`` finds: one line when anything is wrong."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from upstream import Server, path_of, published
 
-from zerolm.groundtruth.sources import SOURCES
+from zerolm.groundtruth.cache import shipped_names
 
-SHIPPED = ("decoder_pairs", "llama_small")
-FLEXIBERT = path_of("flexibert_glue")
 ROWS = """\
 space,architecture,ppl
 gpt2,"{""n_layer"":1, ""d_model"":64, ""d_inner"":[256], ""n_head"":[2], ""d_embed"":128, ""div_val"":1}",9
@@ -23,37 +20,33 @@ gpt2,"{""n_layer"":1, ""d_model"":128, ""d_inner"":[256], ""n_head"":[2], ""d_em
 """
 
 
-def test_from_download_to_run(
-    server: Server, zerolm: Callable[..., Any], data_folder: Path, tmp_path: Path
-) -> None:
-    server.answers = published(data_folder)
-    ran = zerolm("bench", "download", "flexibert_glue", "gpt2_wt103", "--json")
-    assert (ran.status, ran.err) == (0, "")
-    rows = json.loads(ran.out)
-    assert [set(row) >= {"name", "path", "sha256", "source", "licence"} for row in rows] == [True, True]
-    assert {row["name"]: row["licence"] for row in rows} == {
-        "flexibert_glue": "CC-BY-4.0",
-        "gpt2_wt103": "MIT",
-    }
-    again = zerolm("bench", "download", "flexibert_glue")
-    assert again.err == "zerolm: flexibert_glue is already there\n"
-    assert rows[0]["path"] in again.out
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """There is no data but that of the package: the cache is empty."""
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("ZEROLM_DATA", raising=False)
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_comes_with_zerolm_runs_at_once(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     listed = {row["name"]: row for row in json.loads(zerolm("bench", "ls", "--json").out)}
-    assert set(listed) == {*SOURCES, *SHIPPED}
-    assert {name for name, row in listed.items() if row["path"]} == {
-        *SHIPPED, "flexibert_glue", "gpt2_wt103"
-    }  # fmt: skip
+    assert list(listed) == shipped_names()
+    assert all(row["problem"] is None and row["licence"] and row["source"] for row in listed.values())
     assert listed["gpt2_wt103"]["metrics"] == ["test_ppl", "test_word_ppl", "valid_ppl"]
     assert (listed["pit_vit"]["space"], listed["pit_vit"]["count"]) == ("pit", 100)
-    table = zerolm("bench", "ls").out
-    assert "zerolm bench download pit_vit" in table
-    assert rows[0]["path"] in table
+    assert "Serianni & Kalita" in zerolm("bench", "ls").out
     ran = zerolm("bench", "run", "gpt2_wt103", "--json")
     assert {row["n"] for row in json.loads(ran.out)["rows"]} == {200}
+    cache = tmp_path / "cache" / "benchmarks"
+    cache.mkdir(parents=True)
+    (cache / "gpt2_wt103.csv").write_text(ROWS)  # as earlier versions put it there
+    ran = zerolm("bench", "run", "gpt2_wt103", "--json")
+    assert {row["n"] for row in json.loads(ran.out)["rows"]} == {2}
+    assert str(cache) in zerolm("bench", "ls").out
 
 
 def test_a_folder_named_explicitly_is_listed_alone(
-    server: Server, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: None, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.csv").write_text(ROWS)
     (tmp_path / "broken.json").write_text("{")
@@ -66,11 +59,11 @@ def test_a_folder_named_explicitly_is_listed_alone(
     assert "cannot be read" in zerolm("bench", "ls", "--data", str(tmp_path)).out
     monkeypatch.setenv("ZEROLM_DATA", str(tmp_path))
     names = [row["name"] for row in json.loads(zerolm("bench", "ls", "--json").out)]
-    assert names == ["broken", *SHIPPED, "mine", *SOURCES]
+    assert names == sorted(["broken", "mine", *shipped_names()])
 
 
 def test_data_folders_are_a_list_as_in_path(
-    server: Server, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: None, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, names in ((first, ("mine", "both")), (second, ("both", "yours"))):
@@ -84,9 +77,9 @@ def test_data_folders_are_a_list_as_in_path(
     }  # fmt: skip
     monkeypatch.setenv("ZEROLM_DATA", both)
     assert zerolm("bench", "run", "yours", "mine", "--json").status == 0
-    ran = zerolm("bench", "run", "gpt2_lm1b")
+    ran = zerolm("bench", "run", "gpt3_lm1b")
     assert (ran.status, ran.err.count("\n")) == (2, 1)
-    assert f"'gpt2_lm1b' is not in '{first}' or '{second}'; there are both, mine, yours;" in ran.err
+    assert f"'gpt3_lm1b' is not in '{first}' or '{second}'; did you mean 'gpt2_lm1b'?" in ran.err
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ZEROLM_DATA", f"first{os.pathsep}second")
     assert zerolm("bench", "run", "yours", "--out", "out").status == 0
@@ -99,22 +92,12 @@ def test_data_folders_are_a_list_as_in_path(
     assert "'nowhere' is not a folder" in zerolm("bench", "ls").err
 
 
-def test_benchmarks_of_the_package_need_no_folder(server: Server, zerolm: Callable[..., Any]) -> None:
+def test_benchmarks_of_the_package_need_no_folder(alone: None, zerolm: Callable[..., Any]) -> None:
     ran = zerolm("bench", "run", "decoder_pairs", "--json")
     assert (ran.status, ran.err) == (0, "")
     assert {row["n"] for row in json.loads(ran.out)["rows"]} == {7}
     told = zerolm("bench", "run").err
-    assert all(name in told for name in SHIPPED)
-
-
-def test_who_downloads_beside_zerolm_data_is_told(
-    server: Server, zerolm: Callable[..., Any], data_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.answers = published(data_folder)
-    monkeypatch.setenv("ZEROLM_DATA", str(data_folder))
-    ran = zerolm("bench", "download", "flexibert_glue")
-    assert ran.status == 0
-    assert "ZEROLM_DATA is set" in ran.err
+    assert all(name in told for name in shipped_names())
 
 
 def test_a_csv_is_a_benchmark(zerolm: Callable[..., Any], tmp_path: Path) -> None:
@@ -126,13 +109,7 @@ def test_a_csv_is_a_benchmark(zerolm: Callable[..., Any], tmp_path: Path) -> Non
 
 
 WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "unknown benchmark": (("download", "gpt3"), ("'gpt3'", "gpt2_wt103")),
-    "not found": (("download", "gpt2_wt103"), ("404", "/microsoft/archai/tar.gz/")),
-    "wrong checksum": (("download", "flexibert_glue"), ("wrong checksum", "BERT_benchmark.json")),
-    "wrong checksum, by force": (("download", "flexibert_glue", "--force"), ("wrong checksum",)),
-    "one of several": (("download", "flexibert_glue", "gpt2_wt103"), ("wrong checksum",)),
-    "not downloaded": (("run", "gpt2_wt103"), ("there are none", "zerolm bench download gpt2_wt103")),
-    "nothing of that name": (("run", "mine"), ("there are none", "zerolm bench download")),
+    "nothing of that name": (("run", "mine"), ("'mine' is not in", "there are autoformer_vit,")),
     "no folder": (("ls", "--data", "nowhere"), ("'nowhere'",)),
     "no file": (("run", "nowhere.csv"), ("'nowhere.csv'",)),
 }
@@ -140,32 +117,13 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_one_line_and_status_2(
-    name: str, server: Server, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, alone: None, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.answers[FLEXIBERT] = b"[]"
     arguments, words = WRONG[name]
     ran = zerolm("bench", *arguments)
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
     for word in words:
         assert word in ran.err
-    assert not (tmp_path / "cache").exists()
-
-
-def test_no_network(server: Server, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_MIRROR", "http://127.0.0.1:1")
-    ran = zerolm("bench", "download", "flexibert_glue")
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert "Connection refused" in ran.err
-
-
-def test_without_torch(
-    server: Server, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    ran = zerolm("bench", "download")
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert "zerolm[torch]" in ran.err
-    assert server.asked == []
     assert not (tmp_path / "cache").exists()
 
 

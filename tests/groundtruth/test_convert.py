@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import math
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from upstream import OLDER, gemstones, members_of_archai, packed, published
+from upstream import OLDER, gemstones, upstream_folder
 
-from zerolm.groundtruth.download.archive import digest, read_folders
-from zerolm.groundtruth.download.convert import convert
-from zerolm.groundtruth.download.fetch import Metered
-from zerolm.groundtruth.sources import GEMSTONE_RUNS, SOURCES, Source
+from zerolm.groundtruth.reader import SHIPPED, read, unpacked
+
+from convert_published import contents as contents_of  # isort: skip
+from convert_published import digest, packed, verify  # isort: skip
+from published.convert import convert  # isort: skip
+from published.sources import GEMSTONE_RUNS, SOURCES, Source  # isort: skip
 
 FLEXIBERT, PIT, GPT2 = SOURCES["flexibert_glue"], SOURCES["pit_vit"], SOURCES["gpt2_wt103"]
 
@@ -24,16 +27,47 @@ FLEXIBERT, PIT, GPT2 = SOURCES["flexibert_glue"], SOURCES["pit_vit"], SOURCES["g
 @pytest.fixture(scope="module")
 def contents(data_folder: Path) -> dict[str, Any]:
     """What each source's converter is given."""
-    answers = published(data_folder)
-    packed_logs = packed(members_of_archai(data_folder / "upstream" / "lts_saved_logs.tar.gz"))
-    paths = [source.pinned.path for source in SOURCES.values() if source.pinned.is_folder]
-    folders = read_folders(Metered(io.BytesIO(packed_logs), "the archive", 1 << 30), paths)
-    return {
-        source.name: folders[source.pinned.path]
-        if source.pinned.is_folder
-        else answers[source.urls[0].removeprefix("https://raw.githubusercontent.com")]
-        for source in map(SOURCES.__getitem__, OLDER)
-    }
+    return contents_of(upstream_folder(data_folder))
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_what_is_shipped_is_made_of_the_authors_files(name: str, contents: dict[str, Any]) -> None:
+    if name.endswith("_vit"):
+        pytest.importorskip("torch")
+    verify(SOURCES[name], contents[name])
+    assert packed(convert(SOURCES[name], contents[name])) == (SHIPPED / f"{name}.json.gz").read_bytes()
+    with pytest.raises(ValueError, match="SHA-256"):
+        verify(SOURCES[name], b"another")
+
+
+def test_what_is_shipped_names_its_source_and_licence() -> None:
+    for name, source in SOURCES.items():
+        truth = read(SHIPPED / f"{name}.json.gz")
+        assert truth.source == source.record()
+        assert truth.source["licence"] in ("CC-BY-4.0", "MIT", "Apache-2.0")
+        assert len(truth.architectures) == source.count
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda content: content[:-20], "damaged"),
+        (lambda content: content[:40] + b"xyz" + content[43:], "damaged"),
+        (lambda _: gzip.compress(b" " * (8 << 20) + b"{}"), "more than"),
+        (lambda _: b"{}", "Not a gzipped file"),
+        (lambda _: gzip.compress(b"\xff"), "utf-8"),
+    ],
+)
+def test_a_packed_file_that_is_none(
+    spoil: Callable[[bytes], bytes], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pit_vit.json.gz"
+    file.write_bytes(spoil((SHIPPED / file.name).read_bytes()))
+    with pytest.raises((OSError, ValueError), match=words):
+        unpacked(file)
+    monkeypatch.setattr("zerolm.groundtruth.reader.SHIPPED", tmp_path)
+    with pytest.raises(ValueError, match="cannot be read"):
+        read(file)
 
 
 @pytest.mark.parametrize("name", OLDER)
@@ -57,6 +91,7 @@ def test_gemstones_are_equal_to_the_shared_ones(decoders_folder: Path) -> None:
     ours = convert(SOURCES["gemstones"], gemstones(decoders_folder))
     same = ("name", "space", "task", "metric", "higher_is_better", "fields", "count", "architectures")
     assert {field: ours[field] for field in same} == {field: shared[field] for field in same}
+    assert packed(ours) == (SHIPPED / "gemstones.json.gz").read_bytes()
 
 
 @pytest.mark.parametrize(

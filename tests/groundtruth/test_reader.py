@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from zerolm.groundtruth.reader import (
+    SHIPPED,
     GroundTruth,
     known_names,
     locate,
@@ -198,10 +199,11 @@ def test_names_stand_for_files_of_either_form(tmp_path: Path) -> None:
     path = written(tmp_path, text, "yours.json")
     assert GroundTruth.model_validate_json(text) == truth == read(path)
     assert locate("yours", str(tmp_path)) == path
-    with pytest.raises(ValueError, match="there are mine, yours; 'zerolm bench download' fetches flexibert"):
+    with pytest.raises(ValueError, match=r"theirs' is not in .*there are autoformer_vit,.*mine,.*yours"):
         locate("theirs", str(tmp_path))
-    with pytest.raises(ValueError, match="'zerolm bench download gpt2_wt103' fetches it"):
-        locate("gpt2_wt103", str(tmp_path))
+    assert locate("gpt2_wt103", str(tmp_path)) == SHIPPED / "gpt2_wt103.json.gz"
+    written(tmp_path, text, "gpt2_wt103.json")
+    assert locate("gpt2_wt103", str(tmp_path)).parent == tmp_path, "a file of the user's comes first"
 
 
 def test_forms_are_told_by_the_suffix_in_any_case(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ HOMES: Final = {
     "format": "zerolm.carving.export.formats:FORMATS",
     "repair": "zerolm.carving.repair.rules:REPAIRS",
     "proxy": "zerolm.proxies.definitions",
-    "benchmark": "zerolm.groundtruth.sources:SOURCES",
+    "benchmark": "zerolm.groundtruth.cache:shipped_names",
 }
 """Where the names of each kind are."""
 KINDS: Final = {
@@ -56,7 +56,8 @@ def names_of(kind: str) -> list[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if attribute:
-            return [str(name) for name in getattr(import_module(module), attribute)]
+            names = getattr(import_module(module), attribute)
+            return [str(name) for name in (names() if callable(names) else names)]
     room = find_spec(module.rpartition(".")[0])
     folders = room.submodule_search_locations if room and room.submodule_search_locations else []
     files = [file for folder in folders for file in (Path(folder) / "definitions").glob("*.py")]

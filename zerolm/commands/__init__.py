@@ -12,7 +12,7 @@ from zerolm.commands.elastic import ELASTIC_EXPORT, ELASTIC_FINETUNE, ELASTIC_SE
 from zerolm.commands.evaluate import EVAL
 from zerolm.commands.heal import HEAL
 from zerolm.commands.ledger import LEDGER
-from zerolm.commands.listings import BENCH_DOWNLOAD, BENCH_LS, SPACES
+from zerolm.commands.listings import BENCH_LS, SPACES
 from zerolm.commands.proxies import PROXIES, PROXIES_LS
 from zerolm.commands.score import SCORE
 from zerolm.commands.search import SEARCH
@@ -39,7 +39,6 @@ COMMANDS: Final = {
         ELASTIC_FINETUNE,
         SPACES,
         BENCH_LS,
-        BENCH_DOWNLOAD,
     )
 }
 """All commands by name."""
@@ -48,7 +47,7 @@ PANELS: Final = {
     "Shrink": ("carve", "heal"),
     "Grow": ("elastic train", "elastic search", "elastic export", "elastic finetune"),
     "Judge": ("eval", "doctor", "proxies", "bench run", "bench ablate", "bench train"),
-    "Look": ("spaces", "ledger", "proxies ls", "bench ls", "bench download"),
+    "Look": ("spaces", "ledger", "proxies ls", "bench ls"),
 }
 """The names of all commands as the help shows them."""
 SUMMARY: Final = "Choose and shrink transformer language models without training them."

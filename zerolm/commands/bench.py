@@ -38,7 +38,7 @@ BENCH: Final = Command(
         ),
     },
     examples=(
-        ("zerolm bench run gpt2_wt103", "one benchmark, after `zerolm bench download`"),
+        ("zerolm bench run gpt2_wt103", "200 language models, which come with zerolm"),
         ("zerolm bench run --all --out comparison", "all at hand, with a page and tables"),
         ("zerolm bench run labels.csv --alpha 0.5 --alpha 1.1", "your own trained models"),
         ("zerolm bench run pit_vit --proxies snip,zico", "two proxies of real networks beside the scores"),

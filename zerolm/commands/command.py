@@ -18,7 +18,7 @@ OUTPUT: Final = (
 )
 """Where results go; the same for every command that computes."""
 LISTING: Final = tuple(setting for setting in OUTPUT if setting.name in ("json", "quiet", "verbose"))
-"""The same for commands that only list, or fetch: there is nothing to save or to repeat."""
+"""The same for commands that only list: there is nothing to save or to repeat."""
 
 
 @dataclass(frozen=True)

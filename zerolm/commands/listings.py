@@ -1,4 +1,4 @@
-"""The commands that list and fetch: ``spaces``, ``bench ls`` and ``bench download``."""
+"""The commands that list: ``spaces`` and ``bench ls``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DATA: Final = Setting(
     "data",
     "path",
     None,
-    "folders of the benchmark files, as in PATH; else those of ZEROLM_DATA, else the cache",
+    "folders of the benchmark files, as in PATH; else those of ZEROLM_DATA, else the cache and zerolm's own",
     metavar="DIR",
 )
 SPACES: Final = Command(
@@ -34,30 +34,15 @@ SPACES: Final = Command(
 )
 BENCH_LS: Final = Command(
     name="bench ls",
-    summary="List the benchmarks: those at hand, and those to download.",
+    summary="List the benchmarks at hand: where each is from, its licence, its results.",
     verb="zerolm.api.benchmarks:list_benchmarks",
     groups={"Benchmarks": (DATA,)},
     examples=(
-        ("zerolm bench ls", "the folders of ZEROLM_DATA, the cache, and what can be fetched"),
+        ("zerolm bench ls", "those of ZEROLM_DATA, of the cache, and of zerolm"),
         ("zerolm bench ls --data mine", "one folder alone"),
     ),
-    notes="A benchmark is a JSON or CSV file of trained architectures with their results.",
-    output=LISTING,
-)
-BENCH_DOWNLOAD: Final = Command(
-    name="bench download",
-    summary="Fetch published benchmarks, check them against pinned checksums, and keep them in the cache.",
-    verb="zerolm.api.benchmarks:download_benchmarks",
-    arguments=(
-        Setting("names", "names", None, "the benchmarks to fetch; all where none is named", metavar="NAME"),
-    ),
-    groups={"Download": (Setting("force", "flag", False, "fetch also what is there and up to date"),)},
-    examples=(
-        ("zerolm bench download", "all eight, from GitHub"),
-        ("zerolm bench download gpt2_wt103", "one of them"),
-    ),
-    notes="The cache is the folder benchmarks below ZEROLM_CACHE, else zerolm/benchmarks below "
-    "XDG_CACHE_HOME or ~/.cache. ZEROLM_MIRROR=URL names a server to ask, for the same paths, in place of "
-    "raw.githubusercontent.com and codeload.github.com; checksums hold for it too.",
+    notes="A benchmark is a JSON or CSV file of trained architectures with their results. Ten come with "
+    "zerolm. A file of the same name in a folder of ZEROLM_DATA, else in the folder benchmarks of the cache, "
+    "counts before them.",
     output=LISTING,
 )

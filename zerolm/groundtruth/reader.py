@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import math
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +16,8 @@ import numpy as np
 
 from zerolm.architecture import Architecture, Floats
 from zerolm.calibration.calibrate import LARGEST
-from zerolm.groundtruth.cache import cache_folder
+from zerolm.groundtruth.cache import PACKED, SHIPPED, cache_folder, shipped_names
 from zerolm.groundtruth.csv import read_csv
-from zerolm.groundtruth.sources import SOURCES
 from zerolm.groundtruth.truth import (
     MAX_BYTES,
     GroundTruth,
@@ -25,6 +26,7 @@ from zerolm.groundtruth.truth import (
     thinned,
 )
 from zerolm.io.files import parse_json, read_text
+from zerolm.settings import nearest
 from zerolm.spaces import make_space, space_names, space_settings
 from zerolm.spaces.flexibert import VIEWS
 
@@ -54,8 +56,7 @@ __all__ = [
 ]
 
 FORMATS: Final = (".json", ".csv")
-SHIPPED: Final = Path(__file__).parent / "shipped"
-"""The folder of the benchmarks that come with the package."""
+MAX_UNPACKED: Final = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -72,16 +73,16 @@ class View:
 
 
 def data_folders(given: str | None) -> tuple[Path, ...]:
-    """The folders with benchmark files: those given, else those of ``ZEROLM_DATA``, else the user's cache.
+    """Return the folders with benchmark files: those given, else those of ``ZEROLM_DATA``.
 
-    Several are separated as in ``PATH``; of a name that is in several the first counts. The cache need not
-    exist yet.
+    Where neither names one, they are the user's cache, which need not exist, and the package. Several are
+    separated as in ``PATH``; of a name that is in several the first counts.
     """
     named = [name for name in (given or os.environ.get("ZEROLM_DATA", "")).split(os.pathsep) if name]
     for name in named:
         if not Path(name).is_dir():
             raise ValueError(f"{name!r} is not a folder")
-    return tuple(dict.fromkeys(map(Path, named))) or (cache_folder(),)
+    return tuple(dict.fromkeys(map(Path, named))) or (cache_folder(), SHIPPED)
 
 
 def same_folders(given: str | None) -> str:
@@ -100,9 +101,9 @@ def benchmark_files(*folders: Path) -> dict[str, Path]:
         (-place, _form(file) == ".json", file.name, file)
         for place, folder in enumerate(folders)
         for file in folder.glob("*")
-        if _form(file) in FORMATS and file.is_file()
+        if (_form(file) in FORMATS or _is_packed(file)) and file.is_file()
     ]
-    return {file.stem: file for *_, file in sorted(benchmarks)}
+    return {_name(file): file for *_, file in sorted(benchmarks)}
 
 
 def _quoted(folders: Sequence[Path]) -> str:
@@ -111,6 +112,14 @@ def _quoted(folders: Sequence[Path]) -> str:
 
 def _form(path: Path) -> str:
     return path.suffix.lower()
+
+
+def _name(path: Path) -> str:
+    return path.name.removesuffix(PACKED) if _is_packed(path) else path.stem
+
+
+def _is_packed(path: Path) -> bool:
+    return path.parent == SHIPPED and path.name.endswith(PACKED)
 
 
 def chosen(names: Sequence[str], data: str | None, *, every: bool = False) -> list[str]:
@@ -123,8 +132,7 @@ def chosen(names: Sequence[str], data: str | None, *, every: bool = False) -> li
     known = known_names(*folders)
     if not known:
         raise ValueError(
-            f"{_quoted(folders)} holds no benchmark; 'zerolm bench download' fetches {len(SOURCES)}, and "
-            f"{', '.join(known_names(SHIPPED))} can be named without"
+            f"{_quoted(folders)} holds no benchmark; {', '.join(shipped_names())} can be named without"
         )
     if not every:
         raise ValueError(f"no benchmark is named; there are {', '.join(known)}, or --all of them")
@@ -145,11 +153,7 @@ def locate(name: str, data: str | None) -> Path:
     files = benchmark_files(*folders, SHIPPED)
     if name in files:
         return files[name]
-    known = ", ".join(known_names(*folders)) or "none"
-    remedy = f"download {name}' fetches it" if name in SOURCES else f"download' fetches {', '.join(SOURCES)}"
-    raise ValueError(
-        f"benchmark {name!r} is not in {_quoted(folders)}; there are {known}; 'zerolm bench {remedy}"
-    )
+    raise ValueError(f"benchmark {name!r} is not in {_quoted(folders)}{nearest(name, sorted(files))}")
 
 
 def read(path: Path) -> GroundTruth:
@@ -159,15 +163,27 @@ def read(path: Path) -> GroundTruth:
     if form == ".csv":
         return read_csv(path)
     try:
-        if form != ".json" and path.is_file():
+        if form != ".json" and not _is_packed(path) and path.is_file():
             raise ValueError(f"only {' and '.join(FORMATS)} files are read")
-        document = parse_json(read_text(path, MAX_BYTES))
+        document = parse_json(unpacked(path) if _is_packed(path) else read_text(path, MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"benchmark file {str(path)!r} cannot be read: {error}") from None
     try:
         return check(document)
     except ValueError as error:
         raise ValueError(f"benchmark file {str(path)!r}: {error}") from None
+
+
+def unpacked(path: Path) -> str:
+    """Return the text of a packed file; ``ValueError`` where it is damaged, or too large."""
+    try:
+        with gzip.open(path) as file:
+            content = file.read(MAX_UNPACKED + 1)
+    except (EOFError, zlib.error) as error:
+        raise ValueError(f"it is damaged: {error}") from None
+    if len(content) > MAX_UNPACKED:
+        raise ValueError(f"it holds more than {MAX_UNPACKED} bytes")
+    return content.decode()
 
 
 def quality(truth: GroundTruth, metric: str) -> Floats:

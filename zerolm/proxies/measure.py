@@ -25,7 +25,6 @@ from zerolm.groundtruth.reader import (
     read,
     views,
 )
-from zerolm.groundtruth.sources import SOURCES
 from zerolm.networks.opener import one_line
 from zerolm.progress import Progress, silent
 from zerolm.proxies.candidates import Candidate
@@ -221,7 +220,7 @@ def _view(target: str, request: Request) -> str | None:
 def _located(target: str, data: str | None) -> Path:
     """The file of a benchmark; ``ValueError`` says what else a target may be."""
     known = known_names(*data_folders(data), SHIPPED)
-    if Path(target).name == target and not Path(target).suffix and target not in (*known, *SOURCES):
+    if Path(target).name == target and not Path(target).suffix and target not in known:
         raise ValueError(
             f"{target!r} is nothing that is known: spaces are {', '.join(space_names())}; benchmarks are "
             f"{', '.join(known) or 'none'}; else name a file of labels, or a folder with a config.json"

@@ -1,4 +1,4 @@
-"""The benchmarks that can be downloaded: where their authors publish them, which revision, what they hold."""
+"""The published benchmarks: where their authors have them, at which revision, and what they hold."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A file of a repository that is fetched, several ``parts``, or (``is_folder``) a folder.
+    """A file of a repository, several ``parts``, or (``is_folder``) a folder.
 
-    ``sha256`` is that of the file. Archives are packed anew at times, so they have no lasting checksum; what
-    is pinned for a folder is its content: the SHA-256 of what ``sha256sum`` prints for the files used, sorted
-    by path (``archive.digest``). It is the same for parts, with their paths in the repository; ``path`` then
-    only names them.
+    ``sha256`` is that of the file. Of a folder, and of parts, it is that of what ``sha256sum`` prints for the
+    files used, sorted by path (``digest``).
     """
 
     path: str
@@ -55,15 +53,6 @@ class Source:
     def higher_is_better(self) -> bool:
         """Return the direction of the metric, which its name says."""
         return known_direction(self.metric) is True
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """Where the file is, or each part, or the archive of the commit that holds the folder."""
-        repository, commit = self.upstream.repository, self.upstream.commit
-        if self.pinned.is_folder:
-            return (f"https://codeload.github.com/{repository}/tar.gz/{commit}",)
-        raw = f"https://raw.githubusercontent.com/{repository}/{commit}"
-        return tuple(f"{raw}/{path}" for path in self.pinned.parts or (self.pinned.path,))
 
     def record(self) -> dict[str, str]:
         """Return the origin that a converted file names."""

@@ -5,21 +5,21 @@ Nothing here runs code of a file: YAML is read with the safe loader, ``.pth`` wi
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import math
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import yaml
 
-from zerolm.groundtruth.download.archive import Files
-from zerolm.groundtruth.sources import GEMSTONE_LOSSES, GEMSTONE_RUNS, Source
+from published.sources import GEMSTONE_LOSSES, GEMSTONE_RUNS, Source
 from zerolm.groundtruth.truth import check
 from zerolm.io.files import parse_json
 
 Document = dict[str, Any]
+Files = dict[str, bytes]
+"""The files of a folder, by path within it."""
 
 CHOICES: Final = ("n_layer", "d_model", "d_inner", "n_head", "d_embed", "div_val")
 CONSTANTS: Final = (
@@ -40,15 +40,6 @@ HEAD: Final = 128
 
 def needs_torch(source: Source) -> bool:
     return source.pinned.path.endswith(".pth")
-
-
-def check_torch(sources: Sequence[Source]) -> None:
-    """Refuse sources that are PyTorch files where PyTorch is not installed."""
-    names = [source.name for source in sources if needs_torch(source)]
-    if names and importlib.util.find_spec("torch") is None:
-        raise ModuleNotFoundError(
-            f"{' and '.join(names)} need PyTorch to be read: install zerolm[torch], or name other benchmarks"
-        )
 
 
 def convert(source: Source, content: bytes | Files) -> Document:

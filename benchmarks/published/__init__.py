@@ -1,0 +1,1 @@
+"""The published benchmarks: where their authors have them, and how zerolm's own files are made of theirs."""

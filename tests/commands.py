@@ -51,10 +51,6 @@ SOUND: dict[str, tuple[str, ...]] = {
     ),
     "elastic search": ("net", "--generations", "1"),
     "elastic export": ("net", "--path", "found", "--out", "model"),
-    "elastic finetune": (
-        *("parent", "--data", "rows.csv", "--epochs", "1", "--batch", "6", "--length", "8"),
-        *("--out", "tuned"),
-    ),
     "ledger": ("parent",),
     "doctor": ("parent",),
     "proxies": (
@@ -113,7 +109,6 @@ def make_place(folder: Path) -> None:
     word_tokenizer(saved(folder / "parent", "llama"))
     llamas(folder / "labels.csv", 12)
     (folder / "text.txt").write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
-    (folder / "rows.csv").write_text("text,label\n" + "".join(f"w{i % 7},l{i % 2}\n" for i in range(30)))
     (folder / "empty").write_text("")
     (folder / "binary").write_bytes(random.Random(0).randbytes(3000))
     (folder / "closed").write_text("secret")

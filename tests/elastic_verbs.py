@@ -1,4 +1,4 @@
-"""The verbs on a small supernet: trained, searched, handed over, fine-tuned."""
+"""The verbs on a small supernet: trained, searched, handed over."""
 
 from __future__ import annotations
 
@@ -38,10 +38,3 @@ def path_in(folder: Path, result: Report) -> Path:
 
 def export(folder: Path, out: str = "model", **more: Any) -> Report:
     return zerolm.export_path(folder / "net", folder / out, path=path_in(folder, search(folder)), **more)
-
-
-def finetune(folder: Path, out: str = "tuned", **more: Any) -> Report:
-    rows = [(f"word{i % 97} word{i * i % 97}", "even" if i % 2 else "odd") for i in range(60)]
-    file = folder / "rows.csv"
-    file.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
-    return zerolm.finetune(folder / "model", folder / out, data=file, epochs=2, batch=6, length=12, **more)

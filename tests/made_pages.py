@@ -27,7 +27,6 @@ from zerolm.report.comparison import comparison_fragment, comparison_page
 from zerolm.report.doctor import doctor_fragment, doctor_page
 from zerolm.report.evaluation import evaluation_fragment, evaluation_page
 from zerolm.report.exported_path import exported_fragment, exported_page
-from zerolm.report.finetuning import finetuning_fragment, finetuning_page
 from zerolm.report.label_training import label_training_fragment, label_training_page
 from zerolm.report.ledger import ledger_fragment, ledger_page
 from zerolm.report.proxies import proxies_fragment, proxies_page
@@ -53,7 +52,6 @@ KINDS = (
         "labels",
         "supernet",
         "path",
-        "finetuning",
     ),
 )
 PARENT, SEQUENCES, LENGTH = "llama", 6, 12
@@ -142,7 +140,6 @@ def checkpoint_documents(folder: Path) -> dict[str, Any]:
         "score": zerolm.score(parent).to_json(),
         "supernet": elastic_verbs.train(folder).to_json(),
         "path": elastic_verbs.export(folder, heads="fuse", tokens=512, batch=4, length=16).to_json(),
-        "finetuning": elastic_verbs.finetune(folder).to_json(),
     }
     return {name: json.loads(json.dumps(document)) for name, document in documents.items()}
 
@@ -175,7 +172,6 @@ def make(folder: Path) -> Made:
         "labels": (label_training_page, label_training_fragment),
         "supernet": (supernet_page, supernet_fragment),
         "path": (exported_page, exported_fragment),
-        "finetuning": (finetuning_page, finetuning_fragment),
     }
     configuration = {"command": "any", "max_params": "900k", "text": "text.txt"}
     pages = {name: makers[name][0](given, configuration=configuration) for name, given in inputs.items()}

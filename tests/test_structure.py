@@ -44,7 +44,7 @@ ROOMS = (
 CORE = ROOMS[ROOMS.index("architecture") : ROOMS.index("groundtruth")]
 VERBS = {
     *("search", "score", "calibrate", "carve", "heal", "bench", "measure", "evaluate", "run", "train_labels"),
-    *("train_supernet", "search_supernet", "export_path", "finetune"),
+    *("train_supernet", "search_supernet", "export_path"),
 }
 """The public functions whose keywords are the flags of their command."""
 VAGUE = {

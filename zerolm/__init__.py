@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from zerolm.api.doctor import diagnose as diagnose
     from zerolm.api.evaluate import evaluate as evaluate
     from zerolm.api.export_path import export_path as export_path
-    from zerolm.api.finetune import finetune as finetune
     from zerolm.api.heal import heal as heal
     from zerolm.api.label_training import train_labels as train_labels
     from zerolm.api.ledger import ledger as ledger
@@ -45,7 +44,6 @@ _HOMES = {
     "diagnose": "zerolm.api.doctor",
     "evaluate": "zerolm.api.evaluate",
     "export_path": "zerolm.api.export_path",
-    "finetune": "zerolm.api.finetune",
     "heal": "zerolm.api.heal",
     "ledger": "zerolm.api.ledger",
     "list_benchmarks": "zerolm.api.benchmarks",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from elastic_verbs import export, finetune, search, train
+from elastic_verbs import export, search, train
 
 import zerolm
 from zerolm.api.report import Report
@@ -18,13 +18,12 @@ NAMES = ("elastic", "elastic-causal")
 
 @pytest.fixture(scope="module", params=NAMES)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A supernet, the pick of a search handed over, and that fine-tuned."""
+    """A supernet, and the pick of a search handed over."""
     place = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZEROLM_CACHE", str(place / "cache"))
         train(place, request.param)
         export(place, heads="fuse", tokens=8 * 64, batch=4, length=16)
-        finetune(place)
     return place
 
 
@@ -33,7 +32,7 @@ def cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROLM_CACHE", str(folder / "cache"))
 
 
-@pytest.mark.parametrize("name", ["net", "model", "tuned"])
+@pytest.mark.parametrize("name", ["net", "model"])
 def test_what_is_written_loads_and_shows_itself(folder: Path, name: str) -> None:
     report = zerolm.load(folder / name)
     assert isinstance(report, Report)
@@ -114,12 +113,10 @@ def test_a_limit_of_latency_is_told_everywhere(
         search(folder, max_latency_us=1)
 
 
-def test_a_path_and_a_fine_tuned_model_tell_their_measures(folder: Path) -> None:
+def test_a_path_tells_its_losses(folder: Path) -> None:
     path = zerolm.load(folder / "model").to_json()
     assert set(path["losses"]) == {"before", "after"}
     assert len(path["similarity"]) == len(path["layers"]) == 2
-    tuned = zerolm.load(folder / "tuned").to_json()
-    assert {"before", "after", "baseline"} <= set(tuned["measures"])
 
 
 def test_wrong_values_are_told_in_a_line(folder: Path, tmp_path: Path) -> None:

@@ -125,7 +125,6 @@ def test_a_fragment_is_small_and_needs_no_script_or_style(made: Made, kind: str)
         "comparison",
         "proxies-model",
         "path",
-        "finetuning",
     )
     assert not re.search(r'(fill|stroke)="(black|white|#fff|#000)"', fragment)
 

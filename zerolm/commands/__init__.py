@@ -8,7 +8,7 @@ from zerolm.commands.calibrate import CALIBRATE
 from zerolm.commands.carve import CARVE
 from zerolm.commands.command import LISTING, OUTPUT, Command
 from zerolm.commands.doctor import DOCTOR
-from zerolm.commands.elastic import ELASTIC_EXPORT, ELASTIC_FINETUNE, ELASTIC_SEARCH, ELASTIC_TRAIN
+from zerolm.commands.elastic import ELASTIC_EXPORT, ELASTIC_SEARCH, ELASTIC_TRAIN
 from zerolm.commands.evaluate import EVAL
 from zerolm.commands.heal import HEAL
 from zerolm.commands.ledger import LEDGER
@@ -36,7 +36,6 @@ COMMANDS: Final = {
         ELASTIC_TRAIN,
         ELASTIC_SEARCH,
         ELASTIC_EXPORT,
-        ELASTIC_FINETUNE,
         SPACES,
         BENCH_LS,
     )
@@ -45,7 +44,7 @@ COMMANDS: Final = {
 PANELS: Final = {
     "Choose": ("search", "score", "calibrate"),
     "Shrink": ("carve", "heal"),
-    "Grow": ("elastic train", "elastic search", "elastic export", "elastic finetune"),
+    "Grow": ("elastic train", "elastic search", "elastic export"),
     "Judge": ("eval", "doctor", "proxies", "bench run", "bench ablate", "bench train"),
     "Look": ("spaces", "ledger", "proxies ls", "bench ls"),
 }

@@ -1,4 +1,4 @@
-"""``zerolm elastic``: train a supernet, search it, hand over a model, fine-tune it."""
+"""``zerolm elastic``: train a supernet, search it, hand over a model."""
 
 from __future__ import annotations
 
@@ -186,49 +186,6 @@ ELASTIC_EXPORT: Final = Command(
         (
             "zerolm elastic export supernet --path best --heads fuse --scratch --tokens 200M --out model",
             "as the paper does: fused, and trained from scratch",
-        ),
-    ),
-    output=OUTPUT[2:],
-)
-ELASTIC_FINETUNE: Final = Command(
-    name="elastic finetune",
-    summary="Fine-tune a model to classify sequences or to find answers in a text.",
-    verb="zerolm.api.finetune:finetune",
-    arguments=(Setting("model", "path", REQUIRED, "the folder of a model", metavar="MODEL"),),
-    groups={
-        "Data": (
-            Setting("data", "path", REQUIRED, "a CSV file, or a data set of the hub", metavar="DATA"),
-            Setting("validation", "path", None, "rows to judge by; else a tenth is held out", metavar="DATA"),
-            Setting(
-                "task",
-                "text",
-                "classification",
-                "a class of each text, or where an answer stands in it (spans)",
-                choices=("classification", "spans"),
-            ),
-            Setting(
-                "columns",
-                "names",
-                None,
-                "text, perhaps a second one, and label; or question, context and answer",
-                metavar="A,B",
-            ),
-        ),
-        "Learning from": TEACHER[:2],
-        "Training": (
-            Setting("epochs", "integer", 3, "how often all rows are seen", low=1, high=1000),
-            *BATCHES,
-            Setting("rate", "number", 5e-5, "learning rate", low=0, high=10),
-            PRECISION,
-            SEED,
-        ),
-        "The model": PLACE,
-    },
-    examples=(
-        ("zerolm elastic finetune model --data reviews.csv --out classifier", "columns text and label"),
-        (
-            "zerolm elastic finetune model --data answers.csv --task spans --out reader",
-            "columns question, context and answer",
         ),
     ),
     output=OUTPUT[2:],

@@ -257,14 +257,21 @@ class ElasticForQuestionAnswering(ElasticPreTrainedModel):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
         output_hidden_states: bool | None = None,
         **unused: Any,
     ) -> QuestionAnsweringModelOutput:
-        """Return logits (b, t) of where the answer starts and of where it ends."""
+        """Return logits (b, t) of where the answer starts and ends, and their mean cross-entropy."""
         outputs = self.network(input_ids, attention_mask, token_type_ids, output_hidden_states)
         start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            pairs = ((start, start_positions), (end, end_positions))
+            first, last = (nn.functional.cross_entropy(logits.float(), places) for logits, places in pairs)
+            loss = (first + last) / 2
         return QuestionAnsweringModelOutput(
-            start_logits=start, end_logits=end, hidden_states=outputs.hidden_states
+            loss=loss, start_logits=start, end_logits=end, hidden_states=outputs.hidden_states
         )
 
 

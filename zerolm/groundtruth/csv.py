@@ -49,15 +49,11 @@ def read_csv(path: Path) -> GroundTruth:
         raise ValueError(f"benchmark file {str(path)!r}: {error}") from None
 
 
-def csv_rows(text: str, *, strip: bool = True) -> list[Row]:
+def csv_rows(text: str) -> list[Row]:
     """Return the rows of a CSV text below its heading; ``ValueError`` names the line of what is wrong."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        lines = [
-            (reader.line_num, [cell.strip() if strip else cell for cell in line])
-            for line in reader
-            if any(line)
-        ]
+        lines = [(reader.line_num, [cell.strip() for cell in line]) for line in reader if any(line)]
     except csv.Error as error:
         raise ValueError(f"line {reader.line_num}: {error}") from None
     if not lines:

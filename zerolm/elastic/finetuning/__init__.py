@@ -1,1 +1,0 @@
-"""Fine-tuning of encoders and decoders: classes of sequences, and spans that answer questions."""

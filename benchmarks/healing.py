@@ -22,6 +22,8 @@ from corpus import seen_text, unseen_text
 from parts import Parts
 from timing import machine, note, one_thread
 
+import zerolm
+
 PLACE: Final = Path(__file__).with_suffix(".md")
 JUDGED: Final = 96
 LARGER: Final = {
@@ -79,7 +81,7 @@ CHILDREN: Final = (
     Child("3/4", uniform(0.75)),
     Child("1/2 capacity", uniform(0.5, criterion="capacity")),
     Child("1/4", uniform(0.25)),
-    Child("70 % uniform", {"budgets": {"max_params": "0.7x"}, "keep_hidden": 1.0}),
+    Child("70 % uniform", {"max_params": "0.7x", "keep_hidden": 1.0}),
     Child(
         "70 % per layer",
         {"budgets": {"max_params": "0.7x"}, "shape": "per-layer", "keep_hidden": 1.0, "form": "padded"},
@@ -171,10 +173,8 @@ class Workplace:
         if name == "scratch":
             self._scratch(place)
         else:
-            from zerolm.carving.carve import carve
-
             settings = next(child.settings for child in CHILDREN if child.name == name)
-            carve(self.model, place, text=self.seen, sequences=CALIBRATION, length=LENGTH, **settings)
+            zerolm.carve(self.model, place, text=self.seen, sequences=CALIBRATION, length=LENGTH, **settings)
         return place
 
     def _scratch(self, place: Path) -> None:
@@ -189,9 +189,9 @@ class Workplace:
 
     def healed(self, run: Healing) -> dict[str, Any]:
         """Heal a child, judged on text that the parent has not seen, and return all that is known of it."""
-        from zerolm.carving.healing.heal import Healing as Job
-        from zerolm.carving.healing.held_out import HeldOut
-        from zerolm.carving.healing.patient import Patient
+        from zerolm.healing.heal import Healing as Job
+        from zerolm.healing.held_out import HeldOut
+        from zerolm.healing.patient import Patient
         from zerolm.text.calibration import tokens_of
 
         if run.child.endswith("in two"):
@@ -208,15 +208,15 @@ class Workplace:
     def _staged(self, run: Healing) -> dict[str, Any]:
         """Cut to a quarter in two stages, the first healed on half of the tokens."""
         from zerolm.carving.evaluation.evaluate import evaluate
-        from zerolm.carving.healing.result import Destination
-        from zerolm.carving.healing.stages import Stages, carve_and_heal
+        from zerolm.carving.request import Destination, SizeRequest, methods_of
+        from zerolm.healing.stages import Stages, carve_and_heal
 
         place = self.folder / "children" / "staged"
         if not place.exists():
-            settings = {**uniform(0.25), "text": self.seen, "sequences": CALIBRATION, "length": LENGTH}
-            carve_and_heal(
-                self.model, Stages(settings, request(run, self.seen), 2), Destination(place), progress=note
-            )
+            size = SizeRequest(keep={"ffn": 0.25, "heads": 0.25})
+            methods = methods_of(size, self.seen, sequences=CALIBRATION, length=LENGTH)
+            stages = Stages(size, methods, request(run, self.seen), 2)
+            carve_and_heal(self.model, stages, Destination(place), progress=note)
         rows = evaluate(place, self.model, self.unseen, sequences=JUDGED, length=LENGTH, progress=note).rows
         once = next(one for one in RUNS if one.table == run.table and one is not run)
         before = self.measured(once)["losses"]["before"]
@@ -307,7 +307,7 @@ def scheduled(job: type, run: Healing) -> type:
 
 def request(run: Healing, text: Path) -> Any:
     """Return the request of a run."""
-    from zerolm.carving.healing.request import Distillation, HealRequest, Texts
+    from zerolm.healing.request import Distillation, HealRequest, Texts
     from zerolm.training.request import Execution
 
     own = dict(run.settings)

@@ -107,7 +107,8 @@ def proxy_runs(folder: Path) -> dict[str, Any]:
 
 def checkpoint_documents(folder: Path) -> dict[str, Any]:
     """What the commands print of a tiny parent and its child."""
-    from zerolm.carving.carve import carve
+    from carvings import carve
+
     from zerolm.carving.evaluation.evaluate import evaluate
     from zerolm.doctor.examine import diagnose
 

@@ -33,6 +33,7 @@ ROOMS = (
     "text",
     "training",
     "carving",
+    "healing",
     "proxies",
     "elastic",
     "doctor",
@@ -157,7 +158,7 @@ def test_no_function_takes_more_than_ten_parameters(place: str) -> None:
         arguments = node.args
         count = len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
         count -= any(argument.arg in ("self", "cls") for argument in arguments.args[:1])
-        if count > 10 and not (node.name in VERBS or place == "cli"):
+        if count > 10 and not ((node.name in VERBS and place in ("api", "solvers")) or place == "cli"):
             many.append((name, node.name, count))
     assert not many
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import transformers
+from carvings import carve as carve_alone
 from repeated import check_report
 from tiny import saved, word_tokenizer
 
 import zerolm as package
 from zerolm.api.carve import OF_A_RECIPE, CarvingReport
-from zerolm.carving.carve import carve as carve_alone
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.planning.lonas import SPACES

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import transformers
+from carvings import carve, rebuild
 from safetensors.torch import load_file, save_file
 from tiny import saved
 
-from zerolm.carving.carve import carve, rebuild
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.pruning import Repaired

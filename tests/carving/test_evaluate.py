@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from carvings import carve
 from divergences import fidelity, perplexity_and_kl
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.carve import carve
 from zerolm.carving.evaluation.evaluate import (
     CHANNELS,
     NOT_COMPARED,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import transformers
+from carvings import carve
 from tiny import DECODER, MODELS
 
-from zerolm.carving.carve import carve
 from zerolm.checkpoints import Checkpoint
 
 NAMES = ("llama", "llama_tied", "mistral", "mistral_odd", "qwen2", "qwen3", "gemma2", "gpt2", "bert")

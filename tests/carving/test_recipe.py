@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from carvings import carve, rebuild
 from tiny import saved, word_tokenizer
-
-from zerolm.carving.carve import carve, rebuild
 
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 12, "length": 16}
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from carvings import carve
 from divergences import fidelity
 from tiny import saved, word_tokenizer
 
-from zerolm.carving.carve import carve
 from zerolm.carving.export import verify
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.planning.sensitivity import BATCH, Loss

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from carvings import carve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny import model, saved
 
-from zerolm.carving.carve import carve
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.export.verify import compare_blocks
 from zerolm.carving.importance.criterion import Criterion

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import transformers
+from carvings import carve
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny import DECODER, MODELS, saved
 
-from zerolm.carving.carve import carve
 from zerolm.doctor import examine, opening
 from zerolm.doctor.evidence import gather
 from zerolm.doctor.examine import diagnose, ways

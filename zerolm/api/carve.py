@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -13,6 +14,7 @@ from zerolm.api.documented import documented
 from zerolm.api.extras import needing_torch
 from zerolm.carving import carve as carving
 from zerolm.carving.planning.part_costs import StoredCosts
+from zerolm.carving.request import Destination, Methods, SizeRequest, methods_of
 from zerolm.carving.result import Carved
 from zerolm.commands.carve import CARVE
 from zerolm.costs import COSTS, CostModel
@@ -27,10 +29,10 @@ Amount = int | str
 Text = str | PathLike[str]
 BUDGETS: Final = tuple(f"max_{cost}" for cost in COSTS)
 CONDITIONS: Final = tuple(setting.name for setting in CARVE.groups["Costs"])
-SIZES: Final = ("keep_ffn", "keep_heads", "keep_layers", "keep_hidden", "multiple_of", "shape", "space")
-FLOORS: Final = ("tensor_parallel", "least_groups", "least_ffn")
-METHODS: Final = ("criterion", "repair", "plan", "sequences", "length", "seed")
-OF_A_RECIPE: Final = (*BUDGETS, *SIZES, *FLOORS, *METHODS)
+SHARES: Final = ("ffn", "heads", "layers", "hidden")
+SIZES: Final = tuple(field.name for field in fields(SizeRequest) if field.name not in ("keep", "budgets"))
+METHODS: Final = tuple(field.name for field in fields(Methods) if field.name != "text")
+OF_A_RECIPE: Final = (*BUDGETS, *(f"keep_{kind}" for kind in SHARES), *SIZES, *METHODS)
 """Settings that a recipe says for itself."""
 
 
@@ -178,39 +180,37 @@ def carve(
     if own["heal"] is not None or own["steps"] > 1:
         with needing_torch("healing trains networks", "train"):
             return _healed(own, configuration, progress)
-    common: dict[str, Any] = {
-        "text": own["text"],
-        "costs": _costs(own),
-        "force": own["force"],
-        "finish": finish,
-        "progress": progress,
-    }
+    place = Destination(None if own["out"] is None else Path(own["out"]), own["format"], own["force"], finish)
+    costs, size = _costs(own), size_of(own)
     with needing_torch("writing a child, and tokens, run networks"):
         if own["recipe"] is None:
             carved = carving.carve(
-                own["parent"],
-                own["out"],
-                **_asked(own),
-                form=own["format"] or "hf",
-                **common,
+                own["parent"], size, _methods(own, size), place, costs=costs, progress=progress
             )
         else:
             _check_alone(own)
-            carved = carving.rebuild(own["recipe"], own["parent"], own["out"], form=own["format"], **common)
+            carved = carving.rebuild(
+                own["recipe"], own["parent"], place, text=own["text"], costs=costs, progress=progress
+            )
     return CarvingReport.of(carved.to_json(), configuration)
 
 
-def _asked(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sizes and methods as carving takes them."""
+def size_of(own: Mapping[str, Any]) -> SizeRequest:
+    """Return the sizes that the settings of the command ask for."""
+    keep = {kind: own[f"keep_{kind}"] for kind in SHARES if own[f"keep_{kind}"] is not None}
     budgets = {name: own[name] for name in BUDGETS if own[name] is not None}
-    return {"budgets": budgets, **{name: own[name] for name in (*SIZES, *FLOORS, *METHODS)}}
+    shape = own["shape"] or ("per-layer" if own["space"] else "uniform")
+    return SizeRequest(keep=keep, budgets=budgets, **{name: own[name] for name in SIZES} | {"shape": shape})
+
+
+def _methods(own: Mapping[str, Any], size: SizeRequest) -> Methods:
+    return methods_of(size, own["text"], **{name: own[name] for name in METHODS})
 
 
 def _healed(own: Mapping[str, Any], configuration: dict[str, Any], progress: Progress) -> CarvingReport:
     """Return the report of a child that is healed too."""
-    from zerolm.carving.healing.request import HealRequest, Texts
-    from zerolm.carving.healing.result import Destination
-    from zerolm.carving.healing.stages import CarvedAndHealed, Stages, carve_and_heal
+    from zerolm.healing.request import HealRequest, Texts
+    from zerolm.healing.stages import CarvedAndHealed, Stages, carve_and_heal
 
     if own["heal"] is None:
         raise ValueError(f"{own['steps']} steps have healing between them: give --heal TOKENS too")
@@ -220,7 +220,7 @@ def _healed(own: Mapping[str, Any], configuration: dict[str, Any], progress: Pro
     if lacking or own["text"] == RANDOM or own["recipe"]:
         wrong = "a recipe cannot stand beside it" if own["recipe"] else "random tokens teach nothing"
         raise ValueError(f"--heal trains and writes: {f'give --{lacking}' if lacking else wrong}")
-    settings = {**_asked(own), "text": own["text"], "costs": _costs(own)}
+    size = size_of(own)
 
     def report(made: CarvedAndHealed) -> CarvingReport:
         healed = made.healed.to_json()
@@ -230,7 +230,7 @@ def _healed(own: Mapping[str, Any], configuration: dict[str, Any], progress: Pro
     request = HealRequest(Texts((own["text"],)), own["heal"], seed=own["seed"] % 2**32)
     made = carve_and_heal(
         own["parent"],
-        Stages(settings, request, own["steps"]),
+        Stages(size, _methods(own, size), request, own["steps"], _costs(own)),
         Destination(Path(own["out"]), own["format"], own["force"]),
         finish=lambda folder, made: report(made).write_into(folder),
         progress=progress,

@@ -11,14 +11,15 @@ from zerolm.api.configuration import absolute
 from zerolm.api.document_report import DocumentReport
 from zerolm.api.documented import documented
 from zerolm.api.extras import needing_torch
+from zerolm.carving.request import Destination
 from zerolm.commands.heal import HEAL
 from zerolm.progress import Progress, silent
 from zerolm.report.healing import healing_fragment, healing_page, measure_of, shown_loss
 from zerolm.report.phrases import show_amount
 
 if TYPE_CHECKING:
-    from zerolm.carving.healing.request import HealRequest
-    from zerolm.carving.healing.result import Healed
+    from zerolm.healing.request import HealRequest
+    from zerolm.healing.result import Healed
 
 Amount = int | str
 Text = str | PathLike[str]
@@ -118,8 +119,7 @@ def heal(
     ran = {name: value for name, value in (own | kept).items() if name not in ("out", "force")}
     configuration = {name: value for name, value in ran.items() if value is not None}
     with needing_torch("healing trains networks", "train"):
-        from zerolm.carving.healing.heal import heal as healing
-        from zerolm.carving.healing.result import Destination
+        from zerolm.healing.heal import heal as healing
 
         def finish(folder: Path, healed: Healed) -> None:
             HealingReport.of(healed.to_json(), configuration).write_into(folder)
@@ -137,7 +137,7 @@ def heal(
 
 def request_of(own: Mapping[str, Any]) -> HealRequest:
     """Return the request that the settings of the command make."""
-    from zerolm.carving.healing.request import Distillation, HealRequest, Texts
+    from zerolm.healing.request import Distillation, HealRequest, Texts
     from zerolm.training.request import Execution
 
     if isinstance(own["tokens"], str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ from zerolm.carving.planning.sizes import (
     width_note,
 )
 from zerolm.carving.recipe import Making, Recipe, document, read_recipe, versions_of
-from zerolm.carving.request import Methods, SizeRequest, default_methods
+from zerolm.carving.request import Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, spectrum
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
@@ -35,33 +35,14 @@ from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.io.folders import REPORT, check_new, new_folder
 from zerolm.progress import Progress, silent
-from zerolm.text.defaults import LENGTH, SEQUENCES
 
 if TYPE_CHECKING:
     from zerolm.carving.session import Session
 
+NOWHERE: Final = Destination()
 FINALISTS: Final = 4
 NEAR: Final = 2.0
 """So many plans at most are measured, of those that are foretold to lose no more than twice the least."""
-Finish = Callable[[Path, Carved], None]
-"""Writes the files of ``REPORT`` into the folder of a child that was verified."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where a child is written and in which ``form``, a name of ``FORMATS``; ``folder`` None: nowhere.
-
-    ``finish`` is what else is written into that folder, if anything.
-    """
-
-    folder: Path | None
-    form: str
-    force: bool
-    finish: Finish | None = None
-
-    @property
-    def format(self) -> Format:
-        return FORMATS[self.form]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +57,18 @@ class Job:
     request: SizeRequest
     methods: Methods
     session: Session | None
-    output: Output
+    output: Destination
     costs: CostModel
     progress: Progress
     recipe: Recipe | None = None
+
+    @property
+    def form(self) -> str:
+        return self.output.form or "hf"
+
+    @property
+    def format(self) -> Format:
+        return FORMATS[self.form]
 
     @cached_property
     def basis(self) -> Basis:
@@ -94,73 +83,40 @@ class Job:
 
 def carve(
     parent: str | Path,
-    out: str | Path | None = None,
+    size: SizeRequest,
+    methods: Methods,
+    destination: Destination = NOWHERE,
     *,
-    budgets: Mapping[str, int | str] | None = None,
-    keep_ffn: float | None = None,
-    keep_heads: float | None = None,
-    keep_layers: float | None = None,
-    keep_hidden: float | None = None,
-    shape: str | None = None,
-    space: str | None = None,
-    multiple_of: int | None = None,
-    tensor_parallel: int = 1,
-    least_groups: int = 1,
-    least_ffn: int = 1,
-    text: str | Path | None = None,
-    sequences: int = SEQUENCES,
-    length: int = LENGTH,
-    criterion: str | None = None,
-    repair: str | None = None,
-    plan: str | None = None,
-    seed: int = 0,
-    form: str = "hf",
     costs: CostModel | None = None,
-    force: bool = False,
-    finish: Finish | None = None,
     progress: Progress = silent,
 ) -> Carved:
-    """Carve a child out of a parent, a folder or a model of the hub; without ``out`` only plan it.
+    """Carve a child out of a parent, a folder or a model of the hub, and write it where a folder is named.
 
-    ``budgets`` maps ``max_params`` and the like to integers, or to ``"0.8x"`` of the parent's. ``keep_...``
-    are shares of widths. ``text`` is a file of calibration text, or ``random``. Without ``costs``, weight
-    bytes are those of the types that weights are stored in. ``finish`` writes further files of the child.
-    The others are those of the command ``zerolm carve``. A run that was killed goes on when it is started
-    again. Raises ``ValueError``, in one line, for what cannot be done; nothing is written then.
+    Without ``costs``, weight bytes are those of the types that weights are stored in. A run that was killed
+    goes on when it is started again. Raises ``ValueError``, in one line, for what cannot be done; nothing is
+    written then.
     """
-    checkpoint, place = _opened(parent, out, force)
+    checkpoint = _opened(parent, destination)
     costs = costs or StoredCosts()
-    if space is not None:
-        choices_in(space, checkpoint)
-    limits = budgets_of(budgets or {}, costs_of(checkpoint, costs, space=space))
-    shares = {"heads": keep_heads, "ffn": keep_ffn, "layers": keep_layers, "hidden": keep_hidden}
-    request = SizeRequest(
-        shape or ("per-layer" if space else "uniform"),
-        {kind: share for kind, share in shares.items() if share is not None},
-        limits,
-        multiple_of,
-        tensor_parallel,
-        least_groups,
-        least_ffn,
-        space,
-    )
-    usual = default_methods(None if text is None else str(text), fixed=not limits and keep_layers is None)
-    given = {"criterion": criterion, "repair": repair, "plan": plan}
-    named = {name: value for name, value in given.items() if value is not None}
-    methods = replace(usual, **named, sequences=sequences, length=length, seed=seed)
+    if size.space is not None:
+        choices_in(size.space, checkpoint)
+    limits = budgets_of(size.budgets or {}, costs_of(checkpoint, costs, space=size.space))
+    size = replace(size, budgets=limits)
     methods.check()
-    output = Output(place, form, force, finish)
     session = _session(checkpoint, methods, progress)
-    job = Job(str(parent), checkpoint, request, methods, session, output, costs, progress)
+    form = destination.form or "hf"
+    job = Job(
+        str(parent), checkpoint, size, methods, session, replace(destination, form=form), costs, progress
+    )
     _check_possible(job)
-    by = _criterion(job, _sound(checkpoint, progress))
+    criterion = _criterion(job, _sound(checkpoint, progress))
     if methods.plan == "heuristic":
-        return _finished(job, heuristic_of(checkpoint, by, request))
+        return _finished(job, heuristic_of(checkpoint, criterion, size))
     if methods.plan == "weights" or session is None:
-        return _planned(job, plan_of(checkpoint, by, request, costs))
-    narrows = checkpoint.family.cut.hidden and bool(limits) and space is None and keep_hidden != 1
-    table = session.table(by, _cuttable(checkpoint), stream=narrows)
-    planned, measured = _best_measured(job, session, plans_of(checkpoint, table, request, costs))
+        return _planned(job, plan_of(checkpoint, criterion, size, costs))
+    is_free = bool(limits) and size.space is None and size.keep.get("hidden") != 1
+    table = session.table(criterion, _cuttable(checkpoint), stream=checkpoint.family.cut.hidden and is_free)
+    planned, measured = _best_measured(job, session, plans_of(checkpoint, table, size, costs))
     predicted = table.predicted(_narrowed(job, planned.cut, planned.width))
     known = table.stream.known(checkpoint.layout.tied) if table.stream else None
     return _planned(job, planned, {"predicted": predicted}, known, measured)
@@ -169,13 +125,10 @@ def carve(
 def rebuild(
     recipe: str | Path,
     parent: str | Path,
-    out: str | Path | None = None,
+    destination: Destination = NOWHERE,
     *,
     text: str | Path | None = None,
-    form: str | None = None,
     costs: CostModel | None = None,
-    force: bool = False,
-    finish: Finish | None = None,
     progress: Progress = silent,
 ) -> Carved:
     """Carve the child of a recipe out of its parent again.
@@ -183,30 +136,31 @@ def rebuild(
     Without repair the bytes are the same anywhere; with it ``text`` must be the text that the recipe names,
     and the bytes are the same on the same machine. The ``note`` says where they are not.
     """
-    checkpoint, place = _opened(parent, out, force)
+    checkpoint = _opened(parent, destination)
     _sound(checkpoint, progress)
     made = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
     methods = made.methods(None if text is None else str(text))
     session = _session(checkpoint, methods, progress)
     if session is not None:
         made.check_text(session.tokens.text)
-    output = Output(place, form or made.method.format, force, finish)
-    request = SizeRequest(made.method.shape, space=made.method.space)
+    output = replace(destination, form=destination.form or made.method.format)
+    size = SizeRequest(made.method.shape, space=made.method.space)
     costs = costs or StoredCosts()
-    job = Job(str(parent), checkpoint, request, methods, session, output, costs, progress, made)
+    job = Job(str(parent), checkpoint, size, methods, session, output, costs, progress, made)
     return _finished(job, _narrowed(job, made.cut, made.width))
 
 
-def _opened(parent: str | Path, out: str | Path | None, force: bool) -> tuple[Checkpoint, Path | None]:
-    if out is None:
-        return Checkpoint.open(parent), None
-    place = Path(out)
+def _opened(parent: str | Path, destination: Destination) -> Checkpoint:
+    """Return the parent, when the child may be written where it is to be."""
+    place = destination.folder
+    if place is None:
+        return Checkpoint.open(parent)
     if Path(parent).is_dir() and not place.exists():
         _check_outside(place, Path(parent))
-    check_new(place, force)  # before a model of the hub is downloaded
+    check_new(place, destination.force)  # before a model of the hub is downloaded
     checkpoint = Checkpoint.open(parent)
     _check_outside(place, checkpoint.folder)
-    return checkpoint, place
+    return checkpoint
 
 
 def _check_outside(place: Path, parent: Path) -> None:
@@ -227,17 +181,17 @@ def _session(checkpoint: Checkpoint, methods: Methods, progress: Progress) -> Se
 def _check_possible(job: Job) -> None:
     """Refuse before the long work what could only fail after it."""
     checkpoint, request, output = job.checkpoint, job.request, job.output
-    layout, family, form = checkpoint.layout, checkpoint.family, output.format
+    layout, family, form = checkpoint.layout, checkpoint.family, job.format
     if family.task == "next" and layout.name("head") is None and not layout.tied:
         raise ValueError(
             f"a {family.name} without a language-model head cannot be compared, so it is not carved"
         )
-    if output.folder is not None and output.form == "hf" and request.shape == "per-layer" and request.budgets:
+    if output.folder is not None and job.form == "hf" and request.shape == "per-layer" and request.budgets:
         raise ValueError(UNEVEN)
     if job.methods.plan != "heuristic":
         any_layer = Indifferent(-1.0 if job.methods.plan == "measured" else None)
         rounding(checkpoint, request, plan_of(checkpoint, any_layer, request, job.costs))
-    if output.folder is not None and output.form != "hf":
+    if output.folder is not None and job.form != "hf":
         form.check(checkpoint, Cut.whole(dimensions(checkpoint)))
 
 
@@ -321,7 +275,7 @@ def _finished(
     told: list[dict[str, Any]] | None = None,
 ) -> Carved:
     """Return the outcome of a plan, with its child on the disk where one is wanted."""
-    form = job.output.format
+    form = job.format
     if job.output.folder is not None:
         form.check(job.checkpoint, cut)
     costs = {"parent": job.costs_of(), "child": job.costs_of(cut)}
@@ -333,7 +287,7 @@ def _finished(
         job.name,
         job.checkpoint.family.name,
         CarvingMethod(
-            methods.criterion, methods.repair, methods.plan, request.shape, job.output.form, request.space
+            methods.criterion, methods.repair, methods.plan, request.shape, job.form, request.space
         ),
         cut,
         costs,
@@ -364,10 +318,10 @@ def _written(job: Job, carved: Carved, out: Path) -> Carved:
         recipe = document(replace(carved, losses=losses), making)
         more = REPORT if job.output.finish else ()
         sha256 = write(job.checkpoint, carved.cut, repaired, recipe, folder, more, progress=job.progress)
-        if job.recipe and job.recipe.method.format == job.output.form:
+        if job.recipe and job.recipe.method.format == job.form:
             notes.append(job.recipe.difference(sha256, versions))
         job.progress("opening the child again")
-        proof = job.output.format.verified(session, carved.cut, repaired, folder)
+        proof = job.format.verified(session, carved.cut, repaired, folder)
         note = "; ".join(filter(None, notes))
         carved = replace(carved, losses=losses, note=note, verified=asdict(proof))
         if job.output.finish:

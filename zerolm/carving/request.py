@@ -1,10 +1,11 @@
-"""A request for a child: its sizes, and how units are chosen, sizes planned, and what is left repaired."""
+"""A request for a child: its sizes, how units are chosen, planned and repaired, and where it is written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
 
 from zerolm.carving.importance.criteria import needs_tokens
 from zerolm.carving.repair.rules import REPAIRS
@@ -23,19 +24,24 @@ class SizeRequest:
 
     ``keep`` maps ``heads``, ``ffn``, ``layers`` and ``hidden`` (the width of the residual stream) to shares;
     what is not in it is free within budgets, whole without. ``budgets`` maps ``max_`` of a cost to an
-    integer. ``multiple_of`` holds for FFN widths and the stream's, ``tensor_parallel`` must divide KV groups
-    and FFN widths; ``least_groups`` and ``least_ffn`` are floors. ``space`` names one of LoNAS, whose sizes
-    and whose costs then count.
+    integer, or to ``"0.8x"`` of the parent's. ``multiple_of`` holds for FFN widths and the stream's,
+    ``tensor_parallel`` must divide KV groups and FFN widths; ``least_groups`` and ``least_ffn`` are floors.
+    ``space`` names one of LoNAS, whose sizes and whose costs then count.
     """
 
     shape: str = "uniform"
     keep: Mapping[str, float] = field(default_factory=dict)
-    budgets: Mapping[str, int] | None = None
+    budgets: Mapping[str, Any] | None = None
     multiple_of: int | None = None
     tensor_parallel: int = 1
     least_groups: int = 1
     least_ffn: int = 1
     space: str | None = None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether shares say all sizes, so that nothing has to be planned."""
+        return not self.budgets and "layers" not in self.keep
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,45 @@ class Methods:
             raise ValueError(f"{name} needs tokens: give --text FILE, or --text random, which needs no data")
 
 
-def default_methods(text: str | None, *, fixed: bool) -> Methods:
-    """Return the methods for a text; where all sizes are ``fixed`` nothing is measured to plan them."""
+def methods_of(
+    size: SizeRequest,
+    text: str | Path | None = None,
+    *,
+    criterion: str | None = None,
+    repair: str | None = None,
+    plan: str | None = None,
+    **tokens: int,
+) -> Methods:
+    """Return the methods for a text, those that are not named by default; ``tokens`` are the other fields.
+
+    Where shares say all sizes, nothing is measured to plan them.
+    """
     if text is None:
-        return Methods(None, "capacity", "none", "weights")
-    return Methods(text, "output_energy", "least-squares", "weights" if fixed else "measured")
+        usual = Methods(None, "capacity", "none", "weights")
+    else:
+        plans = "weights" if size.is_fixed else "measured"
+        usual = Methods(str(text), "output_energy", "least-squares", plans)
+    named = {"criterion": criterion, "repair": repair, "plan": plan}
+    changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    return replace(usual, **changes | tokens)
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a child is written and in which format, a name of ``FORMATS``; ``folder`` None: nowhere.
+
+    ``form`` None is the usual one: of a healed child that of the child, of a recipe's its own, else ``hf``.
+    ``finish(folder, result)`` writes the files of ``REPORT`` beside a child that was verified.
+    """
+
+    folder: Path | None = None
+    form: str | None = None
+    force: bool = False
+    finish: Callable[[Path, Any], None] | None = None
+
+    @property
+    def place(self) -> Path:
+        """Return the folder; ``ValueError`` where none is named."""
+        if self.folder is None:
+            raise ValueError("a folder has to be named for the child")
+        return self.folder

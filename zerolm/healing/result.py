@@ -1,10 +1,8 @@
-"""The result of a healing, and where it is written."""
+"""The result of a healing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 
@@ -29,17 +27,3 @@ class Healed:
         """Return everything as one object."""
         own = asdict(self)
         return {**own.pop("names"), **own}
-
-
-Finish = Callable[[Path, Healed], None]
-"""Writes the files of ``REPORT`` into the folder of a healed child that was verified."""
-
-
-@dataclass(frozen=True)
-class Destination:
-    """Where a healed child is written: in the format ``form`` (None: that of the child)."""
-
-    folder: Path
-    form: str | None = None
-    force: bool = False
-    finish: Finish | None = None

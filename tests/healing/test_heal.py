@@ -21,7 +21,7 @@ from tiny import byte_tokenizer, saved, word_tokenizer
 from transformers import AutoModel, AutoModelForCausalLM
 
 import zerolm
-from zerolm.carving.healing import heal as healing
+from zerolm.healing import heal as healing
 from zerolm.training.learner import Student
 from zerolm.training.train import TrainingFailed
 

@@ -18,15 +18,16 @@ from zerolm.carving.evaluation.divergence import pooling_of
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.export.trained import TrainedWeights
 from zerolm.carving.export.write_child import write
-from zerolm.carving.healing.compact import Compact
-from zerolm.carving.healing.held_out import HeldOut
-from zerolm.carving.healing.patient import Patient
-from zerolm.carving.healing.rate import damage_of, rate_of
-from zerolm.carving.healing.record import stage_of, texts_of, training_of
-from zerolm.carving.healing.request import HealRequest
-from zerolm.carving.healing.result import Destination, Healed
+from zerolm.carving.request import Destination
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
+from zerolm.healing.compact import Compact
+from zerolm.healing.held_out import HeldOut
+from zerolm.healing.patient import Patient
+from zerolm.healing.rate import damage_of, rate_of
+from zerolm.healing.record import stage_of, texts_of, training_of
+from zerolm.healing.request import HealRequest
+from zerolm.healing.result import Healed
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer
@@ -75,7 +76,7 @@ def heal(
     micro_batch(request.batch, processes().num_processes, request.execution.accumulate)
     if not processes().is_main_process:
         progress = silent
-    out, force = destination.folder, destination.force
+    out, force = destination.place, destination.force
     of_first(lambda: check_new(out, force))
     patient = Patient.of(child, parent, teacher, progress)
     healing = Healing(patient, request, progress)
@@ -188,7 +189,7 @@ class Healing:
         finish = destination.finish
         logs = [file for file in (work / LOG, *(work / EVENTS).glob("*")) if file.is_file()]
         names = [f"{LOGS}/{file.name}" for file in logs]
-        with new_folder(destination.folder, destination.force) as folder:
+        with new_folder(destination.place, destination.force) as folder:
             healed = self.written(healed, folder, form, (*names, *(REPORT if finish else ())))
             (folder / LOGS).mkdir()
             for file in logs:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from zerolm.carving.healing.request import HealRequest
-from zerolm.carving.healing.result import Healed
 from zerolm.carving.recipe import versions_of
+from zerolm.healing.request import HealRequest
+from zerolm.healing.result import Healed
 from zerolm.text.corpus import Sequences
 from zerolm.training.request import TrainingRequest
 from zerolm.training.train import Trained

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from zerolm.carving.carve import carve
 from zerolm.carving.export.formats import FORMATS, UNEVEN
-from zerolm.carving.healing.heal import heal
-from zerolm.carving.healing.request import HealRequest
-from zerolm.carving.healing.result import Destination, Healed
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sizes import budgets_of, costs_of
 from zerolm.carving.recipe import MAX_BYTES
+from zerolm.carving.request import Destination, Methods, SizeRequest
 from zerolm.checkpoints import Checkpoint
+from zerolm.costs import CostModel
+from zerolm.healing.heal import heal
+from zerolm.healing.request import HealRequest
+from zerolm.healing.result import Healed
 from zerolm.io.files import parse_json, read_text, write_json
 from zerolm.io.folders import check_new, work_folder
 from zerolm.progress import Progress, silent
@@ -29,19 +31,21 @@ RECIPE: Final = "recipe.json"
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """A cut in ``count`` stages by the keywords of ``carve`` (``settings``), each healed as ``request`` says.
+    """A cut to a ``size`` in ``count`` stages, each healed as ``request`` says.
 
     The tokens of the request are those of all stages together.
     """
 
-    settings: Mapping[str, Any]
+    size: SizeRequest
+    methods: Methods
     request: HealRequest
     count: int = 1
+    costs: CostModel = field(default_factory=StoredCosts)
 
     @property
     def uneven(self) -> bool:
         """Return whether layers may have different sizes."""
-        return self.settings.get("shape") == "per-layer" or self.settings.get("space") is not None
+        return self.size.shape == "per-layer"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +75,12 @@ def carve_and_heal(
     """
     if processes().num_processes > 1:
         raise ValueError("carving runs in one process: carve, then give zerolm heal to accelerate launch")
-    checkpoint, out, form = Checkpoint.open(parent), destination.folder, destination.form or "hf"
+    checkpoint, out, form = Checkpoint.open(parent), destination.place, destination.form or "hf"
     check_new(out, destination.force)
     _check_possible(stages, checkpoint, form)
     told = {
         "parent": str(checkpoint.folder),
-        "settings": {name: str(value) for name, value in stages.settings.items()},
+        "settings": [str(stages.size), str(stages.methods), str(stages.costs)],
         "request": str(stages.request),
         "stages": stages.count,
     }
@@ -132,36 +136,35 @@ def _carved(
     kept = out.parent / "carving.json"
     if not (out / RECIPE).is_file():
         form = "padded" if stages.uneven else "hf"
-        settings = {**stages.settings, **_sizes(stages, stage, *opened)}
-        carved = carve(opened[1].folder, out, **settings, form=form, progress=progress)
+        size, place = _size(stages, stage, *opened), Destination(out, form)
+        carved = carve(
+            opened[1].folder, size, stages.methods, place, costs=stages.costs, progress=progress
+        )
         write_json(kept, carved.to_json())
     document: dict[str, Any] = parse_json(read_text(kept, MAX_BYTES))
     return document
 
 
-def _sizes(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) -> dict[str, Any]:
+def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) -> SizeRequest:
     """Return shares and budgets of a stage: of the whole cut's, this part of the way by equal factors.
 
     Shares are of the network that the stage begins with.
     """
-    way, settings = stage / stages.count, stages.settings
-    sizes: dict[str, Any] = {}
-    for name, size in SHARES.items():
-        share = settings.get(f"keep_{name}")
-        if share is not None:
-            whole, own = (getattr(dimensions(one), size) for one in (parent, source))
-            sizes[f"keep_{name}"] = min(1.0, share**way * whole / own)
-    if settings.get("budgets"):
-        costs = costs_of(parent, settings.get("costs") or StoredCosts(), space=settings.get("space"))
-        limits = budgets_of(settings["budgets"], costs) or {}
-        wholes = {name: costs[name.removeprefix("max_")] for name in limits}
-        sizes["budgets"] = {
-            name: limit
-            if stage == stages.count
-            else max(limit, round(wholes[name] ** (1 - way) * limit**way))
+    way, size = stage / stages.count, stages.size
+    keep = dict[str, float]()
+    for name, share in size.keep.items():
+        whole, left = (getattr(dimensions(one), SHARES[name]) for one in (parent, source))
+        keep[name] = min(1.0, share**way * whole / left)
+    if not size.budgets:
+        return replace(size, keep=keep)
+    wholes = costs_of(parent, stages.costs, space=size.space)
+    limits = budgets_of(size.budgets, wholes) or {}
+    if stage < stages.count:
+        limits = {
+            name: max(limit, round(wholes[name.removeprefix("max_")] ** (1 - way) * limit**way))
             for name, limit in limits.items()
         }
-    return sizes
+    return replace(size, keep=keep, budgets=limits)
 
 
 def _rebased(cut: Path, source: Path, first: Mapping[str, Any], document: dict[str, Any]) -> dict[str, Any]:

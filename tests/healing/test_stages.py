@@ -10,9 +10,9 @@ import pytest
 from tiny import saved, word_tokenizer
 
 import zerolm
-from zerolm.carving.healing.rate import rate_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
+from zerolm.healing.rate import rate_of
 
 TEXT = " ".join(f"w{(7 * place + place // 5) % 60}" for place in range(4000))
 SHORT: dict[str, Any] = {"sequences": 6, "length": 12, "heal": 5000}

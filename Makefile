@@ -1,7 +1,8 @@
-# make demo   install the core and search a space within budgets: the result is in demo/
-# make docs   build the documentation in site/
-# make test   install everything the tests need and run them all
-# make env    .venv with every extra that the tests use
+# make demo     install the core and search a space within budgets: the result is in demo/
+# make test     install everything the tests need and run them all but what make docs and make package do
+# make docs     build the documentation in site/, and test that it asks nobody
+# make package  build the package, install it alone and test it there
+# make env      .venv with every extra that the tests use
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,20 +13,24 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=w
 # Tests of the core, whose coverage is measured: to trace the others too takes half their time again.
 CORE := $(addprefix tests/,calibration families scores solvers spaces statistics test_architecture.py test_costs.py)
 
-.PHONY: demo docs test env clean
+.PHONY: demo docs package test env clean
 
 demo: $(VENV)/core.stamp
 	$(BIN)/zerolm search llama --max-params 500M --max-kv-bytes 80MB --context 4096 --out demo --force
 
-docs: $(VENV)/docs.stamp
+docs: $(VENV)/env.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m pytest -m built tests/test_documentation.py
+
+package: $(VENV)/env.stamp
+	$(BIN)/python -m pytest -m built tests/test_package.py
 
 test: $(VENV)/env.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(PYTEST) $(CORE) --cov --cov-report=
+	$(PYTEST) -m 'not built' $(CORE) --cov --cov-report=
 	$(BIN)/coverage report --fail-under=85
-	$(PYTEST) $(CORE:%=--ignore=%)
+	$(PYTEST) -m 'not built' $(CORE:%=--ignore=%)
 
 env: $(VENV)/env.stamp
 
@@ -42,10 +47,6 @@ $(VENV)/torch.stamp: constraints.txt | $(VENV)/bin/python
 	$(PIP) torch==2.13.0
 	touch $@
 
-$(VENV)/docs.stamp: pyproject.toml constraints.txt $(VENV)/torch.stamp
-	$(PIP) --editable '.[docs]'
-	touch $@ $(VENV)/core.stamp
-
 # What a machine may lack: llama-cpp-python is compiled, which takes minutes and needs a C++ compiler; the pages
 # are tested in Chromium. Without them their tests are skipped.
 $(VENV)/env.stamp: pyproject.toml constraints.txt $(VENV)/torch.stamp
@@ -54,7 +55,7 @@ $(VENV)/env.stamp: pyproject.toml constraints.txt $(VENV)/torch.stamp
 	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get && apt-get update \
 	  && apt-get install --yes --no-install-recommends chromium; } > /dev/null 2>&1 \
 	  || echo 'there is no Chromium: tests of pages are skipped'
-	touch $@ $(VENV)/core.stamp $(VENV)/docs.stamp
+	touch $@ $(VENV)/core.stamp
 
 clean:
 	rm -rf $(VENV) demo site build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -1,4 +1,4 @@
-"""What all tests share: reproducible hypothesis runs, published results, the command in this process."""
+"""What all tests share: how many examples properties get, published results, the command in this process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,17 +15,32 @@ from hypothesis import HealthCheck, settings
 from zerolm.cli import main
 
 settings.register_profile(
-    "zerolm", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile(
-    "random", settings.get_profile("zerolm"), derandomize=False, max_examples=600, print_blob=True
-)
+    "zerolm", deadline=None, max_examples=15, print_blob=True, database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
+settings.register_profile("nightly", settings.get_profile("zerolm"), max_examples=600)
 settings.load_profile("zerolm")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell without job control starts what is in the background so, and every child would inherit it: tests
     # that interrupt a command would wait for one that is deaf.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+SLOW: Final = {
+    *("carving", "healing", "training", "elastic", "proxies", "report", "examples", "networks", "doctor"),
+    *("test_documentation.py", "test_llama_small.py", "test_train_models.py", "test_elastic.py"),
+    *("test_wrong_commands.py", "test_wrong_input.py", "test_bench_train.py", "test_proxies.py"),
+    *("test_carve.py", "test_evaluate.py", "test_ablate.py", "test_bench.py", "test_plugin_package.py"),
+}
+"""Folders and files whose tests train networks, start processes or run whole commands."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests: ``-m "not slow"`` is the inner loop."""
+    for item in items:
+        if SLOW & {item.path.name, *item.path.relative_to(Path(__file__).parent).parts}:
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ import pytest
 
 import zerolm
 
+pytestmark = pytest.mark.built
 ROOT = Path(__file__).parents[1]
 NEWER = ("3.12", "3.13")
 SDIST = "from setuptools import build_meta; import sys; build_meta.build_sdist(sys.argv[1])"

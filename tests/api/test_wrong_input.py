@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from labelled import labelled
+from portion import portion
 
 import zerolm
 from zerolm.commands import COMMANDS, Command
@@ -61,7 +62,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS.values() if c.settings], ids=lambda c: c.name)
-@settings(max_examples=120)
+@settings(max_examples=portion(120))
 @given(data=st.data())
 def test_junk_is_a_value_error_in_one_line(command: Command, data: st.DataObject) -> None:
     setting: Setting = data.draw(st.sampled_from(command.settings))
@@ -85,7 +86,7 @@ CHOICES = {"depth": 2, "hidden": 128, "head_size": 64, "heads": 2, "ffn": 512}
 ARCHITECTURE = {"space": "bert", "architecture": CHOICES}
 
 
-@settings(max_examples=150)
+@settings(max_examples=portion(150))
 @given(data=st.data())
 def test_junk_beside_a_right_target(data: st.DataObject) -> None:
     command = COMMANDS["score"]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from labelled import METHODS, labelled, losses, pool_of
+from portion import portion
 
 from zerolm.architecture import Floats
 from zerolm.calibration import METHODS as KNOWN
@@ -56,7 +57,7 @@ def test_labels_that_cannot_be_fitted() -> None:
     ).all()
 
 
-@settings(max_examples=20)
+@settings(max_examples=portion(20))
 @given(SPACES, st.sampled_from(METHODS), st.integers(0, 10**6), st.integers(8, 16))
 def test_the_ranking_is_the_score_and_reproducible(name: str, method: str, seed: int, count: int) -> None:
     labels, others = labelled(name, count, seed), pool_of(name, 20, seed + 1)
@@ -76,7 +77,7 @@ def test_the_ranking_is_the_score_and_reproducible(name: str, method: str, seed:
     assert one.rank(others.take([7, 3])) == pytest.approx(ranks[[7, 3]], rel=1e-9)
 
 
-@settings(max_examples=15)
+@settings(max_examples=portion(15))
 @given(SPACES, st.sampled_from(("dictionary", "gp", "blend", "algorithm1")), st.integers(0, 10**6))
 def test_the_order_of_labels_is_irrelevant(name: str, method: str, seed: int) -> None:
     labels, others = labelled(name, 14, seed), pool_of(name, 20, seed + 1)
@@ -152,7 +153,7 @@ def test_auto_goes_on_beyond_the_labels() -> None:
     assert auto > 0.9 > process > dictionary
 
 
-@settings(max_examples=20)
+@settings(max_examples=portion(20))
 @given(SPACES, st.sampled_from(METHODS), st.integers(0, 10**6), st.booleans())
 def test_what_is_expected_never_falls_where_the_score_rises(
     name: str, method: str, seed: int, higher: bool

@@ -12,6 +12,7 @@ from drawn import architectures
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from labelled import labelled
+from portion import portion
 from scipy.integrate import quad
 from scipy.stats import kendalltau
 
@@ -112,7 +113,7 @@ def literal(architecture: Architecture) -> list[float]:
     return found
 
 
-@settings(max_examples=20)
+@settings(max_examples=portion(20))
 @given(st.lists(architectures(max_depth=3), min_size=1, max_size=3))
 def test_entries_are_their_definition(drawn: list[Architecture]) -> None:
     values = entry_values(ScoreBatch.of(drawn))

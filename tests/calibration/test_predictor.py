@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from labelled import losses, pool_of
+from portion import portion
 
 from zerolm.architecture import Floats
 from zerolm.calibration import Pool, Prediction
@@ -66,7 +67,7 @@ def test_the_scale_is_chosen_by_the_density_of_the_results() -> None:
         assert len(chosen) == 1
 
 
-@settings(max_examples=15)
+@settings(max_examples=portion(15))
 @given(SPACES, SEEDS, st.floats(1e-6, 1e6), st.booleans())
 def test_another_unit_scales_the_predictions(name: str, seed: int, unit: float, negative: bool) -> None:
     seen, hidden = half(pool_of(name, 40, seed))
@@ -77,7 +78,7 @@ def test_another_unit_scales_the_predictions(name: str, seed: int, unit: float, 
         assert getattr(other, field) == pytest.approx(unit * getattr(one, field), rel=1e-5)
 
 
-@settings(max_examples=15)
+@settings(max_examples=portion(15))
 @given(SPACES, SEEDS, st.floats(0.5, 1e3), st.floats(-1e3, 1e3))
 def test_results_of_both_signs_may_be_shifted(name: str, seed: int, scale: float, shift: float) -> None:
     seen, hidden = half(pool_of(name, 40, seed))

@@ -28,21 +28,21 @@ WISHES: dict[str, Any] = {
 
 
 def test_a_carving_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed at every step of its progress in turn, each time with what the earlier ones have kept."""
+    """Killed ever later, each time with what the earlier runs have kept."""
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "other"))
     zerolm.carve(parent, tmp_path / "whole", **WISHES)
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     before = contents(parent)
     kills = 0
-    for moment in range(200):
+    for moment in range(0, 200, 3):
         if not in_another_process(
             lambda at=moment: zerolm.carve(parent, out, **WISHES, progress=killed_at(at))  # type: ignore[misc]
         ):
             break
         kills += 1
         assert not out.exists()
-    assert kills > 4
+    assert kills > 2
     ours, whole = contents(out), contents(tmp_path / "whole")
     assert ours == whole
     assert contents(parent) == before

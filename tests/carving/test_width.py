@@ -16,6 +16,7 @@ import transformers
 from carvings import carve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 from safetensors.torch import load_file, save_file
 from tiny import model, saved
 
@@ -261,8 +262,9 @@ def test_kernels_and_flat_spectra_are_worth_a_word(tmp_path: Path) -> None:
     assert carved.spectrum[-1]["kept_energy"] == pytest.approx(1)
 
 
-@pytest.mark.parametrize("dtype", STEP)
-@pytest.mark.parametrize("name", ["llama_biased", "qwen3", "qwen2_tied"])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("llama_biased", "float32"), ("qwen3", "bfloat16"), ("qwen2_tied", "float32")]
+)
 def test_no_tensor_may_be_another(name: str, dtype: str, tmp_path: Path) -> None:
     """Each in turn with two of its numbers, rows or columns swapped: the proof by blocks says so."""
     parent = Checkpoint.open(saved(tmp_path / "parent", name, dtype=dtype))
@@ -301,7 +303,7 @@ class Drawn(Criterion):
         return -float(3 * weight * (1 - width.hidden / 48) ** 2)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=portion(12), deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.45, 0.6, 0.8]), st.sampled_from(["params", "macs"]))
 def test_a_plan_tries_every_width_and_both_heads(seed: int, share: float, cost: str) -> None:
     """Against all combinations of width, head, KV groups and neurons, each counted as a cut."""

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 from tiny import model
 from torch import Tensor
 
@@ -56,7 +57,7 @@ def test_only_relations_are_blind_to_scale_and_shift() -> None:
 
 
 @KINDS
-@settings(max_examples=20)
+@settings(max_examples=portion(20))
 @given(seed=st.integers(0, 10**6), tokens=st.lists(st.integers(2, 6), min_size=2, max_size=2))
 def test_padding_counts_nowhere(kind: Kind, seed: int, tokens: list[int]) -> None:
     """Whatever stands in it; and a sequence without padding counts as one cut there."""

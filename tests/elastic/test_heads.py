@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 from small_supernets import NAMES, WORDS, space_of, supernet_of
 
 from zerolm.elastic.fusion import cka
@@ -49,7 +50,7 @@ def test_similarities_are_those_of_the_contexts(name: str) -> None:
             assert torch.allclose(similarity, cka(samples))
 
 
-@settings(max_examples=15)
+@settings(max_examples=portion(15))
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4), st.sampled_from(NAMES))
 def test_fusion_keeps_the_width_and_every_parameter(pairs: list[tuple[int, int]], name: str) -> None:
     space = space_of(name, heads=4)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 from small_supernets import NAMES, WORDS, space_of, supernet_of
 
 from zerolm.elastic.supernet import Supernet, drawn_path
@@ -16,7 +17,7 @@ IDS = torch.randint(WORDS, (2, 9), generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=12)
+@settings(max_examples=portion(12))
 @given(st.data())
 def test_a_path_is_the_network_of_its_architecture(name: str, data: st.DataObject) -> None:
     net = supernet_of(name, shares=["none", "kv", "qv", "qk"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 
 from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
@@ -44,7 +45,7 @@ SPACES: dict[str, SearchSpace] = {
 
 
 @pytest.mark.parametrize("name", SPACES)
-@settings(max_examples=20)
+@settings(max_examples=portion(20))
 @given(data=st.data())
 def test_a_configuration_builds_the_promised_parameters(name: str, data: st.DataObject) -> None:
     space = SPACES[name]
@@ -130,7 +131,7 @@ def test_bounds_of_one_width_for_all_layers_can_be_asked() -> None:
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral", "qwen2", "qwen3", "gpt2", "bert"])
-@settings(max_examples=6)
+@settings(max_examples=portion(6))
 @given(data=st.data())
 def test_configurations_of_transformers_are_read(kind: str, data: st.DataObject) -> None:
     """Saved in full, and saved as the difference from the defaults."""

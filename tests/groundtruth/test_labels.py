@@ -17,6 +17,7 @@ from catalogue import SETTINGS, catalogue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from labelled import METHODS, labelled, pool_of
+from portion import portion
 
 from zerolm.calibration import Labels, calibrate, judge
 from zerolm.groundtruth.labels import as_labelled, from_document, load, read_labels, to_document
@@ -138,7 +139,7 @@ def document_of(name: str, method: str = "gp", count: int = 9) -> dict[str, Any]
     return document
 
 
-@settings(max_examples=25)
+@settings(max_examples=portion(25))
 @given(SPACES, st.sampled_from(METHODS), st.integers(0, 10**6), st.booleans())
 def test_a_calibration_is_what_its_document_says(name: str, method: str, seed: int, higher: bool) -> None:
     labels, others = labelled(name, 13, seed, higher=higher), pool_of(name, 20, seed + 1)
@@ -197,7 +198,7 @@ JUNK = st.sampled_from(
 DOCUMENTS = {name: document_of(name) for name in ("gpt2", "llama", "flexibert", "autoformer", "pit")}
 
 
-@settings(max_examples=400)
+@settings(max_examples=portion(400))
 @given(st.sampled_from(list(DOCUMENTS)), st.data())
 def test_spoilt_documents_are_refused_or_harmless(name: str, data: st.DataObject) -> None:
     """One line for whatever stands in whatever place; no other error, no warning, no code."""

@@ -77,25 +77,21 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
 @pytest.mark.parametrize(
     ("name", "settings", "form"),
     [
-        ("llama", EVEN, "hf"),
         ("llama", {"keep_hidden": 0.75, "keep_ffn": 0.5}, "hf"),
         ("llama", {"keep_layers": 0.67, "text": "random", "sequences": 4, "length": 12}, "hf"),
         ("llama", PER_LAYER | {"format": "padded"}, "padded"),
         ("llama_tied", CUT, "hf"),
-        ("llama_biased", CUT, "hf"),
-        ("mistral", CUT, "hf"),
-        ("qwen2", EVEN, "hf"),
-        ("qwen2_tied", CUT, "hf"),
-        ("qwen3", EVEN, "hf"),
         ("gpt2", CUT, "hf"),
-        ("bert", CUT, "hf"),
         ("bert", {"keep_layers": 0.67, "text": "random", "sequences": 4, "length": 12}, "hf"),
     ],
 )
 def test_every_family_and_format(
     tmp_path: Path, made: Any, name: str, settings: dict[str, Any], form: str
 ) -> None:
-    """The child comes nearer to its parent, is written as it was trained, and opens again."""
+    """The child comes nearer to its parent, is written as it was trained, and opens again.
+
+    Every family by every cut is carved in test_every_family; here is each form that is trained otherwise.
+    """
     parent, child, text = made(name, **settings)
     before = contents(child)
     out = tmp_path / "healed"
@@ -308,14 +304,14 @@ def test_killed_at_any_step_it_goes_on_to_the_same_child(tmp_path: Path, llama: 
     common = FAST | {"parent": parent, "text": text, "lora": 2}
     zerolm.heal(child, tmp_path / "whole", **common)
     out, kills = tmp_path / "healed", 0
-    for moment in range(3, 60, 5):
+    for moment in (3, 18, 33, 48, 63):
         if not in_another_process(
             lambda at=moment: zerolm.heal(child, out, **common, progress=killed_at(at))  # type: ignore[misc]
         ):
             break
         kills += 1
         assert not out.exists()
-    assert kills > 3
+    assert kills >= 3
     assert difference(weights(out), weights(tmp_path / "whole")) <= 1e-6
     assert sorted(path.name for path in tmp_path.iterdir()) == ["healed", "whole"]
 

@@ -13,6 +13,7 @@ import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 from torch import Tensor, nn
 
 from zerolm.architecture import Architecture, Layer, Matrix
@@ -152,7 +153,7 @@ def stream_widths(layer: Layer) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", space_names())
-@settings(max_examples=8)
+@settings(max_examples=portion(8))
 @given(data=st.data())
 def test_a_network_keeps_its_promises(name: str, data: st.DataObject) -> None:
     architecture = data.draw(small(name))
@@ -189,7 +190,7 @@ def test_a_network_keeps_its_promises(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", space_names())
-@settings(max_examples=3)
+@settings(max_examples=portion(3))
 @given(data=st.data())
 def test_no_place_shares_a_module_without_weights(name: str, data: st.DataObject) -> None:
     network = build(data.draw(small(name)))
@@ -205,7 +206,7 @@ def test_no_place_shares_a_module_without_weights(name: str, data: st.DataObject
 
 
 @pytest.mark.parametrize("name", space_names())
-@settings(max_examples=3)
+@settings(max_examples=portion(3))
 @given(data=st.data())
 def test_activated_is_what_a_nonlinearity_reads(name: str, data: st.DataObject) -> None:
     network = build(data.draw(small(name)))
@@ -217,7 +218,7 @@ def test_activated_is_what_a_nonlinearity_reads(name: str, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("name", space_names())
-@settings(max_examples=4)
+@settings(max_examples=portion(4))
 @given(data=st.data())
 def test_second_derivatives_are_differences_of_first_ones(name: str, data: st.DataObject) -> None:
     network = randomised(build(data.draw(small(name))))
@@ -251,7 +252,7 @@ def test_second_derivatives_are_differences_of_first_ones(name: str, data: st.Da
 
 
 @pytest.mark.parametrize("name", [name for name in SPACES if SPACES[name].task != "image"])
-@settings(max_examples=4)
+@settings(max_examples=portion(4))
 @given(data=st.data())
 def test_only_encoders_see_later_tokens(name: str, data: st.DataObject) -> None:
     network = randomised(build(data.draw(small(name))))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 from torch import Tensor
 
 from zerolm.architecture import Layer
@@ -119,7 +120,7 @@ def test_a_token_is_seen_by_its_neighbours(name: str, seen: set[int]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=10)
+@settings(max_examples=portion(10))
 @given(st.integers(1, 6), st.integers(0, 5))
 def test_padding_changes_nothing(name: str, t: int, more: int) -> None:
     space = make_space(name, **TINY)

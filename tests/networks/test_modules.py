@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 from scipy.fft import dctn, fftn
 from torch import Tensor, nn
 from transformers.models.convbert.modeling_convbert import ConvBertSelfAttention
@@ -35,7 +36,7 @@ from zerolm.networks.modules.vision import Patches
 from zerolm.spaces import make_space
 from zerolm.spaces.blocks import SHARES
 
-few = settings(max_examples=15)
+few = settings(max_examples=portion(15))
 
 
 def drawn(module: nn.Module, seed: int = 0) -> Any:

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks_small import WORDS, batch_for, by_weights, chain, made, record
+from portion import portion
 from torch import Tensor, nn
 
 from zerolm.networks.batch import Batch, loss
@@ -296,7 +297,7 @@ def counted(network: Network) -> Iterator[list[None]]:
         handle.remove()
 
 
-@settings(max_examples=40)
+@settings(max_examples=portion(40))
 @given(needs=st.sets(st.sampled_from(ALL)), parts=st.sampled_from((1, 2, 4)))
 def test_a_pass_runs_once_and_only_if_needed(needs: set[str], parts: int) -> None:
     network = chain(4, 4, 4)

@@ -10,6 +10,7 @@ import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 
 import zerolm
 from zerolm.costs import CostModel
@@ -33,7 +34,7 @@ def drawn(space: LlamaBlocks, **choices: Any) -> Any:
     return architecture, network
 
 
-@settings(max_examples=25)
+@settings(max_examples=portion(25))
 @given(layers=st.lists(LAYER, min_size=1, max_size=3), hidden=st.sampled_from((24, 32)), tied=st.booleans())
 def test_the_stock_model_has_the_logits_and_the_promised_parameters(
     layers: list[tuple[str, int, int, int]], hidden: int, tied: bool

@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 from tiny import word_tokenizer
 from torch import nn
 from transformers import AutoTokenizer
@@ -48,7 +49,7 @@ def source_ids(found: TokenSource) -> torch.Tensor:
 
 
 @given(st.integers(1, 40), st.integers(1, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=portion(60), deadline=None)
 def test_next_is_shifted_by_one_and_sequences_do_not_overlap(sequences: int, length: int) -> None:
     batch = numbered().batch("next", 3001, sequences, length, seed=0)
     assert batch.inputs.shape == batch.labels.shape == (sequences, length)
@@ -63,7 +64,7 @@ def test_next_is_shifted_by_one_and_sequences_do_not_overlap(sequences: int, len
 
 
 @given(st.integers(1, 12), st.integers(1, 90), st.integers(0, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=portion(60), deadline=None)
 def test_masked_hides_exactly_15_percent_of_every_sequence(sequences: int, length: int, seed: int) -> None:
     batch = source().batch("masked", 600, sequences, length, seed)
     wanted = max(1, round(0.15 * length))
@@ -199,7 +200,7 @@ def test_a_stock_tokenizer_has_its_whole_vocabulary_and_perhaps_a_mask(tmp_path:
 
 
 @given(st.sampled_from(["next", "masked"]), st.sampled_from([1, 2, 3, 6, 12]), st.integers(0, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=portion(40), deadline=None)
 def test_loss_is_that_of_torch_and_of_its_parts(task: str, parts: int, seed: int) -> None:
     batch = source().batch(task, 600, 12, 21, seed)  # type: ignore[arg-type]
     uneven = batch.labels.clone()  # parts that predict differently many

@@ -9,6 +9,7 @@ import pytest
 from drawn import architectures
 from hypothesis import given, settings
 from matrix_capacity import zerolm_of_weights
+from portion import portion
 
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix
 from zerolm.scores import make_score
@@ -96,7 +97,7 @@ def test_spectral_scores_are_met_by_one_large_matrix(rows: int, cols: int) -> No
     assert frobenius == pytest.approx(np.log(np.linalg.norm(weights)), abs=0.01)
 
 
-@settings(max_examples=30)
+@settings(max_examples=portion(30))
 @given(architectures(max_depth=2))
 def test_orthogonal_matrices_all_have_capacity_one(architecture: Architecture) -> None:
     """Of a semi-orthogonal matrix every singular value is 1, so zerolm only counts matrices."""

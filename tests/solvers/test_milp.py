@@ -10,6 +10,7 @@ from brute import keeping, states
 from drawn import limits, problem_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 
 from zerolm.costs import COSTS
 from zerolm.solvers import milp
@@ -21,7 +22,7 @@ ONE = problem_lists(max_problems=1)
 COLUMNS = st.integers(0, len(COSTS) - 1)
 
 
-@settings(max_examples=80)
+@settings(max_examples=portion(80))
 @given(ONE, st.data())
 def test_the_least_objective_is_found(problems: list[Problem], data: st.DataObject) -> None:
     """Under budgets from both sides, a least score, and exclusions."""
@@ -58,7 +59,7 @@ def test_the_least_objective_is_found(problems: list[Problem], data: st.DataObje
         assert found.bound == pytest.approx(least, abs=1e-6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=portion(60))
 @given(problem_lists(), st.data())
 def test_solutions_come_best_first_with_a_bound_on_the_rest(
     problems: list[Problem], data: st.DataObject
@@ -78,7 +79,7 @@ def test_solutions_come_best_first_with_a_bound_on_the_rest(
         assert solution.costs.tolist() == problems[solution.problem].cost(solution.picks).tolist()
 
 
-@settings(max_examples=60)
+@settings(max_examples=portion(60))
 @given(problem_lists(), COLUMNS, COLUMNS, st.data())
 def test_the_least_cost_is_lexicographic(
     problems: list[Problem], first: int, second: int, data: st.DataObject
@@ -96,7 +97,7 @@ def test_the_least_cost_is_lexicographic(
         assert (found.costs[first], found.costs[second]) == cheapest
 
 
-@settings(max_examples=60)
+@settings(max_examples=portion(60))
 @given(problem_lists(), COLUMNS, st.data())
 def test_extremes_of_a_cost_within_the_budgets(
     problems: list[Problem], column: int, data: st.DataObject
@@ -108,7 +109,7 @@ def test_extremes_of_a_cost_within_the_budgets(
     assert engine.extreme("min", column, budgets) == max(values, default=None)
 
 
-@settings(max_examples=40)
+@settings(max_examples=portion(40))
 @given(problem_lists(), COLUMNS, st.data())
 def test_the_proven_engine_answers_as_brute_force(
     problems: list[Problem], column: int, data: st.DataObject

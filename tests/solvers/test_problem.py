@@ -9,6 +9,7 @@ from catalogue import SETTINGS, catalogue
 from drawn import limits, problem_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import ClosedForm, make_score
@@ -51,7 +52,7 @@ def test_active_limits_are_those_that_something_breaks(problems: list[Problem], 
     assert len(found) == len(expected)
 
 
-@settings(max_examples=200)
+@settings(max_examples=portion(200))
 @given(problem_lists(), st.data(), st.integers(0, len(COSTS) - 1))
 def test_single_limits_allow_exactly_what_the_budgets_do(
     problems: list[Problem], data: st.DataObject, column: int

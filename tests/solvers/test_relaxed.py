@@ -11,6 +11,7 @@ from brute import keeping
 from drawn import limits, problem_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 from scipy.optimize import LinearConstraint, milp
 
 from zerolm.costs import COSTS
@@ -37,7 +38,7 @@ def relaxed_optimum(problem: Problem, budgets: Budgets) -> float:
     return -math.inf if solved.x is None else problem.factor * -solved.fun + problem.offset
 
 
-@settings(max_examples=150)
+@settings(max_examples=portion(150))
 @given(problem_lists(), st.data())
 def test_no_bound_lies_below_the_best(problems: list[Problem], data: st.DataObject) -> None:
     """Whatever was tightened, and after other budgets took the place of the first."""
@@ -55,7 +56,7 @@ def test_no_bound_lies_below_the_best(problems: list[Problem], data: st.DataObje
         assert relaxed.bounds[state.problem] >= state.score
 
 
-@settings(max_examples=150)
+@settings(max_examples=portion(150))
 @given(problem_lists(max_problems=1), st.data())
 def test_a_tightened_bound_is_that_of_the_linear_relaxation(
     problems: list[Problem], data: st.DataObject
@@ -67,7 +68,7 @@ def test_a_tightened_bound_is_that_of_the_linear_relaxation(
     assert relaxed.bounds[0] == pytest.approx(relaxed_optimum(problems[0], budgets), rel=1e-9, abs=1e-6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=portion(60))
 @given(problem_lists(), st.data())
 def test_other_budgets_forget_no_price(problems: list[Problem], data: st.DataObject) -> None:
     """Back within the first budgets, the bounds are those that they were; and the first are untouched."""
@@ -84,7 +85,7 @@ def test_other_budgets_forget_no_price(problems: list[Problem], data: st.DataObj
     assert (again.bounds[possible] == before[possible]).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=portion(60))
 @given(problem_lists(), st.data())
 def test_what_is_known_of_the_problems_changes_no_answer(
     problems: list[Problem], data: st.DataObject

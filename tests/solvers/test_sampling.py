@@ -14,6 +14,7 @@ from catalogue import SETTINGS, Catalogue, catalogue
 from drawn import limits, problem_lists
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 from scipy import stats
 
 from zerolm.architecture import Architecture
@@ -72,7 +73,7 @@ def test_a_random_sample_holds_states_once_and_repeats_with_its_seed(
     assert [(solution.problem, solution.picks) for solution in again.solutions] == found
 
 
-@settings(max_examples=5)
+@settings(max_examples=portion(5))
 @given(problem_lists())
 def test_every_architecture_is_equally_likely_to_be_drawn(problems: list[Problem]) -> None:
     listed = states(problems)
@@ -92,7 +93,7 @@ def test_every_architecture_is_equally_likely_to_be_drawn(problems: list[Problem
         assert stats.chisquare(observed[present], expected[present]).pvalue > 1e-5
 
 
-@settings(max_examples=15)
+@settings(max_examples=portion(15))
 @given(problem_lists(), st.integers(0, len(COSTS) - 1), st.data())
 def test_nsga2_returns_states_and_never_beats_brute_force(
     problems: list[Problem], column: int, data: st.DataObject

@@ -12,6 +12,7 @@ from brute import pareto
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from latency_tables import Timed
+from portion import portion
 
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.costs import COSTS, LATENCY, CostModel
@@ -79,7 +80,7 @@ def check(timed: Timed, score: Any, limits: dict[str, int], result: SearchResult
         assert [value for _, value in points] == pytest.approx([value for _, value in full], rel=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=portion(40), deadline=None)
 @given(TIMED, LIMITS, st.integers(0, 99), st.booleans())
 def test_tables_of_choices_are_proven_within_a_latency(
     timed: Timed, shares: dict[str, float], seed: int, weighed: bool
@@ -93,7 +94,7 @@ def test_tables_of_choices_are_proven_within_a_latency(
     check(timed, score, limits, result, True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=portion(25), deadline=None)
 @given(TIMED, LIMITS, st.sampled_from(["geo", "params"]), st.sampled_from(["auto", "milp", "random"]))
 def test_closed_forms_are_proven_within_a_latency(
     timed: Timed, shares: dict[str, float], name: str, method: str

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import ClosedForm, make_score
@@ -38,7 +39,7 @@ def told(solution: Solution) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2-uniform"])
-@settings(max_examples=25)
+@settings(max_examples=portion(25))
 @given(data=st.data())
 def test_answers_are_those_of_the_whole_list(name: str, data: st.DataObject) -> None:
     problems = compiled(name, data.draw(st.sampled_from(SCORES)))
@@ -72,7 +73,7 @@ def test_only_spaces_of_like_layers_are_tied() -> None:
     assert not tied(compiled("pit", "geo"))
 
 
-@settings(max_examples=25)
+@settings(max_examples=portion(25))
 @given(st.integers(100_000, 30_000_000), st.integers(1_000, 5_000_000))
 def test_what_is_not_affordable_has_no_architecture_within_the_budgets(params: int, macs: int) -> None:
     backbones = list(make_space("llama", **RANGES["llama"]).backbones())

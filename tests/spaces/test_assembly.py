@@ -10,6 +10,7 @@ import pytest
 from catalogue import SETTINGS, catalogue
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 
 from zerolm.architecture import Architecture
 from zerolm.costs import COSTS, CostModel
@@ -75,7 +76,7 @@ def picked(draw: st.DrawFn, name: str) -> tuple[int, list[list[int]]]:
 
 
 @pytest.mark.parametrize("name", SPACES)
-@settings(max_examples=40)
+@settings(max_examples=portion(40))
 @given(data=st.data())
 def test_what_is_assembled_has_the_picked_layers_and_reads_back(name: str, data: st.DataObject) -> None:
     space, backbones = parts(name)
@@ -98,7 +99,7 @@ def test_what_is_assembled_has_the_picked_layers_and_reads_back(name: str, data:
 
 
 @pytest.mark.parametrize("name", SPACES)
-@settings(max_examples=25)
+@settings(max_examples=portion(25))
 @given(data=st.data())
 def test_tables_cost_and_score_what_the_architecture_does(name: str, data: st.DataObject) -> None:
     space, backbones = parts(name)

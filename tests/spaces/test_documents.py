@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from portion import portion
 from twin_costs import exact_costs
 
 from zerolm.costs import CostModel
@@ -105,7 +106,7 @@ def damaged(draw: st.DrawFn) -> Any:
     return document
 
 
-@settings(max_examples=1500)
+@settings(max_examples=portion(1500))
 @given(damaged())
 def test_damaged_documents_are_refused_or_counted_exactly(document: Any) -> None:
     message = None

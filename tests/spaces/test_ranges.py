@@ -8,6 +8,7 @@ import pytest
 from catalogue import SETTINGS, catalogue
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 
 from zerolm.spaces import SPACES, make_space, space, space_names, space_settings
 from zerolm.spaces.base import widen, widen_interval
@@ -159,7 +160,7 @@ def test_every_range_of_a_uniform_space_is_opened_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPENED)
-@settings(max_examples=15)
+@settings(max_examples=portion(15))
 @given(data=st.data())
 def test_what_an_opened_range_shares_with_the_space_is_the_same(name: str, data: st.DataObject) -> None:
     """Candidates that are shared between spaces are those that the space would make by itself."""
@@ -175,7 +176,7 @@ def test_what_an_opened_range_shares_with_the_space_is_the_same(name: str, data:
 
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name not in OPENED])
-@settings(max_examples=40)
+@settings(max_examples=portion(40))
 @given(data=st.data())
 def test_a_bound_is_one_range_that_the_architecture_ends(name: str, data: st.DataObject) -> None:
     listed = catalogue(name)

@@ -9,6 +9,7 @@ import pytest
 from catalogue import SETTINGS, catalogue, members
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from portion import portion
 
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import ClosedForm, make_score
@@ -123,7 +124,7 @@ CUSTOM: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 
 
 @pytest.mark.parametrize("name", CUSTOM)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=portion(40), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_customised_space_is_as_large_as_its_list(name: str, data: st.DataObject) -> None:
     drawn = data.draw(st.fixed_dictionaries(CUSTOM[name]))

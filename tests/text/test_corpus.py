@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from portion import portion
 from tiny import saved, word_tokenizer
 from transformers import AutoTokenizer
 
@@ -192,7 +193,7 @@ def test_a_data_set_without_text_says_what_it_has(tokenizer: Any, monkeypatch: p
         token_file("owner/name", tokenizer, 100)
 
 
-@settings(max_examples=20)
+@settings(max_examples=portion(20))
 @given(st.lists(st.integers(1, 9), max_size=2), st.sampled_from([None, 9]))
 def test_edges(around: list[int], end: int | None) -> None:
     made: Any = SimpleNamespace(eos_token_id=end)

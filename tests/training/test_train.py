@@ -32,13 +32,11 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be 
 
 
 @forks
-@pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_ten_kills_change_no_weight(tmp_path: Path, name: str) -> None:
-    """Of gpt2, which drops activations at random, too."""
-    plan = request(40)
+def test_kills_change_no_weight(tmp_path: Path) -> None:
+    """Of gpt2, which drops activations at random."""
+    plan, name = request(40), "gpt2"
     whole = trained(tmp_path / "whole", plan, name)
-    moments = [random.Random(place).randint(0, 3) for place in range(10)]
-    for moment in moments:
+    for moment in (0, 3, 1, 2):
         ended = in_another_process(
             lambda at=moment: trained(tmp_path / "killed", plan, name, progress=killed_at(at))  # type: ignore[misc]
         )

@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, settings
 from zerolm.cli import main
 
 settings.register_profile(
-    "zerolm", deadline=None, max_examples=15, print_blob=True, database=None,
+    "zerolm", deadline=None, derandomize=True, max_examples=15, database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
-settings.register_profile("nightly", settings.get_profile("zerolm"), max_examples=600)
+settings.register_profile(
+    "nightly", settings.get_profile("zerolm"), derandomize=False, max_examples=600, print_blob=True
+)
 settings.load_profile("zerolm")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

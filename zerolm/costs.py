@@ -10,9 +10,10 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Architecture, Ends, Ints, Layer, Shapes
+from zerolm.cost_columns import COLUMNS
+from zerolm.cost_columns import LATENCY as LATENCY
 
-COSTS: Final = ("params", "body_params", "macs", "kv_bytes", "weight_bytes")
-LATENCY: Final = "latency_us"
+COSTS: Final = tuple(COLUMNS)
 GROUP_BYTES: Final = 2
 """Bytes that a quantised group stores beside its weights (one 16-bit scale)."""
 

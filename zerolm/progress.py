@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 
+class TrainingFailed(RuntimeError):
+    """A training came to nothing: its loss is not finite, or too little of it is left to judge."""
+
+
 class Progress(Protocol):
     """Called as ``progress("reading the weights", 3, 12)``: what is done now, how much of it, of how much.
 

@@ -1,18 +1,21 @@
-"""Words that the Tab key offers for a value: names of spaces, scores, proxies and the like."""
+"""The Tab key: words of commands, and names of spaces, scores, proxies and the like for a value."""
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from zerolm.commands import COMMANDS
-from zerolm.settings import Setting
+from zerolm.settings import Setting, nearest
+from zerolm.verbs import VERBS
 
+VARIABLE: Final = "_ZEROLM_COMPLETE"
+"""Set by a shell that asks what the Tab key offers."""
 HOMES: Final = {
     "space": "zerolm.spaces:SPACES",
     "score": "zerolm.scores:SCORES",
@@ -29,19 +32,30 @@ KINDS: Final = {
     "benchmarks": "benchmark",
 }
 """The kind of name that a setting takes, by the name of the setting."""
+PLACES: Final = {
+    "bash": (".local/share/zerolm/complete.bash", ".bashrc"),
+    "zsh": (".local/share/zerolm/complete.zsh", ".zshrc"),
+    "fish": (".config/fish/completions/zerolm.fish", ""),
+}
+"""Where the script of a shell is written, and the file that reads it; fish needs none."""
 
 
-def completion(setting: Setting) -> Callable[[str], list[str]] | None:
+def is_asked() -> bool:
+    """Return whether a shell asks what the Tab key offers."""
+    return VARIABLE in os.environ
+
+
+def completion(setting: Setting) -> Callable[[Any, Any, str], list[str]] | None:
     """Return what completes the value of a setting; None where the shell does, with names of files."""
-    if setting.choices:
-        return lambda incomplete: _beginning(incomplete, map(str, setting.choices))
     kind = "space" if setting.metavar == "SPACE" else KINDS.get(setting.name)
-    if kind is None:
+    if kind is None and not setting.choices:
         return None
 
-    def complete(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",") if setting.kind == "names" else ("", "", incomplete)
-        return [f"{before}{comma}{name}" for name in _beginning(last, names_of(kind))]
+    def complete(context: Any, parameter: Any, incomplete: str) -> list[str]:
+        if setting.choices:
+            return _beginning(incomplete, map(str, setting.choices))
+        before, comma, last = incomplete.rpartition(",") if setting.takes_several else ("", "", incomplete)
+        return [f"{before}{comma}{name}" for name in _beginning(last, names_of(kind or ""))]
 
     return complete
 
@@ -68,8 +82,48 @@ def names_of(kind: str) -> list[str]:
 def words(begun: list[str]) -> dict[str, str]:
     """Return the words that may follow the first of a command's name, and what the command does."""
     following: dict[str, str] = {}
-    for name, command in COMMANDS.items():
+    for name, verb in VERBS.items():
         parts = name.split()
         if parts[: len(begun)] == begun and len(parts) > len(begun):
-            following.setdefault(parts[len(begun)], command.summary if len(parts) == len(begun) + 1 else "")
+            following.setdefault(parts[len(begun)], verb.summary if len(parts) == len(begun) + 1 else "")
     return following
+
+
+def show_script() -> str:
+    """Return the script that lets the Tab key of the user's shell complete."""
+    return script_of(_shell())
+
+
+def script_of(shell: str) -> str:
+    """Return the script for a shell, as click has it."""
+    from click.shell_completion import get_completion_class
+
+    from zerolm.cli.parser import Commands
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    return str(kind(Commands("zerolm"), {}, "zerolm", VARIABLE).source())
+
+
+def install() -> str:
+    """Write the script where the user's shell reads it, and return what was done."""
+    shell = _shell()
+    script, reader = (Path.home() / place for place in PLACES[shell])
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(script_of(shell), encoding="utf-8")
+    if PLACES[shell][1]:
+        line = f"source '{script}'\n"
+        text = reader.read_text(encoding="utf-8") if reader.exists() else ""
+        if line not in text:
+            reader.write_text(
+                text + ("" if text.endswith("\n") or not text else "\n") + line, encoding="utf-8"
+            )
+    return f"{shell} completes zerolm from its next start on"
+
+
+def _shell() -> str:
+    """Return the name of the user's shell; ``ValueError`` where it is none that is known."""
+    name = Path(os.environ.get("SHELL", "")).name
+    if name not in PLACES:
+        raise ValueError(f"the shell {name!r} in SHELL is not known{nearest(name, PLACES)}")
+    return name

@@ -14,9 +14,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from zerolm.commands import COMMANDS, PANELS, SUMMARY
-from zerolm.commands.command import Command
 from zerolm.settings import REQUIRED, Setting
+from zerolm.settings.request import PLACED, Request
+from zerolm.verbs import PANELS, SUMMARY, VERBS
 
 WIDEST: Final = 100
 """Columns that help takes at most: longer lines are hard to read."""
@@ -25,21 +25,21 @@ LEFT: Final = 27
 FLAG, WORD, QUIET = "cyan", "green", "dim"
 
 
-def command_help(command: Command, further: Mapping[str, tuple[Setting, ...]]) -> str:
+def command_help(request: type[Request], further: Mapping[str, tuple[Setting, ...]]) -> str:
     """Return the help of a command; ``further`` are the settings of plug-ins by heading."""
-    usage = " ".join(
-        (f"zerolm {command.name}", *(_placed(setting) for setting in command.arguments), "[OPTIONS]")
-    )
-    parts = [Text.assemble(("Usage: ", "bold"), usage), Text(""), Text(command.summary)]
-    if command.notes:
-        parts += [Text(""), Text(command.notes)]
+    groups = request.groups()
+    arguments = groups.pop(PLACED)
+    usage = " ".join((f"zerolm {request.name}", *(_placed(setting) for setting in arguments), "[OPTIONS]"))
+    parts = [Text.assemble(("Usage: ", "bold"), usage), Text(""), Text(VERBS[request.name].summary)]
+    if request.notes:
+        parts += [Text(""), Text(request.notes)]
     pages: list[Text | Panel | Padding] = [Padding(Group(*parts), (0, 1, 1, 1))]
-    if command.examples:
-        pages.append(_panel("Examples", _examples(command)))
-    if command.arguments:
-        rows = [(Text(_placed(setting), style=WORD), _described(setting)) for setting in command.arguments]
-        pages.append(_panel("Arguments", _rows(rows)))
-    for title, settings in {**command.groups, **further, "Output": command.output}.items():
+    if request.examples:
+        pages.append(_panel("Examples", _examples(request.examples)))
+    if arguments:
+        rows = [(Text(_placed(setting), style=WORD), _described(setting)) for setting in arguments]
+        pages.append(_panel(PLACED, _rows(rows)))
+    for title, settings in {**groups, **further, "Output": request.output()}.items():
         if settings:
             pages.append(_panel(title, _rows((_flags(setting), _described(setting)) for setting in settings)))
     return _rendered(pages)
@@ -50,9 +50,12 @@ def program_help(first_word: str) -> str:
     usage = f"zerolm {first_word} COMMAND [OPTIONS]".replace("  ", " ")
     parts = [Text.assemble(("Usage: ", "bold"), usage), Text(""), Text(SUMMARY)]
     pages: list[Text | Panel | Padding] = [Padding(Group(*parts), (0, 1, 1, 1))]
-    for title, names in PANELS.items():
-        named = [name for name in names if name in COMMANDS and name.split()[0] in (first_word or name)]
-        rows = [(Text(name, style=FLAG), Text(COMMANDS[name].summary)) for name in named]
+    for title in PANELS:
+        rows = [
+            (Text(name, style=FLAG), Text(verb.summary))
+            for name, verb in VERBS.items()
+            if verb.panel == title and name.split()[0] in (first_word or name)
+        ]
         if rows:
             pages.append(_panel(title, _rows(rows, 16)))
     if not first_word:
@@ -68,7 +71,7 @@ def program_help(first_word: str) -> str:
 
 
 def _placed(setting: Setting) -> str:
-    several = "..." if setting.kind == "names" else ""
+    several = "..." if setting.takes_several else ""
     word = setting.placeholder.removesuffix("...")
     return f"{word}{several}" if setting.default is REQUIRED else f"[{word}{several}]"
 
@@ -108,11 +111,11 @@ def _rows(rows: Iterable[tuple[Text, Text]], left: int = LEFT) -> Table:
     return table
 
 
-def _examples(command: Command) -> Group:
+def _examples(examples: Iterable[tuple[str, str]]) -> Group:
     return Group(
         *(
             Padding(Group(Text(line, style=FLAG), Padding(Text(what, style=QUIET), (0, 0, 0, 2))), 0)
-            for line, what in command.examples
+            for line, what in examples
         )
     )
 

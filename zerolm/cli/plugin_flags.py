@@ -7,25 +7,24 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from zerolm.commands import OUTPUT, Command
 from zerolm.registry import Entry, PluginWarning
 from zerolm.scores import SCORES
 from zerolm.settings import Setting
+from zerolm.settings.request import Request
 from zerolm.spaces import SPACES
 
 TITLES = {"spaces": "Settings of spaces", "scores": "Options of scores"}
 
 
-def further_settings(command: Command, arguments: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
+def further_settings(request: type[Request], typed: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
     """Return the settings of the owners by heading, those of one owner where help is asked of it."""
-    taken = {setting.name for setting in (*command.settings, *OUTPUT)}
-    asked = {"-h", "--help"} & set(arguments)
+    taken = {setting.name for setting in (*request.settings(), *request.output())}
+    is_help = bool({"-h", "--help"} & set(typed))
     groups: dict[str, tuple[Setting, ...]] = {}
-    for kind in command.owners:
+    for kind in request.owners:
         entries: list[Entry[Any]] = [*(SPACES.entries() if kind == "spaces" else SCORES.entries())]
-        if asked:
-            named = [entry for entry in entries if entry.name in arguments]
-            titled = {f"Settings of {entry.name}": entry.options for entry in named}
+        if is_help:
+            titled = {f"Settings of {entry.name}": entry.options for entry in entries if entry.name in typed}
         else:
             titled = {TITLES[kind]: tuple(declared(entries, taken))}
         for title, settings in titled.items():
@@ -43,8 +42,10 @@ def declared(entries: Iterable[Entry[Any]], taken: Collection[str]) -> list[Sett
     for entry in entries:
         for setting in entry.options:
             if setting.name in taken:
-                said = f"setting {setting.name!r} of {entry.name!r} cannot be given: it is the command's own"
-                warnings.warn(said, PluginWarning, stacklevel=2)
+                message = (
+                    f"setting {setting.name!r} of {entry.name!r} cannot be given: it is the command's own"
+                )
+                warnings.warn(message, PluginWarning, stacklevel=2)
                 continue
             first.setdefault(setting.name, setting)
             owners.setdefault(setting.name, []).append(entry.name)

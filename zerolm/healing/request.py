@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from zerolm.training.learner import OF_STATES, Objective
+from zerolm.settings import REQUIRED
+from zerolm.settings.request import part, setting
 from zerolm.training.request import Execution
+
+if TYPE_CHECKING:
+    from zerolm.training.learner import Objective
 
 DEFAULT_LOSSES: Final = ("kl", "hidden")
 ENCODER_LOSSES: Final = ("mse",)
 """An encoder predicts nothing, and the mean over tokens counts, which ``hidden`` does not see."""
-BATCH: Final = 8
-LENGTH: Final = 256
+POSSIBLE: Final = "next-token, kl, reverse-kl, dist (predictions), hidden, mse (states of the layers)"
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Files, folders or data sets of the hub, how often each is drawn from (None: by size), and the
-    ``length`` of sequences in tokens."""
+    """The texts that are trained on, in sequences of ``length`` tokens."""
 
-    sources: tuple[str, ...]
-    mix: tuple[float, ...] | None = None
-    length: int = LENGTH
+    sources: tuple[str, ...] = setting(
+        "paths",
+        REQUIRED,
+        "files, folders, data sets of the hub",
+        group="Text",
+        name="text",
+        metavar="TEXT,...",
+    )
+    mix: tuple[float, ...] | None = setting(
+        "shares", None, "how often each text is drawn from; else by size", low=0
+    )
+    length: int = setting("integer", 256, "tokens of each sequence", group="Training", low=2, high=1 << 26)
 
     def check(self) -> None:
         if not self.sources:
@@ -35,15 +46,30 @@ class Texts:
 
 @dataclass(frozen=True)
 class Distillation:
-    """The ``losses`` by name (None: the usual ones), the ``temperature`` of predictions, and how many of the
-    teacher's likeliest tokens are kept on the disk instead of running it beside the child (``top``)."""
+    """What is learnt of the teacher."""
 
-    losses: tuple[str, ...] | None = None
-    temperature: float = 1.0
-    top: int | None = None
+    losses: tuple[str, ...] | None = setting(
+        "names",
+        None,
+        f"of {POSSIBLE}; else kl and hidden, of encoders mse",
+        group="Losses",
+        metavar="A,B",
+    )
+    temperature: float = setting("number", 1.0, "that predictions are softened by", low=0, high=100)
+    top: int | None = setting(
+        "integer",
+        None,
+        "run the teacher once and keep so many of its likeliest tokens on the disk, so that it is not in "
+        "memory; else it runs beside the child",
+        group="Learning from",
+        low=1,
+        high=1 << 24,
+    )
 
     def objective(self, is_decoder: bool, layers: tuple[tuple[int, int], ...]) -> Objective:
         """Return the losses; ``ValueError`` for what is not known, or does not go together."""
+        from zerolm.training.learner import OF_STATES, Objective
+
         usual = DEFAULT_LOSSES if is_decoder else ENCODER_LOSSES
         if self.top is not None and is_decoder:
             usual = ("kl",)
@@ -64,25 +90,40 @@ class Distillation:
 
 @dataclass(frozen=True)
 class HealRequest:
-    """How a child is healed.
+    """How a child is healed: ``tokens`` or ``seconds`` say for how long."""
 
-    ``tokens`` or ``seconds`` say for how long; ``rate`` None follows the damage; ``lora`` is the rank of
-    adapters in place of all weights.
-    """
-
-    texts: Texts
-    tokens: int | None = None
-    seconds: int | None = None
-    distillation: Distillation = Distillation()
-    lora: int | None = None
-    rate: float | None = None
-    batch: int = BATCH
-    seed: int = 0
-    execution: Execution = field(default_factory=Execution)
+    texts: Texts = part(Texts)
+    tokens: int | None = setting(
+        "amount",
+        None,
+        "tokens to train on; those of a text come again when all have come",
+        group="Text",
+        metavar="AMOUNT",
+    )
+    seconds: int | None = setting(
+        "duration", None, "train about so long instead: 90s, 30m, 1.5h", name="for_", low=1, high=10**8
+    )
+    distillation: Distillation = part(Distillation)
+    lora: int | None = setting(
+        "integer",
+        None,
+        "train adapters of this rank, merged at the end",
+        group="Training",
+        low=1,
+        high=1 << 16,
+    )
+    rate: float | None = setting(
+        "number", None, "learning rate; it follows the damage unless given", low=0, high=10
+    )
+    batch: int = setting("integer", 8, "sequences of a step, over all processes", low=1, high=1 << 20)
+    seed: int = setting("integer", 0, "seed of the order of the text", low=0, high=2**32 - 1)
+    execution: Execution = part(Execution)
 
     def check(self) -> None:
         """Raise ``ValueError`` for what cannot be."""
         self.texts.check()
+        if isinstance(self.tokens, str):
+            raise ValueError(f"tokens must be a number, not the share {self.tokens}")
         if (self.tokens is None) == (self.seconds is None):
             raise ValueError("say for how long to train: --tokens 10M or --for 30m, one of them")
         least = self.batch * self.texts.length

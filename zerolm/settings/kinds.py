@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from os import PathLike, fspath
 from typing import Any, Final, Literal, Protocol
@@ -58,6 +59,10 @@ class Kind:
         """Return a value of Python or JSON in its plain form; ``ValueError`` where it is none of the kind."""
         raise NotImplementedError
 
+    def repeatable(self, setting: Declared, value: Any) -> Any:
+        """Return a checked value as it means the same wherever a run is repeated."""
+        return value
+
     def show(self, value: Any) -> str:
         """Return a value as a user types it."""
         if isinstance(value, range) and len(value) > 1:
@@ -103,9 +108,20 @@ class PathKind(Kind):
             raise ValueError(f"{setting.name} {shown(path)} is too long for a path")
         return path
 
+    def repeatable(self, setting: Declared, value: Any) -> Any:
+        is_word = value in setting.metavar.split("|")
+        return value if is_word else absolute(value)
+
 
 class NamesKind(PathKind):
-    """Names, or paths: A,B,C, or a list."""
+    """Names, or paths where ``are_paths``: A,B,C, or a list."""
+
+    def __init__(self, metavar: str, annotation: str, *, are_paths: bool = False) -> None:
+        super().__init__(metavar, annotation)
+        self.are_paths = are_paths
+
+    def repeatable(self, setting: Declared, value: Any) -> Any:
+        return [absolute(name) for name in value] if self.are_paths and value else value
 
     def parse(self, setting: Declared, value: Any) -> Any:
         return setting.check(value.split(",") if isinstance(value, str) else value)
@@ -206,6 +222,11 @@ class IntervalKind(Kind):
         return ":".join(f"{item:.12g}" for item in value)
 
 
+def absolute(path: Any) -> Any:
+    """Return a path as it holds wherever a run is repeated; what names nothing on the disk stays as it is."""
+    return os.path.abspath(path) if isinstance(path, str) and os.path.exists(path) else path
+
+
 def in_bounds(setting: Declared, value: Any, is_integral: bool, typed: Any = None) -> Any:
     """Return a number within the bounds of a setting; ``ValueError`` quotes what was ``typed``."""
     typed = value if typed is None else typed
@@ -274,6 +295,6 @@ KINDS: Final[dict[KindName, Kind]] = {
     "text": TextKind("TEXT", "str"),
     "path": PathKind("FILE", PATH),
     "names": NamesKind("A,B,C", f"{PATH} | Sequence[{PATH}]"),
-    "paths": NamesKind("A,B,C", f"{PATH} | Sequence[{PATH}]"),
+    "paths": NamesKind("A,B,C", f"{PATH} | Sequence[{PATH}]", are_paths=True),
 }
 """All kinds by name. ``paths`` are ``names`` that hold wherever a run is repeated."""

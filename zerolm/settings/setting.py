@@ -56,6 +56,11 @@ class Setting:
         return "--" + self.name.rstrip("_").replace("_", "-")
 
     @property
+    def takes_several(self) -> bool:
+        """Return whether the value is a list of names or paths."""
+        return self.kind in ("names", "paths")
+
+    @property
     def placeholder(self) -> str:
         """Return what stands for a value in help: the choices, or capitals."""
         return self.metavar or "|".join(map(str, self.choices)) or KINDS[self.kind].metavar
@@ -80,6 +85,10 @@ class Setting:
         if value is None and self.default is None:
             return None
         return KINDS[self.kind].check(self, self.check_choice(value))
+
+    def repeatable(self, value: Any) -> Any:
+        """Return a checked value as it means the same wherever a run is repeated: existing paths absolute."""
+        return None if value is None else KINDS[self.kind].repeatable(self, value)
 
     def check_choice(self, value: Any) -> Any:
         """Return a value that is one of the choices, if there are any; ``ValueError`` else."""

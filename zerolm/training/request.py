@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-import torch
+from zerolm.settings.request import setting
 
 PRECISIONS: Final = ("auto", "bfloat16", "float32")
+
+
+def precision() -> Any:
+    """Return a field that declares the precision of products."""
+    help_ = "of the products; auto is bfloat16 where the device multiplies in it"
+    return setting("text", "auto", help_, choices=PRECISIONS)
 
 
 @dataclass(frozen=True)
@@ -22,13 +28,12 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Execution:
-    """The cost of a step: its ``precision``, micro-batches that a batch is accumulated from, whether
-    activations are computed twice (``checkpointing``), and whether the network is compiled."""
+    """How a step is computed."""
 
-    precision: str = "auto"
-    accumulate: int = 1
-    checkpointing: bool = False
-    compile: bool = False
+    precision: str = precision()
+    accumulate: int = setting("integer", 1, "parts that a batch is computed in", low=1, high=1 << 20)
+    checkpointing: bool = setting("flag", False, "compute activations twice, which saves memory")
+    compile: bool = setting("flag", False, "compile the network first: a minute that long runs win back")
 
     @property
     def bfloat16(self) -> bool:
@@ -78,6 +83,8 @@ def micro_batch(batch: int, processes: int, accumulate: int) -> int:
 
 def has_bfloat16() -> bool:
     """Return whether the device multiplies matrices in bfloat16."""
+    import torch
+
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported())
     supported = getattr(torch.cpu, "_is_amx_tile_supported", None)

@@ -22,6 +22,7 @@ from zerolm.networks.opener import quiet
 from zerolm.training.learner import Teacher, total
 from zerolm.training.processes import WAIT, check_whole, processes
 from zerolm.training.randomness import seeded
+from zerolm.progress import TrainingFailed as TrainingFailed
 from zerolm.training.request import TrainingRequest, micro_batch
 from zerolm.training.watch import TrainingRun, TrainingWatch
 
@@ -31,10 +32,6 @@ CLIP: Final = 1.0
 BETAS: Final = (0.9, 0.95)
 Groups = Sequence[Mapping[str, Any]]
 """Groups of parameters with their learning rates, as torch's optimisers take them."""
-
-
-class TrainingFailed(RuntimeError):
-    """A training that came to nothing: its loss is not finite."""
 
 
 @dataclass(frozen=True)

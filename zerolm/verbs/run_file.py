@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import yaml
 
-from zerolm.commands import Command
 from zerolm.io.files import read_text, write_json
 from zerolm.settings import shown
 
 MAX_CONFIG_BYTES: Final = 1 << 20
 HERE: Final = "{here}/"
 """In the place of the folder that a configuration lies in."""
+ORIGIN: Final = ("zerolm", "machine", "date")
+"""Fields of a configuration that say what made it, and when; a run takes nothing from them."""
 
 
 @dataclass(frozen=True)
@@ -88,34 +89,30 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def configured(command: Command, file: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a configuration file, and before them those given (None: not)."""
+def configured(name: str, file: str | None, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a file for the command ``name``, those ``typed`` (None: not) in their place."""
     settings = read_yaml(Path(file)) if file else {}
-    told = settings.pop("command", command.name)
-    if told != command.name:
-        raise ValueError(f"configuration {file!r} is of {shown(told)}, not of {command.name!r}")
-    return {**settings, **{name: value for name, value in given.items() if value is not None}}
+    command = settings.pop("command", name)
+    if command != name:
+        raise ValueError(f"configuration {file!r} is of {shown(command)}, not of {name!r}")
+    for field in ORIGIN:
+        settings.pop(field, None)
+    return {**settings, **{setting: value for setting, value in typed.items() if value is not None}}
 
 
 def plain(command: str, configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a run as its file holds it."""
-    given = {name: _plain(value) for name, value in configuration.items() if value is not None}
-    return {"command": command, **given}
+    values = {name: _plain(value) for name, value in configuration.items() if value is not None}
+    return {"command": command, **values}
 
 
-def write_configuration(file: Path, command: str, configuration: Mapping[str, Any]) -> None:
-    """Write the configuration of a run, from which it can be repeated, and beside it what is attached."""
-    document = plain(command, configuration)
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None)
+def write_run(file: Path, document: Mapping[str, Any], configuration: Mapping[str, Any]) -> None:
+    """Write the ``document`` of a run, from which it can be repeated, and beside it what is attached."""
+    text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, default_flow_style=None)
     file.write_text(text, encoding="utf-8")
     for value in configuration.values():
         if isinstance(value, Attached):
             write_json(file.parent / value.name, value.document)
-
-
-def absolute(path: str | None) -> str | None:
-    """Return a path that holds wherever the run is repeated; what is no path stays as it is."""
-    return str(Path(path).absolute()) if path is not None and Path(path).exists() else path
 
 
 def _plain(value: Any) -> Any:

@@ -2,59 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from zerolm.report.chart import TICKS, Axis, paint, shape
+from zerolm.show.charts import Axis, Bar, Bars
+from zerolm.show.plots import TICKS, legend, paint, shape
 
 PITCH: Final = 24
 
 
-@dataclass(frozen=True, slots=True)
-class BarRow:
-    """A value with its interval, the text beside it, and how it is drawn."""
+def bars_html(chart: Bars, narrow: bool = False) -> str:
+    """Return one line a row.
 
-    name: str
-    value: float | None
-    text: str
-    colour: str = "blue"
-    low: float | None = None
-    high: float | None = None
-    kind: str = "bar"
-
-
-def bars(
-    rows: Iterable[BarRow],
-    axis: Axis,
-    label: str,
-    rules: Sequence[tuple[float, str]] = (),
-    *,
-    narrow: bool = False,
-) -> str:
-    """Return one line a row; ``rules`` are values and colours of vertical lines through all of them.
-
-    A row of ``kind`` bar is drawn from 0, or from the low end of the axis; others as that mark. What lies
-    beyond the axis is drawn as an arrow at its edge.
+    A bar is drawn from 0, or from the low end of the axis. What lies beyond the axis is drawn as an arrow at
+    its edge.
     """
+    rules = "".join(_vertical(chart.axis(value), colour) for value, colour in chart.rules)
     lines = "".join(
         f'<li{_style(narrow, "display:contents")}><span class="name">{escape(row.name)}</span>'
         f'<svg width="100%" height="{PITCH}" overflow="visible" aria-hidden="true">'
-        f"{_drawn(row, axis)}{''.join(_vertical(axis(value), colour) for value, colour in rules)}</svg>"
+        f"{_drawn(row, chart.axis)}{rules}</svg>"
         f'<span class="value">{escape(row.text)}</span></li>'
-        for row in rows
+        for row in chart.rows
     )
     grid = "display:grid;grid-template-columns:auto 1fr auto;column-gap:12px;align-items:center;padding:0"
     return (
-        f'<div class="bars-box"><ul class="bars" aria-label="{escape(label)}"{_style(narrow, grid)}>{lines}'
-        f"{_axis(axis, narrow)}</ul></div>"
+        f'{legend(chart.keys)}<div class="bars-box"><ul class="bars" aria-label="{escape(chart.label)}"'
+        f"{_style(narrow, grid)}>{lines}{_axis(chart.axis, narrow)}</ul></div>"
     )
-
-
-def signed_tick(value: float) -> str:
-    """Return a change as a tick says it: +0.2, 0."""
-    return f"{value:+.2g}" if abs(value) > 1e-12 else "0"
 
 
 def _style(narrow: bool, text: str) -> str:
@@ -70,7 +45,7 @@ def _vertical(share: float, colour: str) -> str:
     return f'<line x1="{x}" x2="{x}" y1="0" y2="{PITCH}" stroke-dasharray="4 3" {paint(colour, "s")}/>'
 
 
-def _drawn(row: BarRow, axis: Axis) -> str:
+def _drawn(row: Bar, axis: Axis) -> str:
     if row.value is None:
         return ""
     middle, share = PITCH / 2, axis(row.value)

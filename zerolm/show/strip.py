@@ -1,64 +1,24 @@
-"""An architecture layer by layer: widths, heads and FFNs as three rows of columns, input to output."""
+"""A network layer by layer: widths, heads and FFNs as three rows of columns, input to output."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
-from zerolm.architecture import Architecture, Layer
+from zerolm.show.charts import LayerSizes, Strips
+from zerolm.show.text import span
 
-HEADS: Final = ("heads", "n_head", "num_heads", "num_operation_heads")
-"""What spaces call the number of heads."""
 ROWS: Final = (("width", "Width"), ("attention", "Attention"), ("ffn", "FFN"))
+NOTE: Final = "Input to the left. A gap is a layer that went."
 
 
-@dataclass(frozen=True, slots=True)
-class LayerSizes:
-    """One layer: its residual ``width``, the widths of queries and keys, and of the FFN within.
-
-    ``heads`` is 0 where their number is not known; all are 0 of a layer that is gone.
-    """
-
-    width: int
-    queries: int
-    keys: int
-    heads: int
-    ffn: int
-
-
-def sizes_of(architecture: Architecture) -> list[LayerSizes]:
-    """Return the sizes of each layer."""
-    heads = head_counts(architecture)
-    return [
-        LayerSizes(layer.width, layer.query_width, layer.kv_width, count, _ffn(layer))
-        for layer, count in zip(architecture.layers, heads, strict=True)
-    ]
-
-
-def _ffn(layer: Layer) -> int:
-    inner = (m.rows if m.cols == layer.width else m.cols for m in layer.matrices if m.role == "ffn")
-    return max(inner, default=0)
-
-
-def head_counts(architecture: Architecture) -> list[int]:
-    """Return the heads of each layer as the choices tell them; 0 where they do not."""
-    choices, depth = architecture.choices, architecture.depth
-    layers = choices.get("encoder_layers", choices.get("layers"))
-    layers = layers if isinstance(layers, list) and len(layers) == depth else [choices] * depth
-    counts = []
-    for place, chosen in enumerate(layers):
-        given: Any = next((chosen[name] for name in HEADS if name in chosen), 0)
-        if isinstance(given, list):
-            stages = choices.get("depth")
-            if len(given) != depth and isinstance(stages, list) and len(stages) == len(given):
-                given = [count for count, repeat in zip(given, stages, strict=True) for _ in range(repeat)]
-            given = given[place] if len(given) == depth else 0
-        queries = architecture.layers[place].query_width
-        counts.append(given if isinstance(given, int) and given and queries % given == 0 else 0)
-    return counts
+def strips_html(chart: Strips) -> str:
+    """Return the networks one below the other, drawn to one scale."""
+    most = largest([layers for _, layers in chart.networks])
+    drawn = "".join(f"<h3>{escape(name)}</h3>{strip(layers, most)}" for name, layers in chart.networks)
+    return f'<div class="stack">{drawn}</div><p class="note">{NOTE}</p>'
 
 
 def to_runs(layers: Sequence[LayerSizes]) -> list[list[int]]:
@@ -117,16 +77,11 @@ def labels(layers: Sequence[LayerSizes]) -> dict[str, str]:
     left = [layer for layer in layers if layer.width]
     heads = [layer.heads for layer in left]
     kv = [layer.heads * layer.keys // layer.queries if layer.queries else 0 for layer in left]
-    attention = f"{_span(heads)} heads" if all(heads) else _span([layer.queries for layer in left])
+    attention = f"{span(heads)} heads" if all(heads) else span([layer.queries for layer in left])
     if all(heads) and kv != heads:
-        attention += f", {_span(kv)} KV"
+        attention += f", {span(kv)} KV"
     return {
-        "width": _span([layer.width for layer in left]),
+        "width": span([layer.width for layer in left]),
         "attention": attention,
-        "ffn": _span([layer.ffn for layer in left]),
+        "ffn": span([layer.ffn for layer in left]),
     }
-
-
-def _span(values: Sequence[int]) -> str:
-    low, high = min(values, default=0), max(values, default=0)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

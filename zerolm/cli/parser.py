@@ -1,0 +1,154 @@
+"""Commands of click from what requests declare: flags in, the verb, its result shown and saved."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from zerolm.cli.complete import completion, words
+from zerolm.cli.help import SHORT, command_help
+from zerolm.settings import Setting, nearest
+from zerolm.settings.output import OUTPUT
+from zerolm.settings.request import PLACED, Request
+from zerolm.verbs import VERBS
+
+CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
+BEGUN: Final = "zerolm.begun"
+"""Where a context keeps the words of a command's name that are typed already."""
+
+
+class Commands(click.Group):
+    """All commands by their names, of one word or two; that which is named is made with its flags."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the words that may come next: these are completed."""
+        return list(words(ctx.meta.get(BEGUN, [])))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """Return a command for its help alone."""
+        return click.Command(cmd_name, help=words(ctx.meta.get(BEGUN, [])).get(cmd_name))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Return the command whose name the arguments begin with, the longest, and the other arguments."""
+        completing = ["--help"] if ctx.resilient_parsing else []
+        for count in (2, 1):
+            name = " ".join(args[:count])
+            if name in VERBS:
+                return name, DeclaredCommand(name, [*args[count:], *completing]), args[count:]
+        if not completing:
+            raise ValueError(unknown_command(args))
+        ctx.meta[BEGUN] = args
+        return None, None, args
+
+
+def unknown_command(typed: Sequence[str]) -> str:
+    """Return the message for arguments that begin with no command."""
+    begun = [name for name in VERBS if name.split()[0] == typed[0]]
+    name = " ".join(typed[:2]) if begun else typed[0]
+    return f"no command {name!r}{nearest(name, begun or VERBS)}"
+
+
+class DeclaredCommand(click.Command):
+    """A command whose options are declared by its request; ``typed`` says which plug-ins are named."""
+
+    def __init__(self, name: str, typed: Sequence[str]) -> None:
+        self.request = VERBS[name].request
+        self.further = _further(self.request, typed)
+        super().__init__(name, {**CONTEXT}, callback=self.call, params=self._params())
+
+    def _params(self) -> list[click.Parameter]:
+        params: list[click.Parameter] = []
+        for title, settings in self.request.groups().items():
+            params += [_argument(one) if title == PLACED else _option(one) for one in settings]
+        params += [_option(one) for one in self.request.output()]
+        repeats = self.request.is_repeated
+        return params + [_option(one, repeats) for group in self.further.values() for one in group]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(command_help(self.request, self.further))
+
+    def call(self, **typed: Any) -> None:
+        """Run the verb for what was typed."""
+        run_command(self.request, {name: _typed(value) for name, value in typed.items()})
+
+
+def _further(request: type[Request], typed: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
+    """Return the settings of spaces and scores: of those that are named for help, else of all."""
+    if not request.owners or not typed or list(typed) in (["--help"], ["-h"]):
+        return {}
+    from zerolm.cli.plugin_flags import further_settings
+
+    return further_settings(request, typed)
+
+
+def _argument(setting: Setting) -> click.Argument:
+    several = -1 if setting.takes_several else 1
+    return click.Argument([setting.name], required=False, nargs=several, shell_complete=completion(setting))
+
+
+def _option(setting: Setting, is_repeated: bool = False) -> click.Option:
+    """Return an option, always optional: the request knows what is missing, whoever makes it."""
+    names = [setting.name, *([SHORT[setting.name]] if setting.name in SHORT else [])]
+    if setting.name == "verbose":
+        return click.Option([*names, setting.flag], count=True)
+    if setting.kind == "flag":
+        flag = f"{setting.flag}/--{setting.off}" if setting.off else setting.flag
+        return click.Option([*names, flag], is_flag=True, default=None)
+    multiple = is_repeated or setting.takes_several
+    return click.Option([*names, setting.flag], multiple=multiple, shell_complete=completion(setting))
+
+
+def _typed(value: Any) -> Any:
+    """Return what was typed: names that were given several times as one list, none of them as nothing."""
+    return (list(value) or None) if isinstance(value, tuple) else value
+
+
+def run_command(request: type[Request], typed: dict[str, Any]) -> None:
+    """Run a verb for what was typed and what its configuration file says; show and save the result."""
+    from zerolm.cli.logs import logged
+    from zerolm.cli.progress import Steps
+    from zerolm.io.folders import check_new
+    from zerolm.verbs.run_file import configured
+
+    declared = {setting.name: setting for setting in request.output()}
+    config = typed.pop("config", None)
+    file = None if config is None else declared["config"].parse(config)
+    values = configured(request.name, file, typed)
+    output = {setting.name: setting.default for setting in OUTPUT}
+    output |= {name: one.parse(values.pop(name)) for name, one in declared.items() if name in values}
+    made = request.parse(values)
+    folder = None if output["out"] is None else Path(output["out"])
+    if folder is not None:
+        check_new(folder, output["force"])
+    with logged(output["verbose"]), Steps(output["quiet"]) as progress:
+        result = made.run(progress)
+        if folder is not None:
+            result.save(folder, force=output["force"])
+    if _is_first():
+        _show(result, output["json"], folder or getattr(made, "out", None))
+
+
+def _is_first() -> bool:
+    """Return whether this process is the first of those that ``accelerate launch`` started, or alone."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is None or not distributed.is_initialized() or distributed.get_rank() == 0
+
+
+def _show(result: Any, as_json: bool, folder: object) -> None:
+    """Print a result, what is to be said of it, and where it was written."""
+    from zerolm.show.terminal import result_lines, terminal_width
+
+    for remark in result.remarks:
+        print(f"zerolm: {remark}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(result.to_json()))
+    else:
+        for line in result_lines(result.lines(), result.sheets(), terminal_width()):
+            print(line)
+    if folder is not None:
+        print(f"wrote {folder}: {', '.join(result.written)}", file=sys.stderr)

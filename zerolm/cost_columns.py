@@ -1,0 +1,41 @@
+"""The costs of a network by name, with the words that settings, tables and charts have for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class CostColumn:
+    """The ``label`` of a cost in a sentence, its ``head`` in a table, and what a limit on it is of."""
+
+    label: str
+    head: str
+    meaning: str
+
+
+COLUMNS: Final = {
+    "params": CostColumn("parameters", "params", "parameters"),
+    "body_params": CostColumn("body parameters", "body", "parameters without embeddings and head"),
+    "macs": CostColumn("MACs a token", "MACs", "multiply-accumulates of one token"),
+    "kv_bytes": CostColumn("KV cache", "KV cache", "bytes of the KV cache"),
+    "weight_bytes": CostColumn("weights", "weights", "bytes of the weights"),
+}
+"""Costs that every network has, in the order of all tables; those in bytes end so."""
+LATENCY: Final = "latency_us"
+LATENCY_COLUMN: Final = CostColumn("latency", "latency", "microseconds of a forward pass on this machine")
+
+
+def column_of(cost: str) -> CostColumn:
+    """Return the words of a cost; ``ValueError`` for one that there is not."""
+    if cost == LATENCY:
+        return LATENCY_COLUMN
+    if cost not in COLUMNS:
+        raise ValueError(f"there is no cost {cost!r:.80}; there are {', '.join(COLUMNS)}")
+    return COLUMNS[cost]
+
+
+def cost_label(cost: str) -> str:
+    """Return what a sentence calls a cost."""
+    return column_of(cost).label

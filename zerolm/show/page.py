@@ -1,0 +1,108 @@
+"""Pages: one self-contained HTML file of a heading, sheets, and how to repeat the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from importlib.resources import files
+from typing import Any, Final
+
+from zerolm.show.drawing import chart_html
+from zerolm.show.markup import command, folded, pairs_html, paragraphs, table
+from zerolm.show.sheet import PAGE, Heading, Sheet
+
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+def page(
+    name: str,
+    heading: Heading,
+    sheets: Iterable[Sheet],
+    configuration: Mapping[str, Any] | None = None,
+    origin: str = "",
+) -> str:
+    """Return the page of a result of the command ``name``; ``origin`` says which version made it, and when.
+
+    With the ``configuration`` that it ran with, the page ends with how to repeat the run.
+    """
+    parts = zip(heading.labels, (heading.finding, heading.baseline, heading.trust), strict=True)
+    findings = "".join(f"<div><h2>{label}</h2><p>{escape(text)}</p></div>" for label, text in parts)
+    title = escape(heading.title)
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
+        f"<title>zerolm {escape(name)}: {title}</title><style>{_asset('page.css')}</style>"
+    )
+    shown = [sheet for sheet in sheets if PAGE in sheet.on]
+    whole = (
+        f'<!doctype html>\n<html lang="en"><head>{head}</head><body><header id="top">'
+        f'<p class="command-name">zerolm {escape(name)}</p><h1>{title}</h1>'
+        f'<p class="lead">{escape(heading.lead)}</p></header><main>'
+        f'<section class="findings" aria-label="Findings">{findings}</section>'
+        f"{_navigation(shown)}{''.join(map(_section, shown))}{_repeated(configuration)}</main>"
+        f"<footer><p>{escape(origin)} This page is complete: it loads nothing.</p>"
+        f"</footer><script>{_asset('page.js')}</script></body></html>\n"
+    )
+    # A text of a file may hold what no encoding has; it is then written by its number.
+    return whole.encode("utf-8", "xmlcharrefreplace").decode("utf-8")
+
+
+def _asset(name: str) -> str:
+    return (files("zerolm.show") / "assets" / name).read_text("utf-8")
+
+
+def _navigation(sheets: Iterable[Sheet]) -> str:
+    """Return links to the sheets that have an anchor, where there are several."""
+    links = [f'<a href="#{sheet.mark}">{escape(sheet.title)}</a>' for sheet in sheets if sheet.mark]
+    return f'<nav aria-label="Sections">{"".join(links)}</nav>' if len(links) > 1 else ""
+
+
+def _section(sheet: Sheet) -> str:
+    anchor = f' id="{escape(sheet.mark)}"' if sheet.mark else ""
+    top = ' <a class="top" href="#top">top</a>' if sheet.mark else ""
+    title = f"<h2>{escape(sheet.title)}{top}</h2>" if sheet.title else ""
+    return f"<section{anchor}>{title}{body(sheet)}</section>"
+
+
+def body(sheet: Sheet, level: int = 3) -> str:
+    """Return a sheet without its title: lead, charts, table, sentences, notes, commands, and its parts."""
+    charts = "".join(map(chart_html, sheet.charts))
+    if sheet.layout:
+        charts = f'<div class="{sheet.layout}">{charts}</div>'
+    return "".join(
+        [
+            paragraphs([sheet.lead], "lead"),
+            charts,
+            table_html(sheet),
+            paragraphs(sheet.sentences),
+            paragraphs(sheet.notes, "note"),
+            *map(command, sheet.commands),
+            *(_part(part, level) for part in sheet.parts if PAGE in part.on),
+        ]
+    )
+
+
+def table_html(sheet: Sheet) -> str:
+    """Return the table of a sheet; nothing where it has none."""
+    if not sheet.rows:
+        return ""
+    return pairs_html(sheet.rows) if sheet.kind == "pairs" else table(sheet.head, sheet.rows, sheet.kind)
+
+
+def _part(sheet: Sheet, level: int) -> str:
+    inner = body(sheet, level + 1)
+    if sheet.folded:  # it is unfolded where the page is printed
+        return f"<details data-print><summary>{escape(sheet.title)}</summary>{inner}</details>"
+    return (f"<h{level}>{escape(sheet.title)}</h{level}>" if sheet.title else "") + inner
+
+
+def _repeated(configuration: Mapping[str, Any] | None) -> str:
+    """Return how to repeat the run from its configuration, nothing where none is known."""
+    if not configuration:
+        return ""
+    import yaml
+
+    text = yaml.safe_dump(dict(configuration), sort_keys=False, allow_unicode=False)
+    line = f"zerolm {configuration.get('command', '')} --config run.yaml"
+    return f"<section><h2>Repeat this run</h2>{command(line)}{folded('run.yaml', text)}</section>"

@@ -1,0 +1,140 @@
+"""``zerolm doctor``: which runtimes open a checkpoint, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from zerolm.progress import Progress, silent
+from zerolm.settings import REQUIRED
+from zerolm.settings.request import Request, argument
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
+from zerolm.show.text import base_name, show_amount
+from zerolm.verbs.report import Report, run_of
+
+LABELS: Final = ("What opens it", "What does not", "How far to trust it")
+EVIDENCE: Final = {"opened": "really opened", "rules": "by rules"}
+RULES: Final = "rules read configuration, names and shapes; nothing was run, no weight was read"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorSettings(Request):
+    """Return which runtimes open a checkpoint, and why not.
+
+    transformers and llama.cpp really open the folder where they are installed, in a process of their own;
+    the others are judged by their rules. Raises ``ValueError`` where there is no such folder.
+    """
+
+    name: ClassVar[str] = "doctor"
+    examples = (
+        ("zerolm doctor child", "one line for each runtime, then sizes and what they divide by"),
+        ("zerolm doctor child --out diagnosis", "the same as a page, as JSON, and how to repeat it"),
+    )
+    notes = (
+        "transformers and llama.cpp really open it where they are installed; the others are judged by "
+        "their rules. No pickle is opened, and no code of the folder is run."
+    )
+    folder: str = argument("path", REQUIRED, "a folder with a checkpoint, sound or not", metavar="DIR")
+
+    def run(self, progress: Progress = silent) -> DoctorReport:
+        from zerolm.doctor.examine import diagnose
+
+        diagnosis = diagnose(Path(self.folder), progress=progress)
+        verdicts = [Verdict(**asdict(verdict)) for verdict in diagnosis.verdicts]
+        return DoctorReport(
+            self.folder, verdicts, **diagnosis.facts, advice=list(diagnosis.advice), run=run_of(self)
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The ``verdict`` of a runtime (opens, refuses, unknown), how it is ``known`` (opened, rules), and why."""
+
+    runtime: str
+    verdict: str
+    known: str
+    reasons: Sequence[str]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class DoctorReport(Report):
+    """Which runtimes open a checkpoint: a verdict for each, facts about the folder, and advice."""
+
+    command: ClassVar[str] = "doctor"
+    folder: str
+    runtimes: list[Verdict]
+    model_type: str | None
+    architectures: list[str]
+    tensors: int
+    weights: int
+    bytes: int
+    dtypes: dict[str, int]
+    tied: bool | None
+    tensor_parallel: list[int] | None
+    pickles: list[str]
+    gguf: list[str]
+    advice: list[str]
+
+    def lines(self) -> list[str]:
+        verdicts = dict.fromkeys(verdict.verdict for verdict in self.runtimes)
+        weights = f"{base_name(self.folder)}: {self.weights:,} weights"
+        return [weights, *(f"{verdict}: {', '.join(self._with(verdict))}" for verdict in verdicts)]
+
+    def _with(self, verdict: str) -> list[str]:
+        return [one.runtime for one in self.runtimes if one.verdict == verdict]
+
+    def heading(self) -> Heading:
+        opens, tried = self._with("opens"), [one for one in self.runtimes if one.known == "opened"]
+        really = sum(one.verdict == "opens" for one in tried)
+        others = len(self.runtimes) - len(tried)
+        title = f"{really} of {len(tried)} that were tried opened it; " if tried else "None was tried; "
+        names = ", ".join(one.runtime for one in tried) or "none"
+        return Heading(
+            f"{base_name(self.folder)}: {title}{len(opens) - really} of {others} would by their rules",
+            f"{', '.join(self.architectures) or self.model_type or 'No class is named'}; {self.folder}",
+            f"{', '.join(opens) or 'None of them'}.",
+            self._refusals(),
+            f"Tried here: {names}. The other {RULES}.",
+            LABELS,
+        )
+
+    def _refusals(self) -> str:
+        refuses, unknown = self._with("refuses"), self._with("unknown")
+        parts = [f"{', '.join(refuses)} refuse{'s' * (len(refuses) == 1)} it."] if refuses else []
+        parts += [f"Not known: {', '.join(unknown)}."] if unknown else []
+        return " ".join(parts) or "Nothing that was examined."
+
+    def sheets(self) -> list[Sheet]:
+        table: list[Row] = [
+            [
+                one.runtime,
+                Cell(one.verdict, one.verdict),
+                EVIDENCE.get(one.known, one.known),
+                Cell("; ".join(one.reasons), "shape"),
+            ]
+            for one in self.runtimes
+        ]
+        head: Row = ["runtime", "verdict", "known", Cell("why", "shape")]
+        return [
+            Sheet("Runtimes", head, table, kind="words", on=(PAGE, TERMINAL, NOTEBOOK)),
+            *([Sheet("Advice", sentences=self.advice)] if self.advice else []),
+            pairs("The checkpoint", self._facts(), on=(PAGE, TERMINAL)),
+        ]
+
+    def _facts(self) -> list[tuple[str, str]]:
+        kinds = ", ".join(f"{count:,} {name}" for name, count in self.dtypes.items())
+        facts = [
+            ("model type", self.model_type or "not named"),
+            ("tensors", f"{self.tensors:,}"),
+            ("weights", f"{self.weights:,}" + (f" ({kinds})" if kinds else "")),
+            ("size", show_amount(self.bytes, size=True)),
+        ]
+        if self.tied is not None:
+            facts.append(("head and embedding", "tied" if self.tied else "not tied"))
+        lists = {"tensor parallel": self.tensor_parallel, "gguf": self.gguf, "pickles": self.pickles}
+        return facts + [(name, ", ".join(map(str, values))) for name, values in lists.items() if values]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [asdict(one) | {"reasons": "; ".join(one.reasons)} for one in self.runtimes]

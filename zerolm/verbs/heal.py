@@ -1,0 +1,280 @@
+"""``zerolm heal``: train a carved child to predict what its parent predicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from zerolm.healing.request import HealRequest
+from zerolm.progress import Progress, silent
+from zerolm.settings import REQUIRED
+from zerolm.settings.request import Request, argument, part, setting
+from zerolm.show.charts import Level, Linked, curve
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
+from zerolm.show.text import base_name, sentence, show_amount
+from zerolm.verbs.report import Report, run_of
+from zerolm.verbs.shared import needing_torch
+
+if TYPE_CHECKING:
+    from zerolm.healing.result import Healed
+
+MEASURES: Final = {
+    "kl": "KL to the parent in nats a token (lower is better)",
+    "cosine": "cosine of embeddings to the parent's (higher is better)",
+}
+"""What a healing is judged by, of decoders and of encoders."""
+FORMS: Final = {"perplexity": ",.2f", "kl": ".4f", "cosine": ".4f"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealSettings(Request):
+    """Return what training made of a carved child, written, opened again and compared.
+
+    It learns what its parent, or another ``teacher``, predicts. A run that was killed goes on when it is
+    started again, to the same weights. Raises ``ValueError``, in one line, for what cannot be done, and
+    ``TrainingFailed`` where the loss is not finite; nothing is written then.
+    """
+
+    name: ClassVar[str] = "heal"
+    examples = (
+        ("zerolm heal child --parent PARENT --text TEXT --for 30m --out healed", "half an hour, tonight"),
+        (
+            "zerolm heal child --parent PARENT --text code/,prose.txt --mix 3,1 --tokens 20M --out healed",
+            "a folder of code and a file, three to one",
+        ),
+    )
+    notes = (
+        "The end of each text is held out and tells the loss before and after. A run that was killed goes "
+        "on from its last checkpoint when it is started again. Begun with accelerate launch -m zerolm heal, it "
+        "takes all devices that accelerate is configured for."
+    )
+    child: str = argument("path", REQUIRED, "the folder of a carved checkpoint", metavar="CHILD")
+    parent: str = setting(
+        "path", REQUIRED, "the checkpoint that it was carved from", group="Learning from", metavar="DIR"
+    )
+    teacher: str | None = setting(
+        "path", None, "another one of the same vocabulary to learn from; else the parent", metavar="DIR"
+    )
+    request: HealRequest = part(HealRequest)
+    format: str | None = setting(
+        "text", None, "format: hf, padded or gguf; else that of the child", group="The child", metavar="NAME"
+    )
+    out: str = setting("path", REQUIRED, "folder to write the healed child to", by_place=True, metavar="DIR")
+    force: bool = setting("flag", False, "replace that folder, and an unfinished run of it")
+
+    def run(self, progress: Progress = silent) -> HealingReport:
+        with needing_torch("healing trains networks", "train"):
+            from zerolm.carving.request import Destination
+            from zerolm.healing.heal import heal
+
+            def finish(folder: Path, healed: Healed) -> None:
+                self._report(healed).write_into(folder)
+
+            place = Destination(Path(self.out), self.format, self.force, finish)
+            healed = heal(
+                self.child, self.parent, self.request, place, teacher=self.teacher, progress=progress
+            )
+        return self._report(healed)
+
+    def _report(self, healed: Healed) -> HealingReport:
+        return replace(HealingReport.from_json(healed.to_json()), run=run_of(self))
+
+
+@dataclass(frozen=True)
+class HealedText:
+    """A text of a healing by its ``source`` and hash, and how many tokens of it were used for what."""
+
+    source: str
+    sha256: str
+    tokens: int
+    trained_on: int
+    held_out: int
+
+
+@dataclass(frozen=True)
+class HealTraining:
+    """How a child was trained; ``held_out`` counts the sequences that judge it."""
+
+    tokens: int
+    steps: int
+    seconds: float
+    rate: float
+    losses: list[str]
+    temperature: float
+    top: int | None
+    lora: int | None
+    batch: int
+    length: int
+    bfloat16: bool
+    seed: int
+    held_out: int
+
+    @property
+    def how(self) -> str:
+        """Return what was trained, on how many tokens."""
+        weights = f"adapters of rank {self.lora}" if self.lora else "all weights"
+        return f"{weights}, {show_amount(self.tokens)} tokens in {self.steps:,} steps"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class HealingReport(Report):
+    """A healed child: its losses before and after on text that was held out, and how they fell.
+
+    ``losses`` are ``perplexity`` and ``kl``, or ``cosine``, ``before``, ``after`` and of the ``parent``;
+    ``curve`` has them on the way, by ``step`` and ``tokens``. ``verified`` tells how far the written child
+    differs from the trained network.
+    """
+
+    command: ClassVar[str] = "heal"
+    child: str
+    parent: str
+    teacher: str
+    family: str
+    format: str
+    texts: list[HealedText]
+    training: HealTraining
+    losses: dict[str, dict[str, float]]
+    curve: list[dict[str, float]]
+    note: str = ""
+    verified: dict[str, Any] | None = None
+
+    @property
+    def measure(self) -> str:
+        """Return what it is judged by: ``kl`` of decoders, ``cosine`` of encoders."""
+        return next(name for name in MEASURES if name in self.losses["before"])
+
+    @property
+    def gains(self) -> str:
+        """Return the measures before and after in a line."""
+        before, after = self.losses["before"], self.losses["after"]
+        parts = (
+            f"{name} {_shown(name, loss)} to {_shown(name, after[name])}" for name, loss in before.items()
+        )
+        return f"{', '.join(parts)} on text held out, {show_amount(self.training.tokens)} tokens"
+
+    @property
+    def remarks(self) -> list[str]:
+        return [self.note] if self.note else []
+
+    @property
+    def written(self) -> list[str]:
+        return ["the healed child", *super().written]
+
+    def lines(self) -> list[str]:
+        losses = " and ".join(self.training.losses)
+        return [
+            f"{self.family}: {self.training.how} by {losses}, rate {self.training.rate:.3g}",
+            self.gains,
+            *([f"verified: {self._proof()}"] if self.verified else []),
+        ]
+
+    def _proof(self) -> str:
+        difference = (self.verified or {}).get("difference", 0.0)
+        return f"opened again, outputs within {difference:.2g} of the trained network's"
+
+    def heading(self) -> Heading:
+        name, training = self.measure, self.training
+        before, after = (_shown(name, self.losses[who][name]) for who in ("before", "after"))
+        return Heading(
+            f"{'KL' if name == 'kl' else 'Cosine'} {before} before, {after} after",
+            f"{training.how}, by {' and '.join(training.losses)}.",
+            self._finding(),
+            self._baseline(),
+            self._trust(),
+        )
+
+    def _finding(self) -> str:
+        name = self.measure
+        before, after = (self.losses[who][name] for who in ("before", "after"))
+        if name == "kl":
+            share = f"{after / before:.0%} of the divergence is left" if before else "there was no divergence"
+            perplexities = ", ".join(
+                f"{_shown('perplexity', self.losses[who]['perplexity'])} {words}"
+                for who, words in (("before", "before"), ("after", "after"), ("parent", "of the parent"))
+            )
+            return f"On text that was not trained on {share}. Perplexity: {perplexities}."
+        left = f"{(1 - after) / (1 - before):.0%}" if before < 1 else "nothing"
+        return f"On text that was not trained on {left} of the distance to the parent's embeddings is left."
+
+    def _baseline(self) -> str:
+        name = self.measure
+        before, after = (self.losses[who][name] for who in ("before", "after"))
+        is_better = after < before if name == "kl" else after > before
+        verdict = "Healing is better than it." if is_better else "Healing is no better: keep that child."
+        return (
+            "The baseline is the child before training: carved, and repaired where that was asked for. "
+            f"{verdict}"
+        )
+
+    def _trust(self) -> str:
+        count, length = self.training.held_out, self.training.length
+        parts = [
+            f"Judged on {count} sequences of {length} tokens at the end of the texts, one run, no interval: "
+            "text of another kind may say otherwise."
+        ]
+        parts += [f"The child was {self._proof()}."] if self.verified else []
+        return " ".join(filter(None, [*parts, sentence(self.note)]))
+
+    def sheets(self) -> list[Sheet]:
+        texts = [
+            [
+                base_name(one.source),
+                *(f"{n:,}" for n in (one.tokens, one.trained_on, one.held_out)),
+                one.sha256[:12],
+            ]
+            for one in self.texts
+        ]
+        head = ["text", "tokens", "trained on", "held out", "SHA-256"]
+        return [
+            Sheet("The loss on the way", charts=self.curves(), notes=self._missing(), on=(PAGE, NOTEBOOK)),
+            self.losses_sheet(),
+            Sheet("What it was trained on", head, texts, kind="texts", on=(PAGE,)),
+            pairs("How it was trained", self._making(), on=(PAGE,)),
+        ]
+
+    def losses_sheet(self) -> Sheet:
+        """Return the measures before, after, and of the parent."""
+        names = list(self.losses["before"])
+        networks = {"before": "child, before", "after": "child, after", "parent": "parent"}
+        rows = [
+            [words, *(_shown(name, self.losses[who][name]) for name in names)]
+            for who, words in networks.items()
+        ]
+        held_out = f"on {self.training.held_out} sequences that were not trained on"
+        where = (PAGE, TERMINAL, NOTEBOOK)
+        return Sheet("Before and after", ["network", *names], rows, [held_out], kind="losses", on=where)
+
+    def curves(self) -> list[Linked]:
+        """Return how the measure went on text that is held out; nothing of a short run."""
+        name = self.measure
+        points = [(row["tokens"], row[name]) for row in self.curve if name in row]
+        if len(points) < 2:
+            return []
+        before = Level(points[0][1], "grey", "6 4")
+        keys = [("dot", "blue", "held-out text"), ("dashes", "grey", "before healing")]
+        return [curve(points, MEASURES[name], [before], keys)]
+
+    def _missing(self) -> list[str]:
+        return [] if self.curves() else ["The run was too short for a curve."]
+
+    def _making(self) -> list[tuple[str, str]]:
+        training = self.training
+        source = f"its {training.top} likeliest tokens, from the disk" if training.top else "beside the child"
+        return [
+            ("teacher", f"{base_name(self.teacher)}, {source}"),
+            ("losses", ", ".join(training.losses)),
+            ("learning rate", f"{training.rate:.3g}"),
+            ("batch", f"{training.batch} sequences of {training.length} tokens"),
+            ("steps", f"{training.steps:,}"),
+            ("precision", "bfloat16 products" if training.bfloat16 else "float32"),
+            ("time", f"{training.seconds:,.0f} s"),
+            ("seed", str(training.seed)),
+        ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in self.curve]
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{value:{FORMS.get(name, '.4g')}}"

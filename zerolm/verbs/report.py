@@ -1,0 +1,218 @@
+"""Results of verbs: typed, read back as they were written, and shown by sheets and charts."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from zerolm import __version__
+from zerolm.settings.request import Request
+from zerolm.show.sheet import Heading, Sheet
+from zerolm.show.text import clipped
+
+if TYPE_CHECKING:
+    import pandas
+
+RESULT_BYTES: Final = 64 << 20
+"""The most that is read of a file of a result."""
+
+
+class Shown(ABC):
+    """A result that shows itself in a few lines, as sheets, as a table, and as JSON."""
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        """Return plain JSON, as ``--json`` of the command prints it."""
+
+    @abstractmethod
+    def lines(self) -> list[str]:
+        """Return what ``repr`` shows, and the terminal before the sheets: a few short lines."""
+
+    def sheets(self) -> Sequence[Sheet]:
+        """Return the tables and charts, in the order of the page."""
+        return ()
+
+    @abstractmethod
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of ``to_pandas``."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """Return what the command says on stderr beside the result: warnings, and what is left out."""
+        return []
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the rows as a table of pandas, which has to be installed."""
+        try:
+            import pandas
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("tables need pandas: pip install pandas") from None
+        return pandas.DataFrame(self.rows())
+
+    def __repr__(self) -> str:
+        return clipped(self.lines())
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _repr_html_(self) -> str:
+        from zerolm.show.notebook import table_of
+
+        return table_of(self.rows())
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a result came about: the settings of its command, the version, the machine, and the date."""
+
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    zerolm: str = __version__
+    machine: str = field(default_factory=lambda: machine())
+    date: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d"))
+
+    @property
+    def origin(self) -> str:
+        """Return what made the result, as a sentence."""
+        where = f" on {self.machine}" if self.machine else ""
+        return f"Written by zerolm {self.zerolm}{where}{f', {self.date}' if self.date else ''}."
+
+
+def machine() -> str:
+    """Return what the machine is: its system, its processor, its cores, and the version of Python."""
+    cores, python = os.cpu_count() or 1, platform.python_version()
+    return f"{platform.system()} {platform.machine()}, {cores} cores, Python {python}"
+
+
+def run_of(request: Request, **changes: Any) -> Run:
+    """Return how a result came about by a request; ``changes`` take the place of its settings."""
+    settings = request.configuration() | changes
+    return Run({name: value for name, value in settings.items() if value is not None})
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Report(Shown):
+    """A result of the command ``command``, and the ``run`` that gave it.
+
+    Its fields, but ``run``, are its JSON. It is written as ``result.json``, ``report.html`` and ``run.yaml``.
+    """
+
+    command: ClassVar[str]
+    run: Run = field(default_factory=Run, kw_only=True)
+
+    @abstractmethod
+    def heading(self) -> Heading:
+        """Return the first lines of the page."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {item.name: as_plain(getattr(self, item.name)) for item in fields(self) if item.name != "run"}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the result that ``to_json`` told; ``ValueError`` names the field that is not as it must be."""
+        from zerolm.io.plain import checked
+
+        return checked(cls, document)
+
+    @classmethod
+    def from_folder(cls, folder: Path, document: Mapping[str, Any]) -> Self:
+        """Return the result of a folder, whose ``result.json`` holds the document."""
+        return cls.from_json(document)
+
+    @property
+    def configuration(self) -> Mapping[str, Any]:
+        """Return the settings that the command ran with."""
+        return self.run.configuration
+
+    @property
+    def run_yaml(self) -> dict[str, Any]:
+        """Return the configuration as ``save`` writes it into ``run.yaml``, without what made it."""
+        from zerolm.verbs.run_file import plain
+
+        return plain(self.command, self.run.configuration)
+
+    @property
+    def written(self) -> list[str]:
+        """Return the names of the files that ``save`` writes."""
+        return ["report.html", "result.json", "run.yaml"]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of ``to_pandas``."""
+        raise ValueError(f"a result of {self.command} has no rows; see to_json()")
+
+    def page(self) -> str:
+        """Return ``report.html``: one page that needs nothing else."""
+        from zerolm.show.page import page
+
+        return page(self.command, self.heading(), self.sheets(), self.run_yaml, self.run.origin)
+
+    def _repr_html_(self) -> str:
+        from zerolm.show.notebook import fragment
+
+        return fragment(self.heading().finding, self.sheets())
+
+    def write_more(self, folder: Path) -> None:
+        """Write further files of the command into a new folder."""
+        return
+
+    def save(self, folder: str | PathLike[str], *, force: bool = False) -> None:
+        """Write what ``--out`` of the command writes; ``force`` replaces an earlier result."""
+        from zerolm.io.folders import new_folder
+
+        with new_folder(Path(folder), force) as place:
+            self.write_into(place)
+
+    def write_into(self, folder: Path) -> None:
+        """Write ``result.json``, ``report.html``, ``run.yaml`` and further files into an empty folder."""
+        from zerolm.verbs.run_file import ORIGIN, write_run
+
+        document = json.dumps(self.to_json(), indent=2, ensure_ascii=False)
+        (folder / "result.json").write_text(document + "\n", encoding="utf-8", errors="surrogatepass")
+        # A text of a user may hold what no encoding has; it is then written by its number.
+        (folder / "report.html").write_bytes(self.page().encode("utf-8", "xmlcharrefreplace"))
+        origin = {name: getattr(self.run, name) for name in ORIGIN}
+        write_run(folder / "run.yaml", self.run_yaml | origin, self.run.configuration)
+        self.write_more(folder)
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> Self:
+        """Return the result that ``save`` wrote into a folder; ``ValueError`` where it is another's."""
+        from zerolm.io.files import parse_json, read_text
+        from zerolm.verbs.run_file import ORIGIN, read_yaml
+
+        place = Path(folder)
+        configuration = read_yaml(place / "run.yaml")
+        command = configuration.pop("command", None)
+        if command != cls.command:
+            raise ValueError(f"{str(place)!r} holds a result of {command}, not of {cls.command}")
+        origin = {name: str(configuration.pop(name, "")) for name in ORIGIN}
+        try:
+            document = parse_json(read_text(place / "result.json", RESULT_BYTES))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ValueError(f"the result in {str(place)!r} cannot be read: {error}") from None
+        try:
+            report = cls.from_folder(place, document)
+        except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+            raise ValueError(f"the result in {str(place)!r} is not one of {command}: {reason}") from None
+        return replace(report, run=Run(configuration, **origin))
+
+
+def as_plain(value: Any) -> Any:
+    """Return a value of a result as JSON has it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: as_plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: as_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(item) for item in value]
+    return value

@@ -1,0 +1,89 @@
+"""Settings that several verbs declare: budgets, how a network is run, tokens of a text, a parent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, make_dataclass
+from typing import TYPE_CHECKING, Any
+
+from zerolm.cost_columns import COLUMNS, LATENCY, LATENCY_COLUMN
+from zerolm.settings import REQUIRED
+from zerolm.settings.kinds import KindName
+from zerolm.settings.request import setting, values_of
+
+if TYPE_CHECKING:
+    from zerolm.costs import CostModel
+
+
+def budgets(
+    sides: Sequence[str], kind: KindName = "integer", *, shares: str = "", latency: bool = False
+) -> Any:
+    """Return a type whose fields are budgets: of each cost at most (``max``), or at least (``min``).
+
+    ``shares`` ends the help of one that may be a share; ``latency`` adds the cost that a machine measures.
+    """
+    fields: list[tuple[str, Any, Any]] = []
+    for side in sides:
+        word = {"max": "most", "min": "least"}[side]
+        for cost, column in COLUMNS.items():
+            help_ = f"{column.meaning} at {word}{shares}"
+            fields.append(_budget(f"{side}_{cost}", kind, help_, 0))
+        if latency:
+            help_ = f"{LATENCY_COLUMN.meaning} at {word}; its blocks are timed first"
+            fields.append(_budget(f"{side}_{LATENCY}", "integer", help_, 1))
+    return make_dataclass("Budgets", fields, frozen=True)
+
+
+def _budget(name: str, kind: KindName, help_: str, low: int) -> tuple[str, Any, Any]:
+    high = 1 << 50 if low else None
+    return name, Any, setting(kind, None, help_, low=low, high=high, metavar="AMOUNT")
+
+
+def limits(budgets: Any) -> dict[str, Any]:
+    """Return the budgets that are given, by name."""
+    return {name: value for name, value in values_of(budgets).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How a network is run, which its costs depend on."""
+
+    context: int = setting("integer", 1024, "tokens attended to", low=1, high=1 << 24)
+    batch: int = setting("integer", 1, "sequences at once", low=1, high=1 << 10)
+    kv_bits: int = setting("integer", 16, "bits of a cached number", low=1, high=32)
+    bits: int = setting("integer", 16, "bits of a weight of body and head", low=1, high=32)
+    group_size: int = setting("integer", 128, "weights that share a scale", low=1, high=1 << 20)
+
+    def model(self) -> CostModel:
+        """Return the costs of networks that are run so."""
+        from zerolm.costs import CostModel
+
+        return CostModel(**values_of(self))
+
+
+PRECISIONS = ("auto", "bfloat16", "float32")
+
+
+def precision(**more: Any) -> Any:
+    """Return a field for the precision of products."""
+    help_ = "of the products; auto is bfloat16 where the device multiplies in it"
+    return setting("text", "auto", help_, choices=PRECISIONS, **more)
+
+
+def parent(by_place: bool = True, **more: Any) -> Any:
+    """Return a field for a checkpoint to read."""
+    help_ = "a folder with a checkpoint, or a model of the hub"
+    return setting("path", REQUIRED, help_, by_place=by_place, metavar="PARENT", **more)
+
+
+@contextmanager
+def needing_torch(what: str = "proxies run networks", extra: str = "torch") -> Iterator[None]:
+    """Within, what an import lacks is said by the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name is None:  # said already
+            raise
+        message = f"{what}, which needs {missing.name}: pip install 'zerolm[{extra}]'"
+        raise ModuleNotFoundError(message) from missing

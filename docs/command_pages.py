@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
-from zerolm.commands import COMMANDS, OUTPUT, Command
 from zerolm.settings import REQUIRED, Setting
+from zerolm.settings.output import OUTPUT
+from zerolm.settings.request import PLACED, Request
+from zerolm.verbs import VERBS
 
 
 def pages() -> dict[str, str]:
@@ -20,49 +22,46 @@ def pages() -> dict[str, str]:
         "| command | |",
         "|---|---|",
     ]
-    lines += [f"| [`zerolm {c.name}`]({place(c)}) | {c.summary} |" for c in COMMANDS.values()]
+    lines += [f"| [`zerolm {name}`]({place(name)}) | {verb.summary} |" for name, verb in VERBS.items()]
     lines += ["", *_table("Wherever a command writes a result", OUTPUT), ""]
-    written = {place(command).removesuffix(".md"): page(command) for command in COMMANDS.values()}
+    written = {place(name).removesuffix(".md"): page(verb.request) for name, verb in VERBS.items()}
     return {"index": "\n".join(lines), **written}
 
 
 def verbs() -> str:
     """Return the rows of a table of commands and their functions."""
-    rows = [
-        f"| [`zerolm {c.name}`](commands/{place(c)}) | `zerolm.{c.verb.partition(':')[2]}` |"
-        for c in COMMANDS.values()
-    ]
+    rows = [f"| [`zerolm {name}`](commands/{place(name)}) | `zerolm.{function(name)}` |" for name in VERBS]
     return "\n".join(rows)
 
 
-def place(command: Command) -> str:
+def function(name: str) -> str:
+    """Return the function of a command, as a call of the package names it."""
+    return VERBS[name].function or name.replace(" ", ".")
+
+
+def place(name: str) -> str:
     """Return the file of a command's page."""
-    return f"{command.name.replace(' ', '-')}.md"
+    return f"{name.replace(' ', '-')}.md"
 
 
-def page(command: Command) -> str:
+def page(request: type[Request]) -> str:
     """Return the page of one command."""
-    usage = " ".join(["zerolm", command.name, *(_argument(setting) for setting in command.arguments)])
-    lines = [
-        f"# zerolm {command.name}",
-        "",
-        _html(command.summary),
-        "",
-        "```text",
-        f"{usage} [OPTIONS]",
-        "```",
-    ]
-    if command.examples:
+    name, groups = request.name, request.groups()
+    usage = " ".join(["zerolm", name, *(_argument(setting) for setting in groups[PLACED])])
+    lines = [f"# zerolm {name}", "", _html(VERBS[name].summary), "", "```text", f"{usage} [OPTIONS]", "```"]
+    if request.examples:
         lines += ["", "## Examples", ""]
-        for example, what in command.examples:
+        for example, what in request.examples:
             lines += [f"{what[:1].upper()}{what[1:]}:", "", "```text", example, "```", ""]
-    for heading, settings in [("Arguments", command.arguments), *command.groups.items()]:
+    for heading, settings in groups.items():
         if settings:
-            lines += ["", *_table(heading, settings, flags=heading != "Arguments")]
-    if command.notes:
-        lines += ["", "## Notes", "", _html(command.notes)]
-    verb = command.verb.partition(":")[2]
-    lines += ["", "## From Python", "", f"`zerolm.{verb}` takes the same settings: see [the API](../api.md)."]
+            lines += ["", *_table(heading, settings, flags=heading != PLACED)]
+    if request.notes:
+        lines += ["", "## Notes", "", _html(request.notes)]
+    lines += [
+        *("", "## From Python", ""),
+        f"`zerolm.{function(name)}` takes the same settings: see [the API](../api.md).",
+    ]
     return "\n".join([*lines, ""])
 
 
@@ -76,7 +75,7 @@ def _table(heading: str, settings: tuple[Setting, ...], flags: bool = True) -> l
 
 
 def _row(setting: Setting, flag: bool) -> str:
-    name = f"--{setting.name.replace('_', '-')} {setting.placeholder}" if flag else setting.placeholder
+    name = f"{setting.flag} {setting.placeholder}" if flag else setting.placeholder
     default = setting.default_text
     help_ = setting.help[:1].upper() + setting.help[1:]
     return f"| `{_cell(name.strip())}` | {f'`{_cell(default)}`' if default else ''} | {_html(_cell(help_))} |"

@@ -50,7 +50,7 @@ class DoctorSettings(Request):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The ``verdict`` of a runtime (opens, refuses, unknown), how it is ``known`` (opened, rules), and why."""
+    """The ``verdict`` on a runtime (opens, refuses, unknown), ``known`` how (opened, rules), and why."""
 
     runtime: str
     verdict: str

@@ -46,8 +46,8 @@ class HealSettings(Request):
     )
     notes = (
         "The end of each text is held out and tells the loss before and after. A run that was killed goes "
-        "on from its last checkpoint when it is started again. Begun with accelerate launch -m zerolm heal, it "
-        "takes all devices that accelerate is configured for."
+        "on from its last checkpoint when it is started again. accelerate launch -m zerolm heal takes all "
+        "devices that accelerate is configured for."
     )
     child: str = argument("path", REQUIRED, "the folder of a carved checkpoint", metavar="CHILD")
     parent: str = setting(

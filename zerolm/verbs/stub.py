@@ -38,9 +38,8 @@ def stub() -> str:
     """Return the text of the stub."""
     reports = sorted({(verb.report.__module__, verb.report.__name__) for verb in VERBS.values()})
     objects = sorted({(kind.__module__, kind.__name__) for verb in VERBS.values() for kind in _objects(verb)})
-    imports = [
-        f"from {module} import {name} as {name}" for module, name in {**dict.fromkeys(reports + objects)}
-    ]
+    homes = dict.fromkeys(reports + objects)
+    imports = [f"from {module} import {name} as {name}" for module, name in homes]
     names = public_names()
     groups = sorted({name.split()[0] for name in VERBS if " " in name} | {n for n in names if not names[n]})
     parts = [HEAD + "\n".join(imports) + "\nfrom zerolm.progress import Progress as Progress\n"]
@@ -52,7 +51,7 @@ def stub() -> str:
 
 
 def _group(group: str) -> str:
-    """Return the class of an object whose attributes are functions; it is called itself where it has a verb."""
+    """Return the class of an object whose attributes are functions; some can be called themselves."""
     lines = [f"class _{group.capitalize()}(Protocol):"]
     main = public_names()[group]
     if main:

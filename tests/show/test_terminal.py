@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.cli.tables import table_lines
+from zerolm.show.terminal import table_lines
 
 HEAD = ("score", "tau-b", "95 %", "remark")
 ROWS = [("geo", "0.87", "0.84..0.89", ""), ("zerolm 1.1", "0.9", "-", "saw the labels of all architectures")]

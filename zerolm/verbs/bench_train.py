@@ -29,7 +29,6 @@ DRAWN: Final = 60
 """The architectures that are trained where nobody says how many."""
 BEST: Final = 20
 """The most architectures that a terminal shows."""
-Sizes = budgets(("max", "min"), costs=("params", "body_params"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +55,8 @@ class TrainLabelsSettings(Request):
     )
     notes = (
         "Every setting of the space is a flag too. Its vocabulary is that of a tokenizer trained on the "
-        "text: 2048 ids, or --vocab. Every finished architecture is kept in the cache: a command that was killed "
-        "goes on when it is started again, and one with a larger --count trains only the others."
+        "text: 2048 ids, or --vocab. Every finished architecture is kept in the cache: a command that was "
+        "killed goes on when it is started again, and one with a larger --count trains only the others."
     )
     space: str | None = argument(
         "text", None, "the space to draw architectures from; not with --rows", metavar="SPACE"
@@ -68,7 +67,7 @@ class TrainLabelsSettings(Request):
     count: int | None = setting(
         "integer", None, f"architectures at most; else {DRAWN}, or all rows", low=2, high=1 << 20
     )
-    sizes: Sizes = part(Sizes)
+    sizes: Any = part(budgets(("max", "min"), costs=("params", "body_params")))
     text: str = setting(
         "path", REQUIRED, "text to train on: a file, a folder, or owner/name of the hub", group="Training",
         metavar="TEXT",

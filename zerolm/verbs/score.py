@@ -73,7 +73,7 @@ class ScoreSettings(Request):
         from zerolm.spaces import shape_text
         from zerolm.spaces.document import scores_of
         from zerolm.verbs.calibrate_report import attached
-        from zerolm.verbs.options import score_options
+        from zerolm.scores.options import score_options
         from zerolm.verbs.score_report import ScoreReport, ScoreValue
 
         options, architecture = score_options(self.further), self._architecture()

@@ -9,11 +9,14 @@ from typing import Any, Final
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import nearest, shown
 from zerolm.spaces.decoders import decoders
+from zerolm.verbs.shared import needing_torch
 
 DOCUMENT_BYTES: Final = 16 << 20
 """The most that is read of a file of an architecture."""
 DOCUMENTS: Final = ("architecture.json", "config.json")
 """Names of files that are called by their folder, in the order in which a folder is looked through."""
+NO_MODELS: Final = (".json", ".csv")
+"""Ends of names that are of files, never of a model of the hub."""
 ON_HUB: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -31,14 +34,15 @@ def named_model(name: str) -> tuple[str, Any]:
     for decoder in known_decoders.values():
         if folded in (decoder.name.casefold(), decoder.hub.casefold()):
             return decoder.name, decoder
-    if path.suffix == ".json":
+    if path.suffix in NO_MODELS:
         raise ValueError(f"{name!r} does not exist; give an architecture file, a folder, or a known decoder")
     if not ON_HUB.fullmatch(name):
         message = f"no file, folder or known decoder is called {shown(name)}{nearest(name, known_decoders)}"
         raise ValueError(message)
-    from zerolm.checkpoints.folder import fetched_config
+    with needing_torch("models of the hub are fetched"):
+        from zerolm.checkpoints.folder import fetched_config
 
-    return name, fetched_config(name)
+        return name, fetched_config(name)
 
 
 def read_document(path: Path) -> Any:

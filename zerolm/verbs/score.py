@@ -70,10 +70,10 @@ class ScoreSettings(Request):
 
     def run(self, progress: Progress = silent) -> ScoreReport:
         from zerolm.scores import all_variants
+        from zerolm.scores.options import score_options
         from zerolm.spaces import shape_text
         from zerolm.spaces.document import scores_of
         from zerolm.verbs.calibrate_report import attached
-        from zerolm.scores.options import score_options
         from zerolm.verbs.score_report import ScoreReport, ScoreValue
 
         options, architecture = score_options(self.further), self._architecture()

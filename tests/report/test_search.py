@@ -12,23 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_pages import KINDS, Made
+from small_searches import free_search, small_search
 
-from zerolm.report.phrases import against_counting
-from zerolm.report.search import search_fragment, search_page
-from zerolm.report.search_records import MOST, candidacies, choices, quoted, rebuilding
-from zerolm.solvers import SearchResult, search
+from zerolm.show.records import quoted
+from zerolm.show.sheet import TERMINAL
+from zerolm.show.terminal import result_lines
+from zerolm.solvers import search
 from zerolm.spaces import make_space
+from zerolm.verbs.report import Run
+from zerolm.verbs.search_charts import FRONT_POINTS, candidacies, choices_text, rebuilding
+from zerolm.verbs.search_report import SearchReport
+from zerolm.verbs.search_words import against_counting
 
 EVIL = '</script><script>alert("1 & 2")</script>\'\u2028'
+
+
+@pytest.fixture(scope="module")
+def result() -> SearchReport:
+    return replace(small_search(), run=Run({"max_params": "900k"}))
 
 
 def records(page: str) -> Any:
     return json.loads(re.search(r'<script type="application/json" class="records">(.*?)</script>', page)[1])  # type: ignore[index]
 
 
-def test_the_first_lines_say_where_counting_picks_the_same(made: Made) -> None:
-    result: SearchResult = made.inputs["search"]
+def test_the_first_lines_say_where_counting_picks_the_same(result: SearchReport) -> None:
     params = next(b for b in result.baselines if b.name == "params")
     others = [b for b in result.baselines if b.name not in ("params", "body_params")]
     same = replace(result, baselines=[replace(params, choice=result.pick), *others])
@@ -38,14 +46,14 @@ def test_the_first_lines_say_where_counting_picks_the_same(made: Made) -> None:
     less = 100 * (1 - other.score / result.pick.score)
     said = against_counting(replace(result, baselines=[replace(params, choice=other)]))
     assert "picks another network" in said
-    assert f"It has {less:.1f} % less geo" in said
+    assert f"It has {less:.2f} % less geo than the pick" in said
     assert "No baseline" in against_counting(replace(result, baselines=[]))
     pick = replace(result, pick=other, baselines=[replace(params, choice=result.best[0])])
     assert "the network with the highest score, too" in against_counting(pick)
 
 
-def test_every_part_of_the_result_is_on_the_page(made: Made) -> None:
-    page, result = made.pages["search"], made.inputs["search"]
+def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
+    page = result.page()
     for words in (
         "Proven: none of the",
         "How flat the optimum is",
@@ -58,20 +66,23 @@ def test_every_part_of_the_result_is_on_the_page(made: Made) -> None:
     assert "best 1" in " ".join(record["roles"] for record in held)
     assert len({record["choices"] for record in held}) == len(held)
     for choice in (result.pick, *result.best, *(b.choice for b in result.baselines)):
-        assert choices(choice) in {record["choices"] for record in held}
-    assert "zerolm any --config run.yaml" in page
+        assert choices_text(choice) in {record["choices"] for record in held}
+    assert "zerolm search --config run.yaml" in page
     assert "max_params: 900k" in page
 
 
-@pytest.mark.parametrize("kind", ["search", "search-free"])
+@pytest.mark.parametrize("make", [small_search, free_search])
 def test_the_command_of_a_record_scores_that_architecture(
-    made: Made, kind: str, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], SearchReport],
+    zerolm: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = made.inputs[kind]
+    result = make()
     before, after = rebuilding(result)
     for entry in candidacies(result)[:4]:
-        write, _, rest = (before + quoted(choices(entry.choice)) + after).partition(" && ")
+        write, _, rest = (before + quoted(choices_text(entry.choice)) + after).partition(" && ")
         subprocess.run(["bash", "-c", write], check=True, cwd=tmp_path)
         program, *arguments = shlex.split(rest)
         assert program == "zerolm"
@@ -80,8 +91,7 @@ def test_the_command_of_a_record_scores_that_architecture(
         assert scored["scores"][0]["value"] == pytest.approx(entry.choice.score, rel=1e-9)
 
 
-def test_the_page_is_small_however_many_points_the_front_has(made: Made) -> None:
-    result: SearchResult = made.inputs["search"]
+def test_the_page_is_small_however_many_points_the_front_has(result: SearchReport) -> None:
     points = [
         replace(result.pick, score=float(i), costs={**result.pick.costs, "params": i}) for i in range(1, 9001)
     ]
@@ -89,47 +99,57 @@ def test_the_page_is_small_however_many_points_the_front_has(made: Made) -> None
     for i, point in enumerate(points):
         choices_of = {**choice.choices, "note": i}
         points[i] = replace(point, architecture=replace(choice, choices=choices_of))
-    page = search_page(replace(result, front=replace(result.front, points=points)))
+    page = replace(result, front=replace(result.front, points=points)).page()
     assert len(page) < 250_000
-    assert len(records(page)["records"]) <= MOST + len(result.best) + len(result.baselines) + 1
+    assert len(records(page)["records"]) <= FRONT_POINTS + len(result.best) + len(result.baselines) + 1
 
 
 def test_the_demo_is_below_its_limit() -> None:
     budgets = {"max_params": 125_000_000, "max_kv_bytes": 32_000_000}
-    page = search_page(search(make_space("llama"), "geo", budgets=budgets))
+    page = SearchReport(**vars(search(make_space("llama"), "geo", budgets=budgets))).page()
     assert len(page.encode()) < 300_000
 
 
-def test_hostile_choices_are_text(made: Made) -> None:
-    result: SearchResult = made.inputs["search"]
+def test_hostile_choices_are_text(result: SearchReport) -> None:
     architecture = result.pick.architecture
     evil = replace(architecture, space=EVIL, choices={**architecture.choices, EVIL: EVIL, "depth": 2})
     pick = replace(result.pick, architecture=evil)
     question = replace(result.question, score=EVIL)
-    page = search_page(replace(result, pick=pick, best=[pick], question=question), {"command": EVIL})
-    assert page.count("<script") == page.count("</script") == made.pages["search"].count("<script")
+    evil_run = Run({"command": EVIL}, machine=EVIL)
+    page = replace(result, pick=pick, best=[pick], question=question, run=evil_run).page()
+    assert page.count("<script") == page.count("</script") == result.page().count("<script")
     assert "\u2028" not in page.split("</style>")[1].split('class="records"')[1].split("</script>")[0]
     assert json.loads(records(page)["records"][0]["choices"])[EVIL] == EVIL
-    assert "<script" not in search_fragment(replace(result, pick=pick, question=question))
+    assert "<script" not in replace(result, pick=pick, question=question)._repr_html_()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "score"])
-def test_a_fragment_is_small_and_needs_no_script_or_style(made: Made, kind: str) -> None:
-    fragment = made.fragments[kind]
-    assert len(fragment) < 30_000
-    assert not re.search(r"<(script|style|link|img)\b|var\(--", fragment)
-    assert (fragment[:4], fragment[-6:]) == ("<div", "</div>")
-    assert "<svg" in fragment or kind in (
-        "doctor",
-        "ledger",
-        "comparison",
-        "proxies-model",
-        "path",
-    )
-    assert not re.search(r'(fill|stroke)="(black|white|#fff|#000)"', fragment)
+def test_a_network_has_one_difference_in_the_whole_output(result: SearchReport) -> None:
+    """Also where the pick is not the best: sentence and table are against the pick, in the same digits."""
+    other = next(c for c in result.best if c.architecture.choices != result.pick.architecture.choices)
+    params = next(b for b in result.baselines if b.name == "params")
+    choice = next(c for c in result.front.points if c not in (result.pick, *result.best))
+    changed = replace(result, pick=other, baselines=[replace(params, choice=choice)])
+    change = f"{100 * (choice.score - other.score) / other.score:+.2f}"
+    sentence, lines = against_counting(changed), list(result_lines(changed.lines(), changed.sheets(), None))
+    assert f"It has {change.lstrip('+-')} % " in sentence
+    assert sentence in lines
+    assert [line.split()[1] for line in lines if line.startswith("params ")] == [change]
+    page = changed.page()
+    assert page.count(f"{change} %") == 1
+    assert page.count(f"{change.lstrip('+-')} %") == 2
 
 
-@pytest.mark.parametrize("kind", ["search", "comparison", "carving", "doctor"])
-def test_a_page_holds_no_undefined_number(made: Made, kind: str) -> None:
-    text = re.sub(r"<(script|style)\b.*?</\1>", "", made.pages[kind], flags=re.DOTALL)
-    assert not re.search(r">[^<]*\b(nan|inf)\b|\bNone<", text)
+def test_page_and_terminal_show_the_same_tables(result: SearchReport) -> None:
+    page = result.page()
+    for sheet in result.sheets():
+        if TERMINAL in sheet.on and sheet.rows:
+            assert f"<h2>{sheet.title}</h2>" in page
+            assert f'<table class="{sheet.kind}">' in page
+        assert not (TERMINAL in sheet.on and sheet.charts)
+
+
+def test_baselines_that_choose_the_same_share_a_row(result: SearchReport) -> None:
+    table = next(sheet for sheet in result.sheets() if sheet.kind == "baselines")
+    names = [name for row in table.rows for name in str(row[0]).split(", ")]
+    assert sorted(names) == sorted(baseline.name for baseline in result.baselines)
+    assert len({row[1].record for row in table.rows}) == len(table.rows)  # type: ignore[union-attr]

@@ -1,0 +1,32 @@
+"""Counts of ``benchmarks/leaderboard.md``: how scores do on published results beside counting parameters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+VIEWS: Final = 9
+"""Benchmarks, each in every view that it has."""
+VERDICTS: Final = {
+    "geo": (5, 0),
+    "geo_saturating": (5, 3),
+    "log_complexity": (4, 5),
+    "spectral_capacity": (5, 4),
+    "stable_rank": (5, 3),
+}
+"""In how many views a score ranks better than counting parameters, and in how many it does not.
+
+In the others it ranks higher, and is not shown to be better.
+"""
+
+
+def record_of(score: str) -> str:
+    """Return how a score does on published results beside counting parameters, in one sentence."""
+    if score not in VERDICTS:
+        return f"How {score} compares with counting parameters is shown by `zerolm bench run --all`."
+    better, worse = VERDICTS[score]
+    rest = VIEWS - better - worse
+    others = [f"does not in {worse}"] * (worse > 0) + [f"is not shown to in {rest}"] * (rest > 0)
+    return (
+        f"On published results {score} ranks better than counting parameters in {better} of {VIEWS} views, "
+        f"and {' and '.join(others)}."
+    )

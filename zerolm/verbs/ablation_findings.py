@@ -9,7 +9,8 @@ from statistics import fmean
 from zerolm.comparison.ablation import Ablation, AblationSection, BorrowedAlpha, Draws, Effect
 from zerolm.comparison.variants import ATTENTION, EMBEDDED, FFN, FUSED, SPLIT, WITHOUT
 
-EVEN, BEST = "zerolm 0.5", "zerolm best"
+EVEN, ALL, BEST = "zerolm 0.5", "zerolm 1", "zerolm best"
+"""The columns of ``zerolm``: both kinds of matrices alike, attention alone, and the best alpha."""
 
 
 def sentences(ablation: Ablation, section: AblationSection) -> dict[str, str]:
@@ -50,7 +51,7 @@ def matrices_sentence(section: AblationSection) -> str:
 
 def initialisation_sentence(section: AblationSection) -> str:
     said = []
-    for name, at in ((EVEN, "alpha 0.5"), ("zerolm 1", "alpha 1"), (BEST, "the best alpha")):
+    for name, at in ((EVEN, "alpha 0.5"), (ALL, "alpha 1"), (BEST, "the best alpha")):
         own, *others = column(section.initialisations, name)
         known = sorted((each.tau, each.variant) for each in others if each.tau is not None)
         if known:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 from zerolm.comparison.ablation import Ablation, AblationSection, Effect
 from zerolm.comparison.variants import ATTENTION, EMBEDDED, FFN, FUSED, SPLIT, WITHOUT
-from zerolm.report.ablation_findings import (
+from zerolm.verbs.ablation_findings import (
     BEST,
     EVEN,
     borrowed,
@@ -20,7 +20,6 @@ from zerolm.report.ablation_findings import (
     listed,
     own_draws,
     plain,
-    sentences,
     signed,
 )
 
@@ -28,14 +27,6 @@ DEAR: Final = 0.05
 """A loss of tau that a user would notice."""
 STEADY: Final = 0.005
 """A difference of tau between draws and the closed form that is none."""
-
-
-def to_document(ablation: Ablation) -> dict[str, Any]:
-    """Return plain JSON, as ``zerolm bench ablate --json`` prints it: the numbers and their sentences."""
-    document = ablation.to_json()
-    for section, numbers in zip(ablation.sections, document["sections"], strict=True):
-        numbers["sentences"] = sentences(ablation, section)
-    return {**document, "conclusions": conclusions(ablation)}
 
 
 def conclusions(ablation: Ablation) -> dict[str, str]:

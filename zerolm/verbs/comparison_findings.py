@@ -1,4 +1,4 @@
-"""Sentences about a comparison, computed from it."""
+"""Findings of a comparison: sentences, every word from a number."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from zerolm.comparison.results import Comparison, ScoreRow
-from zerolm.report.rows import label_free, name_of, place, standings
+from zerolm.comparison.standings import label_free, name_of, standings
+from zerolm.verbs.comparison_words import place
 
 
-def sentences(comparison: Comparison) -> dict[str, str]:
+def findings(comparison: Comparison) -> dict[str, str]:
     """Return the findings by what they are of, most important first; empty where nothing can be said."""
     parts = {
         "geo": _geo,

@@ -24,6 +24,7 @@ from timing import machine, note
 
 from zerolm.architecture import MAX_WIDTH, Architecture
 from zerolm.comparison.results import ScoreRow
+from zerolm.comparison.standings import by_tau
 from zerolm.groundtruth.reader import locate, read, thinned, views
 from zerolm.io.files import cache_folder
 from zerolm.networks.batch import Batch
@@ -33,10 +34,9 @@ from zerolm.proxies import Proxy, find_proxy, proxy_names
 from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.compute import compute
 from zerolm.proxies.measure import ProxyRequest, ProxyRun, Selection, measure
-from zerolm.report.rows import by_tau
-from zerolm.report.tables import remark
 from zerolm.statistics import within_budget
 from zerolm.text.batches import TokenSource
+from zerolm.verbs.comparison_words import remark
 
 PLACE = Path(__file__).with_suffix(".md")
 SHARED = ("forward", "jacobian", "backward", "flow")

@@ -131,11 +131,11 @@ def _ceiling(comparison: Comparison) -> Iterator[str]:
     for section in comparison.sections:
         free = label_free(section)
         if section.ceiling and free:
-            known = f"{section.truth.name} at {section.ceiling.tau:.2f} tau-b"
+            ceiling = f"{section.truth.name} at {section.ceiling.tau:.2f} tau-b"
             view = f" ({section.view})" if section.view else ""
-            reached.setdefault(known, []).append(f"{free[0].tau:.3f}{view}")
-    for known, taus in reached.items():
-        yield f"Repeated runs put the noise ceiling of {known}; label-free scores reach {', '.join(taus)}."
+            reached.setdefault(ceiling, []).append(f"{free[0].tau:.3f}{view}")
+    for ceiling, taus in reached.items():
+        yield f"Repeated runs put the noise ceiling of {ceiling}; label-free scores reach {', '.join(taus)}."
 
 
 def _gain(row: ScoreRow) -> float:

@@ -49,7 +49,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Request:
+class ProxyRequest:
     """The proxies that are asked for, ``names`` None meaning every one, and how they are computed.
 
     ``text`` is a file or ``random``; ``settings`` are those of ``Settings``.
@@ -89,4 +89,4 @@ class Request:
         return cast(Backend, self.backend)
 
 
-USUAL: Final = Request()
+USUAL: Final = ProxyRequest()

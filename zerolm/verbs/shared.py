@@ -88,6 +88,20 @@ def parent(by_place: bool = True, **more: Any) -> Any:
     return setting("path", REQUIRED, help_, by_place=by_place, metavar="PARENT", **more)
 
 
+def metric(**more: Any) -> Any:
+    """Return a field for the result of a benchmark or label file that counts."""
+    help_ = "which result of the file counts; else the metric that it names, or its only one"
+    return setting("text", None, help_, metavar="NAME", **more)
+
+
+def data(**more: Any) -> Any:
+    """Return a field for the folders in which benchmarks are looked up by name."""
+    help_ = (
+        "folders of benchmark files, as in PATH; else those of ZEROLM_DATA, else the cache and the package"
+    )
+    return setting("path", None, help_, metavar="DIR", **more)
+
+
 @contextmanager
 def needing_torch(what: str = "proxies run networks", extra: str = "torch") -> Iterator[None]:
     """Within, what an import lacks is said by the extra that brings it."""

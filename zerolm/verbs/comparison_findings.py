@@ -1,4 +1,4 @@
-"""Sentences about a comparison, computed from it."""
+"""Findings of a comparison: sentences, every word from a number."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from zerolm.comparison.results import Comparison, ScoreRow
-from zerolm.report.rows import label_free, name_of, place, standings
+from zerolm.comparison.standings import label_free, name_of, standings
+from zerolm.verbs.comparison_words import place
 
 
-def sentences(comparison: Comparison) -> dict[str, str]:
+def findings(comparison: Comparison) -> dict[str, str]:
     """Return the findings by what they are of, most important first; empty where nothing can be said."""
     parts = {
         "geo": _geo,
@@ -130,11 +131,11 @@ def _ceiling(comparison: Comparison) -> Iterator[str]:
     for section in comparison.sections:
         free = label_free(section)
         if section.ceiling and free:
-            known = f"{section.truth.name} at {section.ceiling.tau:.2f} tau-b"
+            ceiling = f"{section.truth.name} at {section.ceiling.tau:.2f} tau-b"
             view = f" ({section.view})" if section.view else ""
-            reached.setdefault(known, []).append(f"{free[0].tau:.3f}{view}")
-    for known, taus in reached.items():
-        yield f"Repeated runs put the noise ceiling of {known}; label-free scores reach {', '.join(taus)}."
+            reached.setdefault(ceiling, []).append(f"{free[0].tau:.3f}{view}")
+    for ceiling, taus in reached.items():
+        yield f"Repeated runs put the noise ceiling of {ceiling}; label-free scores reach {', '.join(taus)}."
 
 
 def _gain(row: ScoreRow) -> float:

@@ -9,7 +9,8 @@ from statistics import fmean
 from zerolm.comparison.ablation import Ablation, AblationSection, BorrowedAlpha, Draws, Effect
 from zerolm.comparison.variants import ATTENTION, EMBEDDED, FFN, FUSED, SPLIT, WITHOUT
 
-EVEN, BEST = "zerolm 0.5", "zerolm best"
+EVEN, ALL, BEST = "zerolm 0.5", "zerolm 1", "zerolm best"
+"""The columns of ``zerolm``: both kinds of matrices alike, attention alone, and the best alpha."""
 
 
 def sentences(ablation: Ablation, section: AblationSection) -> dict[str, str]:
@@ -26,63 +27,63 @@ def matrices_sentence(section: AblationSection) -> str:
     effects = {each.variant: each for each in column(section.matrices, EVEN)}
     best = {each.variant: each for each in column(section.matrices, BEST)}
     full = next(iter(effects))
-    said = []
+    parts = []
     singles, tuned = singled(effects.values()), singled(best.values())
     if singles and tuned:
         (worst, low), (kindest, high) = singles[0], singles[-1]
-        said.append(
+        parts.append(
             f"dropping one matrix moves the tau of zerolm 0.5 ({plain(effects[full].tau)}) by {moved(low)} "
             f"({worst}) to {moved(high)} ({kindest}), at the best alpha by {signed(tuned[0][1].change)} to "
             f"{signed(tuned[-1][1].change)}"
         )
     for name, verb in ((SPLIT, "splitting"), (FUSED, "fusing")):
         if name in effects:
-            said.append(f"{verb} q, k, v by {moved(effects[name])}")
+            parts.append(f"{verb} q, k, v by {moved(effects[name])}")
     if ATTENTION in effects and FFN in effects:
         tau = plain(best[full].tau)
-        said.append(
+        parts.append(
             f"attention alone reaches {plain(effects[ATTENTION].tau)} and FFN alone "
             f"{plain(effects[FFN].tau)}, both at the best alpha ({best[full].alpha:g}) {tau}"
         )
-    said.append(f"embeddings move zerolm 0.5 by {moved(effects[EMBEDDED])}")
-    return f"{section.title}: {'; '.join(said)}."
+    parts.append(f"embeddings move zerolm 0.5 by {moved(effects[EMBEDDED])}")
+    return f"{section.title}: {'; '.join(parts)}."
 
 
 def initialisation_sentence(section: AblationSection) -> str:
-    said = []
-    for name, at in ((EVEN, "alpha 0.5"), ("zerolm 1", "alpha 1"), (BEST, "the best alpha")):
-        own, *others = column(section.initialisations, name)
-        known = sorted((each.tau, each.variant) for each in others if each.tau is not None)
-        if known:
-            (low, worst), (high, best) = known[0], known[-1]
+    parts = []
+    for name, at in ((EVEN, "alpha 0.5"), (ALL, "alpha 1"), (BEST, "the best alpha")):
+        first, *others = column(section.initialisations, name)
+        taus = sorted((each.tau, each.variant) for each in others if each.tau is not None)
+        if taus:
+            (low, worst), (high, best) = taus[0], taus[-1]
             range_ = f"{plain(low)} ({worst}) to {plain(high)} ({best})" if high - low > 1e-3 else plain(low)
-            said.append(f"at {at} tau is {plain(own.tau)} with {own.variant} and {range_} with others")
-    return f"{section.title}: {'; '.join(said) or 'undefined'}."
+            parts.append(f"at {at} tau is {plain(first.tau)} with {first.variant} and {range_} with others")
+    return f"{section.title}: {'; '.join(parts) or 'undefined'}."
 
 
 def seed_sentence(section: AblationSection) -> str:
-    said = []
-    for draws in own_draws(section):
+    parts = []
+    for draws in draws_of_space(section):
         if draws.mean is None:
             continue
-        said.append(
+        parts.append(
             f"ten draws at alpha {draws.alpha:g}{' (best)' if draws.saw_labels else ''} reach tau "
             f"{plain(draws.low)} to {plain(draws.high)}, the closed form {plain(draws.closed)} "
             f"({plain(draws.closed_random_ties)} with its ties broken at random), and agree with it at "
             f"{plain(draws.agreement)}"
         )
-    return f"{section.title}: {'; '.join(said) or 'undefined'}."
+    return f"{section.title}: {'; '.join(parts) or 'undefined'}."
 
 
 def transfer_sentence(ablation: Ablation, section: AblationSection) -> str:
     arrived = borrowed(each for row in ablation.transfers for each in row if each.used_on == section.title)
-    own = f"{section.title}: its own best alpha is {section.best_alpha:g}"
+    start = f"{section.title}: its own best alpha is {section.best_alpha:g}"
     if not arrived:
-        return f"{own}; there is no other benchmark to borrow from."
+        return f"{start}; there is no other benchmark to borrow from."
     losses = [each.loss or 0.0 for each in arrived]
     worst = max(arrived, key=lambda each: each.loss or 0.0)
     return (
-        f"{own}; those of the other benchmarks lose {plain(min(losses))} to {plain(max(losses))} tau "
+        f"{start}; those of the other benchmarks lose {plain(min(losses))} to {plain(max(losses))} tau "
         f"({plain(fmean(losses))} on average), the most with the {worst.alpha:g} of {worst.alpha_of}."
     )
 
@@ -92,10 +93,10 @@ def column(effects: Sequence[Effect], name: str) -> list[Effect]:
     return [each for each in effects if each.column == name]
 
 
-def own_draws(section: AblationSection) -> list[Draws]:
+def draws_of_space(section: AblationSection) -> list[Draws]:
     """Draws from the space's own initialisation at alpha 0.5 and at the best."""
-    own = section.draws[0].init
-    return [each for each in section.draws if each.init == own and (each.alpha == 0.5 or each.saw_labels)]
+    init = section.draws[0].init
+    return [each for each in section.draws if each.init == init and (each.alpha == 0.5 or each.saw_labels)]
 
 
 def singled(effects: Iterable[Effect]) -> list[tuple[str, Effect]]:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 from zerolm.comparison.ablation import Ablation, AblationSection, Effect
 from zerolm.comparison.variants import ATTENTION, EMBEDDED, FFN, FUSED, SPLIT, WITHOUT
-from zerolm.report.ablation_findings import (
+from zerolm.verbs.ablation_findings import (
     BEST,
     EVEN,
     borrowed,
     column,
+    draws_of_space,
     listed,
-    own_draws,
     plain,
-    sentences,
     signed,
 )
 
@@ -28,14 +27,6 @@ DEAR: Final = 0.05
 """A loss of tau that a user would notice."""
 STEADY: Final = 0.005
 """A difference of tau between draws and the closed form that is none."""
-
-
-def to_document(ablation: Ablation) -> dict[str, Any]:
-    """Return plain JSON, as ``zerolm bench ablate --json`` prints it: the numbers and their sentences."""
-    document = ablation.to_json()
-    for section, numbers in zip(ablation.sections, document["sections"], strict=True):
-        numbers["sentences"] = sentences(ablation, section)
-    return {**document, "conclusions": conclusions(ablation)}
 
 
 def conclusions(ablation: Ablation) -> dict[str, str]:
@@ -50,7 +41,7 @@ def conclusions(ablation: Ablation) -> dict[str, str]:
 
 def matrices(ablation: Ablation) -> str:
     """ZeroLM counts every matrix of attention and FFN and weighs the two kinds by alpha: is each needed?"""
-    said = []
+    parts = []
     for name in (EVEN, BEST):
         dropped = [
             each
@@ -58,24 +49,24 @@ def matrices(ablation: Ablation) -> str:
             for each in column(section.matrices, name)
             if each.variant.startswith(WITHOUT)
         ]
-        lower, higher = shown(dropped)
-        said.append(
+        lower, higher = shown_directions(dropped)
+        parts.append(
             f"dropping one matrix is shown to lower the tau of {name} in {lower} and to raise it in "
             f"{higher} of {len(dropped)} cases"
         )
-    fused = _found(ablation, EVEN, SPLIT, FUSED)
-    lower, higher = shown(fused)
-    said.append(
+    fused = _effects(ablation, EVEN, SPLIT, FUSED)
+    lower, higher = shown_directions(fused)
+    parts.append(
         f"splitting or fusing q, k, v is shown to lower that of {EVEN} in {lower} and to raise it in "
         f"{higher} of {len(fused)} views"
     )
-    above = [shown(_found(ablation, EVEN, kind))[1] for kind in (ATTENTION, FFN)]
-    said.append(f"attention alone is shown to beat it in {above[0]}, FFN alone in {above[1]}")
-    lower, higher = shown(_found(ablation, EVEN, EMBEDDED))
-    said.append(f"embeddings are shown to lower it in {lower} and to raise it in {higher}")
+    above = [shown_directions(_effects(ablation, EVEN, kind))[1] for kind in (ATTENTION, FFN)]
+    parts.append(f"attention alone is shown to beat it in {above[0]}, FFN alone in {above[1]}")
+    lower, higher = shown_directions(_effects(ablation, EVEN, EMBEDDED))
+    parts.append(f"embeddings are shown to lower it in {lower} and to raise it in {higher}")
     needed = sum(_alone(section) == [-1, -1] for section in ablation.sections)
     return (
-        f"Matrices: {'; '.join(said)}. ZeroLM's premise that attention and FFN are both needed, the best mix "
+        f"Matrices: {'; '.join(parts)}. ZeroLM's premise that attention and FFN are both needed, the best mix "
         f"beating either alone, is shown in {needed} of {len(ablation.sections)} views (the best mix saw the "
         "labels)."
     )
@@ -83,14 +74,14 @@ def matrices(ablation: Ablation) -> str:
 
 def initialisation(ablation: Ablation) -> str:
     """Does the ranking hang on how the matrices are initialised?"""
-    said, moved = [], 0
+    parts, moved = [], 0
     for name in (EVEN, BEST):
         effects = [each for section in ablation.sections for each in column(section.initialisations, name)]
         changes = [each.change for each in effects if each.change is not None]
         if changes:
-            lower, higher = shown(effects)
+            lower, higher = shown_directions(effects)
             moved += lower + higher
-            said.append(
+            parts.append(
                 f"{name} is shown to be worse in {lower} and better in {higher} of {len(changes)} cases (tau "
                 f"{signed(min(changes))} to {signed(max(changes))})"
             )
@@ -101,23 +92,25 @@ def initialisation(ablation: Ablation) -> str:
         else "So no dependence on the initialisation is shown."
     )
     return (
-        f"Initialisation: with another than the space's own {'; '.join(said) or 'nothing is defined'}. {end}"
+        f"Initialisation: with another than the space's own {'; '.join(parts) or 'nothing is defined'}. {end}"
     )
 
 
 def seed(ablation: Ablation) -> str:
     """Is a score of drawn weights worth more or less than its expectation?"""
-    draws = [each for section in ablation.sections for each in own_draws(section) if each.mean is not None]
+    draws = [
+        each for section in ablation.sections for each in draws_of_space(section) if each.mean is not None
+    ]
     if not draws:
         return "Seed: nothing is defined."
-    said = []
+    parts = []
     for words, best in (("alpha 0.5", False), ("the best alpha", True)):
         some = [each for each in draws if each.saw_labels == best]
         if not some:
             continue
         spread = max(each.deviation or 0.0 for each in some)
         close = [each.agreement or 0.0 for each in some]
-        said.append(
+        parts.append(
             f"at {words} the tau of ten draws has a standard deviation of at most {plain(spread, 4)}, and "
             f"they agree with the closed form at tau-b {plain(min(close))} to {plain(max(close))}"
         )
@@ -129,7 +122,7 @@ def seed(ablation: Ablation) -> str:
         else "So draws rank otherwise than the closed form."
     )
     return (
-        f"Seed: {'; '.join(said)}; their mean lies within {plain(random, 4)} of the closed form's tau with "
+        f"Seed: {'; '.join(parts)}; their mean lies within {plain(random, 4)} of the closed form's tau with "
         f"ties broken at random, and within {plain(tau, 4)} of its tau-b. {end}"
     )
 
@@ -151,7 +144,7 @@ def transfer(ablation: Ablation) -> str:
     )
 
 
-def shown(effects: Iterable[Effect]) -> tuple[int, int]:
+def shown_directions(effects: Iterable[Effect]) -> tuple[int, int]:
     """How many are shown to lower and how many to raise tau."""
     directions = [each.direction for each in effects]
     return directions.count(-1), directions.count(1)
@@ -162,7 +155,7 @@ def _alone(section: AblationSection) -> list[int]:
     return [each.direction for each in column(section.matrices, BEST) if each.variant in (ATTENTION, FFN)]
 
 
-def _found(ablation: Ablation, name: str, *variants: str) -> Sequence[Effect]:
+def _effects(ablation: Ablation, name: str, *variants: str) -> Sequence[Effect]:
     return [
         each
         for section in ablation.sections

@@ -17,22 +17,21 @@ def pages() -> dict[str, str]:
         "takes `--out DIR` and writes there `report.html`, `result.json` and `run.yaml`; "
         "`--config DIR/run.yaml` repeats the run.",
         "",
-        "| command | |",
-        "|---|---|",
+        "| command | from Python | |",
+        "|---|---|---|",
     ]
-    lines += [f"| [`zerolm {c.name}`]({place(c)}) | {c.summary} |" for c in COMMANDS.values()]
+    lines += [
+        f"| [`zerolm {c.name}`]({place(c)}) | [`{function(c)}`](../api.md#{function(c)}) | {c.summary} |"
+        for c in COMMANDS.values()
+    ]
     lines += ["", *_table("Wherever a command writes a result", OUTPUT), ""]
     written = {place(command).removesuffix(".md"): page(command) for command in COMMANDS.values()}
     return {"index": "\n".join(lines), **written}
 
 
-def verbs() -> str:
-    """Return the rows of a table of commands and their functions."""
-    rows = [
-        f"| [`zerolm {c.name}`](commands/{place(c)}) | `zerolm.{c.verb.partition(':')[2]}` |"
-        for c in COMMANDS.values()
-    ]
-    return "\n".join(rows)
+def function(command: Command) -> str:
+    """Return the Python function of a command."""
+    return f"zerolm.{command.verb.partition(':')[2]}"
 
 
 def place(command: Command) -> str:
@@ -61,8 +60,8 @@ def page(command: Command) -> str:
             lines += ["", *_table(heading, settings, flags=heading != "Arguments")]
     if command.notes:
         lines += ["", "## Notes", "", _html(command.notes)]
-    verb = command.verb.partition(":")[2]
-    lines += ["", "## From Python", "", f"`zerolm.{verb}` takes the same settings: see [the API](../api.md)."]
+    name = function(command)
+    lines += ["", "## From Python", "", f"[`{name}`](../api.md#{name}) takes the same settings."]
     return "\n".join([*lines, ""])
 
 

@@ -83,12 +83,33 @@ def ratio_worth() -> list[RatioWorth]:
     ]
 
 
-def _part(name: str, head: str) -> str:
+METHODS = {
+    "carve": "**`zerolm carve`, its own plan, opened again**",
+    "units": "KV groups and FFN, least squares, per layer",
+    "slicegpt": "SliceGPT",
+}
+"""The methods that cut one parent to equal sizes, as ``width`` names them."""
+
+
+@cache
+def carved() -> dict[str, list[tuple[float, float]]]:
+    """Return the shares of the layers' parameters that methods keep, and the perplexity; the parent first."""
+    (parent,) = _find("width", r"the parent's is ([0-9.]+)\)")
+    curves = {method: [(1.0, float(parent))] for method in METHODS}
+    for share in ("75%", "50%", "40%"):
+        rows = {row[0]: row for row in _table(_part("width", f"{share} of the layers", "###"))}
+        for method, name in METHODS.items():
+            _, _, size, _, perplexity = rows[name]
+            curves[method].append((float(size.strip("%")) / 100, float(perplexity)))
+    return curves
+
+
+def _part(name: str, head: str, level: str = "##") -> str:
     """Return what a file has below a heading."""
-    parts = read(name).split(f"\n## {head}\n")
+    parts = read(name).split(f"\n{level} {head}\n")
     if len(parts) != 2:
         raise LookupError(f"benchmarks/{name}.md has no part {head!r}")
-    return parts[1].split("\n## ")[0]
+    return parts[1].split(f"\n{level} ")[0]
 
 
 def _table(text: str) -> list[list[str]]:
@@ -212,7 +233,8 @@ def _width() -> dict[str, str]:
     numbers |= {f"narrow_{name}": value for name, value in zip(names, values, strict=True)}
     before = _find("width", r"\| KV groups and FFN, least squares, per layer \| ([0-9.]+) \| ([0-9.]+) \|")
     numbers["whole_layers_75"], numbers["whole_layers_50"] = before
-    return numbers
+    numbers["width_parent"] = f"{carved()['carve'][0][1]:.2f}"
+    return numbers | {f"half_{method}": f"{points[2][1]:.2f}" for method, points in carved().items()}
 
 
 def _healing() -> dict[str, str]:

@@ -23,8 +23,8 @@ QUESTIONS = (
     ),
     (
         "In llamas of one size and depth, is the ratio of FFN to attention worth what `geo` says?",
-        "FFNs as large as attention **{worth_1}** of FFNs three times as large, `geo` says "
-        "{worth_1_geo}; six times as large {worth_6} and {worth_6_geo}. How deep is best it cannot say.",
+        "FFNs as large as attention are worth **{worth_1}** of FFNs three times as large; `geo` says "
+        "{worth_1_geo}. Six times as large: {worth_6}, `geo` says {worth_6_geo}. It cannot tell how deep to go.",
         "llama_small",
     ),
     (
@@ -45,8 +45,8 @@ QUESTIONS = (
     ),
     (
         "Do 20 trained models of your own help?",
-        "**+{random_gain}** tau-b over the better of `geo` and counting, {random_worst} at worst. Beyond "
-        "the labels' sizes {larger_worst} at worst, and worse in {larger_worse} of {larger_of}.",
+        "**+{random_gain}** tau-b over the better of `geo` and counting; at worst {random_worst}. Beyond "
+        "the labels' sizes: at worst {larger_worst}, and worse in {larger_worse} of {larger_of}.",
         "leaderboard",
     ),
     (
@@ -56,7 +56,7 @@ QUESTIONS = (
         "carving",
     ),
     (
-        "What does a plan lose that may narrow the hidden size, too?",
+        "What does a plan lose that may narrow the hidden size?",
         "KL to the parent **{narrow_layers_75}** nats a token with 75% of the layers' parameters, "
         "{narrow_layers_50} with 50%. With the whole hidden size {whole_layers_75} and "
         "{whole_layers_50}.",
@@ -64,12 +64,12 @@ QUESTIONS = (
     ),
     (
         "What does healing give back?",
-        "Of the KL of a child with half of the heads and the FFN, **{healed_left}** is left after "
-        "{healed_tokens} M tokens, {healed_minutes} minutes on one thread.",
+        "**{healed_left}** of the KL is left, for a child with half of the heads and the FFN, after "
+        "{healed_tokens} M tokens: {healed_minutes} minutes on one thread.",
         "healing",
     ),
     (
-        "And beside Torch-Pruning's group magnitude, FFN alone, the same repair for both?",
+        "How does carving compare with Torch-Pruning (group magnitude; FFN alone, same repair)?",
         "{ffn_75} against {rival_ffn_75} with 0.75 of the FFN, {ffn_50} against {rival_ffn_50} with 0.5.",
         "carving",
     ),

@@ -24,6 +24,8 @@ import measured  # noqa: E402
 MEASUREMENTS = HERE.parent / "benchmarks"
 PLACES = {"benchmarks/": "measurements/", "CONTRIBUTING": "contributing"}
 """Where files of the repository that are not below ``docs/`` stand on the site."""
+BOOSTS = {"tutorials/": 2, "measurements/": 0.005}
+"""What a search finds first and last: the many words of measurements match anything."""
 QUIET = "c = get_config()\nc.IPKernelApp.log_level = 40\n"
 """The kernels of notebooks warn, else, of sockets that others on this machine may read."""
 
@@ -57,9 +59,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Leave out what is for tests, and lead links to files of the repository to their pages here."""
+    """Leave out what is for tests, weigh a page for the search, lead links to files to their pages here."""
     markdown = re.sub(r"^(```\w+)(?: (?:data|torch|varies))+$", r"\1", markdown, flags=re.MULTILINE)
     markdown = measured.COMMENT.sub("", markdown)
+    for folder, boost in BOOSTS.items():
+        if page.file.src_uri.startswith(folder):
+            page.meta["search"] = {"boost": boost}
     up = "../" * page.file.src_uri.count("/")
     return re.sub(
         rf"\]\((?:\.\./)+({'|'.join(PLACES)})", lambda link: f"]({up}{PLACES[link[1]]}", markdown

@@ -24,7 +24,8 @@ QUESTIONS = (
     (
         "In llamas of one size and depth, is the ratio of FFN to attention worth what `geo` says?",
         "FFNs as large as attention are worth **{worth_1}** of FFNs three times as large; `geo` says "
-        "{worth_1_geo}. Six times as large: {worth_6}, `geo` says {worth_6_geo}. It cannot tell how deep to go.",
+        "{worth_1_geo}. Six times as large: {worth_6}, `geo` says {worth_6_geo}. It cannot tell how deep to "
+        "go.",
         "llama_small",
     ),
     (

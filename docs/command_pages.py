@@ -17,7 +17,7 @@ def pages() -> dict[str, str]:
         "takes `--out DIR` and writes there `report.html`, `result.json` and `run.yaml`; "
         "`--config DIR/run.yaml` repeats the run.",
         "",
-        "| command | from Python | |",
+        "| command | from Python | what it does |",
         "|---|---|---|",
     ]
     lines += [
@@ -70,7 +70,7 @@ def _argument(setting: Setting) -> str:
 
 
 def _table(heading: str, settings: tuple[Setting, ...], flags: bool = True) -> list[str]:
-    lines = [f"## {heading}", "", "| setting | default | |", "|---|---|---|"]
+    lines = [f"## {heading}", "", "| setting | default | what it sets |", "|---|---|---|"]
     return lines + [_row(setting, flags) for setting in settings]
 
 

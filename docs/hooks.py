@@ -71,6 +71,12 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     )
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Give the theme's search dialog a name."""
+    dialog = 'data-md-component="search" role="dialog"'
+    return output.replace(dialog, f'{dialog} aria-label="Search"', 1)
+
+
 def on_page_content(html: str, page: Page, **_: Any) -> str:
     """Lead the links of notebooks, which MkDocs takes as they are, to pages."""
     if page.file.src_uri.endswith(".ipynb"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -182,6 +183,39 @@ def test_every_link_of_the_site_leads_to_a_place() -> None:
                 assert target in files, f"{file}: {link.path}"
                 places = pages[target].places if target in pages else set()
                 assert not link.fragment or unquote(link.fragment) in places, f"{file}: {link.geturl()}"
+
+
+PAGE_OF_EACH_KIND = (
+    "index.html",
+    "tutorials/ship.html",
+    "notebooks/search.html",
+    "evidence.html",
+    "commands/index.html",
+    "commands/search.html",
+    "api.html",
+)
+
+
+@pytest.mark.built
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_site_is_for_everybody(scheme: Any) -> None:
+    """axe-core finds nothing wrong, on a wide screen and a narrow one."""
+    api = pytest.importorskip("playwright.sync_api")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    path = os.environ.get("ZEROLM_CHROMIUM") or shutil.which("chromium")
+    if path is None:
+        pytest.skip("there is no Chromium")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        for width in (1300, 390):
+            context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+            for name in PAGE_OF_EACH_KIND:
+                page = context.new_page()
+                page.goto((ROOT / "site" / name).as_uri())
+                page.wait_for_selector(".md-typeset h1")
+                page.wait_for_timeout(300)  # colours fade in
+                assert not axe.run(page).response["violations"], f"{name}, {width} wide"
+        browser.close()
 
 
 HEAVY = {"--all", "--limit", "--proxies", "--tasks", "heal", "--heal", "--beside", "elastic"}

@@ -116,7 +116,7 @@ def best_proxies() -> str:
 def summary() -> str:
     """Return ``geo`` beside counting on every view."""
     lines = [
-        "| view | `geo` | counting | gain [95 %] | `geo`, equal size | counting, equal size | gain above 0 |",
+        "| view | `geo` | counting | gain [95 %] | `geo`, equal size | counting, equal size | gain |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
     for name, scores in views().items():

@@ -229,14 +229,14 @@ def carved() -> str:
         parts.append(text(x, bottom + 20, f"{share:.0%}", "small mid"))
     parts.append(line(left, bottom, right, bottom, "axis"))
     parts.append(text((left + right) / 2, bottom + 42, "parameters of the layers that are kept", "small mid"))
-    names = {"slicegpt": ("SliceGPT", "count", 10, -4), "carve": ("zerolm carve", "geo", -10, 24)}
-    names["units"] = ("KV groups and FFN alone", "third", 14, -4)
-    for method, points in evidence.carved().items():
-        label, kind, right_by, down_by = names[method]
-        parts.append(curve(map(place, points), kind))
-        parts += [dot(*place(point), kind, 4) for point in points]
-        x, y = place(points[2])
-        parts.append(text(x + right_by, y + down_by, label, kind))
+    names = {"slicegpt": "SliceGPT", "units": "KV groups and FFN alone", "carve": "zerolm carve"}
+    kinds = {"slicegpt": "count", "units": "third", "carve": "geo"}
+    for row, (method, name) in enumerate(names.items()):
+        points = [place(point) for point in evidence.carved()[method]]
+        parts.append(curve(points, kinds[method]))
+        parts += [dot(x, y, kinds[method], 4) for x, y in points]
+        parts.append(dot(right - 190, top + 20 + 22 * row - 4, kinds[method], 5))
+        parts.append(text(right - 178, top + 20 + 22 * row, name, kinds[method]))
     x, y = place(evidence.carved()["carve"][0])
     parts.append(text(x + 12, y + 4, "the parent", "small"))
     return svg(720, bottom + 56, "zerolm carve loses less than SliceGPT at equal sizes", parts)

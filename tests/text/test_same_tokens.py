@@ -20,9 +20,11 @@ from zerolm.elastic.text import ElasticText
 from zerolm.progress import silent
 from zerolm.text.batches import random_source, stock_source, text_source
 from zerolm.text.calibration import tokens_of
-from zerolm.text.corpus import Corpus, Sequences, batch_of, edges, token_file
-from zerolm.text.predictions import Predictions, tokenizer_of
-from zerolm.text.tokens import line_tokens, read_text, running_tokens
+from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
+from zerolm.text.documents import read_text
+from zerolm.text.encoding import edges, tokenizer_of
+from zerolm.text.predictions import Predictions
+from zerolm.text.tokens import line_tokens, running_tokens
 from zerolm.text.vocabularies import token_counts
 from zerolm.training.labels import LabelText
 from zerolm.training.request import Schedule, TrainingRequest
@@ -166,7 +168,7 @@ def test_of_supernets(source: Path, tmp_path: Path, task: Any, around: str | Non
     text = ElasticText.of(
         str(source), task, length=16, batch=2, most=9_000, tokenizer=folder, vocabulary=300
     )
-    data = text.data(REQUEST)
+    data = text.data(REQUEST.sequences, REQUEST.seed)
     check(f"supernet {task} {around}", *text.held_out, *(x for i in range(10) for x in data[i].values()))
 
 
@@ -175,5 +177,5 @@ def test_of_supernets(source: Path, tmp_path: Path, task: Any, around: str | Non
 def test_of_labels(source: Path, space: str, judged: bool) -> None:
     other = str(source / "a.txt") if judged else None
     text = LabelText.of(str(source), space, {}, REQUEST, silent, other)
-    data = Predictions(text.corpus, REQUEST.sequences, 3, text.task, text.mask)
-    check(f"labels {space} {judged}", text.held_out(), *(x for i in range(10) for x in data[i].values()))
+    data = text.data(REQUEST.sequences, 3)
+    check(f"labels {space} {judged}", text.held_ids, *(x for i in range(10) for x in data[i].values()))

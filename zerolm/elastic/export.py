@@ -21,7 +21,7 @@ from zerolm.elastic.learner import Aim, PathLearner
 from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.elastic.supernet import Supernet, drawn_network
 from zerolm.elastic.teacher import distillation_for, teacher_in
-from zerolm.elastic.text import BATCH, supernet_text
+from zerolm.elastic.text import supernet_text
 from zerolm.io.files import write_json
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.networks.modules.layer import Stack
@@ -30,6 +30,7 @@ from zerolm.progress import Progress, silent
 from zerolm.settings import nearest
 from zerolm.spaces import SPACES
 from zerolm.spaces.elastic import Elastic
+from zerolm.training.losses import HELD_BATCH
 from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.train import train
@@ -176,7 +177,7 @@ class _Export:
             return {"held_out": self.text.loss(self.network, next(self.network.parameters()).device)}
 
         watched = TrainingRun(work, judge, self.progress)
-        self.log = train(learner, self.text.data(run), run, watched, teacher=teacher).rows
+        self.log = train(learner, self.text.data(run.sequences, run.seed), run, watched, teacher=teacher).rows
         learner.to("cpu").train(False)
         self.losses["after"] = self.text.loss(self.network)
 
@@ -219,7 +220,7 @@ class _Export:
     @torch.no_grad()
     def _check(self, opened: Any) -> None:
         """Raise ``ValueError`` where what was written gives other logits than the network."""
-        ids = self.text.held_out[0][:BATCH]
+        ids = self.text.held_out[0][:HELD_BATCH]
         ours, theirs = self.network(ids), opened(ids).logits
         if float((ours - theirs).abs().max()) > CLOSE * max(1.0, float(ours.abs().max())):
             raise ValueError("what was written gives other logits than the network; nothing is left")

@@ -12,11 +12,12 @@ from zerolm.elastic.folder import write_supernet
 from zerolm.elastic.learner import Aim, Growth, SupernetLearner
 from zerolm.elastic.supernet import Supernet, drawn_path
 from zerolm.elastic.teacher import distillation_for, teacher_in
-from zerolm.elastic.text import BATCH, VOCABULARY, ElasticText, tokens_read
+from zerolm.elastic.text import VOCABULARY, ElasticText
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.progress import Progress, silent
 from zerolm.spaces import SPACES, make_space
 from zerolm.spaces.elastic import Elastic
+from zerolm.training.losses import HELD_BATCH
 from zerolm.training.processes import processes
 from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
@@ -127,10 +128,10 @@ def train_supernet(
     identity = {**asdict(request), "text_sha256": text.sha256, "settings": space.settings}
     with work_folder(out, identity, force) as work:
         watched = TrainingRun(work, _judge(supernet, text, run.seed), progress)
-        trained = train(learner, text.data(run), run, watched, teacher=teacher)
+        trained = train(learner, text.data(run.sequences, run.seed), run, watched, teacher=teacher)
         learner.to("cpu").train(False)
         last = drawn_path(supernet.shape, run.seed, run.steps)
-        learner.end_epoch(request.growth.epochs - 1, text.held_out[0][:BATCH], last)
+        learner.end_epoch(request.growth.epochs - 1, text.held_out[0][:HELD_BATCH], last)
         done = TrainedSupernet(supernet, request, text.told, learner.history(), trained)
         told = {"training": identity, "text": text.told, "log": trained.rows}
         with new_folder(out, force) as place:
@@ -149,7 +150,7 @@ def _text(request: SupernetRequest, progress: Progress) -> ElasticText:
         SPACES[request.space].task,
         length=request.training.length,
         batch=request.training.batch,
-        most=tokens_read(request.training),
+        most=request.training.tokens_read,
         tokenizer=None if folder is None else Path(folder),
         vocabulary=request.vocabulary,
         progress=progress,

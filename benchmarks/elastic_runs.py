@@ -188,14 +188,14 @@ class Place:
             start = time.process_time()
             done = train_supernet(request, place, progress=note)
             seconds = time.process_time() - start
-            net, last = done.supernet, done.history[-1]
+            net, last = read_supernet(place)[0], done.history[-1]
             inside = [self.loss(partial(net, path=path)) for path in paths_of(net, seed)]
             self.parts.measured(
                 f"{place.name}-told",
                 lambda: {
                     "seconds": seconds,
-                    "params": last["mean_params"],
-                    "alike": statistics.mean(last["diversity"]),
+                    "params": last.mean_params,
+                    "alike": statistics.mean(last.diversity),
                     "paths": statistics.mean(inside),
                 },
             )

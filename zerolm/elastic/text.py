@@ -10,6 +10,7 @@ from typing import Any, Final
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from zerolm.elastic.result import SupernetSource
 from zerolm.networks.network import Task
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.progress import Progress, silent
@@ -67,10 +68,10 @@ class ElasticText(PredictedText):
         return cls(corpus, task, mask, len(reader), reader, most)
 
     @property
-    def told(self) -> dict[str, Any]:
-        """Return where the text is from and how it is cut, so that what is held out stays so: plain JSON."""
+    def source(self) -> SupernetSource:
+        """Return where the text is from and how it is cut."""
         (text,) = self.corpus.texts
-        return {"source": text.source, "sha256": text.sha256, "most": self.most, "length": self.corpus.length}
+        return SupernetSource(text.source, text.sha256, self.most, self.corpus.length)
 
     def loss(self, network: Callable[[Tensor], Tensor], device: Any = "cpu") -> float:
         """Return the mean cross-entropy, in nats, of what is predicted on text that is held out."""

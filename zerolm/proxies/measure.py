@@ -37,7 +37,7 @@ from zerolm.scores import make_score
 from zerolm.solvers.drawing import drawn
 from zerolm.spaces import make_space, space_names
 from zerolm.text.batches import TokenSource, stock_source
-from zerolm.text.tokens import read_text
+from zerolm.text.documents import read_text
 
 __all__ = ["ProxyRequest", "ProxyRun", "Selection", "measure", "measuring"]
 

@@ -11,7 +11,7 @@ from zerolm.networks.workers import Backend, check_workers
 from zerolm.proxies.registry import find_proxy, proxy_names
 from zerolm.proxies.settings import Settings
 from zerolm.text.batches import TokenSource, random_source, text_source
-from zerolm.text.tokens import read_text
+from zerolm.text.documents import read_text
 
 Target = Literal["space", "benchmark", "model"]
 BELONGS: Final[Mapping[str, tuple[Target, ...]]] = {

@@ -7,3 +7,5 @@ from typing import Final
 RANDOM: Final = "random"
 SEQUENCES: Final = 256
 LENGTH: Final = 256
+HELD: Final = 64
+"""Sequences of each text that are held out, unless that is more than a tenth of it."""

@@ -42,7 +42,7 @@ class Trained:
     """
 
     seconds: float
-    rows: list[dict[str, float]] = field(default_factory=list)
+    rows: list[dict[str, int | float]] = field(default_factory=list)
 
 
 def train(

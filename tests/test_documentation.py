@@ -17,11 +17,11 @@ import pytest
 from snippets import Missing, agrees, blocks, run, run_command, steps
 
 import zerolm
-from zerolm.commands import COMMANDS
 from zerolm.groundtruth.reader import same_folders
 from zerolm.proxies.registry import PROXIES
 from zerolm.scores import SCORES
 from zerolm.spaces import SPACES, space_names
+from zerolm.verbs import ALIASES, VERBS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -164,7 +164,7 @@ class Page(HTMLParser):
 def test_the_site_asks_nobody_and_lacks_nothing() -> None:
     """``make docs`` has built it, without a warning; its notebooks ran."""
     pages = list((ROOT / "site").rglob("*.html"))
-    assert len(pages) > len(COMMANDS) + len(PAGES)
+    assert len(pages) > len(VERBS) + len(PAGES)
     loaded = re.compile(r"<(?:script|img|iframe|link rel=\"?stylesheet)[^>]*(?:src|href)=\"?https?:")
     for page in pages:
         text = page.read_text("utf-8")
@@ -250,8 +250,8 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     ran = 0
-    for command in COMMANDS.values():
-        for example, _ in command.examples:
+    for verb in VERBS.values():
+        for example, _ in verb.request.examples:
             words = shlex.split(example)
             if HEAVY & set(words):
                 continue
@@ -267,13 +267,15 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
                 words += ["--sequences", "8", "--length", "16"]
             run_command(words)
             ran += 1
-    assert ran > len(COMMANDS)
+    assert ran > len(VERBS)
 
 
 def test_every_public_function_is_documented() -> None:
     text = (ROOT / "docs" / "api.md").read_text("utf-8")
-    public = {name for name in dir(zerolm) if not name.startswith("__")}
-    assert set(re.findall(r"^::: zerolm\.(\w+)$", text, flags=re.MULTILINE)) == public
+    verbs = {verb.function or name.replace(" ", ".") for name, verb in VERBS.items()}
+    helpers = {"load", "make_score", "make_space", "read_labels"}
+    assert set(re.findall(r"^::: zerolm\.([\w.]+)$", text, flags=re.MULTILINE)) == verbs | helpers
+    assert all(alias in text for alias in ALIASES)
 
 
 def test_every_space_is_explained() -> None:

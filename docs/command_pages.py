@@ -25,10 +25,9 @@ def pages() -> dict[str, str]:
         "| command | from Python | what it does |",
         "|---|---|---|",
     ]
-    lines += [
-        f"| [`zerolm {name}`]({place(name)}) | [`{function(name)}`](../api.md#{function(name)}) | {verb.summary} |"
-        for name, verb in VERBS.items()
-    ]
+    for name, verb in VERBS.items():
+        call = function(name)
+        lines.append(f"| [`zerolm {name}`]({place(name)}) | [`{call}`](../api.md#{call}) | {verb.summary} |")
     lines += ["", *_table("Wherever a command writes a result", OUTPUT), ""]
     written = {place(name).removesuffix(".md"): page(verb.request) for name, verb in VERBS.items()}
     return {"index": "\n".join(lines), **written}

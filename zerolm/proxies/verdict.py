@@ -46,7 +46,9 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def judge(columns: Mapping[str, Floats], result: Floats, params: Floats, seed: int = 0) -> LibraVerdict | None:
+def judge(
+    columns: Mapping[str, Floats], result: Floats, params: Floats, seed: int = 0
+) -> LibraVerdict | None:
     """None with too few labels, or proxies that vary. ``columns``, ``result``, ``params`` are (n,)."""
     if len(result) < FEWEST:
         return None

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zerolm.settings.request import setting
-
 from zerolm.text.defaults import HELD
 
 PRECISIONS: Final = ("auto", "bfloat16", "float32")

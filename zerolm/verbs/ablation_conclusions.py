@@ -66,8 +66,8 @@ def matrices(ablation: Ablation) -> str:
     parts.append(f"embeddings are shown to lower it in {lower} and to raise it in {higher}")
     needed = sum(_alone(section) == [-1, -1] for section in ablation.sections)
     return (
-        f"Matrices: {'; '.join(parts)}. ZeroLM's premise that attention and FFN are both needed, the best mix "
-        f"beating either alone, is shown in {needed} of {len(ablation.sections)} views (the best mix saw the "
+        f"Matrices: {'; '.join(parts)}. ZeroLM's premise that attention and FFN are both needed, the best "
+        f"mix beating either alone, is shown in {needed} of {len(ablation.sections)} views (the best mix saw the "
         "labels)."
     )
 

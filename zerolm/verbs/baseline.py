@@ -114,7 +114,9 @@ def _of_document(name: str, document: Any, model: CostModel) -> BaselineModel:
             f"{space_name} has no such layers: {costs[differing]} {differing} in place of {real[differing]} "
             "(biases, windows or a head of its own)"
         )
-    fixed = {setting: space.settings[setting] for setting in FIXED_SETTINGS if setting in space.settings}
+    fixed: dict[str, Any] = {
+        setting: space.settings[setting] for setting in FIXED_SETTINGS if setting in space.settings
+    }
     return BaselineModel(name, space_name, fixed, choices, costs)
 
 

@@ -67,8 +67,8 @@ def matrices(ablation: Ablation) -> str:
     needed = sum(_alone(section) == [-1, -1] for section in ablation.sections)
     return (
         f"Matrices: {'; '.join(parts)}. ZeroLM's premise that attention and FFN are both needed, the best "
-        f"mix beating either alone, is shown in {needed} of {len(ablation.sections)} views (the best mix saw the "
-        "labels)."
+        f"mix beating either alone, is shown in {needed} of {len(ablation.sections)} views (the best mix "
+        "saw the labels)."
     )
 
 

@@ -99,8 +99,18 @@ def _option(setting: Setting, is_repeated: bool = False) -> click.Option:
     if setting.kind == "flag":
         flag = f"{setting.flag}/--{setting.off}" if setting.off else setting.flag
         return click.Option([*names, flag], is_flag=True, default=None)
-    multiple = is_repeated or setting.takes_several
-    return click.Option([*names, setting.flag], multiple=multiple, shell_complete=completion(setting))
+    several = setting.takes_several
+    return click.Option(
+        [*names, setting.flag],
+        multiple=is_repeated or several,
+        callback=_separated if several else None,
+        shell_complete=completion(setting),
+    )
+
+
+def _separated(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:
+    """Return names that were typed with commas between them, or each with its flag."""
+    return tuple(name for text in texts for name in text.split(","))
 
 
 def _typed(value: Any) -> Any:

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
 from zerolm.comparison.bench import More, bench
-from zerolm.comparison.results import Section
+from zerolm.comparison.results import Comparison, Section
 from zerolm.groundtruth.reader import (
     SHIPPED,
     GroundTruth,
@@ -80,10 +80,12 @@ class ProxyRun:
             "left_out": measured.left_out,
         }
         if self.section is not None:
+            comparison = Comparison([self.section]).to_json()
             document["metric"] = self.section.metric
-            document["section"] = self.section.to_json()
-            document["rows"] = [row.to_json() for row in self.section.rows]
+            (document["section"],) = comparison["sections"]
+            document["rows"] = comparison["rows"]
             document["libra"] = None if self.verdict is None else self.verdict.to_json()
+            document["benchmarks"] = comparison["benchmarks"]
         return document
 
 

@@ -106,9 +106,9 @@ def agreement(section: Section, seconds: Mapping[str, float]) -> tuple[Row, list
         rows.append(
             [
                 Cell(row.label, mark),
-                Cell(show_number(row.tau), note=show_interval(row.tau_low, row.tau_high)),
+                Cell(show_number(row.tau), note=show_interval(row.tau_low, row.tau_high, ".2f")),
                 show_number(row.tau_random_ties),
-                Cell(show_number(row.rho), note=show_interval(row.rho_low, row.rho_high)),
+                Cell(show_number(row.rho), note=show_interval(row.rho_low, row.rho_high, ".2f")),
                 _gain(row, mark),
                 show_number(row.within_budget),
                 show_share(row.pairs_right),

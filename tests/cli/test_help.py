@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from zerolm.cli.complete import KINDS, names_of, script_of
+from zerolm.cli.complete import KINDS, names_of
+from zerolm.cli.install import script_of
 from zerolm.settings.request import PLACED
 from zerolm.verbs import PANELS, VERBS
 

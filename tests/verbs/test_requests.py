@@ -55,7 +55,7 @@ def test_a_part_is_declared_once_and_arrives_whole() -> None:
         ({"folder": "x", "widht": 3}, "example has no setting 'widht'; did you mean 'width'?"),
         ({"folder": "x", "width": 65}, "width must be an integer from 1 to 64, not 65"),
         ({"folder": "x", "width": True}, "width cannot be true"),
-        ({"folder": "x", "for_": "soon"}, "for_ must be a number with a unit"),
+        ({"folder": "x", "for_": "soon"}, "for must be a number with a unit"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(values: dict[str, Any], words: str) -> None:

@@ -121,16 +121,16 @@ def run_command(request: type[Request], typed: dict[str, Any]) -> None:
     values = configured(request.name, file, typed)
     output = {setting.name: setting.default for setting in OUTPUT}
     output |= {name: one.parse(values.pop(name)) for name, one in declared.items() if name in values}
-    made = request.parse(values)
+    question = request.parse(values)
     folder = None if output["out"] is None else Path(output["out"])
     if folder is not None:
         check_new(folder, output["force"])
     with logged(output["verbose"]), Steps(output["quiet"]) as progress:
-        result = made.run(progress)
+        result = question.run(progress)
         if folder is not None:
             result.save(folder, force=output["force"])
     if _is_first():
-        _show(result, output["json"], folder or getattr(made, "out", None))
+        _show(result, output["json"], folder or getattr(question, "out", None))
 
 
 def _is_first() -> bool:

@@ -225,8 +225,8 @@ def _best_measured(job: Job, session: Session, plans: Sequence[Planned]) -> tupl
     cuts = [_narrowed(job, plan.cut, plan.width) for plan in near]
     losses = session.finals(cuts)
     best = min(range(len(near)), key=losses.__getitem__)
-    told = ", ".join(f"{_width_of(cut)} {loss:.3g}" for cut, loss in zip(cuts, losses, strict=True))
-    return near[best], f"loss of the best plans beside widths of the stream, {job.methods.repair}: {told}"
+    texts = ", ".join(f"{loss:.3g} at {_width_of(cut)}" for cut, loss in zip(cuts, losses, strict=True))
+    return near[best], f"the best plans of each hidden size, repair {job.methods.repair}, lose {texts}"
 
 
 def _width_of(cut: Cut) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import textwrap
 
 from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.output import OUTPUT
 from zerolm.settings.request import PLACED, Request
 from zerolm.verbs import VERBS
+from zerolm.verbs.call import function_of
 
 
 def pages() -> dict[str, str]:
@@ -19,24 +22,36 @@ def pages() -> dict[str, str]:
         "takes `--out DIR` and writes there `report.html`, `result.json` and `run.yaml`; "
         "`--config DIR/run.yaml` repeats the run.",
         "",
-        "| command | |",
-        "|---|---|",
+        "| command | from Python | what it does |",
+        "|---|---|---|",
     ]
-    lines += [f"| [`zerolm {name}`]({place(name)}) | {verb.summary} |" for name, verb in VERBS.items()]
+    for name, verb in VERBS.items():
+        call = function(name)
+        lines.append(f"| [`zerolm {name}`]({place(name)}) | [`{call}`](../api.md#{call}) | {verb.summary} |")
     lines += ["", *_table("Wherever a command writes a result", OUTPUT), ""]
     written = {place(name).removesuffix(".md"): page(verb.request) for name, verb in VERBS.items()}
     return {"index": "\n".join(lines), **written}
 
 
-def verbs() -> str:
-    """Return the rows of a table of commands and their functions."""
-    rows = [f"| [`zerolm {name}`](commands/{place(name)}) | `zerolm.{function(name)}` |" for name in VERBS]
-    return "\n".join(rows)
 
 
 def function(name: str) -> str:
     """Return the function of a command, as a call of the package names it."""
-    return VERBS[name].function or name.replace(" ", ".")
+    return f"zerolm.{VERBS[name].function or name.replace(' ', '.')}"
+
+
+def described(call: str) -> str:
+    """Return what the API says of a function by its call: its keywords, and what it returns."""
+    name = next(name for name in VERBS if function(name) == call)
+    verb = VERBS[name]
+    signature = str(inspect.signature(function_of(name))).replace("further", "settings")
+    lines = [
+        *(f"## {call} {{ #{call} }}", "", "```python"),
+        *textwrap.wrap(f"{call}{signature} -> {verb.report.__name__}", 90, subsequent_indent="    "),
+        *("```", "", inspect.getdoc(verb.request) or "", ""),
+        f"The keywords are the settings of [`zerolm {name}`](commands/{place(name)}).",
+    ]
+    return "\n".join(lines)
 
 
 def place(name: str) -> str:
@@ -58,10 +73,8 @@ def page(request: type[Request]) -> str:
             lines += ["", *_table(heading, settings, flags=heading != PLACED)]
     if request.notes:
         lines += ["", "## Notes", "", _html(request.notes)]
-    lines += [
-        *("", "## From Python", ""),
-        f"`zerolm.{function(name)}` takes the same settings: see [the API](../api.md).",
-    ]
+    call = function(name)
+    lines += ["", "## From Python", "", f"[`{call}`](../api.md#{call}) takes the same settings."]
     return "\n".join([*lines, ""])
 
 
@@ -70,7 +83,7 @@ def _argument(setting: Setting) -> str:
 
 
 def _table(heading: str, settings: tuple[Setting, ...], flags: bool = True) -> list[str]:
-    lines = [f"## {heading}", "", "| setting | default | |", "|---|---|---|"]
+    lines = [f"## {heading}", "", "| setting | default | what it sets |", "|---|---|---|"]
     return lines + [_row(setting, flags) for setting in settings]
 
 

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from small_supernets import SIZES, text_in
 
 import zerolm
-from zerolm.api.report import Report
+
+if TYPE_CHECKING:
+    from zerolm.verbs.elastic_export import PathReport
+    from zerolm.verbs.elastic_train import SupernetReport
+    from zerolm.verbs.search_report import SupernetSearchReport
 
 SHAPE: dict[str, Any] = {name: value for name, value in SIZES.items() if name != "vocab"}
 RUN: dict[str, Any] = {"batch": 4, "length": 16, "rate": 3e-3}
 
 
-def train(folder: Path, name: str = "elastic", out: str = "net", **more: Any) -> Report:
+def train(folder: Path, name: str = "elastic", out: str = "net", **more: Any) -> SupernetReport:
     text = folder / "text.txt"
-    own: dict[str, Any] = {
-        "text": text if text.exists() else text_in(folder),
-        "tokens": 24 * 64,
-        "words": 300,
-    }
-    return zerolm.train_supernet(name, folder / out, epochs=3, **{**own, **RUN, **SHAPE, **more})
+    source = {"text": text if text.exists() else text_in(folder), "tokens": 24 * 64, "words": 300}
+    return zerolm.train_supernet(name, folder / out, epochs=3, **{**source, **RUN, **SHAPE, **more})
 
 
-def search(folder: Path, **more: Any) -> Report:
+def search(folder: Path, **more: Any) -> SupernetSearchReport:
     return zerolm.search_supernet(folder / "net", **{"generations": 2, "population": 6, "top": 4, **more})
 
 
-def path_in(folder: Path, result: Report) -> Path:
+def path_in(folder: Path, report: SupernetSearchReport) -> Path:
     """Write the pick of a search as a file."""
     file = folder / "path.json"
-    file.write_text(json.dumps(result.to_json()["pick"]))
+    file.write_text(json.dumps(report.to_json()["pick"]))
     return file
 
 
-def export(folder: Path, out: str = "model", **more: Any) -> Report:
+def export(folder: Path, out: str = "model", **more: Any) -> PathReport:
     return zerolm.export_path(folder / "net", folder / out, path=path_in(folder, search(folder)), **more)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import elastic_verbs
-from drawn_words import words_in
 from label_training import ASKED, some_text
 from small_benchmarks import llamas
 from small_comparison import decoder_file, encoder_file
+from small_searches import free_search, small_search, vocabulary_search
 from tiny import saved, word_tokenizer
 
 import zerolm
@@ -30,11 +30,8 @@ from zerolm.report.exported_path import exported_fragment, exported_page
 from zerolm.report.label_training import label_training_fragment, label_training_page
 from zerolm.report.ledger import ledger_fragment, ledger_page
 from zerolm.report.proxies import proxies_fragment, proxies_page
-from zerolm.report.score import score_page
-from zerolm.report.search import search_fragment, search_page
 from zerolm.report.supernet import supernet_fragment, supernet_page
-from zerolm.solvers import SearchResult, search
-from zerolm.spaces import make_space
+from zerolm.verbs.report import Report, Run
 
 KINDS = (
     *("search", "search-free", "search-vocabularies", "comparison", "ablation", "calibration"),
@@ -64,31 +61,6 @@ class Made:
     pages: dict[str, str]
     fragments: dict[str, str]
     inputs: dict[str, Any]
-
-
-def small_search() -> SearchResult:
-    """A search of a few hundred llamas, whose layers may differ."""
-    space = make_space(
-        "llama", depth=(2, 3, 4), hidden=(64, 128, 192), head_size=(32,), ffn=(128, 256, 384, 512),
-        vocab=512, hidden_per_depth=(8, 128), ffn_per_hidden=(1, 4),
-    )  # fmt: skip
-    return search(space, "geo", budgets={"max_params": 900_000, "max_kv_bytes": 1_000_000}, top=5)
-
-
-def free_search() -> SearchResult:
-    """A search of a space without a stock class."""
-    space = make_space("gpt2", depth=(3, 4), hidden=(128,), ffn=(256, 512))
-    return search(space, "zerolm", options={"alpha": 0.5}, top=3)
-
-
-def vocabulary_search(folder: Path) -> SearchResult:
-    """A search that chooses the vocabulary, one of which leaves nothing within the budgets."""
-    folder.mkdir()
-    return zerolm.search(
-        "llama", vocabularies=[300, 400, 700], text=words_in(folder), max_params=400_000, max_macs=300_000,
-        depth=[2, 3], hidden=[64, 128], head_size=[32], ffn=[128, 256, 512], top=3,
-        hidden_per_depth=(1.0, 200.0), ffn_per_hidden=(1.0, 6.0),
-    )  # fmt: skip
 
 
 def proxy_runs(folder: Path) -> dict[str, Any]:
@@ -138,11 +110,15 @@ def checkpoint_documents(folder: Path) -> dict[str, Any]:
         "doctor": doctor,
         "ledger": zerolm.ledger(parent).to_json(),
         "labels": zerolm.train_labels("llama", text=some_text(folder), **ASKED, seeds=2).to_json(),
-        "score": zerolm.score(parent).to_json(),
         "supernet": elastic_verbs.train(folder).to_json(),
         "path": elastic_verbs.export(folder, heads="fuse", tokens=512, batch=4, length=16).to_json(),
     }
     return {name: json.loads(json.dumps(document)) for name, document in documents.items()}
+
+
+def page_of(report: Report, configuration: dict[str, Any]) -> str:
+    """Return the page of a result that was made with a configuration."""
+    return replace(report, run=Run(configuration)).page()
 
 
 def make(folder: Path) -> Made:
@@ -158,9 +134,10 @@ def make(folder: Path) -> Made:
         "calibration": json.loads(json.dumps(to_document(calibrate(labels), judge(labels)))),
         **proxy_runs(folder),
         **checkpoint_documents(folder),
+        "score": zerolm.score(folder / "parent"),
     }
     makers: dict[str, tuple[Any, Any]] = {
-        **{name: (search_page, search_fragment) for name in inputs if name.startswith("search")},
+        **{name: (page_of, Report._repr_html_) for name in inputs if name.startswith(("search", "score"))},
         "comparison": (comparison_page, comparison_fragment),
         "ablation": (ablation_page, ablation_fragment),
         "calibration": (calibration_page, calibration_fragment),
@@ -169,7 +146,6 @@ def make(folder: Path) -> Made:
         "evaluation": (evaluation_page, evaluation_fragment),
         "doctor": (doctor_page, doctor_fragment),
         "ledger": (ledger_page, ledger_fragment),
-        "score": (score_page, lambda _: ""),
         "labels": (label_training_page, label_training_fragment),
         "supernet": (supernet_page, supernet_fragment),
         "path": (exported_page, exported_fragment),

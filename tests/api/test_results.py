@@ -13,10 +13,12 @@ import pytest
 from labelled import labelled
 
 import zerolm
-from zerolm.api.report import Report, Shown, clipped, table_of
 from zerolm.groundtruth.labels import benchmark_of, read_labels
+from zerolm.show.notebook import table_of
+from zerolm.show.text import clipped
 from zerolm.spaces import make_space
 from zerolm.spaces.document import to_document
+from zerolm.verbs.report import Report, Shown
 
 SEARCH: dict[str, Any] = {"hidden": "128,192", "depth": "2:4", "top": 3}
 EVIL = "<script>alert(1)</script>"
@@ -75,7 +77,7 @@ def as_json(report: Report) -> Any:
 
 
 def check_small(report: Shown) -> None:
-    text, html = repr(report), report._repr_html_()  # type: ignore[attr-defined]
+    text, html = repr(report), report._repr_html_()
     assert 0 < len(text) <= 1500
     assert text.count("\n") < 15
     assert 0 < len(html) < 30_000

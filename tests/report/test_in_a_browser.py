@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from made_pages import KINDS
 
-from zerolm.report.search import search_page
-
 WIDTHS = (390, 768, 1280)
 LEAST = 11.0
 """Pixels of the smallest text."""
@@ -181,7 +179,7 @@ def test_a_command_is_copied(opened: Callable[..., Any], clipboard: bool) -> Non
 
 def test_a_drawing_without_points_is_nothing_to_walk_along(opened: Callable[..., Any], made: Any) -> None:
     result = made.inputs["search"]
-    made.pages["bare"] = search_page(replace(result, plateau=replace(result.plateau, landscape=[])))
+    made.pages["bare"] = replace(result, plateau=replace(result.plateau, landscape=[])).page()
     page = opened("bare")
     assert page.locator(".plot").count() == 2
     assert page.locator(".cursor").count() == 1

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from zerolm.settings import REQUIRED
 from zerolm.settings.output import OUTPUT
 from zerolm.settings.request import PLACED, Request, argument, part, setting, settings_of, values_of
+from zerolm.settings.units import parse_amount
 from zerolm.verbs import VERBS
 from zerolm.verbs.run_file import plain
 
@@ -122,3 +123,19 @@ def test_every_setting_stands_under_one_heading() -> None:
     for verb in VERBS.values():
         names = [one.name for group in verb.request.groups().values() for one in group]
         assert sorted(names) == sorted({one.name for one in settings_of(verb.request)})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("max_params", "500MB", "did you mean 500M?"),
+        ("max_params", "5GiB", "did you mean 5G?"),
+        ("max_kv_bytes", "80M", "did you mean 80MB?"),
+        ("max_kv_bytes", "80Q", ""),
+    ],
+)
+def test_a_count_is_no_size(name: str, text: str, hint: str) -> None:
+    with pytest.raises(ValueError, match="optional unit") as raised:
+        parse_amount(name, text)
+    assert str(raised.value).endswith(hint or "'80Q'")
+    assert not hint or parse_amount(name, hint.split()[-1].rstrip("?")) > 0

@@ -16,7 +16,6 @@ from zerolm.calibration.pool import Pool
 from zerolm.calibration.predictor import Prediction, Predictor
 from zerolm.calibration.rivals import RIVALS, Rivals
 from zerolm.calibration.stacking import stacked_weights
-from zerolm.commands.calibrate import METHODS as METHODS
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score
 from zerolm.settings import nearest, shown
 
@@ -24,6 +23,7 @@ LEAST: Final = {
     "auto": 5, "stack": 5, "dictionary": 5, "gp": 8, "blend": 8, "algorithm1": 3, "algorithm2": 3
 }  # fmt: skip
 """Labels that each method needs."""
+METHODS: Final = tuple(LEAST)
 EXPECTING: Final = 8
 """Labels from which results are expected, with intervals."""
 MOST: Final = 1000

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from zerolm.settings import nearest, shown
 from zerolm.settings.budgets import budgets, limits
 from zerolm.settings.request import part, setting
-from zerolm.text.defaults import LENGTH, SEQUENCES
+from zerolm.text import defaults
 
 SHAPES: Final = ("uniform", "per-layer")
 PLANS: Final = ("weights", "measured", "heuristic")
@@ -140,8 +140,8 @@ class MethodRequest:
         group="Text",
         metavar="FILE|random",
     )
-    sequences: int = setting("integer", SEQUENCES, "sequences taken from the text", low=1, high=1 << 26)
-    length: int = setting("integer", LENGTH, "tokens of each sequence", low=2, high=1 << 26)
+    sequences: int = defaults.sequences()
+    length: int = defaults.length()
     repair: str | None = setting(
         "text",
         None,

@@ -48,14 +48,14 @@ class Evidence:
     @property
     def classes(self) -> tuple[str, ...]:
         """The names in ``architectures``."""
-        given = self.config.get("architectures")
-        return tuple(name for name in given if isinstance(name, str)) if isinstance(given, list) else ()
+        names = self.config.get("architectures")
+        return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
     @property
     def kind(self) -> str:
         """The ``model_type``, or ``""``."""
-        given = self.config.get("model_type")
-        return given if isinstance(given, str) else ""
+        kind = self.config.get("model_type")
+        return kind if isinstance(kind, str) else ""
 
     @property
     def needs_code(self) -> bool:
@@ -77,7 +77,7 @@ class Evidence:
 
     def has(self, *names: str) -> bool:
         """Whether the folder has one of these files, and not as a link that leads out of it."""
-        return any(_tried(partial(inside, self.folder, name))[0] for name in names)
+        return any(tried(partial(inside, self.folder, name))[0] for name in names)
 
 
 def gather(folder: Path) -> Evidence:
@@ -85,13 +85,13 @@ def gather(folder: Path) -> Evidence:
     if not folder.is_dir():
         kind = "is a file; name the folder that holds it" if folder.exists() else "does not exist"
         raise ValueError(f"{str(folder)!r} {kind}")
-    config, config_flaw = _tried(partial(read_object, folder, "config.json"))
-    shards, weights_flaw = _tried(partial(read_shards, folder))
+    config, config_flaw = tried(partial(read_object, folder, "config.json"))
+    shards, weights_flaw = tried(partial(read_shards, folder))
     tensors = {name: tensor for shard in shards or () for name, tensor in shard.tensors.items()}
-    family, family_flaw = _tried(partial(family_of, config or {}))
+    family, family_flaw = tried(partial(family_of, config or {}))
     layout, layout_flaw = None, family_flaw or weights_flaw
     if family and tensors:
-        layout, layout_flaw = _tried(partial(Layout.of, family, config or {}, tensors))
+        layout, layout_flaw = tried(partial(Layout.of, family, config or {}, tensors))
     named = any((folder / name).exists() for name in (SINGLE, INDEX))
     return Evidence(
         folder,
@@ -110,7 +110,7 @@ def _names(folder: Path, *patterns: str) -> tuple[str, ...]:
     return tuple(sorted({path.name for pattern in patterns for path in folder.glob(pattern)}))
 
 
-def _tried(read: Callable[[], T]) -> tuple[T | None, str]:
+def tried(read: Callable[[], T]) -> tuple[T | None, str]:
     """Return what is read, and ``""``; else None, and why."""
     try:
         return read(), ""

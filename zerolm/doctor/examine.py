@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from zerolm.carving.export.gguf.header import GgufHeader, read_gguf_header
 from zerolm.checkpoints.folder import inside, read_object
-from zerolm.doctor.evidence import Evidence, gather
+from zerolm.doctor.evidence import Evidence, gather, tried
 from zerolm.doctor.opening import attempt, is_installed
+from zerolm.doctor.result import OPENS, REFUSES, UNKNOWN, Diagnosis, RuntimeVerdict
 from zerolm.doctor.rules import by_rules
-from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, SERVERS, TRANSFORMERS, UNKNOWN, RuntimeVerdict
+from zerolm.doctor.runtimes import LLAMA_CPP, SERVERS, TRANSFORMERS
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 from zerolm.progress import Progress, silent
@@ -25,16 +26,6 @@ MODULES: Final = ("Transformer", "Pooling", "Normalize", "Dense", "Dropout")
 MAX_GGUFS: Final = 8
 DROPS_ATTENTION: Final = "deci"
 """The architecture of GGUF whose readers take a layer without FFN for one without attention."""
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """A verdict for each runtime, what the folder holds, and lines of advice."""
-
-    folder: Path
-    verdicts: tuple[RuntimeVerdict, ...]
-    facts: dict[str, Any]
-    advice: tuple[str, ...]
 
 
 def diagnose(folder: Path, progress: Progress = silent) -> Diagnosis:
@@ -62,17 +53,17 @@ def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:
         return ruled
     if evidence.bottomless:
         untried = "not opened: its configuration asks for more layers than there are tensors"
-        return RuntimeVerdict("transformers", REFUSES, "rules", (*ruled.reasons, untried))
+        return RuntimeVerdict.ruled("transformers", REFUSES, *ruled.reasons, untried)
     progress("opening it with transformers")
     if evidence.size * ROOM > free_memory():
         read = attempt("configuration", evidence.folder)
         if read.verdict != OPENS:
             return RuntimeVerdict("transformers", read.verdict, "opened", read.reasons)
         large = f"too large to be opened here ({evidence.size:,} bytes)"
-        return RuntimeVerdict("transformers", ruled.verdict, "rules", (*ruled.reasons, *read.reasons, large))
-    tried = attempt("transformers", evidence.folder)
-    clearer = ruled.reasons if tried.verdict == ruled.verdict == REFUSES else ()
-    return RuntimeVerdict("transformers", tried.verdict, "opened", (*clearer, *tried.reasons))
+        return RuntimeVerdict.ruled("transformers", ruled.verdict, *ruled.reasons, *read.reasons, large)
+    attempted = attempt("transformers", evidence.folder)
+    clearer = ruled.reasons if attempted.verdict == ruled.verdict == REFUSES else ()
+    return RuntimeVerdict("transformers", attempted.verdict, "opened", (*clearer, *attempted.reasons))
 
 
 def _gguf(evidence: Evidence, name: str, progress: Progress) -> RuntimeVerdict:
@@ -82,14 +73,14 @@ def _gguf(evidence: Evidence, name: str, progress: Progress) -> RuntimeVerdict:
         inside(evidence.folder, name)
         header = read_gguf_header(file)
     except ValueError as error:
-        return RuntimeVerdict(runtime, REFUSES, "rules", (str(error),))
+        return RuntimeVerdict.ruled(runtime, REFUSES, str(error))
     wrong = tuple(_silent_errors(header))
     if not is_installed("llama.cpp") or file.stat().st_size * ROOM > free_memory():
         untried = f"its header is sound ({header.architecture}), and it was not opened here"
-        return RuntimeVerdict(runtime, UNKNOWN, "rules", (untried, *wrong))
+        return RuntimeVerdict.ruled(runtime, UNKNOWN, untried, *wrong)
     progress(f"opening {name} with llama.cpp")
-    tried = attempt("llama.cpp", file)
-    return RuntimeVerdict(runtime, tried.verdict, "opened", (*tried.reasons, *wrong))
+    attempted = attempt("llama.cpp", file)
+    return RuntimeVerdict(runtime, attempted.verdict, "opened", (*attempted.reasons, *wrong))
 
 
 def _silent_errors(header: GgufHeader) -> Iterator[str]:
@@ -103,22 +94,18 @@ def _silent_errors(header: GgufHeader) -> Iterator[str]:
 
 def _sentences(evidence: Evidence, stock: RuntimeVerdict) -> RuntimeVerdict:
     """sentence-transformers, by what ``modules.json`` names."""
-    name = "sentence-transformers"
+    ruled = partial(RuntimeVerdict.ruled, "sentence-transformers")
     if stock.verdict != OPENS:
-        return RuntimeVerdict(
-            name, stock.verdict, "rules", ("it opens what transformers opens", *stock.reasons)
-        )
+        return ruled(stock.verdict, "it opens what transformers opens", *stock.reasons)
     if not evidence.has("modules.json"):
-        return RuntimeVerdict(name, OPENS, "rules", ("there is no modules.json: it then pools by the mean",))
+        return ruled(OPENS, "there is no modules.json: it then pools by the mean")
     try:
         flaws = list(_module_flaws(evidence))
     except ValueError as error:
-        return RuntimeVerdict(name, REFUSES, "rules", (str(error),))
+        return ruled(REFUSES, str(error))
     if flaws:
-        return RuntimeVerdict(name, UNKNOWN, "rules", tuple(flaws))
-    return RuntimeVerdict(
-        name, OPENS, "rules", ("transformers opens it, and the modules of modules.json are there",)
-    )
+        return ruled(UNKNOWN, *flaws)
+    return ruled(OPENS, "transformers opens it, and the modules of modules.json are there")
 
 
 def _module_flaws(evidence: Evidence) -> Iterator[str]:
@@ -183,13 +170,6 @@ def _advice(evidence: Evidence) -> Iterator[str]:
         fits = f"not {', '.join(odd)}: such matrices get another type" if odd else "all sizes are"
         yield f"multiples of {multiple}, for {what}: {fits}"
     if evidence.has("recipe.json") and evidence.config:
-        recipe = _recipe(evidence)
-        if recipe.get("written_as") == "padded":
+        recipe, _ = tried(partial(read_object, evidence.folder, "recipe.json"))
+        if recipe and recipe.get("written_as") == "padded":
             yield "carved and padded with zeros: as large as its largest layer, for evaluation"
-
-
-def _recipe(evidence: Evidence) -> dict[str, Any]:
-    try:
-        return read_object(evidence.folder, "recipe.json")
-    except ValueError:
-        return {}

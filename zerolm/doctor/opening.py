@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.doctor.result import OPENS, REFUSES, UNKNOWN, Outcome
 from zerolm.io.memory import free_memory
 
 SECONDS: Final = 120
@@ -31,9 +32,9 @@ QUIET: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBL
 
 @dataclass(frozen=True)
 class Opened:
-    """``opens``, ``refuses`` or ``unknown``, and what was seen."""
+    """The outcome of opening, and what was seen."""
 
-    verdict: str
+    verdict: Outcome
     reasons: tuple[str, ...]
 
 
@@ -60,14 +61,14 @@ def attempt(how: str, path: Path, seconds: float = SECONDS) -> Opened:
             timeout=seconds,
         )
     except subprocess.TimeoutExpired:
-        return Opened("unknown", (f"{how} was still opening it after {seconds:g} s",))
+        return Opened(UNKNOWN, (f"{how} was still opening it after {seconds:g} s",))
     if ran.returncode < 0 and -ran.returncode != signal.SIGKILL:
-        return Opened("refuses", (f"{how} crashed with {signal.Signals(-ran.returncode).name}",))
+        return Opened(REFUSES, (f"{how} crashed with {signal.Signals(-ran.returncode).name}",))
     try:
         answer = json.loads(ran.stdout.splitlines()[-1])
         return Opened(answer["verdict"], tuple(answer["reasons"]))
     except (IndexError, ValueError, KeyError, TypeError):
-        return Opened("unknown", (f"{how} ended without a word (status {ran.returncode})",))
+        return Opened(UNKNOWN, (f"{how} ended without a word (status {ran.returncode})",))
 
 
 def with_transformers(folder: Path) -> Opened:
@@ -97,14 +98,14 @@ def judged(what: str, report: Mapping[str, Any]) -> Opened:
     if missing or misshapen:
         odd = [*missing, *misshapen]
         reason = f"{what} finds {len(odd)} tensors missing or misshapen, such as {odd[0]}, and makes them up"
-        return Opened("refuses", (reason, *notes))
-    return Opened("opens", (f"loaded by {what}, no tensor missing", *notes))
+        return Opened(REFUSES, (reason, *notes))
+    return Opened(OPENS, (f"loaded by {what}, no tensor missing", *notes))
 
 
 def with_configuration(folder: Path) -> Opened:
     """The configuration alone."""
     return Opened(
-        "opens", (f"transformers reads the configuration as {type(_configuration(folder)).__name__}",)
+        OPENS, (f"transformers reads the configuration as {type(_configuration(folder)).__name__}",)
     )
 
 
@@ -121,7 +122,7 @@ def with_llama_cpp(file: Path) -> Opened:
 
     model = llama_cpp.Llama(str(file), n_ctx=32, n_gpu_layers=0, verbose=False)
     model.eval([0])
-    return Opened("opens", (f"loaded by llama-cpp-python {llama_cpp.__version__}, one token run through it",))
+    return Opened(OPENS, (f"loaded by llama-cpp-python {llama_cpp.__version__}, one token run through it",))
 
 
 OPENERS: Final[dict[str, Callable[[Path], Opened]]] = {
@@ -136,9 +137,9 @@ def opened(how: str, path: Path) -> Opened:
     try:
         return OPENERS[how](path)
     except (ImportError, MemoryError) as error:
-        return Opened("unknown", (f"{how}: {_short(error)}",))
+        return Opened(UNKNOWN, (f"{how}: {_short(error)}",))
     except Exception as error:  # whatever foreign software raises for foreign files
-        return Opened("refuses", (f"{how}: {_short(error)}",))
+        return Opened(REFUSES, (f"{how}: {_short(error)}",))
 
 
 def _short(error: BaseException) -> str:

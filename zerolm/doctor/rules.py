@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from zerolm.doctor.evidence import Evidence
-from zerolm.doctor.runtimes import LLAMA_CPP, OPENS, REFUSES, UNKNOWN, Runtime, RuntimeVerdict
+from zerolm.doctor.result import OPENS, REFUSES, UNKNOWN, RuntimeVerdict
+from zerolm.doctor.runtimes import LLAMA_CPP, Runtime
 from zerolm.families.family import Family, Support
 from zerolm.families.known import families
 
@@ -18,11 +19,12 @@ def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
     """Return a verdict from the configuration, and the names and shapes of the tensors."""
     flaws, doubts = list(_flaws(runtime, evidence)), list(_doubts(runtime, evidence))
     if flaws:
-        return RuntimeVerdict(runtime.name, REFUSES, "rules", tuple(dict.fromkeys(flaws)))
+        return RuntimeVerdict.ruled(runtime.name, REFUSES, *flaws)
     if doubts:
-        return RuntimeVerdict(runtime.name, UNKNOWN, "rules", tuple(dict.fromkeys(doubts)))
-    fits = "configuration, names and shapes are those of its class"
-    return RuntimeVerdict(runtime.name, OPENS, "rules", (fits,))
+        return RuntimeVerdict.ruled(runtime.name, UNKNOWN, *doubts)
+    return RuntimeVerdict.ruled(
+        runtime.name, OPENS, "configuration, names and shapes are those of its class"
+    )
 
 
 def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
@@ -84,8 +86,8 @@ def _is_listed(runtime: Runtime, evidence: Evidence) -> bool:
     if runtime.any_class:
         return True
     names = (evidence.kind,) if runtime.by_model_type else evidence.classes
-    known = {name for family in families().values() for name in _of(family, runtime).known}
-    return any(name in known for name in names)
+    listed = {name for family in families().values() for name in _of(family, runtime).known}
+    return any(name in listed for name in names)
 
 
 def _of(family: Family, runtime: Runtime) -> Support:
@@ -104,8 +106,8 @@ def _is_language_model(evidence: Evidence) -> bool:
 
 
 def _other(runtime: Runtime, evidence: Evidence) -> str:
-    given = evidence.kind if runtime.by_model_type else ", ".join(evidence.classes)
-    return f"{given[:80] or 'a model without a name'} {runtime.others}"
+    names = evidence.kind if runtime.by_model_type else ", ".join(evidence.classes)
+    return f"{names[:80] or 'a model without a name'} {runtime.others}"
 
 
 def _unread(evidence: Evidence) -> str:

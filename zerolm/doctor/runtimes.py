@@ -11,21 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-OPENS, REFUSES, UNKNOWN = "opens", "refuses", "unknown"
-
-
-@dataclass(frozen=True)
-class RuntimeVerdict:
-    """``opens``: whole; ``refuses``: it stops, or would leave weights out; ``unknown``.
-
-    ``known`` by having it ``opened`` just now, or by ``rules``.
-    """
-
-    runtime: str
-    verdict: str
-    known: str
-    reasons: tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class Runtime:

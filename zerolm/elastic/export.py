@@ -19,17 +19,19 @@ from zerolm.elastic.folder import read_supernet
 from zerolm.elastic.heads import HEADS, head_similarity, with_fewer_heads, without_heads
 from zerolm.elastic.learner import Aim, PathLearner
 from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
+from zerolm.elastic.result import Exported as Exported
+from zerolm.elastic.result import Row
 from zerolm.elastic.supernet import Supernet, drawn_network
 from zerolm.elastic.teacher import distillation_for, teacher_in
-from zerolm.elastic.text import BATCH, supernet_text
+from zerolm.elastic.text import supernet_text
 from zerolm.io.files import write_json
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.networks.modules.layer import Stack
 from zerolm.networks.opener import quiet
 from zerolm.progress import Progress, silent
 from zerolm.settings import nearest
-from zerolm.spaces import SPACES
 from zerolm.spaces.elastic import Elastic
+from zerolm.training.losses import HELD_BATCH
 from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.train import train
@@ -68,29 +70,6 @@ class ExportRequest:
         self.aim.check_teacher(self.teacher)
         if self.training is None and (self.starts == "scratch" or self.teacher is not None):
             raise ValueError("weights from scratch, or a teacher, are of no use without training")
-
-
-@dataclass(frozen=True, eq=False)
-class Exported:
-    """The outcome of a hand-over: architecture, costs, losses on text held out ``before`` and ``after``.
-
-    ``similarity`` are the CKA matrices of each layer's heads, where they were compared; ``log`` is that of
-    the training.
-    """
-
-    architecture: Architecture
-    costs: dict[str, int]
-    losses: dict[str, float]
-    heads: str
-    similarity: list[list[list[float]]]
-    log: list[dict[str, float]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as one object."""
-        layers = self.architecture.choices["layers"]
-        own = {name: value for name, value in vars(self).items() if name != "architecture"}
-        words = SPACES[self.architecture.space].words(self.architecture.choices)
-        return {"space": self.architecture.space, "layers": layers, "words": words, **own}
 
 
 Finish = Callable[[Path, Exported], None]
@@ -140,7 +119,7 @@ class _Export:
         self.architecture = self.space.read(dict(request.choices))
         self.network = self._start(supernet)
         self.losses = {"before": self.text.loss(self.network)}
-        self.log: list[dict[str, float]] = []
+        self.log: list[Row] = []
 
     def _start(self, supernet: Supernet) -> Stack:
         """Return the network before any training; heads are compared as the supernet has them."""
@@ -176,7 +155,7 @@ class _Export:
             return {"held_out": self.text.loss(self.network, next(self.network.parameters()).device)}
 
         watched = TrainingRun(work, judge, self.progress)
-        self.log = train(learner, self.text.data(run), run, watched, teacher=teacher).rows
+        self.log = train(learner, self.text.data(run.sequences, run.seed), run, watched, teacher=teacher).rows
         learner.to("cpu").train(False)
         self.losses["after"] = self.text.loss(self.network)
 
@@ -190,9 +169,14 @@ class _Export:
         model.load_state_dict(named(self.network.state_dict()))
         auto = f"AutoModel{maker.__name__.removeprefix('Elastic')}"
         costs = CostModel().of(self.architecture)
-        similarity = [matrix.tolist() for matrix in self.similarity]
-        heads = self.request.heads
-        exported = Exported(self.architecture, costs, self.losses, heads, similarity, self.log)
+        exported = Exported.of(
+            self.architecture,
+            costs=costs,
+            losses=self.losses,
+            heads=self.request.heads,
+            similarity=[matrix.tolist() for matrix in self.similarity],
+            log=self.log,
+        )
         document = {
             "format": FORMAT,
             "zerolm": zerolm.__version__,
@@ -219,7 +203,7 @@ class _Export:
     @torch.no_grad()
     def _check(self, opened: Any) -> None:
         """Raise ``ValueError`` where what was written gives other logits than the network."""
-        ids = self.text.held_out[0][:BATCH]
+        ids = self.text.held_out[0][:HELD_BATCH]
         ours, theirs = self.network(ids), opened(ids).logits
         if float((ours - theirs).abs().max()) > CLOSE * max(1.0, float(ours.abs().max())):
             raise ValueError("what was written gives other logits than the network; nothing is left")

@@ -6,9 +6,12 @@ Importing this module makes its type known to transformers; no code of a folder 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -149,110 +152,107 @@ class ElasticModel(ElasticPreTrainedModel):
         )
 
 
-class _WithHead(ElasticPreTrainedModel):
-    """The words' logits, by the head that the architecture has."""
+class _Headed(ElasticPreTrainedModel):
+    """The network with a head; each class says what the head is, what its loss is, and what it returns."""
+
+    output: ClassVar[Callable[..., Any]]
+    loss: ClassVar[Any] = staticmethod(cross_entropy)
+
+    def __init__(self, config: ElasticConfig) -> None:
+        super().__init__(config)
+        stack = stack_of(config)
+        self.network = ElasticModel(config, stack)
+        self.add_head(config, stack)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        **unused: Any,
+    ) -> Any:
+        """Return ``logits``, the ``loss`` of labels, and ``hidden_states`` where they are asked for."""
+        outputs = self.network(input_ids, attention_mask, token_type_ids, output_hidden_states)
+        logits = self.logits(outputs.last_hidden_state, attention_mask)
+        loss = None if labels is None else self.loss(logits.float(), labels)
+        return self.output(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
+
+    def add_head(self, config: ElasticConfig, stack: Stack) -> None:
+        self.head: nn.Module = stack.head
+
+    def logits(self, hidden: Tensor, padding: Tensor | None) -> Tensor:
+        """Return logits of hidden states (b, t, d); ``padding`` (b, t) is 0 where there is no token."""
+        logits: Tensor = self.head(hidden)
+        return logits
+
+
+class _WithWords(_Headed):
+    """Logits of words (b, t, v), by the head that the architecture has; labels (b, t), -100 left out."""
 
     _tied_weights_keys = {"head.tokens.weight": "network.embeddings.tokens.weight"}  # noqa: RUF012
     causal: ClassVar[bool]
 
     def __init__(self, config: ElasticConfig) -> None:
-        super().__init__(config)
         if config.causal != self.causal:
             kind = "a decoder" if config.causal else "an encoder"
             raise ValueError(f"the configuration is of {kind}, which {type(self).__name__} is not")
-        stack = stack_of(config)
-        self.network, self.head = ElasticModel(config, stack), stack.head
-        self.post_init()
-
-    def predicted(self, input_ids: Tensor, *given: Any) -> tuple[Tensor, Any]:
-        """Return logits (b, t, v), and the hidden states of all layers where they are asked for."""
-        outputs = self.network(input_ids, *given)
-        return self.head(outputs.last_hidden_state), outputs.hidden_states
+        super().__init__(config)
 
 
-class ElasticForMaskedLM(_WithHead):
+class ElasticForMaskedLM(_WithWords):
     """An encoder that predicts masked words."""
 
-    causal = False
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        **unused: Any,
-    ) -> MaskedLMOutput:
-        """Return logits (b, t, v), and the loss of ``labels`` (b, t), -100 where nothing is predicted."""
-        logits, states = self.predicted(input_ids, attention_mask, token_type_ids, output_hidden_states)
-        loss = None if labels is None else labelled(logits, labels)
-        return MaskedLMOutput(loss=loss, logits=logits, hidden_states=states)
+    causal, output, loss = False, MaskedLMOutput, staticmethod(labelled)
 
 
-class ElasticForCausalLM(_WithHead, GenerationMixin):
+class ElasticForCausalLM(_WithWords, GenerationMixin):
     """A decoder that predicts the next token; it keeps no keys and values."""
 
-    causal = True
+    causal, output, loss = True, CausalLMOutput, staticmethod(next_token)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        **unused: Any,
-    ) -> CausalLMOutput:
-        """Return logits (b, t, v), and the loss of each next token of ``labels`` (b, t), -100 left out."""
-        logits, states = self.predicted(input_ids, attention_mask, None, output_hidden_states)
-        loss = None if labels is None else next_token(logits, labels)
-        return CausalLMOutput(loss=loss, logits=logits, hidden_states=states)
-
-    def prepare_inputs_for_generation(self, input_ids: Tensor, *given: Any, **more: Any) -> dict[str, Any]:
+    def prepare_inputs_for_generation(self, input_ids: Tensor, *unused: Any, **more: Any) -> dict[str, Any]:
         """Return all tokens so far: there is no cache."""
         return {"input_ids": input_ids, "attention_mask": more.get("attention_mask")}
 
 
-class ElasticForSequenceClassification(ElasticPreTrainedModel):
-    """A class for each sequence, of the first token of an encoder, of the last one of a decoder."""
+class ElasticForSequenceClassification(_Headed):
+    """A class for each sequence (b, classes), of the first token of an encoder, of the last of a decoder."""
 
-    def __init__(self, config: ElasticConfig) -> None:
-        super().__init__(config)
-        self.network = ElasticModel(config)
+    output = SequenceClassifierOutput
+
+    def add_head(self, config: ElasticConfig, stack: Stack) -> None:
         self.dropout, self.classifier = nn.Dropout(0.1), nn.Linear(config.hidden_size, config.num_labels or 2)
-        self.post_init()
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        **unused: Any,
-    ) -> SequenceClassifierOutput:
-        """Return logits (b, classes), and the cross-entropy of ``labels`` (b,)."""
-        outputs = self.network(input_ids, attention_mask, token_type_ids, output_hidden_states)
-        places = input_ids.new_zeros(len(input_ids))
+    def logits(self, hidden: Tensor, padding: Tensor | None) -> Tensor:
+        rows = torch.arange(len(hidden), device=hidden.device)
+        places = torch.zeros_like(rows)
         if self.config.causal:
-            full = input_ids.shape[1] - 1
-            places = places + full if attention_mask is None else attention_mask.sum(1) - 1
-        rows = outputs.last_hidden_state[places.new_tensor(range(len(places))), places]  # (b, d)
-        logits = self.classifier(self.dropout(rows))
-        loss = None if labels is None else nn.functional.cross_entropy(logits.float(), labels)
-        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
+            places = places + hidden.shape[1] - 1 if padding is None else padding.sum(1) - 1
+        logits: Tensor = self.classifier(self.dropout(hidden[rows, places]))  # of (b, d)
+        return logits
 
 
-class ElasticForQuestionAnswering(ElasticPreTrainedModel):
+class ElasticForQuestionAnswering(_Headed):
     """The first and the last token of an answer."""
 
-    def __init__(self, config: ElasticConfig) -> None:
-        super().__init__(config)
-        self.network = ElasticModel(config)
+    def add_head(self, config: ElasticConfig, stack: Stack) -> None:
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
-        self.post_init()
 
-    def forward(
+    def logits(self, hidden: Tensor, padding: Tensor | None) -> Tensor:
+        logits: Tensor = self.qa_outputs(hidden)  # (b, t, 2)
+        return logits
+
+    @staticmethod
+    def output(loss: Tensor | None, logits: Tensor, hidden_states: Any) -> QuestionAnsweringModelOutput:
+        start, end = logits.unbind(-1)
+        return QuestionAnsweringModelOutput(
+            loss=loss, start_logits=start, end_logits=end, hidden_states=hidden_states
+        )
+
+    def forward(  # type: ignore[override]
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
@@ -261,18 +261,12 @@ class ElasticForQuestionAnswering(ElasticPreTrainedModel):
         end_positions: Tensor | None = None,
         output_hidden_states: bool | None = None,
         **unused: Any,
-    ) -> QuestionAnsweringModelOutput:
+    ) -> Any:
         """Return logits (b, t) of where the answer starts and ends, and their mean cross-entropy."""
-        outputs = self.network(input_ids, attention_mask, token_type_ids, output_hidden_states)
-        start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
-        loss = None
+        labels = None
         if start_positions is not None and end_positions is not None:
-            pairs = ((start, start_positions), (end, end_positions))
-            first, last = (nn.functional.cross_entropy(logits.float(), places) for logits, places in pairs)
-            loss = (first + last) / 2
-        return QuestionAnsweringModelOutput(
-            loss=loss, start_logits=start, end_logits=end, hidden_states=outputs.hidden_states
-        )
+            labels = torch.stack([start_positions, end_positions], dim=1)  # (b, 2)
+        return super().forward(input_ids, attention_mask, token_type_ids, labels, output_hidden_states)
 
 
 AutoConfig.register(TYPE, ElasticConfig, exist_ok=True)

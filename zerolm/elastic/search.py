@@ -23,11 +23,12 @@ from zerolm.elastic.growth import pca_count
 from zerolm.elastic.latency import Timing, measured_latencies, measured_whole
 from zerolm.elastic.learner import ETA, activated
 from zerolm.elastic.supernet import Path, Supernet, drawn_path
-from zerolm.elastic.text import BATCH, mean_loss, supernet_text
+from zerolm.elastic.text import network_loss, supernet_text
 from zerolm.progress import Progress, silent
 from zerolm.scores import ChoiceTable, Score, WholeScore
 from zerolm.solvers import SearchResult, search
 from zerolm.solvers.evolution import SIZES, Evolution
+from zerolm.training.losses import HELD_BATCH
 
 DRAWS: Final = 8
 """Paths behind which every block is measured."""
@@ -107,7 +108,7 @@ def search_paths(
         score = loss_score(supernet, inputs, labels, store=store, progress=progress)
     elif asked.score in MEASURED:
         untrained = Supernet(space, asked.seed)
-        counts = pca_counts(untrained, inputs[:BATCH], seed=asked.seed, progress=progress)
+        counts = pca_counts(untrained, inputs[:HELD_BATCH], seed=asked.seed, progress=progress)
         score = pca_score(supernet, counts, weighed=asked.score == "w_pca")
     evolves = asked.method == "auto" and asked.score == LOSS
     result = search(
@@ -197,7 +198,7 @@ def path_loss(supernet: Supernet, path: Path, inputs: Tensor, labels: Tensor) ->
     """Return the mean loss of a path on what is labelled in sequences (n, t), in nats."""
     was_training = supernet.training
     supernet.train(False)
-    loss = mean_loss(partial(supernet, path=path), inputs, labels, supernet.widths.device)
+    loss = network_loss(partial(supernet, path=path), inputs, labels, supernet.widths.device)
     supernet.train(was_training)
     return loss
 

@@ -4,36 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from zerolm.elastic.result import SupernetSource
 from zerolm.networks.network import Task
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.progress import Progress, silent
 from zerolm.spaces.choices import integer
 from zerolm.spaces.elastic import Elastic
-from zerolm.text.corpus import HELD, Corpus, edges, token_file
-from zerolm.text.predictions import Predictions, predicted, tokenizer_of
-from zerolm.training.losses import labelled
+from zerolm.text.corpus import Corpus
+from zerolm.text.encoding import tokenizer_of
+from zerolm.text.predictions import PredictedText
+from zerolm.training.losses import labelled, mean_loss
 from zerolm.training.request import TrainingRequest
 
-BATCH: Final = 16
-"""Sequences that are held out are measured so many at a time."""
 VOCABULARY: Final = 8192
 
 
 @dataclass(frozen=True, eq=False)
-class ElasticText:
-    """A text by a tokenizer, and what is predicted of it: the next token, or masked ones (80/10/10, BERT)."""
+class ElasticText(PredictedText):
+    """A text by a tokenizer, of which the next token is predicted, or masked ones (80/10/10, BERT)."""
 
-    corpus: Corpus
     tokenizer: PreTrainedTokenizerBase
-    task: Task
     most: int
 
     @classmethod
@@ -56,70 +52,37 @@ class ElasticText:
         """
         if tokenizer is None:
             progress("training a tokenizer")
-        read = tokenizer_of(source, vocabulary) if tokenizer is None else stock_tokenizer(tokenizer)
-        if task == "masked" and read.mask_token_id is None:
+        reader = tokenizer_of(source, vocabulary) if tokenizer is None else stock_tokenizer(tokenizer)
+        if task == "masked" and reader.mask_token_id is None:
             raise ValueError(
                 "the tokenizer has no mask token, and an encoder is trained to predict masked ones"
             )
-        start, end = edges(read)
-        corpus = Corpus((token_file(source, read, most, progress),), length, start, end)
+        corpus = Corpus.of(source, reader, length, most, progress, with_edges=True)
         ((train, _),) = corpus.counts
         if train < batch:
             raise ValueError(
                 f"the text {source!r} has {train} sequences of {length} tokens to train on, a batch {batch}: "
                 f"give more text, or --batch {train} at most"
             )
-        return cls(corpus, read, task, most)
+        mask = reader.mask_token_id if isinstance(reader.mask_token_id, int) else 0
+        return cls(corpus, task, mask, len(reader), reader, most)
 
     @property
-    def told(self) -> dict[str, Any]:
-        """Return where the text is from and how it is cut, so that what is held out stays so: plain JSON."""
+    def source(self) -> SupernetSource:
+        """Return where the text is from and how it is cut."""
         (text,) = self.corpus.texts
-        return {"source": text.source, "sha256": text.sha256, "most": self.most, "length": self.corpus.length}
-
-    @property
-    def sha256(self) -> str:
-        return self.corpus.texts[0].sha256
-
-    @property
-    def mask(self) -> int:
-        mask = self.tokenizer.mask_token_id
-        return mask if isinstance(mask, int) else 0
-
-    def data(self, request: TrainingRequest) -> Predictions:
-        """Return the sequences of a run, in order, with their labels."""
-        vocabulary = len(self.tokenizer)
-        return Predictions(self.corpus, request.sequences, request.seed, self.task, self.mask, vocabulary)
-
-    @cached_property
-    def held_out(self) -> tuple[Tensor, Tensor]:
-        """Return inputs and labels (n, t) that are never trained on; all that is predicted is masked."""
-        own = (len(self.corpus.start), len(self.corpus.end))
-        return predicted(self.corpus.held_out().ids, self.task, self.mask, edges=own)
+        return SupernetSource(text.source, text.sha256, self.most, self.corpus.length)
 
     def loss(self, network: Callable[[Tensor], Tensor], device: Any = "cpu") -> float:
         """Return the mean cross-entropy, in nats, of what is predicted on text that is held out."""
-        return mean_loss(network, *self.held_out, device)
+        return network_loss(network, *self.held_out, device)
 
 
-@torch.no_grad()
-def mean_loss(
+def network_loss(
     network: Callable[[Tensor], Tensor], inputs: Tensor, labels: Tensor, device: Any = "cpu"
 ) -> float:
     """Return the mean cross-entropy, in nats, of what is labelled in sequences (n, t)."""
-    total, count = 0.0, 0
-    for first in range(0, len(inputs), BATCH):
-        part = slice(first, first + BATCH)
-        predictions = int((labels[part] >= 0).sum())
-        if predictions:
-            loss = labelled(network(inputs[part].to(device)), labels[part].to(device))
-            total, count = total + float(loss) * predictions, count + predictions
-    return total / count
-
-
-def tokens_read(request: TrainingRequest) -> int:
-    """Return how many tokens of a text a run reads: what it trains on, and what is held out."""
-    return (request.sequences + 2 * HELD) * request.length
+    return mean_loss(lambda ids, wanted: labelled(network(ids), wanted), inputs, labels, device)
 
 
 def supernet_text(
@@ -145,7 +108,7 @@ def supernet_text(
         space.task,
         length=length,
         batch=run.batch if run else 1,
-        most=tokens_read(run) if run and source else most,
+        most=run.tokens_read if run and source else most,
         tokenizer=folder,
         progress=progress,
     )

@@ -10,13 +10,16 @@ from typing import Any, Final
 
 from zerolm.elastic.folder import write_supernet
 from zerolm.elastic.learner import Aim, Growth, SupernetLearner
+from zerolm.elastic.result import GrowthEpoch, TrainingFacts
+from zerolm.elastic.result import TrainedSupernet as TrainedSupernet
 from zerolm.elastic.supernet import Supernet, drawn_path
 from zerolm.elastic.teacher import distillation_for, teacher_in
-from zerolm.elastic.text import BATCH, VOCABULARY, ElasticText, tokens_read
+from zerolm.elastic.text import VOCABULARY, ElasticText
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.progress import Progress, silent
 from zerolm.spaces import SPACES, make_space
 from zerolm.spaces.elastic import Elastic
+from zerolm.training.losses import HELD_BATCH
 from zerolm.training.processes import processes
 from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
@@ -46,43 +49,6 @@ class SupernetRequest:
     vocabulary: int = VOCABULARY
     teacher: str | None = None
     dropout: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedSupernet:
-    """The outcome of a training: the supernet, the ``history`` of its epochs, and the log of its losses."""
-
-    supernet: Supernet
-    request: SupernetRequest
-    text: dict[str, Any]
-    history: list[dict[str, Any]]
-    trained: Trained
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as one object."""
-        request, run, space = self.request, self.request.training, self.supernet.grown_space()
-        return {
-            "space": space.name,
-            "settings": space.settings,
-            "depth": space.depth,
-            "kinds": [list(kind) for kind in space.kinds],
-            "text": self.text,
-            "teacher": request.teacher,
-            "distillation": request.aim.distillation,
-            "training": {
-                "tokens": run.steps * run.step_tokens,
-                "steps": run.steps,
-                "batch": run.batch,
-                "length": run.length,
-                "rate": run.schedule.rate,
-                "seed": run.seed,
-                "epochs": request.growth.epochs,
-                "growth": 0 if request.growth.fixed else request.growth.average,
-                "seconds": round(self.trained.seconds, 1),
-            },
-            "history": self.history,
-            "log": self.trained.rows,
-        }
 
 
 Finish = Callable[[Path, TrainedSupernet], None]
@@ -127,16 +93,16 @@ def train_supernet(
     identity = {**asdict(request), "text_sha256": text.sha256, "settings": space.settings}
     with work_folder(out, identity, force) as work:
         watched = TrainingRun(work, _judge(supernet, text, run.seed), progress)
-        trained = train(learner, text.data(run), run, watched, teacher=teacher)
+        trained = train(learner, text.data(run.sequences, run.seed), run, watched, teacher=teacher)
         learner.to("cpu").train(False)
         last = drawn_path(supernet.shape, run.seed, run.steps)
-        learner.end_epoch(request.growth.epochs - 1, text.held_out[0][:BATCH], last)
-        done = TrainedSupernet(supernet, request, text.told, learner.history(), trained)
-        told = {"training": identity, "text": text.told, "log": trained.rows}
+        learner.end_epoch(request.growth.epochs - 1, text.held_out[0][:HELD_BATCH], last)
+        done = _outcome(learner, request, text, trained)
+        facts = {"training": identity, "text": asdict(text.source), "log": trained.rows}
         with new_folder(out, force) as place:
             if finish:
                 finish(place, done)
-            write_supernet(place, supernet, text.tokenizer, told, done.history)
+            write_supernet(place, supernet, text.tokenizer, facts, learner.history())
     return done
 
 
@@ -149,7 +115,7 @@ def _text(request: SupernetRequest, progress: Progress) -> ElasticText:
         SPACES[request.space].task,
         length=request.training.length,
         batch=request.training.batch,
-        most=tokens_read(request.training),
+        most=request.training.tokens_read,
         tokenizer=None if folder is None else Path(folder),
         vocabulary=request.vocabulary,
         progress=progress,
@@ -170,6 +136,34 @@ def _space(request: SupernetRequest, text: ElasticText) -> Elastic:
             f"sequences of {request.training.length} tokens are longer than the {space.positions} positions"
         )
     return space
+
+
+def _outcome(
+    learner: SupernetLearner, request: SupernetRequest, text: ElasticText, trained: Trained
+) -> TrainedSupernet:
+    run, growth, space = request.training, request.growth, learner.supernet.grown_space()
+    return TrainedSupernet(
+        space=space.name,
+        settings=space.settings,
+        depth=space.depth,
+        kinds=[list(kind) for kind in space.kinds],
+        text=text.source,
+        teacher=request.teacher,
+        distillation=request.aim.distillation,
+        training=TrainingFacts(
+            tokens=run.steps * run.step_tokens,
+            steps=run.steps,
+            batch=run.batch,
+            length=run.length,
+            rate=run.schedule.rate,
+            seed=run.seed,
+            epochs=growth.epochs,
+            growth=0 if growth.fixed else growth.average,
+            seconds=round(trained.seconds, 1),
+        ),
+        history=[GrowthEpoch(**row) for row in learner.history()],
+        log=trained.rows,
+    )
 
 
 def _judge(supernet: Supernet, text: ElasticText, seed: int) -> Judge:

@@ -32,7 +32,8 @@ from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer
 from zerolm.progress import Progress, silent
-from zerolm.text.corpus import Corpus, Sequences, batch_of, edges, token_file
+from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
+from zerolm.text.encoding import edges
 from zerolm.training.learner import Objective, Student, Teacher
 from zerolm.training.processes import check_whole, of_first, owned_by_first, processes
 from zerolm.training.randomness import seeded

@@ -29,17 +29,17 @@ from zerolm.networks.opener import one_line
 from zerolm.progress import Progress, silent
 from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.job import Measured, evaluate
-from zerolm.proxies.request import USUAL, VOCABULARY, Request, Selection
+from zerolm.proxies.request import USUAL, VOCABULARY, ProxyRequest, Selection
 from zerolm.proxies.settings import Settings
 from zerolm.proxies.store import Store
-from zerolm.proxies.verdict import Verdict, judge
+from zerolm.proxies.verdict import LibraVerdict, judge
 from zerolm.scores import make_score
 from zerolm.solvers.drawing import drawn
 from zerolm.spaces import make_space, space_names
 from zerolm.text.batches import TokenSource, stock_source
-from zerolm.text.tokens import read_text
+from zerolm.text.documents import read_text
 
-__all__ = ["Request", "Run", "Selection", "measure", "measuring"]
+__all__ = ["ProxyRequest", "ProxyRun", "Selection", "measure", "measuring"]
 
 USUAL_VIEW: Final = "declared"
 USUAL_COUNT: Final = 20
@@ -47,7 +47,7 @@ TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.t
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class ProxyRun:
     """The results. ``params`` (n,) are those of architectures, ``section`` how a benchmark is ranked."""
 
     title: str
@@ -55,7 +55,7 @@ class Run:
     measured: Measured
     params: Floats | None
     section: Section | None = None
-    verdict: Verdict | None = None
+    verdict: LibraVerdict | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, as ``zerolm proxies --json`` prints it.
@@ -95,13 +95,13 @@ def _plain(row: Sequence[float]) -> list[float | None]:
 class _Job:
     """A request that has been checked, and where it says how far it is."""
 
-    request: Request
+    request: ProxyRequest
     names: Sequence[str]
     settings: Settings
     progress: Progress
 
     @classmethod
-    def of(cls, request: Request, progress: Progress) -> _Job:
+    def of(cls, request: ProxyRequest, progress: Progress) -> _Job:
         return cls(request, *request.checked(), progress)
 
     def measure(self, candidates: Sequence[Candidate], source: TokenSource) -> Measured:
@@ -119,7 +119,7 @@ class _Job:
             )
 
 
-def measure(target: str, request: Request = USUAL, *, progress: Progress = silent) -> Run:
+def measure(target: str, request: ProxyRequest = USUAL, *, progress: Progress = silent) -> ProxyRun:
     """Compute proxies of networks drawn from a space, of a benchmark's architectures, or of a model.
 
     ``target`` is the name of a space or benchmark, a benchmark file, or a folder with ``config.json``.
@@ -135,7 +135,7 @@ def measure(target: str, request: Request = USUAL, *, progress: Progress = silen
     return _benchmark(target, job)
 
 
-def _space(name: str, job: _Job) -> Run:
+def _space(name: str, job: _Job) -> ProxyRun:
     request = job.request
     request.networks.check_for("space")
     space = make_space(name, **({} if request.networks.view is None else {"view": request.networks.view}))
@@ -145,10 +145,10 @@ def _space(name: str, job: _Job) -> Run:
     candidates = [Candidate.of(network, f"network {i}") for i, network in enumerate(networks)]
     measured = job.measure(candidates, request.source())
     title = f"{name}: {len(networks)} networks, {job.settings.mode} mode"
-    return Run(title, job.settings, measured, make_score("params").of_many(networks))
+    return ProxyRun(title, job.settings, measured, make_score("params").of_many(networks))
 
 
-def _model(folder: Path, job: _Job) -> Run:
+def _model(folder: Path, job: _Job) -> ProxyRun:
     """A model reads its own tokens where it has a tokenizer."""
     request = job.request
     request.networks.check_for("model")
@@ -161,10 +161,10 @@ def _model(folder: Path, job: _Job) -> Run:
     else:
         source = request.source(vocabulary if type(vocabulary) is int else VOCABULARY)
     measured = job.measure([Candidate.opened(folder)], source)
-    return Run(f"{folder}: {job.settings.mode} mode", job.settings, measured, None)
+    return ProxyRun(f"{folder}: {job.settings.mode} mode", job.settings, measured, None)
 
 
-def _benchmark(target: str, job: _Job) -> Run:
+def _benchmark(target: str, job: _Job) -> ProxyRun:
     request, settings = job.request, job.settings
     view = _view(target, request)
     request.networks.check_for("benchmark")
@@ -181,10 +181,10 @@ def _benchmark(target: str, job: _Job) -> Run:
     (section,), (measured,) = comparison.sections, results
     title = f"{section.title}: {section.metric}, {len(section.result)} architectures, {settings.mode} mode"
     verdict = judge(measured.columns, section.result, section.scores["body_params"], settings.seed)
-    return Run(title, settings, measured, section.scores["params"], section, verdict)
+    return ProxyRun(title, settings, measured, section.scores["params"], section, verdict)
 
 
-def measuring(request: Request, results: list[Measured], progress: Progress = silent) -> More:
+def measuring(request: ProxyRequest, results: list[Measured], progress: Progress = silent) -> More:
     """For ``bench``: the proxies of a benchmark's architectures; what is measured is added to ``results``."""
     return _more(_Job.of(request, progress), results)
 
@@ -206,7 +206,7 @@ def _more(job: _Job, results: list[Measured]) -> More:
     return more
 
 
-def _view(target: str, request: Request) -> str | None:
+def _view(target: str, request: ProxyRequest) -> str | None:
     """The view that is asked for, or the usual one where there are several."""
     possible = [view.name for view in views(read(_located(target, request.networks.data)))]
     if request.networks.view is None:

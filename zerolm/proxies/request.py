@@ -11,7 +11,7 @@ from zerolm.networks.workers import Backend, check_workers
 from zerolm.proxies.registry import find_proxy, proxy_names
 from zerolm.proxies.settings import Settings
 from zerolm.text.batches import TokenSource, random_source, text_source
-from zerolm.text.tokens import read_text
+from zerolm.text.documents import read_text
 
 Target = Literal["space", "benchmark", "model"]
 BELONGS: Final[Mapping[str, tuple[Target, ...]]] = {
@@ -49,7 +49,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Request:
+class ProxyRequest:
     """The proxies that are asked for, ``names`` None meaning every one, and how they are computed.
 
     ``text`` is a file or ``random``; ``settings`` are those of ``Settings``.
@@ -89,4 +89,4 @@ class Request:
         return cast(Backend, self.backend)
 
 
-USUAL: Final = Request()
+USUAL: Final = ProxyRequest()

@@ -18,7 +18,7 @@ FEWEST: Final = 20
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LibraVerdict:
     """The choice by labels of ``calibration`` architectures; its tau-b and rho on the ``test`` others.
 
     ``params`` is tau-b of the body parameters there.
@@ -46,7 +46,9 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def judge(columns: Mapping[str, Floats], result: Floats, params: Floats, seed: int = 0) -> Verdict | None:
+def judge(
+    columns: Mapping[str, Floats], result: Floats, params: Floats, seed: int = 0
+) -> LibraVerdict | None:
     """None with too few labels, or proxies that vary. ``columns``, ``result``, ``params`` are (n,)."""
     if len(result) < FEWEST:
         return None
@@ -57,4 +59,4 @@ def judge(columns: Mapping[str, Floats], result: Floats, params: Floats, seed: i
     libra = choose({name: values[known] for name, values in varying.items()}, result[known], params[known])
     score = combined(libra, {name: values[held] for name, values in columns.items()})
     reached, by_params = agreement(score, result[held]), agreement(params[held], result[held])
-    return Verdict(libra, len(known), len(held), reached.tau, reached.rho, by_params.tau)
+    return LibraVerdict(libra, len(known), len(held), reached.tau, reached.rho, by_params.tau)

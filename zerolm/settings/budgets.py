@@ -12,17 +12,22 @@ from zerolm.settings.request import setting, values_of
 
 
 def budgets(
-    sides: Sequence[str], kind: KindName = "integer", *, shares: str = "", latency: bool = False
+    sides: Sequence[str],
+    kind: KindName = "integer",
+    *,
+    costs: Sequence[str] = tuple(COLUMNS),
+    shares: str = "",
+    latency: bool = False,
 ) -> Any:
-    """Return a type whose fields are budgets: of each cost at most (``max``), or at least (``min``).
+    """Return a type whose fields are budgets: of each of the costs at most (``max``), or at least (``min``).
 
     ``shares`` ends the help of one that may be a share; ``latency`` adds the cost that a machine measures.
     """
     fields: list[tuple[str, Any, Any]] = []
     for side in sides:
         word = {"max": "most", "min": "least"}[side]
-        for cost, column in COLUMNS.items():
-            help_ = f"{column.meaning} at {word}{shares}"
+        for cost in costs:
+            help_ = f"{COLUMNS[cost].meaning} at {word}{shares}"
             fields.append(_budget(f"{side}_{cost}", kind, help_, 0))
         if latency:
             help_ = f"{LATENCY_COLUMN.meaning} at {word}; its blocks are timed first"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from zerolm.architecture import Architecture
 from zerolm.costs import COSTS, LATENCY
@@ -317,7 +318,7 @@ class SearchResult:
         }
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> SearchResult:
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the result that ``to_json`` told."""
         space = make_space(document["space"], **document["settings"])
         exact = document["certificate"]["counts"] == "exact"

@@ -19,10 +19,10 @@ from torch.utils.data import Dataset
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from zerolm.networks.opener import quiet
+from zerolm.progress import TrainingFailed as TrainingFailed
 from zerolm.training.learner import Teacher, total
 from zerolm.training.processes import WAIT, check_whole, processes
 from zerolm.training.randomness import seeded
-from zerolm.progress import TrainingFailed as TrainingFailed
 from zerolm.training.request import TrainingRequest, micro_batch
 from zerolm.training.watch import TrainingRun, TrainingWatch
 
@@ -42,7 +42,7 @@ class Trained:
     """
 
     seconds: float
-    rows: list[dict[str, float]] = field(default_factory=list)
+    rows: list[dict[str, int | float]] = field(default_factory=list)
 
 
 def train(

@@ -17,7 +17,7 @@ from zerolm.show.text import base_name, sentence, show_cost, span
 from zerolm.text.defaults import RANDOM
 from zerolm.verbs import shared
 from zerolm.verbs.carve_width import ChildStream, SpectrumRow, StreamWidths
-from zerolm.verbs.heal import HealingReport
+from zerolm.verbs.heal import HealingReport, Verification
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import Conditions, needing_torch
 
@@ -195,18 +195,6 @@ class ParentSizes:
     kv_heads: int
     head_size: int
     ffn: int
-
-
-@dataclass(frozen=True)
-class Verification:
-    """How far the outputs of the written child lie from those of the network that it was written from.
-
-    Compared ``by`` their ``outputs``, or block by block (``blocks``).
-    """
-
-    difference: float
-    relative: float
-    by: str = "outputs"
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)

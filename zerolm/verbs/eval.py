@@ -12,7 +12,7 @@ from zerolm.settings.request import Request, argument, setting
 from zerolm.show.charts import Bar, Bars, from_zero
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet
 from zerolm.show.text import show_amount
-from zerolm.text.defaults import LENGTH, SEQUENCES
+from zerolm.text import defaults
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import needing_torch
 
@@ -75,8 +75,8 @@ class EvalSettings(Request):
         "paths", None, "other children of that parent, as before healing", metavar="DIR,..."
     )
     text: str | None = setting("path", None, "text that neither of them has been fitted to", group="Text")
-    sequences: int = setting("integer", SEQUENCES, "sequences taken from the text", low=1, high=1 << 26)
-    length: int = setting("integer", LENGTH, "tokens of each sequence", low=2, high=1 << 26)
+    sequences: int = defaults.sequences()
+    length: int = defaults.length()
     tasks: tuple[str, ...] | None = setting(
         "paths",
         None,

@@ -42,10 +42,30 @@ def precision(**more: Any) -> Any:
     return setting("text", "auto", help_, choices=PRECISIONS, **more)
 
 
+def backend(**more: Any) -> Any:
+    """Return a field for where networks are computed, several at a time."""
+    help_ = "processes of this machine (loky), or a Ray cluster (ray)"
+    return setting("text", "loky", help_, choices=("loky", "ray"), **more)
+
+
 def parent(by_place: bool = True, **more: Any) -> Any:
     """Return a field for a checkpoint to read."""
     help_ = "a folder with a checkpoint, or a model of the hub"
     return setting("path", REQUIRED, help_, by_place=by_place, metavar="PARENT", **more)
+
+
+def metric(**more: Any) -> Any:
+    """Return a field for the result of a benchmark or label file that counts."""
+    help_ = "which result of the file counts; else the metric that it names, or its only one"
+    return setting("text", None, help_, metavar="NAME", **more)
+
+
+def data(**more: Any) -> Any:
+    """Return a field for the folders in which benchmarks are looked up by name."""
+    help_ = (
+        "folders of benchmark files, as in PATH; else those of ZEROLM_DATA, else the cache and the package"
+    )
+    return setting("path", None, help_, metavar="DIR", **more)
 
 
 @contextmanager

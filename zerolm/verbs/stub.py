@@ -7,8 +7,9 @@ it up to date. The settings of spaces and scores that come with zerolm are in it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
+from zerolm.registry import Entry
 from zerolm.scores import SCORES
 from zerolm.settings import REQUIRED, Setting
 from zerolm.settings.kinds import KINDS
@@ -111,7 +112,7 @@ def _optional(setting: Setting, is_repeated: bool) -> str:
 def _further(request: type[Request]) -> Sequence[Setting]:
     """Return the settings of spaces and scores that a verb takes beside its own, each name once."""
     taken = {setting.name for setting in (*request.settings(), *request.output())}
-    entries = [
+    entries: list[Entry[Any]] = [
         *(SPACES.entries(plugins=False) if "spaces" in request.owners else []),
         *(SCORES.entries(plugins=False) if "scores" in request.owners else []),
     ]

@@ -1,0 +1,408 @@
+"""``zerolm bench train``: architectures of a space, each trained the same way, as labels of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from zerolm.progress import Progress, silent
+from zerolm.settings import REQUIRED, shown
+from zerolm.settings.request import Request, argument, by_name, options_of, part, setting
+from zerolm.show.charts import Dots, Linked, Plot, axis
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
+from zerolm.show.text import show_amount
+from zerolm.verbs.report import Report, run_of
+from zerolm.verbs.shared import backend, budgets, limits, needing_torch, precision
+
+if TYPE_CHECKING:
+    from zerolm.architecture import Architecture
+    from zerolm.groundtruth.truth import GroundTruth
+    from zerolm.spaces import SearchSpace
+    from zerolm.training.labels import Label, LabelText
+    from zerolm.training.request import TrainingRequest
+
+LABEL_FILE: Final = "labels.json"
+DRAWN: Final = 60
+"""The architectures that are trained where nobody says how many."""
+BEST: Final = 20
+"""The most architectures that a terminal shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainLabelsSettings(Request):
+    """Return architectures of a space with the loss of each, all trained the same way on one text.
+
+    Settings of the space are keywords as well (``hidden="64,96"``). Every finished architecture is kept in
+    the cache, and is not trained again. Raises ``ValueError``, in one line, for what makes no sense, and
+    ``TrainingFailed`` where fewer than two architectures could be trained.
+    """
+
+    name: ClassVar[str] = "bench train"
+    owners = ("spaces",)
+    examples = (
+        (
+            "zerolm bench train llama --count 60 --max-body-params 9M --text TEXT --out mine.json",
+            "labels of one's own",
+        ),
+        ("zerolm calibrate --labels mine.json", "what they teach"),
+        (
+            "zerolm bench train llama --hidden 64:256:32 --text TEXT --seeds 3 --jobs 2 --out trained",
+            "a smaller space, with the noise of seeds, two at a time, and a page",
+        ),
+    )
+    notes = (
+        "Every setting of the space is a flag too. Its vocabulary is that of a tokenizer trained on the "
+        "text: 2048 ids, or --vocab. Every finished architecture is kept in the cache: a command that was "
+        "killed goes on when it is started again, and one with a larger --count trains only the others."
+    )
+    space: str | None = argument(
+        "text", None, "the space to draw architectures from; not with --rows", metavar="SPACE"
+    )
+    rows: str | None = setting(
+        "path", None, "benchmark file whose architectures are trained; none are drawn", group="Architectures"
+    )
+    count: int | None = setting(
+        "integer", None, f"architectures at most; else {DRAWN}, or all rows", low=2, high=1 << 20
+    )
+    sizes: Any = part(budgets(("max", "min"), costs=("params", "body_params")))
+    text: str = setting(
+        "path", REQUIRED, "text to train on: a file, a folder, or owner/name of the hub", group="Training",
+        metavar="TEXT",
+    )  # fmt: skip
+    held_out: str | None = setting("path", None, "text to judge on; else the end of the text", metavar="TEXT")
+    tokens: int = setting("integer", 3_000_000, "tokens to train each on", low=1, high=1 << 50)
+    batch: int = setting("integer", 8, "sequences of a step", low=1, high=1 << 20)
+    length: int = setting("integer", 256, "tokens of a sequence", low=2, high=1 << 20)
+    rate: float = setting(
+        "number", 0.002, "learning rate at width 256; other widths follow by muP", low=0, high=100
+    )
+    precision: str = precision()
+    compile: bool = setting("flag", False, "compile the layers first: half a minute a shape on a CPU")
+    seed: int = setting("integer", 0, "seed of draws, weights and order", low=0, high=(1 << 30) - 1)
+    seeds: int = setting(
+        "integer", 1, "seeds to train the repeated architectures from", group="Noise", low=1, high=1000
+    )
+    repeated: int = setting("integer", 6, "architectures to train from all seeds", low=2, high=1 << 20)
+    jobs: int = setting(
+        "integer", 1, "architectures trained at the same time", group="How they run", low=1, high=1024
+    )
+    backend: Any = backend()
+    out: str | None = setting(
+        "path", None, "benchmark file to write (NAME.json), or a folder for it with a page on it",
+        group="Result", by_place=True, metavar="FILE",
+    )  # fmt: skip
+    force: bool = setting("flag", False, "replace an earlier result there")
+
+    def run(self, progress: Progress = silent) -> LabelsReport:
+        from zerolm.groundtruth.reader import read
+        from zerolm.io.files import write_json
+
+        truth = None if self.rows is None else read(Path(self.rows))
+        space, settings = self._space(truth)
+        with needing_torch("training runs networks", "train"):
+            from zerolm.training.label_document import label_document
+            from zerolm.training.labels import LabelText
+        request = self._training()
+        with self._place() as place:
+            text = LabelText.of(self.text, space, settings, request, progress, self.held_out)
+            architectures = self._architectures(truth, text.space)
+            labels = self._labels(architectures, text, request, progress)
+            document = label_document(self._title(), text, request, architectures, labels)
+            changes = {**settings, "space": space}
+            report = replace(LabelsReport.from_json(document), run=run_of(self, **changes))
+            if place is not None and place.suffix == ".json":
+                write_json(place, report.benchmark)
+            elif place is not None:
+                report.write_into(place)
+        return report
+
+    def _space(self, truth: GroundTruth | None) -> tuple[str, dict[str, Any]]:
+        """Return the space that is meant and its settings; ``ValueError`` where it is not clear."""
+        from zerolm.groundtruth.reader import views
+        from zerolm.spaces import SPACES
+
+        name = self.space or (truth.space if truth else None)
+        if name is None:
+            raise ValueError("no space is named; `zerolm spaces` lists them")
+        settings = options_of(by_name(SPACES[name].declared), self.further, f"space {name!r}")
+        if truth is None:
+            return name, settings
+        if truth.space != name:
+            raise ValueError(f"the rows in {self.rows!r} are of space {truth.space!r}, not of {name!r}")
+        for budget in limits(self.sizes):
+            raise ValueError(
+                f"{budget} is of architectures that are drawn; the rows name theirs: leave it out"
+            )
+        return name, {**views(truth)[0].settings, **settings}
+
+    def _training(self) -> TrainingRequest:
+        from zerolm.training.request import Execution, Schedule, TrainingRequest
+
+        return TrainingRequest(
+            self.tokens,
+            self.batch,
+            self.length,
+            Schedule(self.rate),
+            seed=self.seed,
+            execution=Execution(self.precision, compile=self.compile),
+            checkpoints=8,
+            measured=4,
+        )
+
+    @contextmanager
+    def _place(self) -> Iterator[Path | None]:
+        """Yield the file or folder to write into, which nobody else writes; None where nothing is written."""
+        from zerolm.io.folders import new_file, new_folder
+
+        if self.out is None:
+            yield None
+            return
+        with (new_file if self.out.endswith(".json") else new_folder)(Path(self.out), self.force) as place:
+            yield place
+
+    def _title(self) -> str:
+        """Return the name of the benchmark: that of its file."""
+        return Path(self.out if self.out and self.out.endswith(".json") else LABEL_FILE).stem
+
+    def _architectures(self, truth: GroundTruth | None, space: SearchSpace) -> list[Architecture]:
+        """Return the architectures to train, each once."""
+        from zerolm.groundtruth.truth import thinned
+        from zerolm.solvers.drawing import drawn
+
+        if truth is None:
+            return drawn(space, self.count or DRAWN, self.seed, budgets=limits(self.sizes), distinct=True)
+        architectures = [space.read(entry.architecture) for entry in thinned(truth, self.count).architectures]
+        distinct = list({one.identity: one for one in architectures}.values())
+        if len(distinct) < 2:
+            choices = shown(distinct[0].choices)
+            raise ValueError(f"the rows in {self.rows!r} are all the same architecture {choices}")
+        return distinct
+
+    def _labels(
+        self,
+        architectures: Sequence[Architecture],
+        text: LabelText,
+        request: TrainingRequest,
+        progress: Progress,
+    ) -> list[list[Label]]:
+        """Return the labels of each architecture: that of the first seed, then those of further ones."""
+        from zerolm.training.labels import train_all
+
+        count = len(architectures)
+        again = spread(count, self.repeated) if self.seeds > 1 else []
+        runs = [(i, 0) for i in range(count)]
+        runs += [(i, further) for further in range(1, self.seeds) for i in again]
+        labels = train_all(
+            [(architectures[i], self.seed + further, f"architecture {i + 1}") for i, further in runs],
+            text,
+            request,
+            jobs=self.jobs,
+            backend=self.backend,
+            progress=progress,
+        )
+        by_run = list(zip(runs, labels, strict=True))
+        return [[label for (place, _), label in by_run if place == i] for i in range(count)]
+
+
+def spread(total: int, count: int) -> list[int]:
+    """Return at most so many of the places 0 to ``total`` - 1, evenly."""
+    return [place * total // count for place in range(count)] if count < total else list(range(total))
+
+
+@dataclass(frozen=True)
+class SeedNoise:
+    """The most that a score could reach, by repeated runs: ``tau``, ``rho``; the ``deviation`` of a loss."""
+
+    tau: float
+    rho: float
+    deviation: float
+    networks: int
+    runs: int
+    tau_between_seeds: float | None
+
+
+@dataclass(frozen=True)
+class FailedTraining:
+    """An architecture that could not be trained, and why."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class LabelledArchitecture:
+    """An architecture with its sizes, its loss on text held out, those from other seeds, and its seconds."""
+
+    id: str
+    shape: str
+    params: int
+    body_params: int
+    loss: float
+    repeats: list[float]
+    seconds: float
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LabelsReport(Report):
+    """Architectures that were trained the same way, with the loss of each on text held out.
+
+    ``benchmark`` is the file that ``bench run``, ``calibrate`` and ``search`` take; ``noise`` is None where
+    no seed was repeated; ``agreement`` is the tau-b of scores with the losses. ``architectures`` are the
+    ``rows`` of the JSON.
+    """
+
+    command: ClassVar[str] = "bench train"
+    benchmark: dict[str, Any]
+    noise: SeedNoise | None
+    agreement: dict[str, float | None]
+    left_out: list[FailedTraining]
+    architectures: list[LabelledArchitecture]
+
+    def to_json(self) -> dict[str, Any]:
+        document = super().to_json()
+        return document | {"rows": document.pop("architectures")}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        from zerolm.groundtruth.truth import check
+
+        renamed = {"architectures" if name == "rows" else name: value for name, value in document.items()}
+        report = super().from_json(renamed)
+        truth = check(report.benchmark)
+        if not isinstance(truth.source.get("tokens"), int):
+            raise ValueError("benchmark.source.tokens: must be the tokens that each was trained on")
+        if not report.architectures:
+            raise ValueError("rows: there are none")
+        return report
+
+    @property
+    def remarks(self) -> list[str]:
+        return [f"left out: architecture {one.id}: {one.reason}" for one in self.left_out]
+
+    @property
+    def written(self) -> list[str]:
+        return [f"labels of {len(self.architectures)} architectures"]
+
+    @property
+    def ordered(self) -> list[LabelledArchitecture]:
+        """Return the architectures, the lowest loss first."""
+        return sorted(self.architectures, key=lambda one: (one.loss, one.id))
+
+    @property
+    def title(self) -> str:
+        """Return how many architectures were trained, of which space, and for how long."""
+        tokens = self.benchmark["source"]["tokens"]
+        return f"{len(self.architectures)} architectures of {self.benchmark['space']}, {tokens:,} tokens each"
+
+    def lines(self) -> list[str]:
+        best, worst, taus, noise = self.ordered[0], self.ordered[-1], self._taus(), self.noise
+        lines = [
+            self.title,
+            f"best: {best.shape}: loss {best.loss:.4f}",
+            f"worst: {worst.shape}: loss {worst.loss:.4f}",
+        ]
+        lines += [f"tau-b with the losses: {taus}"] if taus else []
+        if noise:
+            runs = f"{noise.runs} runs of {noise.networks}"
+            lines.append(
+                f"noise: deviation {noise.deviation:.4f}, ceiling of tau-b {noise.tau:.3f} ({runs})"
+            )
+        return lines
+
+    def _taus(self) -> str:
+        """Return how scores that saw no label agree with the losses; nothing where none tells them apart."""
+        taus = {name: tau for name, tau in self.agreement.items() if tau is not None}
+        return ", ".join(f"{name.replace('_', ' ')} {tau:.3f}" for name, tau in taus.items())
+
+    def heading(self) -> Heading:
+        best, worst, taus = self.ordered[0], self.ordered[-1], self._taus()
+        size = show_amount(best.params)
+        return Heading(
+            self.title,
+            f"Trained the same way from scratch: {self.benchmark['task']}, loss on text held out.",
+            f"The lowest loss is {best.loss:.4f}, of {best.shape} with {size} parameters; the highest "
+            f"{worst.loss:.4f}, of {worst.shape}.",
+            f"Scores that saw no label rank them with a tau-b of: {taus}."
+            if taus
+            else "No count of parameters tells these architectures apart.",
+            self._trust(),
+        )
+
+    def _trust(self) -> str:
+        few = "So few tokens order architectures by how fast they learn; more tokens may turn the order."
+        noise = self.noise
+        if noise is None:
+            return f"One seed each: how far another would change the order is not known. {few}"
+        between = noise.tau_between_seeds
+        agree = (
+            "" if between is None else f" Two seeds order the repeated ones with a tau-b of {between:.3f}."
+        )
+        return (
+            f"{noise.runs} runs of {noise.networks} architectures from several seeds differ by "
+            f"{noise.deviation:.4f} (one standard deviation): a perfect score would reach a tau-b of "
+            f"{noise.tau:.3f}.{agree} {few}"
+        )
+
+    def sheets(self) -> list[Sheet]:
+        reasons = [(f"architecture {one.id}", one.reason) for one in self.left_out]
+        return [
+            Sheet("Loss against size", charts=[self._scatter()], on=(PAGE, NOTEBOOK)),
+            self._table(len(self.architectures), (PAGE,)),
+            self._table(BEST, (TERMINAL, NOTEBOOK)),
+            *([pairs("Left out", reasons, on=(PAGE,))] if reasons else []),
+            pairs("How they were trained", self._making(), on=(PAGE,)),
+        ]
+
+    def _scatter(self) -> Linked:
+        ordered, name = self.ordered, "loss on text held out, nats a token"
+        points = [(float(one.body_params), one.loss) for one in ordered]
+        others = [(float(one.body_params), loss) for one in ordered for loss in one.repeats]
+        plot = Plot(
+            f"{name} against size",
+            axis([x for x, _ in points], "parameters without embeddings and head"),
+            axis([y for _, y in points + others], name),
+            [*([Dots(others, "grey")] if others else []), Dots(points, "blue")],
+            [("dot", "blue", "first seed"), *([("dot", "grey", "other seeds")] if others else [])],
+            points=points,
+            columns=[("loss", [f"{y:.4f}" for _, y in points])],
+        )
+        sizes = [f"{one.body_params:,}" for one in ordered]
+        return Linked([plot], [one.shape for one in ordered], "Architectures", [("body parameters", sizes)])
+
+    def _table(self, most: int, where: tuple[str, ...]) -> Sheet:
+        """Return the architectures of the lowest losses, and how many there are besides."""
+        rows: list[Row] = [
+            [
+                one.shape,
+                show_amount(one.params),
+                show_amount(one.body_params),
+                Cell(f"{one.loss:.4f}", note=", ".join(f"{loss:.4f}" for loss in one.repeats)),
+                f"{one.seconds:.0f}",
+            ]
+            for one in self.ordered
+        ]
+        head = ["architecture", "parameters", "body", "loss (other seeds)", "seconds"]
+        more = [f"and {len(rows) - most} more"] if len(rows) > most else []
+        return Sheet("All architectures", head, rows[:most], more, kind="labels", on=where)
+
+    def _making(self) -> list[tuple[str, str]]:
+        source = self.benchmark["source"]
+        plain = {name: value for name, value in source.items() if isinstance(value, str | int | float)}
+        return [(name.replace("_", " "), _plain(value)) for name, value in plain.items()]
+
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.to_json()["rows"]
+        return [{name: value for name, value in row.items() if name != "repeats"} for row in rows]
+
+    def write_more(self, folder: Path) -> None:
+        """Write what ``--labels`` of ``calibrate`` and ``search``, and ``bench run``, read."""
+        from zerolm.io.files import write_json
+
+        write_json(folder / LABEL_FILE, self.benchmark)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:,}" if type(value) is int else str(value)

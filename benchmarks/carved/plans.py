@@ -39,8 +39,10 @@ def plans(parent: Parent) -> Iterator[Line]:
     tokens = parent.calibration["text"]
     table = measured_losses(parent.model, tokens, by, ["groups", "ffn"], progress=note)
     budget = {"max_body_params": int(SIZE * parent.cost("body_params"))}
-    best = plan_of(parent.checkpoint, table, SizeRequest("per-layer", budgets=budget), CostModel()).cut
-    even = SizeRequest("uniform", keep={"layers": 1.0}, budgets=budget)
+    best = plan_of(
+        parent.checkpoint, table, SizeRequest.of(budgets=budget, shape="per-layer"), CostModel()
+    ).cut
+    even = SizeRequest.of(keep={"layers": 1.0}, budgets=budget, shape="uniform")
     uniform = plan_of(parent.checkpoint, table, even, CostModel()).cut
     yield from heading(f"Plans of equal size: {SIZE:.0%} of the layers' weights")
     yield from ranking(parent, table, by)

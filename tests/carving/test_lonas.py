@@ -69,7 +69,7 @@ class Prefix(Criterion):
 
 def test_the_heuristic_subnet_of_llama_costs_what_the_paper_says(llama: Checkpoint) -> None:
     """1.4445 TMACs, 5.525 B: arXiv 2503.18646, table III prints 1.44 and 5.5."""
-    cut = heuristic_of(llama, Prefix(), SizeRequest("per-layer", space="lonas-llama-7b"))
+    cut = heuristic_of(llama, Prefix(), SizeRequest.of(space="lonas-llama-7b", shape="per-layer"))
     assert {len(layer.ffn) for layer in cut.layers} == {8256}
     costs = costs_of(llama, COST, cut, "lonas-llama-7b")
     assert costs["params"] == 32 * (4 * 4096**2 + 3 * 4096 * 8256) + 32000 * 4096
@@ -82,7 +82,7 @@ def test_the_heuristic_subnet_of_llama_costs_what_the_paper_says(llama: Checkpoi
 def test_bert_costs_what_lonas_says(bert: Checkpoint) -> None:
     """11.21 GMACs in full (printed 11.2); the heuristic subnet has 9.6 G in its linear layers."""
     assert costs_of(bert, COST, space="lonas-bert")["macs"] / 1e9 == pytest.approx(11.21, abs=0.005)
-    cut = heuristic_of(bert, Prefix(), SizeRequest("per-layer", space="lonas-bert"))
+    cut = heuristic_of(bert, Prefix(), SizeRequest.of(space="lonas-bert", shape="per-layer"))
     heads = [len(layer.groups) for layer in cut.layers]
     assert heads == [12] * 10 + [11, 12]
     assert [len(layer.ffn) for layer in cut.layers][:3] == [2634, 2634, 2627]
@@ -104,7 +104,7 @@ def _size(name: str, checkpoint: Checkpoint) -> int:
 def test_plans_within_the_space_are_exact(llama: Checkpoint) -> None:
     """Later layers are worth more and cost the same: an optimum never keeps more of an earlier one."""
     limit = costs_of(llama, COST, space="lonas-llama-7b")["macs"] * 4 // 5
-    wish = SizeRequest("per-layer", budgets={"max_macs": limit}, space="lonas-llama-7b")
+    wish = SizeRequest.of(budgets={"max_macs": limit}, space="lonas-llama-7b", shape="per-layer")
     planned = plan_of(llama, Prefix(), wish, COST)
     widths = [len(layer.ffn) for layer in planned.cut.layers]
     assert planned.optimal
@@ -126,11 +126,16 @@ def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
         choices_in("lonas", tiny)
     with pytest.raises(ValueError, match="without budgets"):
         heuristic_of(
-            llama, Prefix(), SizeRequest("per-layer", budgets={"max_macs": 1}, space="lonas-llama-7b")
+            llama,
+            Prefix(),
+            SizeRequest.of(budgets={"max_macs": 1}, space="lonas-llama-7b", shape="per-layer"),
         )
     with pytest.raises(ValueError, match="a space says the sizes"):
         plan_of(
-            llama, Prefix(), SizeRequest("uniform", budgets={"max_macs": 1}, space="lonas-llama-7b"), COST
+            llama,
+            Prefix(),
+            SizeRequest.of(budgets={"max_macs": 1}, space="lonas-llama-7b", shape="uniform"),
+            COST,
         )
 
 

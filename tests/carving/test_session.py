@@ -28,7 +28,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def running(folder: Path) -> Session:
-    method = Methods("random", "output_energy", "least-squares", "measured", sequences=6, length=12)
+    method = Methods("output_energy", "measured", "random", 6, 12, "least-squares")
     return Session(Checkpoint.open(folder), method, lambda text: None)
 
 

@@ -312,7 +312,7 @@ def test_a_plan_tries_every_width_and_both_heads(seed: int, share: float, cost: 
         parent = Checkpoint.open(saved(Path(folder) / "parent", "qwen2_tied"))
         basis, whole = weights_channels(parent), dimensions(parent)
         limit = int(share * costs_of(parent, CostModel())[cost])
-        request = SizeRequest("uniform", {"layers": 1.0}, {f"max_{cost}": limit}, multiple_of=8)
+        request = SizeRequest.of({"layers": 1.0}, {f"max_{cost}": limit}, multiple_of=8)
         plan = plan_of(parent, by, request, CostModel())
         best = -np.inf
         for hidden, tied, groups, ffn in product(range(8, 49, 8), (True, False), (1, 2), range(8, 41, 8)):

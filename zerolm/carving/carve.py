@@ -100,8 +100,8 @@ def carve(
     costs = costs or StoredCosts()
     if size.space is not None:
         choices_in(size.space, checkpoint)
-    limits = budgets_of(size.budgets or {}, costs_of(checkpoint, costs, space=size.space))
-    size = replace(size, budgets=limits)
+    limits = budgets_of(size.budgets, costs_of(checkpoint, costs, space=size.space))
+    size = size.within(limits)
     methods.check()
     session = _session(checkpoint, methods, progress)
     form = destination.form or "hf"
@@ -144,7 +144,7 @@ def rebuild(
     if session is not None:
         made.check_text(session.tokens.text)
     output = replace(destination, form=destination.form or made.method.format)
-    size = SizeRequest(made.method.shape, space=made.method.space)
+    size = SizeRequest(shape=made.method.shape, space=made.method.space)
     costs = costs or StoredCosts()
     job = Job(str(parent), checkpoint, size, methods, session, output, costs, progress, made)
     return _finished(job, _narrowed(job, made.cut, made.width))
@@ -186,7 +186,7 @@ def _check_possible(job: Job) -> None:
         raise ValueError(
             f"a {family.name} without a language-model head cannot be compared, so it is not carved"
         )
-    if output.folder is not None and job.form == "hf" and request.shape == "per-layer" and request.budgets:
+    if output.folder is not None and job.form == "hf" and not request.is_uniform and request.budgets:
         raise ValueError(UNEVEN)
     if job.methods.plan != "heuristic":
         any_layer = Indifferent(-1.0 if job.methods.plan == "measured" else None)
@@ -225,8 +225,8 @@ def _best_measured(job: Job, session: Session, plans: Sequence[Planned]) -> tupl
     cuts = [_narrowed(job, plan.cut, plan.width) for plan in near]
     losses = session.finals(cuts)
     best = min(range(len(near)), key=losses.__getitem__)
-    told = ", ".join(f"{_width_of(cut)} {loss:.3g}" for cut, loss in zip(cuts, losses, strict=True))
-    return near[best], f"loss of the best plans beside widths of the stream, {job.methods.repair}: {told}"
+    texts = ", ".join(f"{loss:.3g} at {_width_of(cut)}" for cut, loss in zip(cuts, losses, strict=True))
+    return near[best], f"the best plans of each hidden size, repair {job.methods.repair}, lose {texts}"
 
 
 def _width_of(cut: Cut) -> str:
@@ -287,7 +287,7 @@ def _finished(
         job.name,
         job.checkpoint.family.name,
         CarvingMethod(
-            methods.criterion, methods.repair, methods.plan, request.shape, job.form, request.space
+            methods.criterion, methods.repair, methods.plan, request.layer_shape, job.form, request.space
         ),
         cut,
         costs,

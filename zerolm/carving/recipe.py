@@ -76,19 +76,19 @@ class Recipe:
         method, tokens = self.method, self.calibration
         needed = method.repair != "none" or self.basis == "loss"
         if not needed or tokens is None:
-            return Methods(None, method.criterion, "none", method.plan)
+            return Methods(criterion=method.criterion, plan=method.plan)
         if tokens["text"] is not None and text in (None, RANDOM):
             raise ValueError(
                 f"the recipe was made with a text of SHA-256 {tokens['text']}: give it by --text FILE"
             )
         return Methods(
-            RANDOM if tokens["text"] is None else text,
-            method.criterion,
-            method.repair,
-            method.plan,
-            tokens["sequences"],
-            tokens["length"],
-            tokens["seed"] or 0,
+            criterion=method.criterion,
+            plan=method.plan,
+            text=RANDOM if tokens["text"] is None else text,
+            sequences=tokens["sequences"],
+            length=tokens["length"],
+            repair=method.repair,
+            seed=tokens["seed"] or 0,
         )
 
     def check_text(self, sha256: str | None) -> None:

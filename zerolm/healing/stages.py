@@ -13,7 +13,7 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sizes import budgets_of, costs_of
 from zerolm.carving.recipe import MAX_BYTES
-from zerolm.carving.request import Destination, Methods, SizeRequest
+from zerolm.carving.request import Destination, KeptShares, Methods, SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.healing.heal import heal
@@ -45,7 +45,7 @@ class Stages:
     @property
     def uneven(self) -> bool:
         """Return whether layers may have different sizes."""
-        return self.size.shape == "per-layer"
+        return not self.size.is_uniform
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +137,7 @@ def _carved(
     if not (out / RECIPE).is_file():
         form = "padded" if stages.uneven else "hf"
         size, place = _size(stages, stage, *opened), Destination(out, form)
-        carved = carve(
-            opened[1].folder, size, stages.methods, place, costs=stages.costs, progress=progress
-        )
+        carved = carve(opened[1].folder, size, stages.methods, place, costs=stages.costs, progress=progress)
         write_json(kept, carved.to_json())
     document: dict[str, Any] = parse_json(read_text(kept, MAX_BYTES))
     return document
@@ -155,16 +153,17 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
     for name, share in size.keep.items():
         whole, left = (getattr(dimensions(one), SHARES[name]) for one in (parent, source))
         keep[name] = min(1.0, share**way * whole / left)
+    size = replace(size, shares=KeptShares(**keep))
     if not size.budgets:
-        return replace(size, keep=keep)
+        return size
     wholes = costs_of(parent, stages.costs, space=size.space)
-    limits = budgets_of(size.budgets, wholes) or {}
+    limits = budgets_of(size.budgets, wholes)
     if stage < stages.count:
         limits = {
             name: max(limit, round(wholes[name.removeprefix("max_")] ** (1 - way) * limit**way))
             for name, limit in limits.items()
         }
-    return replace(size, keep=keep, budgets=limits)
+    return size.within(limits)
 
 
 def _rebased(cut: Path, source: Path, first: Mapping[str, Any], document: dict[str, Any]) -> dict[str, Any]:

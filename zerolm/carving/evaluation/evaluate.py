@@ -34,11 +34,11 @@ from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.tokens import Tokens
 
 SEEDS: Final = (0, 1, 2)
+ROWS: Final = ("child", "parent", "random", "uniform")
 COMPARED: Final = (
-    f"random (mean of {len(SEEDS)} draws) and uniform (by capacity) are carvings of the child's size that "
-    "keep the same layers; they are not repaired"
+    "random, uniform: same size and layers as the child, no repair, no rotation "
+    f"(random: {len(SEEDS)} draws, mean)"
 )
-CHANNELS: Final = "of the residual stream they keep channels as they are, drawn or those of most energy"
 NOT_COMPARED: Final = (
     "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
     "does not tell what it keeps of each layer"
@@ -64,23 +64,29 @@ class EvaluatedRow:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """``rows``: the child, the parent, carvings of the child's size; ``note`` says what these are."""
+    """``rows``: the child, the parent, carvings of the child's size; ``note`` says what these are.
+
+    ``shortened`` says why sequences are shorter than they were to be; it is empty where they are not.
+    """
 
     rows: tuple[EvaluatedRow, ...]
     sequences: int
     tokens: int
     note: str
+    shortened: str = ""
 
     def to_json(self) -> dict[str, Any]:
         child, parent = (row.values for row in self.rows[:2])
-        own = {"parent_perplexity": parent["perplexity"]} if "perplexity" in parent else {}
+        whole = {"parent_perplexity": parent["perplexity"]} if "perplexity" in parent else {}
+        shortened = {"shortened": self.shortened} if self.shortened else {}
         return {
             "sequences": self.sequences,
             "tokens": self.tokens,
             **child,
-            **own,
+            **whole,
             "rows": [row.to_json() for row in self.rows],
             "note": self.note,
+            **shortened,
         }
 
 
@@ -99,7 +105,7 @@ def evaluate(
     Beside the child and the parent stand ``random``, which keeps as many KV groups and neurons of each layer
     as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. Where the child's
     stream is narrower, theirs keeps as many channels, without a rotation. Other children of the parent come
-    last, by the names of their folders with a slash. One carving is in memory at a time.
+    last, by the ends of their paths that tell them apart, with a slash. One carving is in memory at a time.
     Raises ``ValueError``, in one line, for what cannot be compared.
     """
     ours, theirs = opened(child, parent)
@@ -114,7 +120,8 @@ def evaluate(
     model, reference = open_model(ours), open_model(theirs)
     made: list[Made] = [lambda: model]
     made += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
-    neighbours = [opened(other, parent)[0] for other in beside]
+    children = [opened(other, parent)[0] for other in beside]
+    neighbours = list({other.folder.resolve(): other for other in children}.values())
     made += [partial(_same, open_model(other)) for other in neighbours]
     judged = iter(_judged(made, reference, tokens, theirs, progress))
     params = partial(_params, theirs)
@@ -122,11 +129,39 @@ def evaluate(
     child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
     others = (_row(name, params(draws[0]), [next(judged) for _ in draws]) for name, draws in cuts.items())
     rows = (child_row, parent_row, *others)
-    rows += tuple(_row(f"{other.folder.name}/", _params(other, None), [next(judged)]) for other in neighbours)
+    names = names_of([other.folder.resolve() for other in neighbours])
+    named = zip(names, neighbours, strict=True)
+    rows += tuple(_row(name, _params(other, None), [next(judged)]) for name, other in named)
     note = COMPARED if cuts else NOT_COMPARED
-    if cut is not None and cut.narrowing:
-        note += f"; {CHANNELS}"
-    return Evaluated(rows, len(tokens), tokens.count, note)
+    return Evaluated(rows, len(tokens), tokens.count, note, _shortened(theirs, tokens, length))
+
+
+def names_of(folders: Sequence[Path]) -> list[str]:
+    """Return the shortest end of each path, with a slash, that is neither that of another nor of a row."""
+
+    def end(folder: Path, count: int) -> str:
+        return "/".join(folder.parts[-count:])
+
+    def name(folder: Path) -> str:
+        others = [other for other in folders if other != folder]
+        counts = range(1, len(folder.parts) + 1)
+        taken = {count: {*ROWS, *(end(other, count) for other in others)} for count in counts}
+        return next(end(folder, count) for count in counts if end(folder, count) not in taken[count])
+
+    return [f"{name(folder)}/" for folder in folders]
+
+
+def _shortened(parent: Checkpoint, tokens: Tokens, length: int) -> str:
+    """Return why the sequences are shorter than they were to be; empty where they are not.
+
+    Lines of a text are of all lengths: those of an encoder are shorter only where a length was chosen.
+    """
+    longest, positions = tokens.ids.shape[1], parent.layout.sizes.get("positions") or length
+    if positions < length:
+        return f"sequences have at most {positions:,} tokens, not {length:,}: the model has no more positions"
+    if longest < length and length != LENGTH:
+        return f"sequences have at most {longest:,} tokens, not {length:,}: no line of the text is longer"
+    return ""
 
 
 def _same(model: PreTrainedModel) -> PreTrainedModel:

@@ -126,7 +126,7 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
     ``width`` is that of the residual stream, None for the parent's.
     """
     if request.space is not None:
-        if request != SizeRequest("per-layer", budgets=request.budgets, space=request.space):
+        if request.is_uniform or request != request.of_space():
             raise ValueError(
                 "a space says the sizes, layer by layer: beside it go budgets, or --plan heuristic"
             )
@@ -165,7 +165,7 @@ def _group_count_goes(count: int, hidden: int, checkpoint: Checkpoint, request: 
     as_parent = count == parent.kv_heads and hidden == parent.hidden
     divisible = hidden % (count * parent.heads_per_group) == 0 or as_parent
     needed = cut.indivisible == "refused" or (cut.written_as is not None and biased)
-    written = divisible or not needed or request.shape == "per-layer"
+    written = divisible or not needed or not request.is_uniform
     return written and count >= request.least_groups and count % request.tensor_parallel == 0
 
 
@@ -225,13 +225,13 @@ def plans_of(
 
     Of equals the cheapest in parameters is first. ``ValueError`` where there is none names the nearest.
     """
-    if request.shape not in SHAPES:
-        raise ValueError(f"shape {shown(request.shape)} is not known{nearest(request.shape, SHAPES)}")
+    if request.layer_shape not in SHAPES:
+        raise ValueError(f"shape {shown(request.shape)} is not known{nearest(request.layer_shape, SHAPES)}")
     if not request.budgets and not request.keep:
         raise ValueError(
             "nothing says how small: give a budget such as --max-params 0.8x, or --keep-ffn 0.75"
         )
-    if request.shape == "per-layer" and "layers" in request.keep:
+    if not request.is_uniform and "layers" in request.keep:
         raise ValueError("a number of layers goes with --shape uniform; per layer, budgets say which go")
     plans, errors = [], []
     for width in widths(checkpoint, criterion, request):
@@ -265,8 +265,8 @@ def _plan_beside(
             )
         sizes = replace(sizes, depth=(parent.depth,))
     prices = prices_of(checkpoint, sizes, costs, request.space)
-    budgets = Budgets.of(dict(request.budgets or {}))
-    plan = plan_uniform if request.shape == "uniform" else plan_per_layer
+    budgets = Budgets.of(request.budgets)
+    plan = plan_uniform if request.is_uniform else plan_per_layer
     return plan(parent, criterion, sizes, prices, budgets)
 
 

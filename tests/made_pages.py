@@ -1,157 +1,189 @@
-"""Pages of every kind, of inputs that take seconds."""
+"""Results of every kind, of inputs that take seconds, with their pages and fragments.
+
+What would have to be trained first is kept as JSON in ``goldens``; ``python tests/made_pages.py`` makes it anew.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+import os
+import sys
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
-import elastic_verbs
-from label_training import ASKED, some_text
-from small_benchmarks import llamas
-from small_comparison import decoder_file, encoder_file
-from small_searches import free_search, small_search, vocabulary_search
-from tiny import saved, word_tokenizer
-
-import zerolm
-from zerolm.calibration import calibrate, judge
-from zerolm.comparison.ablate import ablate
-from zerolm.comparison.bench import bench
-from zerolm.comparison.results import Comparison
-from zerolm.groundtruth.labels import read_labels, to_document
-from zerolm.report.ablation import ablation_fragment, ablation_page
-from zerolm.report.calibration import calibration_fragment, calibration_page
-from zerolm.report.carving import carving_fragment, carving_page
-from zerolm.report.comparison import comparison_fragment, comparison_page
-from zerolm.report.doctor import doctor_fragment, doctor_page
-from zerolm.report.evaluation import evaluation_fragment, evaluation_page
-from zerolm.report.exported_path import exported_fragment, exported_page
-from zerolm.report.label_training import label_training_fragment, label_training_page
-from zerolm.report.ledger import ledger_fragment, ledger_page
-from zerolm.report.proxies import proxies_fragment, proxies_page
-from zerolm.report.supernet import supernet_fragment, supernet_page
+from zerolm.verbs import VERBS
+from zerolm.verbs.call import run
 from zerolm.verbs.report import Report, Run
 
-KINDS = (
+GOLDENS: Final = Path(__file__).parent / "goldens"
+TRAINED: Final = {
+    "labels": "bench train",
+    "supernet": "elastic train",
+    "path": "elastic export",
+    "healing": "heal",
+}
+"""The commands of the kinds that are kept."""
+KINDS: Final = (
     *("search", "search-free", "search-vocabularies", "comparison", "ablation", "calibration"),
-    *(
-        "proxies-benchmark",
-        "proxies-space",
-        "proxies-model",
-        "carving",
-        "carving-plan",
-        "carving-weights",
-        "evaluation",
-        "doctor",
-        "ledger",
-        "score",
-        "labels",
-        "supernet",
-        "path",
-    ),
+    *("proxies-benchmark", "proxies-space", "proxies-model", "carving", "carving-plan", "carving-weights"),
+    *("evaluation", "doctor", "ledger", "score", *TRAINED),
 )
-PARENT, SEQUENCES, LENGTH = "llama", 6, 12
+TINY: Final = {"sequences": 6, "length": 12}
+"""The size of a batch that a tiny parent is judged by."""
+SPACE: Final = {"depth": [2, 3, 4], "head_size": [32], "ffn": [128, 256, 384, 512]}
+RUN: Final = Run({"max_params": "900k", "text": "text.txt"}, machine="a machine", date="2026-01-01")
 
 
 @dataclass(frozen=True)
 class Made:
-    """The pages and fragments by kind, and some of what they are of."""
+    """Results by kind, and the pages and fragments of them."""
 
-    pages: dict[str, str]
-    fragments: dict[str, str]
-    inputs: dict[str, Any]
+    reports: dict[str, Report]
+    pages: dict[str, str] = field(init=False)
+    fragments: dict[str, str] = field(init=False)
 
-
-def proxy_runs(folder: Path) -> dict[str, Any]:
-    from zerolm.proxies.measure import Request, measure
-
-    settings = {"batch": 4, "length": 8, "parts": 2}
-    request = Request(["synflow", "grad_norm"], settings=settings, store=folder / "store.sqlite")
-    ranked = measure(str(llamas(folder / "labels.csv", 24)), request)
-    several = replace(ranked, section=None, verdict=None)
-    first = {name: column[:1] for name, column in ranked.measured.columns.items()}
-    alone = replace(several, params=None, measured=replace(
-        ranked.measured, columns=first, candidates=ranked.measured.candidates[:1], left_out={"jacov": "why"}
-    ))  # fmt: skip
-    return {"proxies-benchmark": ranked, "proxies-space": several, "proxies-model": alone}
+    def __post_init__(self) -> None:
+        of_kind = self.reports.items()
+        object.__setattr__(self, "pages", {kind: report.page() for kind, report in of_kind})
+        object.__setattr__(self, "fragments", {kind: report._repr_html_() for kind, report in of_kind})
 
 
-def checkpoint_documents(folder: Path) -> dict[str, Any]:
-    """What the commands print of a tiny parent and its child."""
-    from carvings import carve
+def golden(kind: str) -> Report:
+    """Return a result that is kept."""
+    document = json.loads((GOLDENS / f"{kind}.json").read_text("utf-8"))
+    report = VERBS[TRAINED[kind]].report
+    assert issubclass(report, Report)
+    return report.from_json(document)
 
-    from zerolm.carving.evaluation.evaluate import evaluate
-    from zerolm.doctor.examine import diagnose
 
-    parent, text, child = folder / "parent", folder / "text.txt", folder / "child"
-    word_tokenizer(saved(parent, PARENT))
+def searches(folder: Path) -> dict[str, Report]:
+    """Search llamas whose layers may differ, a space without a stock class, and vocabularies.
+
+    Of the vocabularies one leaves nothing within the budgets.
+    """
+    from drawn_words import words_in
+
+    few = {"depth": [2, 3], "hidden": [64, 128], "head_size": [32], "ffn": [128, 256, 512]}
+    ranges = {"hidden_per_depth": (1.0, 200.0), "ffn_per_hidden": (1.0, 6.0)}
+    budgets = {"max_params": 400_000, "max_macs": 300_000}
+    vocabularies = {"vocabularies": [300, 400, 700], "text": words_in(folder), **budgets}
+    settings: dict[str, dict[str, Any]] = {
+        "search": {
+            "space": "llama", **SPACE, "hidden": [64, 128, 192], "vocab": 512, "hidden_per_depth": (8, 128),
+            "ffn_per_hidden": (1, 4), "max_params": 900_000, "max_kv_bytes": 1_000_000, "top": 5,
+        },
+        "search-free": {
+            "space": "gpt2", "depth": [3, 4], "hidden": [128], "ffn": [256, 512], "score": "zerolm",
+            "alpha": 0.5, "top": 3,
+        },
+        "search-vocabularies": {"space": "llama", **few, **ranges, **vocabularies, "top": 3},
+    }  # fmt: skip
+    return {kind: run("search", values) for kind, values in settings.items()}
+
+
+def comparisons(folder: Path) -> dict[str, Report]:
+    """Compare scores on two small benchmarks, ablate one, calibrate to it."""
+    from small_comparison import decoder_file, encoder_file
+
+    from zerolm.comparison.bench import bench
+    from zerolm.comparison.results import Comparison
+    from zerolm.verbs.bench_report import BenchReport
+
+    encoders, decoders = encoder_file(folder, 12), decoder_file(folder, 10)
+    first, *_, last = bench([encoders, decoders], draws=50).sections
+    return {
+        "comparison": BenchReport(Comparison([first, last])),
+        "ablation": run("bench ablate", {"names": [decoders]}),
+        "calibration": run("calibrate", {"labels": decoders}),
+    }
+
+
+def proxies(folder: Path, parent: Path) -> dict[str, Report]:
+    """Compute proxies of trained architectures, of some of a space, and of one model."""
+    from small_benchmarks import llamas
+
+    shared = {
+        "proxies": ["synflow", "grad_norm"], "batch": 4, "length": 8, "micro_batches": 2,
+        "store": folder / "store.sqlite",
+    }  # fmt: skip
+    space = {"count": 3, **SPACE, "hidden": [64], "vocab": 512}
+    targets: dict[str, dict[str, Any]] = {
+        "proxies-benchmark": {"target": llamas(folder / "labels.csv", 24)},
+        "proxies-space": {"target": "llama", **space},
+        "proxies-model": {"target": parent},
+    }
+    return {kind: run("proxies", {**shared, **values}) for kind, values in targets.items()}
+
+
+def checkpoints(folder: Path, parent: Path) -> dict[str, Report]:
+    """Carve a tiny parent, judge the child, diagnose it, and look at the parent."""
+    text, child = folder / "text.txt", folder / "child"
     text.write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
-    sizes = {"sequences": SEQUENCES, "length": LENGTH}
-    budgets = {"max_params": "0.7x"}
-    carved = carve(parent, child, budgets=budgets, keep_hidden=0.75, shape="per-layer", form="padded",
-                   text=str(text), **sizes)  # fmt: skip
-    plan = carve(parent, budgets=budgets, text=str(text), **sizes)
-    judged = evaluate(child, parent, text, **sizes).to_json()
-    row = {"task": "copy", "metric": "acc", "samples": 9, "child": 0.5, "child_stderr": 0.1,
-           "parent": 0.75, "parent_stderr": None}  # fmt: skip
-    diagnosis = diagnose(child)
-    doctor = {
-        "folder": str(child),
-        "runtimes": [asdict(verdict) for verdict in diagnosis.verdicts],
-        **diagnosis.facts,
-        "advice": diagnosis.advice,
+    sizes = {"parent": parent, "max_params": "0.7x", "text": text, **TINY}
+    carving = run(
+        "carve", {**sizes, "out": child, "keep_hidden": 0.75, "shape": "per-layer", "format": "padded"}
+    )
+    task = {"task": "copy", "metric": "acc", "samples": 9, "child": 0.5, "child_stderr": 0.1,
+            "parent": 0.75, "parent_stderr": None}  # fmt: skip
+    judged = run("eval", {"child": child, "parent": parent, "text": text, **TINY})
+    return {
+        "carving": carving,
+        "carving-plan": run("carve", sizes),
+        "carving-weights": run("carve", {"parent": parent, "keep_hidden": 0.6}),
+        "evaluation": type(judged).from_json(judged.to_json() | {"tasks": [task]}),
+        "doctor": run("doctor", {"folder": child}),
+        "ledger": run("ledger", {"parent": parent}),
+        "score": run("score", {"architecture": parent}),
     }
-    documents = {
-        "carving": carved.to_json(),
-        "carving-plan": plan.to_json(),
-        "carving-weights": carve(parent, keep_hidden=0.6).to_json(),
-        "evaluation": judged | {"tasks": [row]},
-        "doctor": doctor,
-        "ledger": zerolm.ledger(parent).to_json(),
-        "labels": zerolm.train_labels("llama", text=some_text(folder), **ASKED, seeds=2).to_json(),
-        "supernet": elastic_verbs.train(folder).to_json(),
-        "path": elastic_verbs.export(folder, heads="fuse", tokens=512, batch=4, length=16).to_json(),
-    }
-    return {name: json.loads(json.dumps(document)) for name, document in documents.items()}
 
 
-def page_of(report: Report, configuration: dict[str, Any]) -> str:
-    """Return the page of a result that was made with a configuration."""
-    return replace(report, run=Run(configuration)).page()
+def parent_in(folder: Path) -> Path:
+    """Write a tiny parent with a tokenizer."""
+    from tiny import saved, word_tokenizer
+
+    parent = folder / "parent"
+    word_tokenizer(saved(parent, "llama"))
+    return parent
 
 
 def make(folder: Path) -> Made:
-    """Make all of them from inputs in a folder."""
-    files = [encoder_file(folder, 12), decoder_file(folder, 10)]
-    labels = read_labels(Path(files[1]))
-    inputs = {
-        "search": small_search(),
-        "search-free": free_search(),
-        "search-vocabularies": vocabulary_search(folder / "words"),
-        "comparison": bench(files, draws=50),
-        "ablation": ablate(files[1:]),
-        "calibration": json.loads(json.dumps(to_document(calibrate(labels), judge(labels)))),
-        **proxy_runs(folder),
-        **checkpoint_documents(folder),
-        "score": zerolm.score(folder / "parent"),
+    """Return results of all kinds, of inputs in a folder."""
+    parent = parent_in(folder)
+    reports = {
+        **searches(folder),
+        **comparisons(folder),
+        **proxies(folder, parent),
+        **checkpoints(folder, parent),
+        **{kind: golden(kind) for kind in TRAINED},
     }
-    makers: dict[str, tuple[Any, Any]] = {
-        **{name: (page_of, Report._repr_html_) for name in inputs if name.startswith(("search", "score"))},
-        "comparison": (comparison_page, comparison_fragment),
-        "ablation": (ablation_page, ablation_fragment),
-        "calibration": (calibration_page, calibration_fragment),
-        **{name: (proxies_page, proxies_fragment) for name in inputs if name.startswith("proxies")},
-        **{name: (carving_page, carving_fragment) for name in inputs if name.startswith("carving")},
-        "evaluation": (evaluation_page, evaluation_fragment),
-        "doctor": (doctor_page, doctor_fragment),
-        "ledger": (ledger_page, ledger_fragment),
-        "labels": (label_training_page, label_training_fragment),
-        "supernet": (supernet_page, supernet_fragment),
-        "path": (exported_page, exported_fragment),
+    return Made({kind: replace(reports[kind], run=RUN) for kind in KINDS})
+
+
+def train(folder: Path) -> dict[str, Report]:
+    """Train what is kept."""
+    import elastic_verbs
+    from carvings import carve
+    from label_training import ASKED, some_text
+
+    parent, child = parent_in(folder), folder / "child"
+    text = some_text(folder)
+    carve(parent, child, keep_ffn=0.5)
+    healing = {"child": child, "parent": parent, "text": [text], "tokens": 1920, "batch": 4, "length": 12}
+    return {
+        "labels": run("bench train", {"space": "llama", "text": text, **ASKED, "seeds": 2}),
+        "supernet": elastic_verbs.train(folder),
+        "path": elastic_verbs.export(folder, heads="fuse", tokens=512, batch=4, length=16),
+        "healing": run("heal", {**healing, "out": folder / "healed"}),
     }
-    configuration = {"command": "any", "max_params": "900k", "text": "text.txt"}
-    pages = {name: makers[name][0](given, configuration=configuration) for name, given in inputs.items()}
-    first, *_, last = inputs["comparison"].sections
-    pages["comparison"] = comparison_page(Comparison([first, last]), inputs["ablation"])
-    return Made(pages, {name: makers[name][1](given) for name, given in inputs.items()}, inputs)
+
+
+if __name__ == "__main__":
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with TemporaryDirectory() as place:
+        os.environ["ZEROLM_CACHE"] = f"{place}/cache"
+        for kind, report in train(Path(place)).items():
+            text = json.dumps(report.to_json(), separators=(",", ":")).replace(f"{place}/", "")
+            (GOLDENS / f"{kind}.json").write_text(text + "\n", encoding="utf-8")
+            print(f"wrote {kind}.json: {len(text):,} characters", file=sys.stderr)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from elastic_verbs import export, search, train
+from made_pages import golden
 
 import zerolm
-from zerolm.api.report import Report
+from zerolm.solvers import Infeasible
+from zerolm.verbs.elastic_export import PathReport
+from zerolm.verbs.elastic_train import SupernetReport
+from zerolm.verbs.report import Report
 
 NAMES = ("elastic", "elastic-causal")
 
@@ -32,10 +37,15 @@ def cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROLM_CACHE", str(folder / "cache"))
 
 
-@pytest.mark.parametrize("name", ["net", "model"])
-def test_what_is_written_loads_and_shows_itself(folder: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind", "form"), [("net", "supernet", SupernetReport), ("model", "path", PathReport)]
+)
+def test_what_is_written_loads_and_shows_itself(
+    folder: Path, name: str, kind: str, form: type[Report]
+) -> None:
     report = zerolm.load(folder / name)
-    assert isinstance(report, Report)
+    assert type(report) is form
+    assert report.to_json().keys() == golden(kind).to_json().keys()
     assert len(repr(report).splitlines()) <= 15
     assert len(report.to_pandas()) == len(report.rows()) > 0
     page = (folder / name / "report.html").read_text()
@@ -109,7 +119,7 @@ def test_a_limit_of_latency_is_told_everywhere(
     for value in (0, -5):
         with pytest.raises(ValueError, match="max_latency_us"):
             search(folder, max_latency_us=value)
-    with pytest.raises(zerolm_infeasible(), match="max_latency_us 1 would have to be at least"):
+    with pytest.raises(Infeasible, match="max_latency_us 1 would have to be at least"):
         search(folder, max_latency_us=1)
 
 
@@ -126,7 +136,7 @@ def test_wrong_values_are_told_in_a_line(folder: Path, tmp_path: Path) -> None:
         train(folder, "llama", out="other")
     with pytest.raises(ValueError, match=r"space 'elastic.*' has no setting 'ffn'"):
         train(folder, out="other", ffn=3)
-    with pytest.raises(zerolm_infeasible(), match="max_params"):
+    with pytest.raises(Infeasible, match="max_params"):
         search(folder, max_params=10)
     with pytest.raises(ValueError, match="score 'loss' is not known"):
         search(folder, score="loss")
@@ -140,7 +150,31 @@ def test_wrong_values_are_told_in_a_line(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "model").exists()
 
 
-def zerolm_infeasible() -> type[ValueError]:
-    from zerolm.solvers import Infeasible
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "words"),
+    [
+        ("supernet", "history", [{"epoch": 1}], "history.0.widths"),
+        ("supernet", "training", {"tokens": "many"}, "training.tokens"),
+        ("path", "layers", [{"block": "bert"}], "layers.0.share"),
+        ("path", "losses", {"before": None}, "losses.before"),
+    ],
+)
+def test_an_edited_result_is_refused_by_its_field(kind: str, field: str, value: object, words: str) -> None:
+    report = golden(kind)
+    document = report.to_json()
+    assert type(report).from_json(document).to_json() == document
+    with pytest.raises(ValueError, match=words) as caught:
+        type(report).from_json(document | {field: value})
+    assert "\n" not in str(caught.value)
 
-    return Infeasible
+
+def test_a_loss_that_rose_is_said_to_rise() -> None:
+    report = replace(golden("supernet"), log=[])  # type: ignore[call-arg]
+    assert report.heading().finding == "The run was too short to be measured on the way."
+    for losses, words in (
+        ([5.0], "is 5.0000 nats"),
+        ([5.0, 4.5], "fell from 5.0000 to 4.5000"),
+        ([4.5, 5.0], "rose from 4.5000 to 5.0000"),
+    ):
+        log = [{"tokens": 64 * place, "held_out": loss} for place, loss in enumerate(losses)]
+        assert words in replace(report, log=log).heading().finding  # type: ignore[call-arg]

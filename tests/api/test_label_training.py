@@ -1,4 +1,4 @@
-"""``zerolm.train_labels``: a result like all others, and a file that the other commands take."""
+"""``zerolm.bench.train``: a result like all others, and a file that the other commands take."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from label_training import ASKED, SPACE, TRAINING, some_text
+from made_pages import golden
 
 import zerolm
-from zerolm.api.label_training import LabelsReport
 from zerolm.groundtruth.reader import read, views
 from zerolm.networks.build import build
 from zerolm.training.train import TrainingFailed
+from zerolm.verbs.bench_train import LabelsReport
 
 NOISE = {"seeds": 3, "repeated": 2}
 
@@ -33,22 +34,22 @@ def cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def report(place: Path) -> LabelsReport:
-    return zerolm.train_labels("llama", text="text.txt", **ASKED, **NOISE)
+    return zerolm.bench.train("llama", text="text.txt", **ASKED, **NOISE)
 
 
 def test_the_file_is_a_benchmark_with_what_was_trained(report: LabelsReport, tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
-    again = zerolm.train_labels("llama", file, text="text.txt", **ASKED, **NOISE)
+    again = zerolm.bench.train("llama", file, text="text.txt", **ASKED, **NOISE)
     assert again.benchmark["architectures"] == report.benchmark["architectures"]
     truth = read(file)
     assert (truth.name, truth.space, truth.metric, truth.count) == ("mine", "llama", "loss", 5)
     assert truth.higher_is_better is False
     (view,) = views(truth)
     assert view.settings["vocab"] == truth.source["vocabulary"] <= 300
-    for architecture, row in zip(view.architectures, report.document["rows"], strict=True):
+    for architecture, row in zip(view.architectures, report.architectures, strict=True):
         network = build(architecture)
-        assert network.params == row["params"]
-        assert row["body_params"] <= 15_000
+        assert network.params == row.params
+        assert row.body_params <= 15_000
         assert network.classes == truth.source["vocabulary"]
     assert [len(entry.repeats.get("loss", ())) for entry in truth.architectures] == [2, 0, 2, 0, 0]
     assert truth.source["noise"]["runs"] == 6
@@ -67,7 +68,8 @@ def test_the_other_commands_take_it(report: LabelsReport, tmp_path: Path) -> Non
     assert len(compared.result) == 5
     assert compared.ceiling is not None
     assert compared.ceiling.runs == 6
-    assert compared.ceiling.deviation == pytest.approx(report.noise["deviation"])  # type: ignore[index]
+    assert report.noise is not None
+    assert compared.ceiling.deviation == pytest.approx(report.noise.deviation)
     fitted = zerolm.calibrate(file)
     assert len(fitted.calibration.labels) == 5
     picked = zerolm.search("llama", labels=file, max_body_params="15k", **SPACE)
@@ -84,8 +86,9 @@ def test_it_is_shown_saved_loaded_and_repeated(report: LabelsReport, tmp_path: P
     assert type(loaded) is LabelsReport
     assert loaded.to_json() == report.to_json()
     assert repr(loaded) == repr(report)
+    assert loaded.to_json().keys() == golden("labels").to_json().keys()
     assert json.loads((tmp_path / "out" / "labels.json").read_text()) == report.benchmark
-    again = zerolm.train_labels(out=tmp_path / "again", **{
+    again = zerolm.bench.train(out=tmp_path / "again", **{
         name: value for name, value in loaded.configuration.items() if name not in ("command", "out")
     })  # fmt: skip
     assert again.to_json() == report.to_json()
@@ -100,23 +103,22 @@ def test_more_are_trained_beside_those_that_are_kept(
     trained = []
     train = labels.train
     monkeypatch.setattr(labels, "train", lambda *given, **more: trained.append(1) or train(*given, **more))
-    more = zerolm.train_labels("llama", text="text.txt", **ASKED | {"count": 7})
+    more = zerolm.bench.train("llama", text="text.txt", **ASKED | {"count": 7})
     assert len(trained) == 2
-    assert more.document["rows"][0]["loss"] == report.document["rows"][0]["loss"]
+    assert more.architectures[0].loss == report.architectures[0].loss
 
 
 def test_the_rows_of_a_file_are_trained(report: LabelsReport, tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     file.write_text(json.dumps(report.benchmark))
-    same = zerolm.train_labels(rows=file, text="text.txt", **TRAINING)
-    assert [row["loss"] for row in same.document["rows"]] == [row["loss"] for row in report.document["rows"]]
-    two = zerolm.train_labels("llama", rows=file, text="text.txt", count=2, **TRAINING)
-    assert len(two.document["rows"]) == 2
+    same = zerolm.bench.train(rows=file, text="text.txt", **TRAINING)
+    assert [row.loss for row in same.architectures] == [row.loss for row in report.architectures]
+    two = zerolm.bench.train("llama", rows=file, text="text.txt", count=2, **TRAINING)
+    assert len(two.architectures) == 2
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no space": ({}, "no space is named"),
-    "an unknown space": ({"space": "lama"}, "lama"),
     "images": ({"space": "pit"}, "'pit' read images"),
     "a text that is short": ({"space": "llama", "text": "short.txt"}, "are the least for sequences of 16"),
     "no text": ({"space": "llama", "text": "nowhere.txt"}, "does not exist"),
@@ -127,7 +129,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "budgets of rows": ({"rows": "rows.json", "max_params": "1M"}, "max_params is of architectures that"),
     "more positions than known": ({"space": "gpt2", "length": 256}, "positions for 192"),
     "ray with jobs": ({"space": "llama", "jobs": 2, "backend": "ray"}, "jobs 2 are for loky"),
-    "out that exists": ({"space": "llama", "out": "rows.json"}, "exists"),
 }
 
 
@@ -140,14 +141,14 @@ def test_wrong_input_is_one_line(
     before = sorted(path.name for path in place.iterdir())
     llama = SPACE if given.get("space") == "llama" else {}
     with pytest.raises(ValueError, match=words) as caught:
-        zerolm.train_labels(**{"text": "text.txt", "count": 2, **TRAINING, **llama, **given})
+        zerolm.bench.train(**{"text": "text.txt", "count": 2, **TRAINING, **llama, **given})
     assert "\n" not in str(caught.value)
     assert sorted(path.name for path in place.iterdir()) == before
 
 
 def test_blocks_are_trained_as_all_are() -> None:
     asked = ASKED | {"shares": "qk,qkv", "ffn_stack": "0,2", "ffn": "8,16", "count": 3}
-    report = zerolm.train_labels("blocks", text="text.txt", **asked)
+    report = zerolm.bench.train("blocks", text="text.txt", **asked)
     made = [entry["architecture"] for entry in report.benchmark["architectures"]]
     assert len(made) == len({str(choices) for choices in made}) == 3
     assert {choices["share"] for choices in made} <= {"qk", "qkv"}
@@ -167,12 +168,41 @@ def test_what_cannot_be_trained_is_left_out_or_fails(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(labels, "train", failing)
     asked = ASKED | {"count": 3, "tokens": 192}
-    report = zerolm.train_labels("llama", text="text.txt", **asked)
-    assert [row["id"] for row in report.document["rows"]] == ["1", "3"]
+    report = zerolm.bench.train("llama", text="text.txt", **asked)
+    assert [row.id for row in report.architectures] == ["1", "3"]
     assert report.remarks == ["left out: architecture 2: the loss is nan at step 3"]
     assert "the loss is nan at step 3" in report.page()
     with pytest.raises(
         TrainingFailed, match="3 of 3 architectures could not be trained, the first: the loss"
     ):
-        zerolm.train_labels("llama", text="text.txt", **asked | {"rate": 0.02})
+        zerolm.bench.train("llama", text="text.txt", **asked | {"rate": 0.02})
     assert not (place / "mine.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("rows", [], "rows: there are none"),
+        ("agreement", {"geo": "high"}, "agreement.geo"),
+        ("benchmark", {"name": "mine"}, "space: field required"),
+        ("noise", {"tau": 1.0}, "noise.rho: field required"),
+    ],
+)
+def test_an_edited_result_is_refused_by_its_field(field: str, value: Any, words: str) -> None:
+    document = golden("labels").to_json()
+    assert LabelsReport.from_json(document).to_json() == document
+    with pytest.raises(ValueError, match=words) as caught:
+        LabelsReport.from_json(document | {field: value})
+    assert "\n" not in str(caught.value)
+
+
+def test_the_best_are_listed_and_the_others_counted() -> None:
+    document = golden("labels").to_json()
+    many = [
+        {**document["rows"][0], "id": str(place), "loss": 5.0 - place / 100} for place in range(1, 31)
+    ]
+    report = LabelsReport.from_json(document | {"rows": many})
+    assert len(report.lines()) <= 15
+    (table,) = [sheet for sheet in report.sheets() if "terminal" in sheet.on]
+    assert [row[3].text for row in table.rows] == [f"{4.7 + place / 100:.4f}" for place in range(20)]  # type: ignore[union-attr]
+    assert table.sentences == ["and 10 more"]

@@ -1,4 +1,4 @@
-"""Every kind of page in a real browser: layout, text, colours, picking, copying, and nothing loaded."""
+"""Every kind of page in a real browser: layout, text, colours, picking, copying, paper, and nothing loaded."""
 
 from __future__ import annotations
 
@@ -32,6 +32,17 @@ OUTSIDE = """() => [...document.querySelectorAll("svg text, p, li, h1, h2, h3, d
   return one.checkVisibility() && box.width && !one.closest(".scroll") && !one.closest(".tip")
     && (box.left < 0 || box.right > innerWidth + 0.5);
 }).map(one => one.textContent.slice(0, 40))"""
+PAPER = 695
+"""Pixels across A4 between its margins."""
+OVERLAPPING = """() => {
+  const boxes = [...document.querySelectorAll(".scroll")].map(one => {
+    const around = one.getBoundingClientRect(), within = one.firstElementChild.getBoundingClientRect();
+    return getComputedStyle(one).overflowX === "visible" ? within : around;
+  });
+  return boxes.filter((a, i) => a.right > innerWidth + 0.5 || boxes.slice(i + 1).some(b =>
+    a.left < b.right - 0.5 && b.left < a.right - 0.5 && a.top < b.bottom - 0.5 && b.top < a.bottom - 0.5
+  )).map(box => [box.left, box.top, box.right, box.bottom]);
+}"""
 
 
 @pytest.fixture
@@ -178,8 +189,8 @@ def test_a_command_is_copied(opened: Callable[..., Any], clipboard: bool) -> Non
 
 
 def test_a_drawing_without_points_is_nothing_to_walk_along(opened: Callable[..., Any], made: Any) -> None:
-    result = made.inputs["search"]
-    made.pages["bare"] = replace(result, plateau=replace(result.plateau, landscape=[])).page()
+    report = made.reports["search"]
+    made.pages["bare"] = replace(report, plateau=replace(report.plateau, landscape=[])).page()
     page = opened("bare")
     assert page.locator(".plot").count() == 2
     assert page.locator(".cursor").count() == 1
@@ -205,3 +216,29 @@ def test_what_is_folded_is_printed(opened: Callable[..., Any], kind: str) -> Non
     assert page.locator("details[data-print]:not([open])").count() == 0
     assert page.locator("button.copy:visible").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def wide(supernet: Any) -> Any:
+    """Return a supernet of nine kinds of blocks and twelve layers with the history of another."""
+    kinds = [(block, share) for block in ("bert", "mobile", "llama") for share in ("none", "kv", "qv")]
+    history = [
+        replace(
+            epoch,
+            widths=[[132 * (1 + (layer * kind + place) % 6) for kind in range(9)] for layer in range(12)],
+            scores=[[float(layer + kind) for kind in range(9)] for layer in range(12)],
+            diversity=[0.5] * 12,
+        )
+        for place, epoch in enumerate(supernet.history * 3)
+    ]
+    return replace(supernet, kinds=kinds, depth=12, history=history)
+
+
+@pytest.mark.parametrize(("width", "media"), [(PAPER, "print"), (390, "screen"), (1280, "screen")])
+def test_maps_stand_beside_each_other_and_never_overlap(
+    opened: Callable[..., Any], made: Any, width: int, media: str
+) -> None:
+    made.pages["wide"] = wide(made.reports["supernet"]).page()
+    page = opened("wide", width)
+    page.emulate_media(media=media)
+    assert page.locator("table.heat").count() == 13
+    assert not page.evaluate(OVERLAPPING)

@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
+from zerolm.architecture import Architecture as Architecture
+from zerolm.calibration.labels import Labels as Labels
+from zerolm.progress import Progress as Progress
+from zerolm.solvers.result import Choice as Choice
 from zerolm.verbs.ablate_report import AblationReport as AblationReport
 from zerolm.verbs.bench_ls import BenchmarksReport as BenchmarksReport
 from zerolm.verbs.bench_report import BenchReport as BenchReport
@@ -22,10 +26,6 @@ from zerolm.verbs.score_report import ScoreReport as ScoreReport
 from zerolm.verbs.search_report import SearchReport as SearchReport
 from zerolm.verbs.search_report import SupernetSearchReport as SupernetSearchReport
 from zerolm.verbs.spaces import SpacesReport as SpacesReport
-from zerolm.architecture import Architecture as Architecture
-from zerolm.calibration.labels import Labels as Labels
-from zerolm.solvers.result import Choice as Choice
-from zerolm.progress import Progress as Progress
 
 class _Bench(Protocol):
     def __call__(
@@ -142,7 +142,7 @@ class _Elastic(Protocol):
     @staticmethod
     def train(
         space: str = ...,
-        out: str | PathLike[str],
+        out: str | PathLike[str] = ...,
         *,
         text: str | PathLike[str],
         tokens: int | str,
@@ -660,7 +660,7 @@ def train_labels(
 
 def train_supernet(
     space: str = ...,
-    out: str | PathLike[str],
+    out: str | PathLike[str] = ...,
     *,
     text: str | PathLike[str],
     tokens: int | str,

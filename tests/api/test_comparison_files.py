@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from small_comparison import decoder_file, encoder_file, results, written
-
 from zerolm.api.comparison_files import FILES, write_tables
+from zerolm.report.rows import key_of, name_of
+
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import Comparison
-from zerolm.report.rows import key_of, name_of
 
 EVIL = '<script>alert("1 & 2")</script>'
 

@@ -13,10 +13,10 @@ import pytest
 from repeated import check_report
 from small_benchmarks import llamas
 from tiny import saved
-
-import zerolm as package
 from zerolm.api.measure import ProxiesReport
 from zerolm.commands.proxies import PROXIES
+
+import zerolm as package
 from zerolm.networks.passes.protocol import MODES, UPSTREAMS
 from zerolm.networks.workers import Backend
 from zerolm.proxies import proxy_names

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
-
 from zerolm.api.extras import needing_torch
+
 from zerolm.proxies import memory as needed
 from zerolm.proxies.store import Store
 

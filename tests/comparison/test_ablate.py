@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from matrix_capacity import zerolm_of_weights
 from scipy import stats
+from zerolm.report.ablation import ablation_section
+from zerolm.report.ablation_conclusions import conclusions, to_document
+from zerolm.report.ablation_findings import plain, sentences, signed
 
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
 from zerolm.calibration.alpha import GRID
@@ -18,9 +21,6 @@ from zerolm.comparison.ablation import Ablation, AblationSection, Effect, best_o
 from zerolm.comparison.bench import bench
 from zerolm.comparison.variants import embedding_terms, fused, split, variants
 from zerolm.groundtruth.reader import chosen, locate, quality, read, views
-from zerolm.report.ablation import ablation_section
-from zerolm.report.ablation_conclusions import conclusions, to_document
-from zerolm.report.ablation_findings import plain, sentences, signed
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.drawn import drawn_norms, drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from small_comparison import decoder_file, encoder_file, results, written
+from zerolm.report.comparison import comparison_page
+from zerolm.report.comparison_charts import gains
+from zerolm.report.summary import sentences
 
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import Comparison
-from zerolm.report.comparison import comparison_page
-from zerolm.report.comparison_charts import gains
-from zerolm.report.summary import sentences
 
 EVIL = '<script>alert("1 & 2")</script>'
 

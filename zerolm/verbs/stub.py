@@ -82,8 +82,11 @@ def _parameters(verb: Verb) -> Iterator[str]:
     request = verb.request
     placed = request.by_place()
     extra = {name: [kind.__name__ for kind in kinds] for name, kinds in request.objects().items()}
+    has_default = False
     for setting in placed:
-        yield _parameter(setting, extra)
+        text = _parameter(setting, extra)
+        yield text if text.endswith("= ...") or not has_default else f"{text} = ..."
+        has_default |= text.endswith("= ...")
     others = [setting for setting in request.settings() if setting not in placed]
     further = _further(request)
     if others or further or request.takes_progress:

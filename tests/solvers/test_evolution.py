@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from zerolm.architecture import Architecture, Floats
 from zerolm.scores import WholeScore
-from zerolm.solvers import Infeasible, search
+from zerolm.solvers import Infeasible, exhaustive, search
 from zerolm.solvers import evolution as bred
 from zerolm.solvers.evolution import Evolution, evolution
 from zerolm.solvers.exhaustive import LIMIT
@@ -50,7 +50,7 @@ def test_it_is_empty_only_where_nothing_keeps_the_budgets(
     """Also of a space that cannot be listed, and where no draw succeeds."""
     budgets, few = data.draw(limits(problems)), Evolution(population=3, generations=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bred, "LIMIT", limit)
+        patch.setattr(exhaustive, "LIMIT", limit)
         patch.setattr(bred, "PATIENCE", 0)
         sample = evolution(problems, additive(problems), budgets, 0, few)
     assert budgets.allow(sample.costs).all()

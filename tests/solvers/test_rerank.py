@@ -13,8 +13,7 @@ from zerolm.architecture import Architecture
 from zerolm.calibration import Calibration, calibrate
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import ClosedForm, WholeScore, make_score
-from zerolm.solvers import search
-from zerolm.solvers.search import Infeasible
+from zerolm.solvers import Infeasible, search
 from zerolm.spaces import make_space
 
 BUDGETS = {"none": {}, "one": {"max_params": 0.5}, "two": {"max_macs": 0.6, "min_params": 0.2}}

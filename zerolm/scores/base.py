@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 import numpy as np
 
@@ -55,6 +55,12 @@ class ClosedForm:
     (only scores that count parameters or operations have it). Higher is better.
     """
 
+    additive: ClassVar = True
+    guides: ClassVar[tuple[ClosedForm, ...]] = ()
+    sees_choices: ClassVar = False
+    measured: ClassVar = False
+    table: ClassVar[ChoiceTable | None] = None
+
     name: str
     layer: Callable[[Shapes, Ints], Floats | Ints]
     source: str
@@ -77,6 +83,11 @@ class ClosedForm:
 
     def of(self, architecture: Architecture) -> float:
         return float(self.of_many([architecture])[0])
+
+    @property
+    def terms(self) -> ClosedForm:
+        """Return the part that is a sum over layers: all of it."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,8 @@ class WholeScore:
     which 1 % is much: the best is picked then, not the cheapest near it.
     """
 
+    additive: ClassVar = False
+
     name: str
     whole: Callable[[Architecture], float]
     source: str
@@ -121,6 +134,11 @@ class WholeScore:
 
     def of(self, architecture: Architecture) -> float:
         return float(self.whole(architecture))
+
+    @property
+    def terms(self) -> ClosedForm:
+        """Return the part that is a sum over layers: nothing, 0 for each."""
+        return ClosedForm(self.name, lambda shapes, depth: np.zeros(len(shapes)), self.source)
 
 
 Score = ClosedForm | WholeScore

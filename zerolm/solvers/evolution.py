@@ -16,7 +16,7 @@ import numpy as np
 
 from zerolm.architecture import Ints
 from zerolm.solvers.engine import PARAMS
-from zerolm.solvers.exhaustive import LIMIT, States, count_states
+from zerolm.solvers.exhaustive import States, listable
 from zerolm.solvers.limits import single_limits
 from zerolm.solvers.problem import Budgets, Problem, Solution
 from zerolm.solvers.proven import Proven
@@ -40,7 +40,7 @@ class Evolution:
     mutation: float = 0.1
 
 
-SIZES: Final = Evolution()
+USUAL_SIZES: Final = Evolution()
 
 
 def evolution(
@@ -48,7 +48,7 @@ def evolution(
     evaluate: Evaluate,
     budgets: Budgets,
     seed: int = 0,
-    sizes: Evolution = SIZES,
+    sizes: Evolution = USUAL_SIZES,
 ) -> Sample:
     """Return all that was evaluated: distinct architectures within the budgets, a generation at a time.
 
@@ -97,7 +97,7 @@ class _Breeder:
 
     @cached_property
     def _listable(self) -> bool:
-        return count_states(self._searched) <= LIMIT
+        return listable(self._searched)
 
     @cached_property
     def _left(self) -> Iterator[Solution]:

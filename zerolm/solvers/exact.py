@@ -15,6 +15,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.solvers.problem import Problem, Solution
+from zerolm.solvers.staircase import staircase, thinned
 from zerolm.spaces import CandidateTable
 
 UNREACHED = -(1 << 62)
@@ -76,13 +77,6 @@ def add_choice(front: Front, cost: Ints, score: Ints) -> Front:
         np.maximum(part, dense + value, out=part)
     reached = np.flatnonzero(total > UNREACHED // 4)
     return prune(base + step * reached, total[reached])
-
-
-def thinned(points: Ints, most: int | None) -> Ints:
-    """Return at most ``most`` of the points, evenly chosen, both ends among them."""
-    if most is None or len(points) <= most:
-        return points
-    return points[np.linspace(0, len(points) - 1, most).round().astype(np.int64)]
 
 
 def merge(a: Front, b: Front) -> Front:
@@ -181,11 +175,7 @@ class Exact:
             return []
         cost, score = np.concatenate(costs), np.concatenate(scores)
         owner, total = np.concatenate(owners), np.concatenate(sums)
-        order = np.lexsort((-score, cost))
-        running = np.maximum.accumulate(score[order])
-        margin = 1e-12 * np.abs(running)
-        higher = np.concatenate([[True], score[order][1:] > (running + margin)[:-1]])
-        chosen = thinned(order[higher], most)
+        chosen = thinned(staircase(cost, score), most)
         solutions: dict[int, Solution] = {}
         for index in np.unique(owner[chosen]).tolist():
             problem = self.problems[index]

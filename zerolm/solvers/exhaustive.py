@@ -31,6 +31,11 @@ def count_states(problems: Sequence[Problem]) -> int:
     )
 
 
+def listable(problems: Sequence[Problem]) -> bool:
+    """Return whether the states are few enough to be listed."""
+    return count_states(problems) <= LIMIT
+
+
 @dataclass(frozen=True, eq=False)
 class States:
     """All states of the problems: ``problem`` and ``row`` within it (r,), ``score`` (r,), ``costs`` (r, k).

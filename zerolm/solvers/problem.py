@@ -111,6 +111,10 @@ class Budgets:
             ("min", int(i)) for i in np.flatnonzero(self.low > low)
         ]
 
+    def limit(self, side: str, column: int) -> int:
+        """Return the limit of a cost at one side, "max" or "min"."""
+        return int((self.high if side == "max" else self.low)[column])
+
     def replaced(self, side: str, column: int, value: int) -> Budgets:
         low, high = self.low.copy(), self.high.copy()
         (high if side == "max" else low)[column] = value
@@ -127,8 +131,8 @@ class Solution:
     costs: Ints
 
 
-CostColumns = dict[int, Ints]
-"""Costs of candidates (c, k) and of ends (k,), by the id of what they are of."""
+CostColumns = dict[int, tuple[object, Ints]]
+"""Candidates with their costs (c, k), and ends with theirs (k,), by id: what is stored keeps its id."""
 
 
 def affordable(
@@ -152,14 +156,14 @@ def affordable(
 
 def _of_layers(candidates: Candidates, costs: CostModel, columns: CostColumns) -> Ints:
     if id(candidates) not in columns:
-        columns[id(candidates)] = costs.rows(lambda: candidates.layers, candidates.shapes)
-    return columns[id(candidates)]
+        columns[id(candidates)] = candidates, costs.rows(lambda: candidates.layers, candidates.shapes)
+    return columns[id(candidates)][1]
 
 
 def _of_ends(ends: Ends, costs: CostModel, columns: CostColumns) -> Ints:
     if id(ends) not in columns:
-        columns[id(ends)] = costs.ends(ends)
-    return columns[id(ends)]
+        columns[id(ends)] = ends, costs.ends(ends)
+    return columns[id(ends)][1]
 
 
 def compile_problems(

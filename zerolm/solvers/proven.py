@@ -12,11 +12,12 @@ import numpy as np
 
 from zerolm.solvers import milp
 from zerolm.solvers.counting import count_at_least
-from zerolm.solvers.engine import FRONT_POINTS, PREFERENCE, Count
+from zerolm.solvers.engine import PREFERENCE, Count
 from zerolm.solvers.exact import Exact
 from zerolm.solvers.limits import is_constant, proportion, single_limits
 from zerolm.solvers.problem import Budgets, Problem, Solution, at_least
 from zerolm.solvers.relaxed import Relaxation
+from zerolm.solvers.staircase import FRONT_POINTS
 
 COUNTED = 2000
 """Tied shapes that are looked at one by one where they cannot be counted in closed form."""
@@ -27,7 +28,8 @@ LEVELS = 12
 class Proven:
     """Answers from exact dynamic programming where one cost is bounded, else from HiGHS."""
 
-    optimal = True
+    optimal = complete = True
+    ordered = False
 
     def __init__(self, problems: Sequence[Problem], budgets: Budgets, column: int, programmes: bool) -> None:
         self.problems, self.budgets, self.column = problems, budgets, column

@@ -14,20 +14,12 @@ import numpy as np
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.costs import COSTS
 from zerolm.scores import ChoiceTable
-from zerolm.solvers.engine import Count, StateList
 from zerolm.solvers.problem import Budgets, Problem, Solution
 from zerolm.solvers.sampling import Sample
 from zerolm.spaces import Backbone, CandidateTable
 
 LIMIT: Final = 4_000_000
 """Different costs up to which architectures are told by them."""
-
-
-class BestOfCosts(StateList):
-    """Answers from the best architecture of each vector of costs; of those there may be more that tie."""
-
-    def count(self, threshold: float) -> Count:
-        return Count(super().count(threshold).value, False)
 
 
 def best_of_costs(

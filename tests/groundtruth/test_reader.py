@@ -262,14 +262,14 @@ def test_columns_are_one_line(text: str, tmp_path: Path) -> None:
 
 
 def test_messages_speak_of_json(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the file: must be a JSON object"):
+    with pytest.raises(ValueError, match="the file must be a JSON object, not"):
         read(written(tmp_path, "[]", "it.json"))
     entries = [{"id": "1", "architecture": [], "results": {}}, 3]
     document = {"name": "n", "space": "s", "metric": "m", "higher_is_better": True, "architectures": entries}
-    with pytest.raises(ValueError, match=r"architectures\.0\.architecture: must be a JSON object"):
+    with pytest.raises(ValueError, match=r"architectures\.0\.architecture must be a JSON object"):
         check(document)
     entries[0] = 3
-    with pytest.raises(ValueError, match=r"architectures\.0: must be a JSON object"):
+    with pytest.raises(ValueError, match=r"architectures\.0 must be a JSON object"):
         check(document)
     with pytest.raises(ValueError, match=r"a number has 5000 digits; at most 1000 are read$"):
         read(written(tmp_path, "9" * 5000, "it.json"))

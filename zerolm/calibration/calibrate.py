@@ -17,6 +17,7 @@ from zerolm.calibration.predictor import Prediction, Predictor
 from zerolm.calibration.rivals import RIVALS, Rivals
 from zerolm.calibration.stacking import stacked_weights
 from zerolm.commands.calibrate import METHODS as METHODS
+from zerolm.io.brief import brief
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score
 from zerolm.settings import nearest, shown
 
@@ -35,7 +36,7 @@ GUIDES: Final = ("geo", "geo_saturating", "stable_rank", "spectral_capacity", "b
 """Closed forms whose best architectures are re-ranked by a calibration that is not additive."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Calibration:
     """A ranking fitted to labels. ``method`` is never ``auto``: that stands for ``stack``.
 
@@ -49,6 +50,9 @@ class Calibration:
     dictionary: Dictionary | None
     predictor: Predictor | None
     seed: int = 0
+
+    def __repr__(self) -> str:
+        return brief(self, self.method, repr(self.labels))
 
     @property
     def warnings(self) -> tuple[str, ...]:

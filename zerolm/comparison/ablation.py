@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from zerolm.calibration.alpha import GRID
+from zerolm.io.brief import brief
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class BorrowedAlpha:
     same_data: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AblationSection:
     """One benchmark in one view. ``curve`` is the tau-b of ``zerolm`` over the grid of alphas."""
 
@@ -110,6 +111,10 @@ class AblationSection:
     initialisations: tuple[Effect, ...]
     draws: tuple[Draws, ...]
     curve: tuple[float | None, ...]
+
+    def __repr__(self) -> str:
+        effects = len(self.matrices) + len(self.initialisations)
+        return brief(self, self.title, f"{effects} effects on {self.n} networks by {self.metric}")
 
     @property
     def title(self) -> str:

@@ -15,8 +15,9 @@ from zerolm.architecture import Architecture
 from zerolm.calibration import Calibration, Judgement, Labels, Pool, calibrate
 from zerolm.calibration.calibrate import MOST
 from zerolm.groundtruth.reader import named_corpus, quality, read, views
-from zerolm.groundtruth.truth import GroundTruth, Line, first_problem
+from zerolm.groundtruth.truth import GroundTruth, Line
 from zerolm.io.files import parse_json, read_text
+from zerolm.io.plain import first_problem
 from zerolm.spaces import SearchSpace, make_space
 
 MAX_BYTES: Final = 64 << 20
@@ -183,7 +184,7 @@ def from_document(document: Any, *, space: SearchSpace | None = None) -> Calibra
     try:
         checked = _Document.model_validate(document)
     except ValidationError as error:
-        raise ValueError(first_problem(error, "it")) from None
+        raise ValueError(first_problem(error, "it", document)) from None
     if space is not None and checked.space != space.name:
         raise ValueError(f"its labels are of space {checked.space!r}, but the search is of {space.name!r}")
     own = _space(checked)  # settings that no space takes are refused whichever space reads the labels

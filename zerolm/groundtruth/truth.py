@@ -9,6 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, 
 from pydantic_core import PydanticCustomError
 
 from zerolm.groundtruth.directions import known_direction
+from zerolm.io.brief import brief
+from zerolm.io.plain import first_problem as first_problem
 
 MAX_BYTES: Final = 256 << 20
 _LINE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,200}")
@@ -43,6 +45,12 @@ class TrainedArchitecture(BaseModel):
     repeats: dict[Line, list[FiniteFloat]] = {}
     group: Line | None = None
 
+    def __repr__(self) -> str:
+        results = ", ".join(f"{name} {result:g}" for name, result in self.results.items())
+        return brief(self, self.id, results)
+
+    __str__ = __repr__
+
 
 class GroundTruth(BaseModel):
     """A benchmark file: architectures of one space with their results.
@@ -64,6 +72,12 @@ class GroundTruth(BaseModel):
     fields: dict[str, Any] = {}
     count: int | None = None
     architectures: Annotated[list[TrainedArchitecture], Field(min_length=2)]
+
+    def __repr__(self) -> str:
+        count = f"{len(self.architectures)} architectures of {self.space}"
+        return brief(self, self.name, count, f"metric {self.metric}")
+
+    __str__ = __repr__
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -102,7 +116,7 @@ def check(document: Any) -> GroundTruth:
     try:
         truth = GroundTruth.model_validate(document)
     except ValidationError as error:
-        raise ValueError(first_problem(error, "the file")) from None
+        raise ValueError(first_problem(error, "the file", document)) from None
     if len({entry.id for entry in truth.architectures}) < len(truth.architectures):
         raise ValueError("some architectures have the same id")
     if truth.count is not None and truth.count != len(truth.architectures):
@@ -110,16 +124,6 @@ def check(document: Any) -> GroundTruth:
             f"it promises {truth.count} architectures, but has {len(truth.architectures)} of them"
         )
     return truth
-
-
-def first_problem(error: ValidationError, whole: str) -> str:
-    """Where a document is wrong, and how, in one line; ``whole`` is what the document itself is called."""
-    first = error.errors()[0]
-    steps = (str(step) for step in first["loc"] if step != "[key]")
-    place = ".".join(step if is_line(step) else ascii(step)[:60] for step in steps) or whole
-    if first["type"] in ("dict_type", "model_type"):
-        return f"{place}: must be a JSON object"
-    return f"{place}: {first['msg'].lower()}"
 
 
 def thinned(truth: GroundTruth, count: int | None) -> GroundTruth:

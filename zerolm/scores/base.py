@@ -13,6 +13,7 @@ import numpy as np
 
 from zerolm.architecture import Architecture, Ends, Floats, Ints, Shapes
 from zerolm.costs import CostModel
+from zerolm.io.brief import brief
 from zerolm.registry import Entry, Registry
 from zerolm.settings import REQUIRED, Setting, check_settings
 
@@ -46,7 +47,7 @@ def unit_factor(depth: Ints, mean_width: Floats) -> Floats:
     return np.ones(np.broadcast(depth, mean_width).shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClosedForm:
     """A score that is a factor of (depth, mean width) times a sum over layers, plus a constant.
 
@@ -69,6 +70,9 @@ class ClosedForm:
     sees_depth: bool = False
     baseline: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return _brief(self)
 
     def of_many(self, architectures: Sequence[Architecture] | ScoreBatch) -> Floats:
         """Return scores (n,) of architectures, all layers in one vectorised call.
@@ -102,7 +106,7 @@ class ChoiceTable:
     weigh: Callable[[Floats, Ints], Floats]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WholeScore:
     """A score of a whole network that need not be a sum over layers. Higher is better.
 
@@ -126,6 +130,9 @@ class WholeScore:
     measured: bool = False
     table: ChoiceTable | None = None
 
+    def __repr__(self) -> str:
+        return _brief(self)
+
     def of_many(self, architectures: Sequence[Architecture] | ScoreBatch) -> Floats:
         batch = architectures.architectures if isinstance(architectures, ScoreBatch) else architectures
         if self.many:
@@ -142,6 +149,13 @@ class WholeScore:
 
 
 Score = ClosedForm | WholeScore
+
+
+def _brief(score: Score) -> str:
+    options = (f", {name}={value}" for name, value in score.options.items())
+    return brief(score, "".join([score.name, *options]))
+
+
 ScoreKind = Literal["closed_form", "whole", "cost"]
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Self
 
 from zerolm.architecture import Architecture
 from zerolm.families.family import Task
+from zerolm.io.brief import brief
 from zerolm.registry import Entry, Registry
 from zerolm.settings import Setting, check_settings
 from zerolm.spaces.candidates import Backbone
@@ -48,6 +49,15 @@ class SearchSpace(ABC):
         methods = {name for name in values if callable(getattr(type(self), name, None))}  # autoformer's size
         vars(self).update({name: values[name] for name in values.keys() - methods})
         self.check()
+
+    def __repr__(self) -> str:
+        return brief(self, ", ".join(f"{name}={value!r}" for name, value in self.settings.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and type(self) is type(other) and self.settings == other.settings
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self.settings))
 
     def completed(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return the settings, those that are None by default filled in."""

@@ -186,7 +186,7 @@ def test_binary_junk(junk: bytes, tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zerolm.groundtruth.csv.MAX_BYTES", 100)
+    monkeypatch.setattr("zerolm.groundtruth.csv.MAX_CSV_BYTES", 100)
     with pytest.raises(ValueError, match="larger than 100 bytes"):
         read(written(tmp_path, GOOD))
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.architecture import Architecture
-from zerolm.io.brief import LONGEST, brief
+from zerolm.io.brief import LONGEST_REPR, brief
 
 
 @given(st.lists(st.text(max_size=400), max_size=4))
 def test_any_text_becomes_one_line(parts: list[str]) -> None:
     text = brief(0, *parts)
-    assert len(text) <= LONGEST
+    assert len(text) <= LONGEST_REPR
     assert len(text.splitlines()) == 1
     assert text.startswith("int(")
     assert text.endswith(")")

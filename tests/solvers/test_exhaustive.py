@@ -76,7 +76,7 @@ def test_too_many_states_are_refused() -> None:
     assert isinstance(score, ClosedForm)
     problems = compile_problems(list(catalogue("gpt2").space.backbones()), score, CostModel())
     with (
-        patch.object(exhaustive, "LIMIT", count_states(problems) - 1),
+        patch.object(exhaustive, "STATES_LIMIT", count_states(problems) - 1),
         pytest.raises(
             ValueError, match=r"method 'exhaustive' would visit .* states, more than .*; use exact or milp"
         ),

@@ -19,7 +19,7 @@ from labelled import labelled
 from zerolm.architecture import Architecture
 from zerolm.calibration import Calibration, calibrate
 from zerolm.calibration.expectation import explained
-from zerolm.io.brief import LONGEST
+from zerolm.io.brief import LONGEST_REPR
 from zerolm.scores import make_score
 from zerolm.solvers import SearchResult, search
 
@@ -54,7 +54,7 @@ def parts(value: Any) -> Iterator[Any]:
 def test_every_part_of_a_result_is_shown_on_one_short_line(name: str) -> None:
     result = result_of(name)
     shown = [repr(part) for part in parts(result) if part is not result] + [repr(result.space)]
-    assert max(map(len, shown)) <= LONGEST
+    assert max(map(len, shown)) <= LONGEST_REPR
     assert not [text for text in shown if "\n" in text]
     params = result.pick.costs["params"]
     assert f"score {result.pick.score:.6g}, {params:,} parameters" in repr(result.pick)
@@ -65,7 +65,7 @@ def test_labels_scores_and_calibrations_are_shown_on_one_short_line() -> None:
     calibration, result = calibrated()
     labels = calibration.labels
     for value in (calibration, labels, labels.pool, calibration.predictor, result.best_label, result.pick):
-        assert len(repr(value)) <= LONGEST
+        assert len(repr(value)) <= LONGEST_REPR
     assert repr(labels).startswith(f"Labels({len(labels)} architectures of gpt2; {labels.metric}")
     assert repr(make_score("zerolm", alpha=1.1)) == "ClosedForm(zerolm, alpha=1.1)"
     assert repr(calibration.score()).startswith("WholeScore(stack")

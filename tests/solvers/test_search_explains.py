@@ -204,7 +204,7 @@ def test_wider_spaces_may_be_too_large_to_list() -> None:
     """Relaxing a bound must not fail because the relaxed space has more states than are listed."""
     space = catalogue("gpt2").space
     expected = search(space, "geo")
-    with patch.object(exhaustive, "LIMIT", states_of(space)):
+    with patch.object(exhaustive, "STATES_LIMIT", states_of(space)):
         found = search(space, "geo", method="exhaustive")
     assert [binding.bound for binding in found.bounds.binding] == [
         binding.bound for binding in expected.bounds.binding

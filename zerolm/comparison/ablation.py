@@ -154,8 +154,8 @@ class Ablation:
 
 def best_of_grid(taus: Sequence[float | None]) -> float:
     """The alpha with the best tau-b; of equals, as where one kind of matrix is alone, that nearest 0.5."""
-    known = [-math.inf if tau is None else round(tau, 12) for tau in taus]
-    return max(zip(known, GRID, strict=True), key=lambda pair: (pair[0], -abs(pair[1] - 0.5)))[1]
+    rounded = [-math.inf if tau is None else round(tau, 12) for tau in taus]
+    return max(zip(rounded, GRID, strict=True), key=lambda pair: (pair[0], -abs(pair[1] - 0.5)))[1]
 
 
 def _transfer(of: AblationSection, on: AblationSection) -> BorrowedAlpha:
@@ -165,5 +165,5 @@ def _transfer(of: AblationSection, on: AblationSection) -> BorrowedAlpha:
 
 
 def _over(function: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return function(known) if len(known) == len(values) else None
+    defined = [value for value in values if value is not None]
+    return function(defined) if len(defined) == len(values) else None

@@ -12,7 +12,7 @@ from zerolm.groundtruth.directions import known_direction
 from zerolm.io.brief import brief
 from zerolm.io.plain import first_problem as first_problem
 
-MAX_BYTES: Final = 256 << 20
+MAX_BENCHMARK_BYTES: Final = 256 << 20
 _LINE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,200}")
 NO_LINE: Final = "must be one line of at most 200 characters"
 
@@ -85,7 +85,7 @@ class GroundTruth(BaseModel):
         constant = self.fields.get("constant")
         return constant if isinstance(constant, dict) else {}
 
-    def asked(self, metric: str | None) -> str:
+    def metric_of(self, metric: str | None) -> str:
         """Return the metric that is meant: the one named, else the file's own, else its only one."""
         metrics = list(dict.fromkeys(name for entry in self.architectures for name in entry.results))
         metric = metric or self.metric or (metrics[0] if len(metrics) == 1 else None)
@@ -100,15 +100,15 @@ class GroundTruth(BaseModel):
         """Return the direction of a metric; ``ValueError`` where neither the file nor its name says it."""
         if metric in self.directions:
             return self.directions[metric] == "higher"
-        known = known_direction(metric)
+        higher = known_direction(metric)
         if metric == self.metric and self.higher_is_better is not None:
-            known = self.higher_is_better
-        if known is None:
+            higher = self.higher_is_better
+        if higher is None:
             raise ValueError(
                 f"benchmark {self.name}: nobody knows whether higher or lower {metric!r} is better: head the "
                 f"column {metric}:higher or {metric}:lower, or in JSON give higher_is_better or directions"
             )
-        return known
+        return higher
 
 
 def check(document: Any) -> GroundTruth:
@@ -133,5 +133,5 @@ def thinned(truth: GroundTruth, count: int | None) -> GroundTruth:
         return truth
     if count < 2:
         raise ValueError(f"benchmark {truth.name}: {count} of {total} architectures cannot be ranked; take 2")
-    kept = [truth.architectures[place * total // count] for place in range(count)]
-    return truth.model_copy(update={"architectures": kept, "count": count})
+    few = [truth.architectures[place * total // count] for place in range(count)]
+    return truth.model_copy(update={"architectures": few, "count": count})

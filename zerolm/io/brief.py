@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-LONGEST: Final = 300
+LONGEST_REPR: Final = 300
 """Characters of what ``repr`` shows."""
 
 
@@ -12,5 +12,5 @@ def brief(value: object, *parts: str) -> str:
     """Return ``Kind(part; part)`` on one line, clipped to 300 characters."""
     text = " ".join("; ".join(parts).split())
     name = type(value).__name__
-    room = LONGEST - len(name) - 2
+    room = LONGEST_REPR - len(name) - 2
     return f"{name}({text if len(text) <= room else text[: room - 1] + '…'})"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # pydantic takes longer to import than a search of a small sp
     from pydantic import TypeAdapter, ValidationError
 
 Value = TypeVar("Value")
-WANTED: Final = {
+DEMANDS: Final = {
     "int_type": "an integer",
     "float_type": "a number",
     "finite_number": "a finite number",
@@ -42,7 +42,8 @@ def checked(kind: type[Value], document: Any, name: str = "") -> Value:
     except (TypeError, RecursionError) as error:
         raise ValueError(f"{name or 'it'} is no plain JSON: {error}") from None
     try:
-        return _adapter(kind).validate_json(text, strict=True)
+        value: Value = _adapter(kind).validate_json(text, strict=True)  # type: ignore[arg-type]
+        return value
     except ValidationError as error:
         raise ValueError(first_problem(error, name or "it", document)) from None
 
@@ -76,7 +77,7 @@ def first_problem(error: ValidationError, whole: str, document: Any = None) -> s
     if first["type"] == "missing":
         return f"{place} is missing"
     same = [each for each in errors if _path(each["loc"], document) == path]
-    wanted = [WANTED.get(each["type"]) or each.get("ctx", {}).get("expected") for each in same]
+    wanted = [DEMANDS.get(each["type"]) or each.get("ctx", {}).get("expected") for each in same]
     if not all(wanted):
         return f"{place}: {first['msg'].lower()}"
     return f"{place} must be {' or '.join(dict.fromkeys(map(str, wanted)))}, not {shown(first['input'])}"
@@ -101,7 +102,7 @@ def _step(step: int | str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _adapter(kind: type[Value]) -> TypeAdapter[Value]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

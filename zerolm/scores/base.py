@@ -246,13 +246,13 @@ def make_score(name: str, /, costs: CostModel | None = None, **options: Any) -> 
     entry = SCORES.entry(name)
     definition = entry.value
     bound = check_settings(f"score {name!r}", entry.options, options)
-    given = {option: bound[option] for option in options}
+    named = {option: bound[option] for option in options}
     if definition.kind == "whole":
         return WholeScore(
             name,
             lambda architecture: float(definition.function(architecture, **bound)),
             entry.source,
-            options=given,
+            options=named,
         )
     if definition.kind == "cost":
         return _cost_form(name, definition, costs or CostModel(), entry.source)
@@ -267,7 +267,7 @@ def make_score(name: str, /, costs: CostModel | None = None, **options: Any) -> 
         definition.factor,
         sees_depth=definition.sees_depth,
         baseline=definition.baseline,
-        options=given,
+        options=named,
     )
 
 

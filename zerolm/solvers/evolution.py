@@ -22,7 +22,7 @@ from zerolm.solvers.problem import Budgets, Problem, Solution
 from zerolm.solvers.proven import Proven
 from zerolm.solvers.sampling import Draw, Evaluate, Picks, Sample, uniform
 
-PATIENCE: Final = 200
+BARREN_DRAWS: Final = 200
 """Children in a row that may all be known or beyond the budgets."""
 Genes = tuple[int, Picks]
 
@@ -112,25 +112,29 @@ class _Breeder:
         return (states.solution(i) for i in order.tolist())
 
     def add(
-        self, brood: dict[Genes, Ints], count: int, known: dict[Genes, Solution], make: Callable[[], Genes]
+        self,
+        brood: dict[Genes, Ints],
+        count: int,
+        evaluated: dict[Genes, Solution],
+        make: Callable[[], Genes],
     ) -> None:
         """Add so many new architectures within the budgets, fewer where these are too rare."""
         wanted, since = len(brood) + count, 0
-        while len(brood) < wanted and since < PATIENCE:
+        while len(brood) < wanted and since < BARREN_DRAWS:
             genes, since = make(), since + 1
-            if genes in known or genes in brood:
+            if genes in evaluated or genes in brood:
                 continue
             costs = self._costs(genes)
             if self.budgets.allow(costs):
                 brood[genes], since = costs, 0
 
-    def complete(self, brood: dict[Genes, Ints], size: int, known: dict[Genes, Solution]) -> None:
+    def complete(self, brood: dict[Genes, Ints], size: int, evaluated: dict[Genes, Solution]) -> None:
         """Bring a brood to its size by what draws missed; where that cannot be listed, by one if need be."""
-        if len(brood) == size or (not self._listable and (brood or known)):
+        if len(brood) == size or (not self._listable and (brood or evaluated)):
             return
         for solution in self._left:
             genes = self.able[solution.problem], solution.picks
-            if genes not in known and genes not in brood:
+            if genes not in evaluated and genes not in brood:
                 brood[genes] = solution.costs
             if len(brood) == size:
                 return

@@ -119,15 +119,15 @@ class Exact:
 
     def prefix(self, blocks: Sequence[tuple[CandidateTable, int]]) -> Front:
         """Return the front of these choices, made one after the other."""
-        front, made = ORIGIN, tuple[tuple[int, int], ...]()
+        front, path = ORIGIN, tuple[tuple[int, int], ...]()
         for table, count in blocks:
             for chosen in range(1, count + 1):
-                key = (*made, (id(table), chosen))
+                key = (*path, (id(table), chosen))
                 if key not in self._fronts:
                     costs, scores = table.costs[:, self.column], self.integers(table)
                     self._fronts[key] = add_choice(front, costs, scores)
                 front = self._fronts[key]
-            made = (*made, (id(table), count))
+            path = (*path, (id(table), count))
         return front
 
     def points(self, problem: Problem) -> Front:

@@ -21,7 +21,7 @@ from zerolm.solvers.sampling import Sample, nsga2, pymoo_installed, random_sampl
 from zerolm.solvers.tabled import best_of_costs
 from zerolm.solvers.tied import tied
 
-DRAWS: Final = 10_000
+RANDOM_DRAWS: Final = 10_000
 """Architectures that the method ``random`` draws."""
 
 
@@ -50,9 +50,9 @@ def solved(instance: Instance, method: str = "auto") -> tuple[str, Engine]:
     """
     if method == "auto":
         method = _cheapest(instance)
-    elif not METHODS[method].suits(instance.score):
+    elif not SEARCH_METHODS[method].suits(instance.score):
         raise ValueError(_unsuited(method, instance.score))
-    return method, METHODS[method].engine(instance)
+    return method, SEARCH_METHODS[method].engine(instance)
 
 
 def _cheapest(instance: Instance) -> str:
@@ -72,13 +72,13 @@ def _cheapest(instance: Instance) -> str:
 
 def _unsuited(name: str, score: Score) -> str:
     """Return why a method cannot search by a score, and which can."""
-    sums = [other for other, method in METHODS.items() if "sum" in method.needs]
-    fit = [other for other, method in METHODS.items() if method.suits(score) and other not in sums]
+    sums = [other for other, method in SEARCH_METHODS.items() if "sum" in method.needs]
+    fit = [other for other, method in SEARCH_METHODS.items() if method.suits(score) and other not in sums]
     if score.additive:
         return f"score {score.name!r} is additive: nothing is to be re-ranked; use {_or(sums)}"
     if name in sums:
         return f"score {score.name!r} is not additive; use {_or(fit)}"
-    fit = [other for other in fit if not METHODS[other].proves]
+    fit = [other for other in fit if not SEARCH_METHODS[other].proves]
     return f"score {score.name!r} names no closed forms to guide it; use {_or(fit)}"
 
 
@@ -128,7 +128,7 @@ def _drawn(instance: Instance) -> Sample:
     if instance.score.sees_choices:
         sizes = instance.setup.sizes
         return _bred(instance, Evolution(sizes.population * sizes.generations, generations=1))
-    return random_sample(instance.problems, instance.evaluate, DRAWS, instance.setup.seed)
+    return random_sample(instance.problems, instance.evaluate, RANDOM_DRAWS, instance.setup.seed)
 
 
 def _bred(instance: Instance, sizes: Evolution) -> Sample:
@@ -136,7 +136,7 @@ def _bred(instance: Instance, sizes: Evolution) -> Sample:
     return evolution(instance.problems, instance.evaluate, instance.budgets, seed, sizes)
 
 
-METHODS: Final[Mapping[str, Method]] = {
+SEARCH_METHODS: Final[Mapping[str, Method]] = {
     "exact": Method(_one_limit, ("sum", "table"), proves=True),
     "milp": Method(_programmes, ("sum",), proves=True),
     "exhaustive": Method(listed, proves=True),
@@ -145,4 +145,4 @@ METHODS: Final[Mapping[str, Method]] = {
     "evolution": Method(_sampled(_evolved)),
     "random": Method(_sampled(_drawn)),
 }
-METHOD_NAMES: Final = ("auto", *METHODS)
+METHOD_NAMES: Final = ("auto", *SEARCH_METHODS)

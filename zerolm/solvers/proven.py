@@ -19,9 +19,9 @@ from zerolm.solvers.problem import Budgets, Problem, Solution, at_least
 from zerolm.solvers.relaxed import Relaxation
 from zerolm.solvers.staircase import FRONT_POINTS
 
-COUNTED = 2000
+TIES_LISTED = 2000
 """Tied shapes that are looked at one by one where they cannot be counted in closed form."""
-LEVELS = 12
+FRONT_LEVELS = 12
 """Points of the front where each one takes a search with several budgets."""
 
 
@@ -62,7 +62,7 @@ class Proven:
         if least is None or top is None:
             return []
         points: list[Solution] = []
-        for level in np.geomspace(max(least, 1), max(int(top[0].costs[self.column]), 1), LEVELS):
+        for level in np.geomspace(max(least, 1), max(int(top[0].costs[self.column]), 1), FRONT_LEVELS):
             if points and level < points[-1].costs[self.column]:
                 continue
             limit = min(max(least, round(level)), int(self.budgets.high[self.column]))
@@ -91,10 +91,10 @@ class Proven:
         if self.programmes:  # each one more would take a programme of its own
             solutions = list(self.seen.values())
         else:
-            solutions = [s for s, _ in itertools.islice(self._stream(range(len(self.problems))), COUNTED)]
+            solutions = [s for s, _ in itertools.islice(self._stream(range(len(self.problems))), TIES_LISTED)]
         good = [s for s in solutions if at_least(s.score, threshold)]
         every = not self.programmes or len(self.leading) == len(self.problems)
-        ended = not self.programmes and len(solutions) < COUNTED
+        ended = not self.programmes and len(solutions) < TIES_LISTED
         ways = sum(self.problems[s.problem].ways(s.picks) for s in good)
         return Count(ways, every and (ended or len(good) < len(solutions)))
 

@@ -18,7 +18,7 @@ from zerolm.solvers.problem import Budgets, Problem, Solution
 from zerolm.solvers.sampling import Sample
 from zerolm.spaces import Backbone, CandidateTable
 
-LIMIT: Final = 4_000_000
+PATHS_LIMIT: Final = 4_000_000
 """Different costs up to which architectures are told by them."""
 
 
@@ -59,8 +59,8 @@ def _merged(problem: Problem, columns: Sequence[Floats], budgets: Budgets) -> tu
         sums = np.add.outer(sums, column).ravel()
         fits = np.flatnonzero(((costs + less <= budgets.high) & (costs + more >= budgets.low)).all(axis=1))
         best = fits[_best(sums[fits], costs[fits], less, more, budgets)]
-        if len(best) > LIMIT:
-            raise ValueError(f"paths have more than {LIMIT} different costs; use evolution")
+        if len(best) > PATHS_LIMIT:
+            raise ValueError(f"paths have more than {PATHS_LIMIT} different costs; use evolution")
         picks = np.column_stack([picks[best // count], best % count])
         sums, costs = sums[best], costs[best]
     return sums, costs, picks

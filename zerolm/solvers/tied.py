@@ -16,7 +16,7 @@ from zerolm.solvers.staircase import FRONT_POINTS, staircase, thinned
 from zerolm.spaces import CandidateTable, RepeatedTable
 from zerolm.statistics import tie_ranks
 
-LEVELS: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
+MARGINS: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
 """How far below the best, relative to it, is looked at by and by."""
 
 
@@ -48,7 +48,7 @@ class Tied:
         best, above = self.best, np.inf
         if best is None:
             return
-        for level in LEVELS:
+        for level in MARGINS:
             threshold = best - level * abs(best) if level < 1 else -np.inf
             states = self._states(threshold)
             states = states.rows(~at_least(states.score, above)) if above < np.inf else states

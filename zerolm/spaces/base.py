@@ -42,9 +42,9 @@ class SearchSpace(ABC):
     settings: dict[str, Any]
     """The ranges and settings in force, plain JSON; ``type(self)(**settings)`` rebuilds the space."""
 
-    def __init__(self, /, **given: Any) -> None:
+    def __init__(self, /, **settings: Any) -> None:
         """Take settings in place of the declared defaults; ``ValueError`` names what is not possible."""
-        values = self.completed(check_settings(f"space {self.name!r}", self.declared, given))
+        values = self.completed(check_settings(f"space {self.name!r}", self.declared, settings))
         self.settings = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
         methods = {name for name in values if callable(getattr(type(self), name, None))}  # autoformer's size
         vars(self).update({name: values[name] for name in values.keys() - methods})

@@ -69,8 +69,8 @@ WRONG = [
     (("by_name", "a\nb"), "x", "by_name.'a\\nb' must be an integer, not 'x'"),
     (("either",), [], "either must be an integer or text, not []"),
     (("flag",), 0, "flag must be true or false, not 0"),
-    (("pairs",), [[1, 2], [1]], "pairs.1.1 is missing"),
-    (("inner",), {"count": 1}, "inner.share is missing"),
+    (("pairs",), [[1, 2], [1]], "pairs.1.1 is required"),
+    (("inner",), {"count": 1}, "inner.share is required"),
 ]
 
 
@@ -98,7 +98,7 @@ def test_what_is_no_document_is_named() -> None:
             checked(Outer, document)
         assert str(caught.value).startswith(message)
     fields = Fields({"a": 1, "none": None})
-    with pytest.raises(ValueError, match=r"^b is missing$"):
+    with pytest.raises(ValueError, match=r"^b is required$"):
         fields.read("b", int)
     with pytest.raises(ValueError, match=r"^a must be text, not 1$"):
         fields.optional("a", str)

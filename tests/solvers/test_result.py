@@ -173,7 +173,7 @@ def test_what_is_wrong_in_an_edited_document_is_named(data: st.DataObject) -> No
         (("best",), 3, "best must be a list, not 3"),
         (("binding", 0, "at"), [], "binding.0.at must be an integer or a number or text, not []"),
         (("certificate", "optimal"), 1, "certificate.optimal must be true or false, not 1"),
-        (("landscape", 1), [2, 3.0], "landscape.1.2 is missing"),
+        (("landscape", 1), [2, 3.0], "landscape.1.2 is required"),
         (("baseline", "exclusions", 0), 5, "baseline.exclusions.0 must be text, not 5"),
         (("pick", "architecture", "n_layer"), "x", "pick.architecture: n_layer must be an integer, not 'x'"),
         (("space",), "gpt9", "space 'gpt9' is not known"),
@@ -193,7 +193,7 @@ def test_a_missing_field_is_named() -> None:
     for name in json.loads(whole_document()).keys() - OPTIONAL:
         document = json.loads(whole_document())
         del document[name]
-        with pytest.raises(ValueError, match=f"^{name} is missing$"):
+        with pytest.raises(ValueError, match=f"^{name} is required$"):
             SearchResult.from_json(document)
     for name in OPTIONAL:
         document = json.loads(whole_document())

@@ -57,7 +57,7 @@ class Fields:
     def read(self, name: str, kind: type[Value]) -> Value:
         """Return a field as a value of a type; ``ValueError`` where it is missing or does not fit."""
         if name not in self._document:
-            raise ValueError(f"{name} is missing")
+            raise ValueError(f"{name} is required")
         return checked(kind, self._document[name], name)
 
     def optional(self, name: str, kind: type[Value]) -> Value | None:
@@ -75,7 +75,7 @@ def first_problem(error: ValidationError, whole: str, document: Any = None) -> s
     path = _path(first["loc"], document, first["type"] == "missing")
     place = ".".join([*([] if whole in ("it", "the file") and path else [whole]), *map(_step, path)])
     if first["type"] == "missing":
-        return f"{place} is missing"
+        return f"{place} is required"
     same = [each for each in errors if _path(each["loc"], document) == path]
     wanted = [DEMANDS.get(each["type"]) or each.get("ctx", {}).get("expected") for each in same]
     if not all(wanted):

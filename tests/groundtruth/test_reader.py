@@ -21,7 +21,7 @@ from zerolm.groundtruth.reader import (
     read_csv,
     views,
 )
-from zerolm.groundtruth.truth import TrainedArchitecture, check
+from zerolm.groundtruth.truth import check
 
 GOOD = """\
 id,space,architecture.n_layer,architecture.d_model,architecture.d_inner,architecture.n_head,\
@@ -99,25 +99,6 @@ def test_settings_that_do_not_fit(settings: dict[str, Any], words: str, data_fol
     document = json.loads((data_folder / "flexibert_glue.json").read_text())
     with pytest.raises(ValueError, match=words):
         views(check(document | {"settings": settings}))
-
-
-def repeats(truth: GroundTruth) -> list[list[TrainedArchitecture]]:
-    """The architectures that were trained more than once: their entries, in the file's order."""
-    groups: dict[str, list[TrainedArchitecture]] = {}
-    for entry in truth.architectures:
-        groups.setdefault(json.dumps(entry.architecture, sort_keys=True), []).append(entry)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def test_repeats_are_found() -> None:
-    architectures = [{"x": 1, "y": [2]}, {"x": 2}, {"y": [2], "x": 1}, {"x": 1}]
-    entries = [
-        {"id": str(i), "architecture": a, "results": {"m": float(i)}} for i, a in enumerate(architectures)
-    ]
-    truth = check(
-        {"name": "n", "space": "s", "metric": "m", "higher_is_better": True, "architectures": entries}
-    )
-    assert [[entry.id for entry in group] for group in repeats(truth)] == [["0", "2"]]
 
 
 def change(old: str, new: str) -> Callable[[str], str]:

@@ -19,8 +19,8 @@ from zerolm.solvers import Infeasible, exhaustive, search
 from zerolm.solvers import evolution as bred
 from zerolm.solvers.evolution import Evolution, evolution
 from zerolm.solvers.exhaustive import STATES_LIMIT
-from zerolm.solvers.problem import Budgets, Problem
-from zerolm.solvers.sampling import Picks, additive
+from zerolm.solvers.problem import Budgets, Picks, Problem
+from zerolm.solvers.sampling import additive
 from zerolm.spaces import CandidateTable, make_space
 
 SIZES = st.builds(

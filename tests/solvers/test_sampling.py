@@ -193,14 +193,6 @@ def test_baselines_of_a_whole_score() -> None:
         assert baseline.choice.score <= result.best[0].score
 
 
-@pytest.mark.parametrize("method", ["exact", "milp"])
-def test_a_whole_score_has_no_programme(method: str) -> None:
-    with pytest.raises(
-        ValueError, match="'narrowest' is not additive; use exhaustive, nsga2, evolution or random"
-    ):
-        search(catalogue("llama").space, WHOLE, method=method)
-
-
 def test_a_whole_score_that_sees_the_order_of_layers_claims_no_false_optimum() -> None:
     """The best architecture by it is one whose layers are not sorted."""
 

@@ -113,8 +113,8 @@ class WholeScore:
     ``many`` scores several at once where that is faster. ``guides`` are closed forms whose best
     architectures are worth scoring: a search may re-rank those. ``sees_choices`` where architectures of
     the same shape, or of the same layers in another order, need not share their score; one with a
-    ``table`` sees them, and its best is proven. ``measured`` where it is a result itself, such as a loss, of
-    which 1 % is much: the best is picked then, not the cheapest near it.
+    ``table`` sees them, and its best is proven. A score is ``measured`` where it is itself a
+    result, such as a loss: 1 % of it is much, so the best is picked, not the cheapest near it.
     """
 
     additive: ClassVar = False

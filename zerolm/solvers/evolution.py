@@ -18,9 +18,9 @@ from zerolm.architecture import Ints
 from zerolm.solvers.engine import PARAMS
 from zerolm.solvers.exhaustive import States, listable
 from zerolm.solvers.limits import single_limits
-from zerolm.solvers.problem import Budgets, Problem, Solution
+from zerolm.solvers.problem import Budgets, Picks, Problem, Solution
 from zerolm.solvers.proven import Proven
-from zerolm.solvers.sampling import Draw, Evaluate, Picks, Sample, uniform
+from zerolm.solvers.sampling import Draw, Evaluate, Sample, uniform
 
 BARREN_DRAWS: Final = 200
 """Children in a row that may all be known or beyond the budgets."""
@@ -52,10 +52,10 @@ def evolution(
 ) -> Sample:
     """Return all that was evaluated: distinct architectures within the budgets, a generation at a time.
 
-    Where crossover and mutation give nothing new, architectures are drawn; where draws give nothing new
-    either, those left are listed. Of a space too large for a list, one is found by proof where no draw keeps
-    the budgets. So it is empty only where nothing keeps them, and what can be listed is never left out for
-    being rare. It ends early where all are known. The same seed gives the same architectures.
+    Where crossover and mutation give nothing new, architectures are drawn. Where draws give nothing new
+    either, a small space is listed; in a space too large for a list, an exact solver gives one architecture
+    if none is there yet. So the sample is empty only where nothing keeps the budgets, and in a small space no
+    architecture is too rare to be found. It ends when all are evaluated. It repeats with its ``seed``.
     """
     able = [index for index, problem in enumerate(problems) if _reaches(problem, budgets)]
     if not able:

@@ -17,6 +17,8 @@ from zerolm.spaces import Backbone, Candidates, CandidateTable, RepeatedTable
 from zerolm.statistics import TOLERANCE
 
 UNBOUNDED = (1 << 62) - 1
+Picks = tuple[tuple[int, ...], ...]
+"""Indices of candidates, sorted, in each block of a problem."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +125,10 @@ class Budgets:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Candidate indices per block (sorted) in the problem of index ``problem``."""
+    """Picks in the problem of index ``problem``, with their score and costs (k,)."""
 
     problem: int
-    picks: tuple[tuple[int, ...], ...]
+    picks: Picks
     score: float
     costs: Ints
 

@@ -15,7 +15,7 @@ from zerolm.solvers.counting import count_at_least
 from zerolm.solvers.engine import PREFERENCE, Count
 from zerolm.solvers.exact import Exact
 from zerolm.solvers.limits import is_constant, proportion, single_limits
-from zerolm.solvers.problem import Budgets, Problem, Solution, at_least
+from zerolm.solvers.problem import Budgets, Picks, Problem, Solution, at_least
 from zerolm.solvers.relaxed import Relaxation
 from zerolm.solvers.staircase import FRONT_POINTS
 
@@ -36,7 +36,7 @@ class Proven:
         self.active = budgets.active(problems)
         self.programmes = programmes
         self.complete_front = not programmes
-        self.seen: dict[tuple[int, milp.Picks], Solution] = {}
+        self.seen: dict[tuple[int, Picks], Solution] = {}
         self.leading = _representatives(problems, bool(np.any(budgets.low > 0)))
         if programmes:
             self.relaxed = Relaxation(problems, budgets)

@@ -11,8 +11,8 @@ import numpy as np
 
 from zerolm.solvers.engine import Engine
 from zerolm.solvers.instance import Instance
-from zerolm.solvers.problem import Problem
-from zerolm.solvers.sampling import Picks, Sample
+from zerolm.solvers.problem import Picks, Problem
+from zerolm.solvers.sampling import Sample
 
 GUIDED: Final = 300
 """Architectures that each guide of a score puts forward, and as many points of its front."""

@@ -16,7 +16,7 @@ from zerolm.report.ablation_findings import plain, sentences, signed
 
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
 from zerolm.calibration.alpha import GRID
-from zerolm.comparison.ablate import SEEDS, ablate
+from zerolm.comparison.ablate import DRAWN_SEEDS, ablate
 from zerolm.comparison.ablation import Ablation, AblationSection, Effect, best_of_grid
 from zerolm.comparison.bench import bench
 from zerolm.comparison.variants import embedding_terms, fused, split, variants
@@ -250,7 +250,7 @@ def test_ten_seeds(found: Ablation, data_folder: Path) -> None:
     truth = read(locate("gpt2_wt103", str(data_folder)))
     batch, result = ScoreBatch.of(views(truth)[0].architectures), quality(truth, truth.metric)
     draws = section(found, "gpt2_wt103").draws[0]
-    assert (draws.init, draws.alpha, len(draws.taus)) == ("scaled residual", 0.5, SEEDS)
+    assert (draws.init, draws.alpha, len(draws.taus)) == ("scaled residual", 0.5, DRAWN_SEEDS)
     attention, ffn = drawn_parts(batch, "scaled", 7)
     assert draws.taus[7] == kendall((0.5 * attention + 0.5 * ffn)[None], result)[0]
     assert draws.low <= draws.mean <= draws.high

@@ -10,7 +10,7 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.calibration.dictionary import Dictionary
-from zerolm.calibration.features import SHAPES, ChoiceColumns, columns
+from zerolm.calibration.features import SHAPE_FEATURES, ChoiceColumns, columns
 from zerolm.calibration.gaussian import GaussianProcess
 from zerolm.calibration.pool import Pool
 from zerolm.scores import make_score
@@ -130,7 +130,7 @@ def _likelier(features: Sequence[Floats], result: Floats) -> tuple[Scale, Gaussi
 
 def _scores(pool: Pool, dictionary: Dictionary, alpha: float | None) -> tuple[Floats, ...]:
     """Return what lines are drawn through, (n,) each: logarithms of sizes, the dictionary's sum, ZeroLM's."""
-    sizes = (pool.shapes[:, SHAPES.index(name)] for name in UNCALIBRATED)
+    sizes = (pool.shapes[:, SHAPE_FEATURES.index(name)] for name in UNCALIBRATED)
     zerolm = () if alpha is None else (make_score("zerolm", alpha=alpha).of_many(pool.batch),)
     return (*sizes, dictionary.placed(pool.entries), *zerolm)
 
@@ -144,5 +144,5 @@ def _sets(pool: Pool, vocabulary: ChoiceColumns, dictionary: Dictionary) -> Sequ
         shapes,
         np.hstack([shapes, means]),
         np.hstack([shapes, slopes]),
-        *(shapes[:, [SHAPES.index(name)]] for name in UNCALIBRATED),
+        *(shapes[:, [SHAPE_FEATURES.index(name)]] for name in UNCALIBRATED),
     )

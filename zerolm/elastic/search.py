@@ -27,7 +27,7 @@ from zerolm.elastic.text import network_loss, supernet_text
 from zerolm.progress import Progress, silent
 from zerolm.scores import ChoiceTable, Score, WholeScore
 from zerolm.solvers import SearchResult, search
-from zerolm.solvers.evolution import SIZES, Evolution
+from zerolm.solvers.evolution import USUAL_SIZES, Evolution
 from zerolm.training.losses import HELD_BATCH
 
 DRAWS: Final = 8
@@ -49,7 +49,7 @@ class ElasticSearch:
     score: str = LOSS
     budgets: Mapping[str, int] | None = None
     method: str = "auto"
-    sizes: Evolution = SIZES
+    sizes: Evolution = USUAL_SIZES
     seed: int = 0
     top: int = 10
     options: Mapping[str, Any] | None = None

@@ -11,6 +11,7 @@ import pytest
 from tiny import saved
 
 from zerolm.carving.export import verify
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.folder import configuration, tensors
 from zerolm.carving.export.verify import compare_blocks, fits
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
@@ -42,7 +43,7 @@ def some_cut(parent: Checkpoint, *, uniform: bool) -> Cut:
 
 def written(parent: Checkpoint, cut: Cut, repaired: Repaired, folder: Path) -> Checkpoint:
     folder.mkdir()
-    write_shards(folder, tensors(parent, cut, repaired.named(parent.layout.name)), max_bytes=30_000)
+    write_shards(folder, tensors(Child(parent, cut, repaired)), max_bytes=30_000)
     (folder / "config.json").write_text(json.dumps(configuration(parent, cut)))
     return Checkpoint.open(folder)
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.formats import FORMATS, UNEVEN, Format
 from zerolm.carving.importance.criteria import criterion_of, needs_tokens
 from zerolm.carving.importance.criterion import Criterion, Indifferent
@@ -317,7 +318,8 @@ def _written(job: Job, carved: Carved, out: Path) -> Carved:
     with new_folder(out, job.output.force) as folder:
         recipe = document(replace(carved, losses=losses), making)
         more = REPORT if job.output.finish else ()
-        sha256 = write(job.checkpoint, carved.cut, repaired, recipe, folder, more, progress=job.progress)
+        child = Child(job.checkpoint, carved.cut, repaired)
+        sha256 = write(child, recipe, folder, more, progress=job.progress)
         if job.recipe and job.recipe.method.format == job.form:
             notes.append(job.recipe.difference(sha256, versions))
         job.progress("opening the child again")

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.carving.evaluation.divergence import pooling_of
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.export.trained import TrainedWeights
 from zerolm.carving.export.write_child import write
@@ -204,7 +205,8 @@ class Healing:
         weights = TrainedWeights(compact.values(), compact.model)
         stages = [*document.get("healing", []), stage_of(healed)]
         recipe = {**document, "written_as": form, "healing": stages}
-        write(compact.checkpoint, compact.cut, weights, recipe, folder, more, progress=self.progress)
+        child = Child(compact.checkpoint, compact.cut, weights)
+        write(child, recipe, folder, more, progress=self.progress)
         self.progress("opening the child again")
         proof = FORMATS[form].verified_trained(compact.checkpoint, compact.cut, weights, folder)
         before, after = (damage_of(healed.losses[when]) for when in ("before", "after"))

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Ints
-from zerolm.carving.export.folder import maps_for
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.products import STEPS, check_outside, checked_layer
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Repaired, carved_layer
@@ -88,7 +88,7 @@ def compare_blocks(
     layer or the tensor that differs.
     """
     stored = as_stored(child, cut, repaired or Repaired())
-    _same_outside(child, parent, maps_for(parent, cut, stored.arrays))
+    _same_outside(child, parent, Child(parent, cut, stored).maps)
     length = min(length, parent.layout.sizes.get("positions", length))
     batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
     ours, theirs = (Blocks(mapped_model(opened), [batch]) for opened in (child, parent))

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.carving.export.card import card
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.folder import REMOTE, without_code
 from zerolm.carving.export.formats import FORMATS
-from zerolm.carving.export.trained import TrainedWeights
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.pruning import Repaired
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import read_object
 from zerolm.progress import Progress, silent
@@ -23,9 +21,7 @@ LICENCES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "USE_POLICY")
 
 
 def write(
-    checkpoint: Checkpoint,
-    cut: Cut,
-    repaired: Repaired | TrainedWeights,
+    child: Child,
     recipe: Mapping[str, Any],
     folder: Path,
     more: Sequence[str] = (),
@@ -36,8 +32,8 @@ def write(
 
     The recipe lists ``more`` files that are still to come.
     """
-    form = FORMATS[recipe["written_as"]]
-    kind, config = form.write(checkpoint, cut, repaired, folder, progress)
+    checkpoint, form = child.parent, FORMATS[recipe["written_as"]]
+    kind, config = form.write(child, folder, progress)
     weights = sorted(file for file in folder.iterdir() if file.suffix != ".json")
     sha256 = {file.name: _sha256(file) for file in weights}
     if config is not None:

@@ -13,9 +13,9 @@ from zerolm.carving.export.formats import FORMATS, UNEVEN, Format
 from zerolm.carving.importance.criteria import criterion_of, needs_tokens
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.lonas import choices_in
 from zerolm.carving.planning.part_costs import StoredCosts, stored_bits, window_note
 from zerolm.carving.planning.plan import Planned
+from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.planning.sizes import (
     budgets_of,
     costs_of,
@@ -100,7 +100,7 @@ def carve(
     checkpoint = _opened(parent, destination)
     costs = costs or StoredCosts()
     if size.space is not None:
-        choices_in(size.space, checkpoint)
+        SIZE_SPACES[size.space].choices(checkpoint)
     limits = budgets_of(size.budgets or {}, costs_of(checkpoint, costs, space=size.space))
     size = replace(size, budgets=limits)
     methods.check()

@@ -13,7 +13,7 @@ import numpy as np
 import zerolm
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
-from zerolm.carving.planning.lonas import choices_in
+from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import MAX_TOKENS, Methods
 from zerolm.carving.result import Carved, CarvingMethod, stream
@@ -212,7 +212,7 @@ def _recipe(given: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         raise ValueError(f"it was made for a {str(given.get('family'))[:40]}, not a {checkpoint.family.name}")
     space = given.get("space")
     if space is not None:
-        choices_in(_text("space", space), checkpoint)
+        SIZE_SPACES[_text("space", space)].choices(checkpoint)
     _check_healing(given.get("healing", []))
     whole = dimensions(checkpoint)
     return Recipe(

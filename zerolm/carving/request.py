@@ -26,7 +26,7 @@ class SizeRequest:
     what is not in it is free within budgets, whole without. ``budgets`` maps ``max_`` of a cost to an
     integer, or to ``"0.8x"`` of the parent's. ``multiple_of`` holds for FFN widths and the stream's,
     ``tensor_parallel`` must divide KV groups and FFN widths; ``least_groups`` and ``least_ffn`` are floors.
-    ``space`` names one of LoNAS, whose sizes and whose costs then count.
+    ``space`` names one of ``SIZE_SPACES``, whose sizes and whose costs then count.
     """
 
     shape: str = "uniform"

@@ -9,9 +9,9 @@ from typing import Final
 
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.lonas import choices_in, heuristic, part_costs_in
 from zerolm.carving.planning.part_costs import Choices, PartCosts, part_costs
 from zerolm.carving.planning.plan import Planned, plan_per_layer, plan_uniform
+from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.request import SHAPES, SizeRequest
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
@@ -130,7 +130,7 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
             raise ValueError(
                 "a space says the sizes, layer by layer: beside it go budgets, or --plan heuristic"
             )
-        return choices_in(request.space, checkpoint)
+        return SIZE_SPACES[request.space].choices(checkpoint)
     kinds = sizes_of(checkpoint, request, width)
     chosen = {}
     for kind, sizes in kinds.items():
@@ -273,16 +273,15 @@ def _plan_beside(
 def heuristic_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> Cut:
     """Return the heuristic subnet of the request's space, with the units that the criterion chooses."""
     if request.space is None or request.budgets:
-        raise ValueError("the heuristic plan is that of a --space of LoNAS, without budgets")
-    sizes = heuristic(choices(checkpoint, request))
+        raise ValueError("the heuristic plan is that of a --space, without budgets")
+    sizes = SIZE_SPACES[request.space].heuristic(choices(checkpoint, request))
     return Cut.of(dimensions(checkpoint), range(len(sizes)), sizes.__getitem__, criterion.choose)
 
 
 def prices_of(checkpoint: Checkpoint, sizes: Choices, costs: CostModel, space: str | None) -> PartCosts:
-    """Return the costs of the parts of a checkpoint, as a LoNAS ``space`` counts where there is one."""
-    if space is None:
-        return part_costs(checkpoint, sizes, costs)
-    return part_costs_in(space, checkpoint, sizes, costs)
+    """Return the costs of the parts of a checkpoint, as a ``space`` counts where there is one."""
+    count = part_costs if space is None else SIZE_SPACES[space].part_costs
+    return count(checkpoint, sizes, costs)
 
 
 def costs_of(

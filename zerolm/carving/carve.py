@@ -116,7 +116,8 @@ def carve(
     if methods.plan == "weights" or session is None:
         return _planned(job, plan_of(checkpoint, criterion, size, costs))
     is_free = bool(limits) and size.space is None and size.keep.get("hidden") != 1
-    table = session.table(criterion, _cuttable(checkpoint), stream=checkpoint.family.cut.hidden and is_free)
+    narrows = checkpoint.family.cut.hidden and is_free
+    table = session.table(criterion, _cuttable(checkpoint), with_stream=narrows)
     planned, measured = _best_measured(job, session, plans_of(checkpoint, table, size, costs))
     predicted = table.predicted(_narrowed(job, planned.cut, planned.width))
     known = table.stream.known(checkpoint.layout.tied) if table.stream else None

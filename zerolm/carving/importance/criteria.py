@@ -7,9 +7,14 @@ One that needs no tokens is a function from the shares of all layers (``weights.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import zerolm
 from zerolm.carving.importance import weights
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.checkpoints import Checkpoint, Ledger
@@ -58,6 +63,27 @@ WITH_TOKENS: Final = tuple(entry.name for entry in BUILT_IN if "tokens" in entry
 def needs_tokens(name: str) -> bool:
     """Whether a criterion needs tokens; ``ValueError`` where it is not known."""
     return "tokens" in CRITERIA.entry(name).needs
+
+
+def definition_of(name: str) -> str | None:
+    """Return what tells a criterion from another of the same name: the SHA-256 of its package's sources.
+
+    Empty for one of zerolm, whose version says it. None where nothing tells: what such a one measures is not
+    cached.
+    """
+    value = CRITERIA[name]
+    if not (inspect.isfunction(value) or inspect.isclass(value)):
+        return None
+    package = value.__module__.partition(".")[0]
+    if package == zerolm.__name__:
+        return ""
+    place = getattr(sys.modules.get(package), "__file__", None)
+    if place is None:
+        return None
+    file, digest = Path(place), hashlib.sha256()
+    for source in sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
 
 
 def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int = 0) -> Criterion:

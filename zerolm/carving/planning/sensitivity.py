@@ -6,6 +6,7 @@ interpolated and summed, rank whole plans far better.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -163,7 +164,8 @@ def measured_losses(
 
     ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. Layers below the cut one are not run
     again: their output is the parent's. An encoder's embeddings are pooled by ``pooling``, as ``pooling_of``
-    its folder says. Layers that are in the ``cache`` are not measured again.
+    its folder says. Losses are in the ``cache`` under the units that they are losses of, whoever chose them,
+    and are not measured again.
     """
     parent = dimensions_of(model)
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
@@ -172,22 +174,32 @@ def measured_losses(
     rows = []
     for layer in range(parent.depth):
         progress("measuring cuts of each layer", layer, parent.depth)
-        row = cache.get(f"layer-{layer}")
+        units = {
+            kind: [by.choose(layer, kind, int(count)) for count in counts[:-1]]
+            for kind, counts in sizes.items()
+        }
+        name = f"layer-{layer}-{_digest(units)}"
+        row = cache.get(name)
         if row is None:
-            row = _row(model, loss, layer, by, sizes)
-            cache.put(f"layer-{layer}", row)
+            row = _row(model, loss, layer, units)
+            cache.put(name, row)
         rows.append(row)
     losses = {kind: [row[kind] for row in rows] for kind in sizes}
     return LossTable(by, sizes, losses, np.array([float(row["gone"]) for row in rows]))
 
 
-def _row(model: PreTrainedModel, loss: Loss, layer: int, by: Criterion, sizes: dict[str, Ints]) -> Arrays:
-    """Return the losses of cuts of one layer, (s,) of each kind, and of its absence (``gone``)."""
+def _digest(units: dict[str, list[Ints]]) -> str:
+    """Return the SHA-256 of the units that are kept by kind and size."""
+    content = repr([(kind, [kept.tolist() for kept in sizes]) for kind, sizes in units.items()])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _row(model: PreTrainedModel, loss: Loss, layer: int, units: dict[str, list[Ints]]) -> Arrays:
+    """Return the losses of a layer cut to these units, (s,) of each kind, and of its absence (``gone``)."""
     whole = Cut.whole(dimensions_of(model))
     row: Arrays = {"gone": np.array(loss.of(layer, None))}
-    for kind, counts in sizes.items():
-        chosen = (by.choose(layer, kind, int(count)) for count in counts[:-1])
-        cuts = (_alone(model, whole, layer, kind, units) for units in chosen)
+    for kind, sizes in units.items():
+        cuts = (_alone(model, whole, layer, kind, kept) for kept in sizes)
         row[kind] = np.array([*(loss.of(layer, module) for module in cuts), 0.0])
     return row
 

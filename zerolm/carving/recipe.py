@@ -16,7 +16,7 @@ from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import MAX_TOKENS, Methods
-from zerolm.carving.result import Carved, CarvingMethod, stream
+from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
@@ -142,31 +142,28 @@ def from_layers(parent: Dimensions, layers: Any) -> Cut:
     return Cut(parent, tuple(cuts))
 
 
-@dataclass(frozen=True)
-class Making:
-    """How a child was made, as its recipe says it: its ``parent`` and the SHA-256 of that one's ``weights``.
+def document(
+    carved: Carved,
+    parent: Origin,
+    weights: str,
+    calibration: Mapping[str, Any] | None,
+    ridges: Mapping[Place, float],
+    versions: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the recipe of a child as plain JSON, but for the files that are written with it.
 
-    ``calibration`` tells of the tokens, ``ridges`` are by (layer, role), ``versions`` by name.
+    ``weights`` is the SHA-256 of its parent's; ``calibration`` tells of the tokens, ``ridges`` are by (layer,
+    role), ``versions`` those of the software.
     """
-
-    parent: Origin
-    weights: str
-    calibration: Mapping[str, Any] | None
-    ridges: Mapping[Place, float]
-    versions: Mapping[str, str]
-
-
-def document(carved: Carved, making: Making) -> dict[str, Any]:
-    """Return the recipe of a child as plain JSON, but for the files that are written with it."""
     method = asdict(carved.method)
     written_as, space = method.pop("format"), method.pop("space")
     return {
         "format": FORMAT,
         "version": VERSION,
-        "parent": making.parent.name,
-        "revision": making.parent.revision,
-        **making.parent.licence,
-        "parent_weights": making.weights,
+        "parent": parent.name,
+        "revision": parent.revision,
+        **parent.licence,
+        "parent_weights": weights,
         "family": carved.family,
         **method,
         "written_as": written_as,
@@ -174,10 +171,10 @@ def document(carved: Carved, making: Making) -> dict[str, Any]:
         "costs": carved.costs,
         "weight_bits": carved.weight_bits,
         "losses": carved.losses,
-        "calibration": making.calibration,
-        "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in making.ridges.items()},
-        "versions": dict(making.versions),
-        "stream": stream(carved.cut),
+        "calibration": calibration,
+        "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in ridges.items()},
+        "versions": dict(versions),
+        "stream": carved.stream,
         "layers": to_layers(carved.cut),
     }
 

@@ -33,7 +33,6 @@ from zerolm.carving.request import Methods
 from zerolm.carving.result import stream
 from zerolm.carving.width.loss_basis import loss_basis
 from zerolm.carving.width.narrowing import Basis
-from zerolm.carving.width.weights_basis import weights_basis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache
@@ -100,7 +99,7 @@ class Session:
 
     @cached_property
     def _measured_on(self) -> tuple[object, ...]:
-        """What all that is measured depends on: the parent, how its family is read, and the tokens.
+        """The parent, how its family is read, and the tokens: all that is measured depends on them.
 
         The digest of the tokens stands for the text, its tokenizer, sequences, length and seed.
         """
@@ -122,18 +121,16 @@ class Session:
 
     @cached_property
     def basis(self) -> Basis:
-        """The basis of the stream: by what the tokens' loss feels, without tokens by the weights."""
-        if self.methods.text is None:
-            return weights_basis(self.checkpoint, progress=self.progress)
+        """The basis of the stream, by what the tokens' loss feels."""
         cache = self._cache("basis")
-        known = cache.get("loss")
-        if known is None:
+        arrays = cache.get("loss")
+        if arrays is None:
             sums = self._cache("basis sums")
-            made = loss_basis(self.model, self.tokens, cache=sums, progress=self.progress)
-            known = {name: getattr(made, name) for name in BASIS}
-            cache.put("loss", known)
+            basis = loss_basis(self.model, self.tokens, cache=sums, progress=self.progress)
+            arrays = {name: getattr(basis, name) for name in BASIS}
+            cache.put("loss", arrays)
             sums.forget()
-        return Basis("loss", **known)
+        return Basis("loss", **arrays)
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
         """Return the measured losses of cutting one layer alone, and of narrowing the stream if wanted."""

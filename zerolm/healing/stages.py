@@ -14,6 +14,7 @@ from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sizes import budgets_of, costs_of
 from zerolm.carving.recipe import MAX_BYTES
 from zerolm.carving.request import Destination, Methods, SizeRequest
+from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.healing.heal import heal
@@ -54,6 +55,24 @@ class CarvedAndHealed:
 
     carving: dict[str, Any]
     healed: Healed
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the carving with what healing did, as one object; the child is the healed one."""
+        healing = self.healed.to_json()
+        written = {name: healing[name] for name in ("format", "verified")}
+        return {**self.carving, **written, "healing": healing}
+
+    @classmethod
+    def from_json(cls, document: Any) -> CarvedAndHealed:
+        """Return the result that ``to_json`` gave; ``ValueError`` names the first field that is wrong."""
+        if not isinstance(document, dict) or "healing" not in document:
+            raise ValueError("healing: field required")
+        carving = {name: value for name, value in document.items() if name != "healing"}
+        Carved.from_json(carving)
+        try:
+            return cls(carving, Healed.from_json(document["healing"]))
+        except ValueError as error:
+            raise ValueError(f"healing: {error}") from None
 
 
 Finish = Callable[[Path, CarvedAndHealed], None]

@@ -97,7 +97,7 @@ class StreamLosses:
     sizes: Ints
     losses: dict[bool, Floats]
 
-    def known(self, tied: bool) -> dict[int, float]:
+    def by_width(self, tied: bool) -> dict[int, float]:
         """Return the measured losses by width."""
         return dict(zip(self.sizes.tolist(), self.losses[tied].tolist(), strict=True))
 

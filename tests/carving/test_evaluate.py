@@ -19,8 +19,8 @@ from tiny import saved, word_tokenizer
 
 from zerolm.carving.evaluation.evaluate import (
     CHANNELS,
+    DRAW_SEEDS,
     NOT_COMPARED,
-    SEEDS,
     Evaluated,
     chosen,
     cut_of,
@@ -282,7 +282,7 @@ def test_beside_a_narrower_stream_stand_channels_without_a_rotation(name: str, t
     )
     energy = energies_of_channels(parent)
     by_energy = np.argsort(-energy)
-    draws = [by_energy[np.random.default_rng(seed).permutation(48)] for seed in SEEDS]
+    draws = [by_energy[np.random.default_rng(seed).permutation(48)] for seed in DRAW_SEEDS]
     by_channels = []
     for order in (by_energy, *draws):
         share = energy[order[:36]].sum() / energy.sum()

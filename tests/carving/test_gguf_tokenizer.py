@@ -25,14 +25,14 @@ llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not ins
 
 from zerolm.carving.export.gguf.check import PAGE, check  # noqa: E402
 from zerolm.carving.export.gguf.tokenizer import opened  # noqa: E402
-from zerolm.carving.export.gguf.vocabulary import SPLITS  # noqa: E402
+from zerolm.carving.export.gguf.vocabulary import SPLIT_PATTERNS  # noqa: E402
 from zerolm.carving.export.gguf.write import expressible, write  # noqa: E402
 
 VOCAB = 640
 SPECIAL = ["<unk>", "<s>", "</s>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 CORPUS = [PAGE, Path(__file__).read_text(encoding="utf-8")]
-EXPRESSIONS = {kind: expression for (expression, _), kind in SPLITS.items()}
+EXPRESSIONS = {kind: expression for (expression, _), kind in SPLIT_PATTERNS.items()}
 
 
 def byte_level(kind: str, whole_words: bool | None = None, size: int = VOCAB - 20) -> Tokenizer:

@@ -102,7 +102,7 @@ def test_the_spaces_are_as_large_as_published(llama: Checkpoint, bert: Checkpoin
 
 
 def _size(name: str, checkpoint: Checkpoint) -> int:
-    return math.prod(len(kind) for layer in SIZE_SPACES[name].choices(checkpoint).own for kind in layer)
+    return math.prod(len(kind) for layer in SIZE_SPACES[name].choices(checkpoint).by_layer for kind in layer)
 
 
 def test_plans_within_the_space_are_exact(llama: Checkpoint) -> None:
@@ -161,7 +161,7 @@ class Halves(SizeSpace):
         return Choices(*sizes, (parent.depth,), (sizes,) * parent.depth)
 
     def heuristic(self, choices: Choices) -> list[tuple[int, int]]:
-        return [(groups[-1], ffn[0]) for groups, ffn in choices.own]
+        return [(groups[-1], ffn[0]) for groups, ffn in choices.by_layer]
 
 
 @pytest.mark.parametrize("plan", ["heuristic", "weights"])

@@ -92,7 +92,7 @@ def test_one_wrong_weight_is_found_and_its_layer_named(role: str, dtype: str, tm
 def test_what_is_outside_the_layers_is_compared_to_the_last_byte(
     role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "CHUNK", 10)
+    monkeypatch.setattr(verify, "COMPARED_BYTES", 10)
     parent = opened(tmp_path / "parent", "llama")
     cut = Cut.whole(dimensions(parent))
     child = written(parent, cut, Repaired(), tmp_path / "child")

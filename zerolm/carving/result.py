@@ -9,7 +9,7 @@ from typing import Any, Final, get_type_hints
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.width.narrowing import Basis
 
-STEPS: Final = 32
+SPECTRUM_STEPS: Final = 32
 """Widths at which the spectrum of the stream is told."""
 
 
@@ -99,9 +99,10 @@ def read_fields(kinds: Mapping[str, Any], document: Any) -> dict[str, Any]:
 def spectrum(basis: Basis, losses: Mapping[int, float] | None = None) -> list[dict[str, Any]]:
     """Return what widths of the stream keep of its energy, at even steps and where there are ``losses``."""
     whole, losses = len(basis.energy), losses or {}
-    sizes = {max(1, round(step * whole / STEPS)) for step in range(1, STEPS + 1)} | set(losses)
+    even = {max(1, round(step * whole / SPECTRUM_STEPS)) for step in range(1, SPECTRUM_STEPS + 1)}
     return [
-        {"hidden": size, "kept_energy": basis.kept(size), "loss": losses.get(size)} for size in sorted(sizes)
+        {"hidden": size, "kept_energy": basis.kept(size), "loss": losses.get(size)}
+        for size in sorted(even | set(losses))
     ]
 
 

@@ -18,8 +18,8 @@ from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.planning.sensitivity import (
-    BATCH,
-    SEQUENCES,
+    LOSS_BATCH,
+    LOSS_SEQUENCES,
     STREAM_SHARES,
     Loss,
     LossTable,
@@ -158,11 +158,11 @@ class Session:
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         """Return the losses of whole cuts, repaired on some sequences and measured on others."""
-        fitted, judged = self.tokens.spread(2 * SEQUENCES).halves()
+        fitted, judged = self.tokens.spread(2 * LOSS_SEQUENCES).halves()
         if not len(judged):
             fitted = judged = self.tokens
         rule, depth = self.methods.repair, cuts[0].parent.depth
-        loss = Loss(Blocks(self.model, judged.batches(BATCH)), depth, self.pooling)
+        loss = Loss(Blocks(self.model, judged.batches(LOSS_BATCH)), depth, self.pooling)
         losses = []
         for number, cut in enumerate(cuts):
             self.progress("measuring the best plans, repaired", number, len(cuts))
@@ -182,7 +182,7 @@ class Session:
     def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
         """Return the loss of the whole cut on the tokens that the table was measured on, in its units."""
         self.progress("measuring the plan")
-        blocks = Blocks(self.model, self.tokens.spread(SEQUENCES).batches(BATCH))
+        blocks = Blocks(self.model, self.tokens.spread(LOSS_SEQUENCES).batches(LOSS_BATCH))
         return Loss(blocks, cut.parent.depth, self.pooling).of_cut(cut, repaired)
 
     def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:

@@ -142,12 +142,12 @@ class Healing:
     def identity(self) -> dict[str, Any]:
         """Return what makes the run what it is: one with another does not go on with its checkpoints."""
         request, patient = self.request, self.patient
-        own = asdict(replace(request, texts=replace(request.texts, sources=())))
-        own["texts"] = [[text.sha256, len(text.ids)] for text in self.corpus.texts]
-        own |= {"mix": request.texts.mix, "length": self.corpus.length}
-        own |= {"losses": list(self.objective.weights), "pooling": self.held_out.pooling}
-        own["child"], own["teacher"] = (fingerprint(one) for one in (patient.child, patient.teacher))
-        return {**own, "zerolm": zerolm.__version__}
+        identity = asdict(replace(request, texts=replace(request.texts, sources=())))
+        identity["texts"] = [[text.sha256, len(text.ids)] for text in self.corpus.texts]
+        identity |= {"mix": request.texts.mix, "length": self.corpus.length}
+        identity |= {"losses": list(self.objective.weights), "pooling": self.held_out.pooling}
+        identity["child"], identity["teacher"] = map(fingerprint, (patient.child, patient.teacher))
+        return {**identity, "zerolm": zerolm.__version__}
 
     def healed(self, work: Path) -> Healed:
         """Train; the network of ``compact`` is then the healed one."""
@@ -276,8 +276,10 @@ class Healing:
         return pace
 
     def _request(self, tokens: int, rate: float) -> TrainingRequest:
-        own = self.request
-        return TrainingRequest(tokens, own.batch, self.corpus.length, Schedule(rate), own.seed, own.execution)
+        request, length = self.request, self.corpus.length
+        return TrainingRequest(
+            tokens, request.batch, length, Schedule(rate), request.seed, request.execution
+        )
 
     def _teacher(self, model: PreTrainedModel, data: Sequences) -> Teacher | None:
         """Return what the losses ask: the teacher itself, or its predictions on the disk."""
@@ -302,5 +304,6 @@ class Healing:
 
     def _names(self) -> dict[str, str]:
         patient = self.patient
-        own = {"child": patient.child, "parent": patient.parent, "teacher": patient.teacher}
-        return {"family": patient.child.family.name} | {name: str(one.folder) for name, one in own.items()}
+        checkpoints = {"child": patient.child, "parent": patient.parent, "teacher": patient.teacher}
+        folders = {name: str(checkpoint.folder) for name, checkpoint in checkpoints.items()}
+        return {"family": patient.child.family.name} | folders

@@ -11,8 +11,8 @@ from zerolm.training.request import Execution
 DEFAULT_LOSSES: Final = ("kl", "hidden")
 ENCODER_LOSSES: Final = ("mse",)
 """An encoder predicts nothing, and the mean over tokens counts, which ``hidden`` does not see."""
-BATCH: Final = 8
-LENGTH: Final = 256
+HEAL_BATCH: Final = 8
+HEAL_LENGTH: Final = 256
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Texts:
 
     sources: tuple[str, ...]
     mix: tuple[float, ...] | None = None
-    length: int = LENGTH
+    length: int = HEAL_LENGTH
 
     def check(self) -> None:
         if not self.sources:
@@ -76,7 +76,7 @@ class HealRequest:
     distillation: Distillation = Distillation()
     lora: int | None = None
     rate: float | None = None
-    batch: int = BATCH
+    batch: int = HEAL_BATCH
     seed: int = 0
     execution: Execution = field(default_factory=Execution)
 

@@ -7,7 +7,7 @@ from typing import Any, Final, get_type_hints
 
 from zerolm.carving.result import read_fields
 
-NAMED: Final = ("family", "child", "parent", "teacher", "format")
+NAME_FIELDS: Final = ("family", "child", "parent", "teacher", "format")
 """The fields of ``names`` of a child that was written."""
 
 
@@ -37,5 +37,5 @@ class Healed:
     def from_json(cls, document: Any) -> Healed:
         """Return the result that ``to_json`` gave; ``ValueError`` names the first field that is wrong."""
         kinds = {name: kind for name, kind in get_type_hints(cls).items() if name != "names"}
-        fields = read_fields(dict.fromkeys(NAMED, str) | kinds, document)
-        return cls({name: fields.pop(name) for name in NAMED}, **fields)
+        fields = read_fields(dict.fromkeys(NAME_FIELDS, str) | kinds, document)
+        return cls({name: fields.pop(name) for name in NAME_FIELDS}, **fields)

@@ -18,16 +18,16 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
     """Refuse a cut whose ``largest`` sizes the stock class of the family cannot be configured for."""
     family, parent = checkpoint.family, cut.parent
     groups, ffn = cut.largest
-    asked = {
+    cuts = {
         "layers": len(cut.layers) < parent.depth,
         "heads": groups < parent.kv_heads,
         "ffn": ffn < parent.ffn,
     }
     if cut.narrowing and not family.cut.hidden:
         raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
-    for kind, is_cut in asked.items():
+    for kind, is_cut in cuts.items():
         if is_cut and not getattr(family.cut, kind):
-            possible = [name for name in asked if getattr(family.cut, name)]
+            possible = [name for name in cuts if getattr(family.cut, name)]
             raise ValueError(
                 f"a {family.name} can be cut in {' and '.join(possible)}, not in {kind}: {family.cut.note}"
             )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zerolm.networks.roles import StockLayer
 
 MAW: Final = "MAW (arXiv 2512.22671)"
-TOKENS: Final = ("tokens", "torch")
+NEEDS_TOKENS: Final = ("tokens", "torch")
 Made = Entry[Callable[..., Any]]
 CRITERIA: Final[Registry[Callable[..., Any]]] = Registry("criterion", "zerolm.criteria")
 
@@ -51,8 +51,8 @@ BUILT_IN: Final = (
     Made("magnitude", weights.magnitude, "sum of |w|"),
     Made("random", weights.random, "drawn"),
     Made("prefix", weights.prefix, "the first units"),
-    Made("amp", amp, "AMP (arXiv 2504.21174)", TOKENS),
-    Made("output_energy", output_energy, "energy sent into the residual stream", TOKENS),
+    Made("amp", amp, "AMP (arXiv 2504.21174)", NEEDS_TOKENS),
+    Made("output_energy", output_energy, "energy sent into the residual stream", NEEDS_TOKENS),
 )
 for _entry in BUILT_IN:
     CRITERIA.add(_entry)
@@ -90,6 +90,6 @@ def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int
     """Return a criterion that needs nothing but weights; ``ValueError`` for another name."""
     if needs_tokens(name):
         raise ValueError(f"criterion {name!r} needs tokens")
-    made = CRITERIA[name](weights.all_shares(checkpoint, ledger), seed)
-    assert isinstance(made, Criterion)
-    return made
+    criterion = CRITERIA[name](weights.all_shares(checkpoint, ledger), seed)
+    assert isinstance(criterion, Criterion)
+    return criterion

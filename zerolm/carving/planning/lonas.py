@@ -12,14 +12,14 @@ from typing import Final
 
 from zerolm.architecture import Ints
 from zerolm.carving.kept_units import dimensions
-from zerolm.carving.planning.part_costs import Choices, PartCosts, part_costs
+from zerolm.carving.planning.part_costs import PARAMS, Choices, PartCosts, part_costs
 from zerolm.carving.planning.size_spaces import SIZE_SPACES, SizeSpace
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 from zerolm.registry import Entry
 
-FFN: Final = ("gate", "up", "down")
-PARAMS, MACS = COSTS.index("params"), COSTS.index("macs")
+FFN_ROLES: Final = ("gate", "up", "down")
+MACS: Final = COSTS.index("macs")
 Widths = tuple[int, ...]
 
 
@@ -55,7 +55,7 @@ class LonasSpace(SizeSpace):
         return Choices(groups, neurons, (parent.depth,), by_layer)
 
     def heuristic(self, choices: Choices) -> list[tuple[int, int]]:
-        return [(_middle(groups), _middle(ffn)) for groups, ffn in choices.own]
+        return [(_middle(groups), _middle(ffn)) for groups, ffn in choices.by_layer]
 
     def part_costs(self, checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
         """Return the costs of the parts: ``params`` and ``macs`` as LoNAS counts, others as everywhere."""
@@ -70,7 +70,7 @@ class LonasSpace(SizeSpace):
             return row
 
         def adapters(kind: str, size: int) -> int:
-            roles = [role for role in self.adapted if (role in FFN) == (kind == "ffn")]
+            roles = [role for role in self.adapted if (role in FFN_ROLES) == (kind == "ffn")]
             outputs = size * (parent.head_size if kind == "groups" else 1)
             return self.rank * len(roles) * (parent.hidden + outputs)
 

@@ -30,14 +30,14 @@ from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
-SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
+CUT_SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
 """Kept shares of the FFN, and of KV groups where there are many, where a layer is measured: one or more."""
 STREAM_SHARES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
 """Kept shares of the width of the stream where it is measured."""
 MANY: Final = 8
-SEQUENCES: Final = 64
-BATCH: Final = 4
-KEPT: Final = 1 << 28
+LOSS_SEQUENCES: Final = 64
+LOSS_BATCH: Final = 4
+MAX_PROBABILITIES: Final = 1 << 28
 """Probabilities of the parent that are kept (1 GiB); where there are more, each cut makes them again."""
 
 Wanted = Tensor | tuple[Tensor, Tensor]
@@ -131,7 +131,7 @@ def stream_losses(
     """
     whole = Cut.whole(dimensions_of(model))
     hidden = whole.parent.hidden
-    loss = Loss(Blocks(model, tokens.spread(SEQUENCES).batches(BATCH)), whole.parent.depth)
+    loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).batches(LOSS_BATCH)), whole.parent.depth)
     sizes = np.unique([max(1, round(share * hidden)) for share in STREAM_SHARES])
     losses: dict[bool, list[float]] = {}
     for head in {False, tied}:
@@ -156,7 +156,7 @@ def measured_losses(
     kinds: Sequence[str],
     *,
     progress: Progress = silent,
-    batch: int = BATCH,
+    batch: int = LOSS_BATCH,
     pooling: str = "mean",
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> LossTable:
@@ -170,7 +170,7 @@ def measured_losses(
     parent = dimensions_of(model)
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
     sizes = {kind: _sizes(whole) if kind in kinds else np.array([whole]) for kind, whole in wholes.items()}
-    loss = Loss(Blocks(model, tokens.spread(SEQUENCES).batches(batch)), parent.depth, pooling)
+    loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).batches(batch)), parent.depth, pooling)
     rows = []
     for layer in range(parent.depth):
         progress("measuring cuts of each layer", layer, parent.depth)
@@ -207,7 +207,7 @@ def _row(model: PreTrainedModel, loss: Loss, layer: int, units: dict[str, list[I
 def _sizes(whole: int) -> Ints:
     if whole <= MANY:
         return np.arange(1, whole + 1)
-    return np.unique([max(1, round(share * whole)) for share in (*SHARES, 1.0)])
+    return np.unique([max(1, round(share * whole)) for share in (*CUT_SHARES, 1.0)])
 
 
 def _alone(model: PreTrainedModel, whole: Cut, layer: int, kind: str, units: Ints) -> nn.Module:
@@ -269,7 +269,7 @@ class Loss:
             return self.wanted[index]
         output = self._output(index, self.blocks.finish(index, self.last[index]))
         wanted = output if output.dim() == 2 else predictions(output)
-        if output.numel() * len(self.blocks.batches) <= KEPT:
+        if output.numel() * len(self.blocks.batches) <= MAX_PROBABILITIES:
             self.wanted[index] = wanted
         return wanted
 

@@ -13,7 +13,7 @@ from zerolm.carving.width.narrowing import READERS, WRITERS, Narrowing
 from zerolm.checkpoints.dtypes import widened
 
 Values = NDArray[np.float32]
-BLOCK: Final = 1024
+PRODUCT_BLOCK: Final = 1024
 """Rows or columns of a product at a time: the same everywhere, so that the same product has the same bits."""
 
 
@@ -48,8 +48,8 @@ class StreamMaps:
             yield self._written(raw, dtype)
         else:
             factor = self._factor(role, layer)
-            for start in range(0, len(raw), BLOCK):
-                yield widened(raw[start : start + BLOCK], dtype) @ factor
+            for start in range(0, len(raw), PRODUCT_BLOCK):
+                yield widened(raw[start : start + PRODUCT_BLOCK], dtype) @ factor
 
     def whole(self, role: str, layer: int | None, raw: NDArray[Any], dtype: str) -> Values:
         """Return the child's tensor."""
@@ -73,7 +73,7 @@ class StreamMaps:
         if raw.ndim == 1:
             return across @ widened(raw, dtype)
         out = np.empty((len(across), raw.shape[1]), np.float32)
-        for start in range(0, raw.shape[1], BLOCK):
-            columns = np.ascontiguousarray(raw[:, start : start + BLOCK])
-            out[:, start : start + BLOCK] = across @ widened(columns, dtype)
+        for start in range(0, raw.shape[1], PRODUCT_BLOCK):
+            columns = np.ascontiguousarray(raw[:, start : start + PRODUCT_BLOCK])
+            out[:, start : start + PRODUCT_BLOCK] = across @ widened(columns, dtype)
         return out

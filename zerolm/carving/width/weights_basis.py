@@ -13,8 +13,8 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
 from zerolm.progress import Progress, silent
 
-BY: Final = "weights"
-ROWS: Final = 512
+BY_WEIGHTS: Final = "weights"
+SAMPLED_ROWS: Final = 512
 """Evenly spread rows (or columns) of a matrix that its second moments are taken from."""
 
 
@@ -37,7 +37,7 @@ def weights_basis(checkpoint: Checkpoint, *, progress: Progress = silent) -> Bas
     energy = embedding / np.trace(embedding) + written / max(np.trace(written), 1e-300)
     vectors = ordered_basis(energy, read)
     gain = _gain(checkpoint, "final_norm", None).astype(np.float64)
-    return Basis(BY, vectors, energies(vectors, energy), np.eye(len(vectors)), gain)
+    return Basis(BY_WEIGHTS, vectors, energies(vectors, energy), np.eye(len(vectors)), gain)
 
 
 def weights_channels(checkpoint: Checkpoint) -> Basis:
@@ -69,7 +69,7 @@ def _gain(checkpoint: Checkpoint, norm: str, layer: int | None) -> NDArray[np.fl
 
 
 def _spread(count: int) -> NDArray[np.int64]:
-    return np.linspace(0, count - 1, min(count, ROWS)).astype(np.int64)
+    return np.linspace(0, count - 1, min(count, SAMPLED_ROWS)).astype(np.int64)
 
 
 def _embeddings(checkpoint: Checkpoint) -> NDArray[np.float32]:

@@ -29,7 +29,7 @@ from zerolm.families.known import families
 from zerolm.networks.opener import stock_config
 from zerolm.progress import Progress, silent
 
-MOST: Final = (1 << 31) - 1
+MAX_CONTEXT: Final = (1 << 31) - 1
 FILE_TYPES: Final = {
     "BF16": LlamaFileType.MOSTLY_BF16,
     "F16": LlamaFileType.MOSTLY_F16,
@@ -94,8 +94,8 @@ def _write(writer: GGUFWriter, tensors: list[GgufTensor], file: Path, progress: 
 def _check(checkpoint: Checkpoint, cut: Cut) -> None:
     family, kinds = checkpoint.family, checkpoint.config.get("architectures") or []
     if family.gguf is None:
-        known = " and ".join(name for name, family in families().items() if family.gguf)
-        raise ValueError(f"gguf is written of {known}, not of {family.name}; --format hf is")
+        possible = " and ".join(name for name, family in families().items() if family.gguf)
+        raise ValueError(f"gguf is written of {possible}, not of {family.name}; --format hf is")
     if not any(name in family.head_classes for name in kinds):
         raise ValueError(
             f"gguf is written of {family.head_classes[0]}, with a language-model head, not of "
@@ -114,15 +114,15 @@ def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
     if not 0 < config.rms_norm_eps < 1:
         raise ValueError(f"the configuration has rms_norm_eps {config.rms_norm_eps}; 0 to 1 are possible")
     if gguf is not None and config.hidden_act not in gguf.activations:
-        known = " or ".join(gguf.activations)
-        raise ValueError(f"gguf has the activation {known} for this family, not {config.hidden_act}")
+        possible = " or ".join(gguf.activations)
+        raise ValueError(f"gguf has the activation {possible} for this family, not {config.hidden_act}")
     return config
 
 
 def _context(checkpoint: Checkpoint) -> int:
     """Return how many tokens all attend to all before them."""
     layout = checkpoint.layout
-    return min(layout.sizes["positions"], *(window for window in layout.windows if window), MOST)
+    return min(layout.sizes["positions"], *(window for window in layout.windows if window), MAX_CONTEXT)
 
 
 def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:

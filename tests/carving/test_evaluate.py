@@ -42,11 +42,6 @@ FEW: dict[str, Any] = {"sequences": 6, "length": 12}
 HALF: dict[str, Any] = {"keep_ffn": 0.5, "keep_heads": 0.5}
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
 def parent_of(folder: Path, name: str = "llama", **settings: Any) -> Path:
     word_tokenizer(saved(folder / "parent", name, **settings))
     lines = [" ".join(f"w{(i * i + 7 * i + j) % 64}" for i in range(40)) for j in range(12)]

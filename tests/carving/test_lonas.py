@@ -140,9 +140,8 @@ def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
 
 
 def test_the_command_writes_the_heuristic_subnet(
-    bert: Checkpoint, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bert: Checkpoint, zerolm: Callable[..., Any]
 ) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     flags = ("--space", "lonas-bert", "--plan", "heuristic", "--criterion", "prefix", "--json")
     ran = zerolm("carve", str(bert.folder), *flags)
     assert ran.status == 0, ran.err
@@ -167,7 +166,6 @@ class Halves(SizeSpace):
 @pytest.mark.parametrize("plan", ["heuristic", "weights"])
 def test_a_space_of_a_plugin(plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sizes are carved, its costs are those that everything else has, and its recipe is read again."""
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(SIZE_SPACES, "_entries", dict(SIZE_SPACES._entries))
     SIZE_SPACES.add(Entry("halves", Halves()))
     parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"

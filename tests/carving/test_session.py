@@ -22,11 +22,6 @@ from zerolm.networks.opener import open_model
 from zerolm.text.calibration import tokens_of
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-
-
 def running(folder: Path) -> Session:
     method = Methods("random", "output_energy", "least-squares", "measured", sequences=6, length=12)
     return Session(Checkpoint.open(folder), method, lambda text: None)

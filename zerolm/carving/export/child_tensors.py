@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
 from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.width.maps import StreamMaps, Values
+from zerolm.carving.width.maps import StreamMaps, Values, stored_gain
 from zerolm.checkpoints import Checkpoint, Slot, Span, TensorInfo, sliced
 from zerolm.checkpoints.dtypes import RAW_TYPES, narrowed
 from zerolm.checkpoints.writer import Chunk
@@ -52,12 +52,8 @@ class Child:
         if self.cut.narrowing is None:
             return None
         fitted = self.weights.arrays if self.weights else {}
-        return StreamMaps(self.cut.narrowing, self.parent.layout.depth, self._gain, fitted)
-
-    def _gain(self, norm: str, layer: int | None) -> Values:
-        name = self.parent.layout.name(norm, layer)
-        assert name is not None
-        return self.parent.read(name)
+        gain = partial(stored_gain, self.parent)
+        return StreamMaps(self.cut.narrowing, self.parent.layout.depth, gain, fitted)
 
     def tensors(self) -> Iterator[ChildTensor]:
         """Yield the child's tensors in the order of the parent's files, a head that it has anew last.

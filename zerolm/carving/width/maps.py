@@ -10,11 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.carving.width.narrowing import READERS, WRITERS, Narrowing
+from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
 
 Values = NDArray[np.float32]
 PRODUCT_BLOCK: Final = 1024
 """Rows or columns of a product at a time: the same everywhere, so that the same product has the same bits."""
+
+
+def stored_gain(checkpoint: Checkpoint, norm: str, layer: int | None) -> Values:
+    """Return the gain (d,) of a norm as a checkpoint stores it."""
+    name = checkpoint.layout.name(norm, layer)
+    assert name is not None
+    return checkpoint.read(name)
 
 
 @dataclass(frozen=True, eq=False)

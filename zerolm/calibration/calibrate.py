@@ -24,7 +24,7 @@ LABELS_NEEDED: Final = {
     "auto": 5, "stack": 5, "dictionary": 5, "gp": 8, "blend": 8, "algorithm1": 3, "algorithm2": 3
 }  # fmt: skip
 """Labels that each method needs."""
-METHODS: Final = tuple(LEAST)
+METHODS: Final = tuple(LABELS_NEEDED)
 EXPECTING: Final = 8
 """Labels from which results are expected, with intervals."""
 MOST_LABELS: Final = 1000

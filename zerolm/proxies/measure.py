@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from transformers import AutoTokenizer
 
 from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
 from zerolm.comparison.bench import More, bench
-from zerolm.comparison.results import Section
 from zerolm.groundtruth.reader import (
     SHIPPED,
     GroundTruth,
@@ -28,11 +26,12 @@ from zerolm.groundtruth.reader import (
 from zerolm.networks.opener import one_line
 from zerolm.progress import Progress, silent
 from zerolm.proxies.candidates import Candidate
-from zerolm.proxies.job import Measured, evaluate
+from zerolm.proxies.job import evaluate
 from zerolm.proxies.request import USUAL, VOCABULARY, Request, Selection
+from zerolm.proxies.result import Measured, Run
 from zerolm.proxies.settings import Settings
 from zerolm.proxies.store import Store
-from zerolm.proxies.verdict import Verdict, judge
+from zerolm.proxies.verdict import judge
 from zerolm.scores import make_score
 from zerolm.solvers.drawing import drawn
 from zerolm.spaces import make_space, space_names
@@ -44,51 +43,6 @@ __all__ = ["Request", "Run", "Selection", "measure", "measuring"]
 USUAL_VIEW: Final = "declared"
 USUAL_COUNT: Final = 20
 TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """The results. ``params`` (n,) are those of architectures, ``section`` how a benchmark is ranked."""
-
-    title: str
-    settings: Settings
-    measured: Measured
-    params: Floats | None
-    section: Section | None = None
-    verdict: Verdict | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON, as ``zerolm proxies --json`` prints it.
-
-        ``proxies`` are scores, higher expected to be better; ``values`` are what each proxy gave for each
-        network, its parts where it combines them, null where that is no finite number.
-        """
-        measured = self.measured
-        document: dict[str, Any] = {
-            "title": self.title,
-            "text": measured.source,
-            "settings": asdict(self.settings),
-            "networks": [candidate.name for candidate in measured.candidates],
-            "architectures": [
-                None if each.architecture is None else each.architecture.choices
-                for each in measured.candidates
-            ],
-            "params": None if self.params is None else self.params.tolist(),
-            "proxies": {name: column.tolist() for name, column in measured.columns.items()},
-            "values": {name: [_plain(row) for row in rows] for name, rows in measured.values.items()},
-            "seconds": measured.seconds,
-            "left_out": measured.left_out,
-        }
-        if self.section is not None:
-            document["metric"] = self.section.metric
-            document["section"] = self.section.to_json()
-            document["rows"] = [row.to_json() for row in self.section.rows]
-            document["libra"] = None if self.verdict is None else self.verdict.to_json()
-        return document
-
-
-def _plain(row: Sequence[float]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in row]
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +99,7 @@ def _space(name: str, job: _Job) -> Run:
     candidates = [Candidate.of(network, f"network {i}") for i, network in enumerate(networks)]
     measured = job.measure(candidates, request.source())
     title = f"{name}: {len(networks)} networks, {job.settings.mode} mode"
-    return Run(title, job.settings, measured, make_score("params").of_many(networks))
+    return Run(title, asdict(job.settings), measured, make_score("params").of_many(networks))
 
 
 def _model(folder: Path, job: _Job) -> Run:
@@ -161,7 +115,7 @@ def _model(folder: Path, job: _Job) -> Run:
     else:
         source = request.source(vocabulary if type(vocabulary) is int else VOCABULARY)
     measured = job.measure([Candidate.opened(folder)], source)
-    return Run(f"{folder}: {job.settings.mode} mode", job.settings, measured, None)
+    return Run(f"{folder}: {job.settings.mode} mode", asdict(job.settings), measured, None)
 
 
 def _benchmark(target: str, job: _Job) -> Run:
@@ -181,7 +135,7 @@ def _benchmark(target: str, job: _Job) -> Run:
     (section,), (measured,) = comparison.sections, results
     title = f"{section.title}: {section.metric}, {len(section.result)} architectures, {settings.mode} mode"
     verdict = judge(measured.columns, section.result, section.scores["body_params"], settings.seed)
-    return Run(title, settings, measured, section.scores["params"], section, verdict)
+    return Run(title, asdict(settings), measured, section.scores["params"], section, verdict)
 
 
 def measuring(request: Request, results: list[Measured], progress: Progress = silent) -> More:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -17,7 +17,7 @@ UNKNOWN: Final = "unknown"
 
 @dataclass(frozen=True)
 class RuntimeVerdict:
-    """What becomes of a folder in a runtime, ``known`` by having it ``opened`` just now, or by ``rules``."""
+    """The outcome of a folder in a runtime, ``known`` by having it ``opened`` just now, or by ``rules``."""
 
     runtime: str
     verdict: Outcome
@@ -59,19 +59,13 @@ class Diagnosis:
     @classmethod
     def from_json(cls, document: Any) -> Diagnosis:
         """Return the diagnosis that ``to_json`` told; ``ValueError`` names a field that is wrong."""
-        written = typed(_Document, document)
-        facts = {name: value for name, value in vars(written).items() if name not in _OTHERS}
+        written = typed(_WrittenDiagnosis, document)
+        facts = {field.name: getattr(written, field.name) for field in fields(_WrittenFacts)}
         return cls(Path(written.folder), written.runtimes, facts, written.advice)
 
 
-_OTHERS: Final = ("folder", "runtimes", "advice")
-"""The fields of a written diagnosis that are no facts about the folder."""
-
-
 @dataclass(frozen=True)
-class _Document:
-    folder: str
-    runtimes: tuple[RuntimeVerdict, ...]
+class _WrittenFacts:
     model_type: str | None
     architectures: list[str]
     tensors: int
@@ -82,6 +76,12 @@ class _Document:
     tensor_parallel: list[int] | None
     pickles: list[str]
     gguf: list[str]
-    advice: tuple[str, ...]
 
     __pydantic_config__: ClassVar = STRICT
+
+
+@dataclass(frozen=True)
+class _WrittenDiagnosis(_WrittenFacts):
+    folder: str
+    runtimes: tuple[RuntimeVerdict, ...]
+    advice: tuple[str, ...]

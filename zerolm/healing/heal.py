@@ -41,7 +41,7 @@ from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
-from zerolm.training.train import train
+from zerolm.training.train import recompute_activations, train
 from zerolm.training.watch import EVENTS, LOG, TrainingRun
 
 LORA_ALPHA: Final = 2
@@ -228,7 +228,7 @@ class Healing:
         """Return what is trained: all weights, or adapters of all matrices in the layers."""
         self._attending(model)
         if self.request.execution.checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
+            recompute_activations(model)
         rank = self.request.lora
         if rank is None:
             return model

@@ -1,4 +1,4 @@
-"""What was written as JSON, read back as what it was."""
+"""Results that were written as JSON, read back as the dataclasses that they were."""
 
 from __future__ import annotations
 

@@ -1,30 +1,17 @@
 """Proxies: training-free scores of networks that run, computed together from a handful of passes (torch)."""
 
-import zerolm.networks  # noqa: F401 - says what to install where torch is missing
-from zerolm.proxies.definitions import (
-    activations,
-    confidence,
-    flow,
-    gradients,
-    jacobian,
-    noise,
-    transfer,
-    weights,
-)
-from zerolm.proxies.registry import LeftOut, Proxy, find_proxy, proxy, proxy_names
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "LeftOut",
-    "Proxy",
-    "activations",
-    "confidence",
-    "find_proxy",
-    "flow",
-    "gradients",
-    "jacobian",
-    "noise",
-    "proxy",
-    "proxy_names",
-    "transfer",
-    "weights",
-]
+if TYPE_CHECKING:
+    from zerolm.proxies.registry import LeftOut, Proxy, find_proxy, proxy, proxy_names
+
+__all__ = ["LeftOut", "Proxy", "find_proxy", "proxy", "proxy_names"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch when a proxy is asked for: results are read without it."""
+    if name not in __all__:
+        raise AttributeError(f"module 'zerolm.proxies' has no attribute {name!r}")
+    import_module("zerolm.proxies.definitions")
+    return getattr(import_module("zerolm.proxies.registry"), name)

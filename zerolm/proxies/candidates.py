@@ -10,6 +10,7 @@ from zerolm.architecture import Architecture
 from zerolm.networks.build import build
 from zerolm.networks.network import Network
 from zerolm.networks.opener import load_network
+from zerolm.proxies.result import MeasuredNetwork
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class Candidate:
                 with file.open("rb") as opened:
                     content.update(hashlib.file_digest(opened, "sha256").digest())
         return cls(str(folder), f"folder:{content.hexdigest()}", folder=folder)
+
+    @property
+    def measured(self) -> MeasuredNetwork:
+        """Return it as results name it."""
+        return MeasuredNetwork(self.name, None if self.architecture is None else self.architecture.choices)
 
     def network(self, seed: int) -> Network:
         """The network, its weights drawn under the seed unless the folder holds them."""

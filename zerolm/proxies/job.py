@@ -12,14 +12,15 @@ import numpy as np
 import torch
 import transformers
 
-from zerolm.architecture import Floats
 from zerolm.networks.workers import Backend
 from zerolm.progress import Progress, silent
 from zerolm.proxies.candidates import Candidate
 from zerolm.proxies.compute import Outcome, compute
+from zerolm.proxies.definitions import find_proxy
 from zerolm.proxies.executor import run
 from zerolm.proxies.memory import check_memory
-from zerolm.proxies.registry import LeftOut, Proxy, find_proxy
+from zerolm.proxies.registry import LeftOut, Proxy
+from zerolm.proxies.result import Measured as Measured
 from zerolm.proxies.settings import USUAL, Settings
 from zerolm.proxies.store import Evaluation, Key, Store
 from zerolm.text.batches import TokenSource
@@ -65,24 +66,6 @@ class Work:
         return compute(network, proxies, batch, settings.protocol(network.task))
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """The scores of n candidates on tokens of ``source``.
-
-    ``columns`` are scores (n,), higher expected to be better; those of proxies that combine their parts
-    depend on all the candidates. ``values`` are what each proxy computed of each candidate, empty where it
-    could not. ``seconds`` are means a network of a column, as if its proxy ran alone. ``left_out`` says why
-    a proxy has no column.
-    """
-
-    source: str
-    candidates: Sequence[Candidate]
-    columns: dict[str, Floats]
-    values: dict[str, list[tuple[float, ...]]]
-    seconds: dict[str, float]
-    left_out: dict[str, str]
-
-
 def evaluate(
     candidates: Sequence[Candidate],
     names: Sequence[str],
@@ -120,7 +103,7 @@ def evaluate(
         progress=progress,
     )
     table = [[evaluations[key] for key in keys(candidate)] for candidate in candidates]
-    measured = Measured(source.name, candidates, {}, {}, {}, {})
+    measured = Measured(source.name, [each.measured for each in candidates], {}, {}, {}, {})
     for proxy, column in zip(proxies, zip(*table, strict=True), strict=True):
         _add(measured, proxy, column)
     return measured

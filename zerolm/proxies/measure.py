@@ -28,8 +28,9 @@ from zerolm.groundtruth.reader import (
 from zerolm.networks.opener import one_line
 from zerolm.progress import Progress, silent
 from zerolm.proxies.candidates import Candidate
-from zerolm.proxies.job import Measured, evaluate
+from zerolm.proxies.job import evaluate
 from zerolm.proxies.request import USUAL, VOCABULARY, ProxyRequest, Selection
+from zerolm.proxies.result import Measured
 from zerolm.proxies.settings import Settings
 from zerolm.proxies.store import Store
 from zerolm.proxies.verdict import LibraVerdict, judge

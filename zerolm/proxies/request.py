@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from zerolm.networks.workers import Backend, check_workers
-from zerolm.proxies.registry import find_proxy, proxy_names
+from zerolm.proxies.definitions import find_proxy, proxy_names
 from zerolm.proxies.settings import Settings
 from zerolm.text.batches import TokenSource, random_source, text_source
 from zerolm.text.documents import read_text

@@ -14,7 +14,8 @@ from zerolm.networks.network import Network
 from zerolm.networks.passes import NEEDS, Passes
 from zerolm.networks.passes.protocol import Mode
 from zerolm.proxies.compute import numbers
-from zerolm.proxies.registry import LeftOut, Proxy, find_proxy
+from zerolm.proxies.definitions import find_proxy
+from zerolm.proxies.registry import LeftOut, Proxy
 from zerolm.testing.network_state import close, same, state, tensors
 from zerolm.testing.small_networks import SETTINGS, shuffled, small_batch, small_networks
 

@@ -41,7 +41,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """The least-squares line from a score to the target; a score never counts against itself: slope >= 0."""
 
     centre: float
@@ -49,7 +49,7 @@ class Line:
     slope: float
 
     @classmethod
-    def fit(cls, score: Floats, target: Floats) -> Line:
+    def fit(cls, score: Floats, target: Floats) -> FittedLine:
         centred = score - score.mean()
         square = float(centred @ centred)
         slope = float(centred @ target) / square if square > 1e-20 * float(score @ score) else 0.0
@@ -79,7 +79,7 @@ class Rivals:
     dictionary: Dictionary
     vocabulary: ChoiceColumns
     process: GaussianProcess
-    lines: tuple[Line, ...]
+    lines: tuple[FittedLine, ...]
     alpha: float | None
 
     @classmethod
@@ -99,7 +99,7 @@ class Rivals:
         else:
             process = GaussianProcess.fit(features, scale.of(result))
         target = scale.of(result)
-        lines = tuple(Line.fit(score, target) for score in _scores(pool, dictionary, alpha))
+        lines = tuple(FittedLine.fit(score, target) for score in _scores(pool, dictionary, alpha))
         return cls(pool, scale, target, dictionary, vocabulary, process, lines, alpha)
 
     def predict(self, pool: Pool) -> tuple[Floats, Floats]:

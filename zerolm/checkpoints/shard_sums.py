@@ -25,7 +25,7 @@ SUM_TYPES: Final = {"squares": "f8", "absolute": "f8", "largest": "f4", "smalles
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ShardRecord:
     """By tensor: its totals, and the sums of its rows and columns where they are wanted."""
 
     totals: dict[str, Totals] = field(default_factory=dict)
@@ -48,7 +48,7 @@ def record_path(shard: Shard, wanted: Mapping[str, bool]) -> Path:
     return cache_folder("ledgers") / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.npz"
 
 
-def save(path: Path, record: Record, shard: Shard, wanted: Mapping[str, bool], content: str) -> None:
+def save(path: Path, record: ShardRecord, shard: Shard, wanted: Mapping[str, bool], content: str) -> None:
     """Store a record, with the SHA-256 of the shard or ``""``.
 
     A cache that cannot be written is no reason to fail.
@@ -68,7 +68,7 @@ def _put(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
         np.lib.format.write_array(file, array, allow_pickle=False)
 
 
-def load(path: Path, shard: Shard, wanted: Mapping[str, bool], content: str) -> Record | None:
+def load(path: Path, shard: Shard, wanted: Mapping[str, bool], content: str) -> ShardRecord | None:
     """Return a stored record; None where there is none, or it is damaged or of another ``content``."""
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -85,7 +85,7 @@ def load(path: Path, shard: Shard, wanted: Mapping[str, bool], content: str) -> 
         Sums(*(arrays[column][start:end] for column in SUM_TYPES))
         for start, end in pairwise(np.cumsum([0, *sizes]))
     )
-    record = Record()
+    record = ShardRecord()
     for name, (count, *sums) in zip(wanted, arrays["totals"].tolist(), strict=True):
         record.totals[name] = Totals(int(count), *sums)
     for name in _detailed(shard, wanted):

@@ -1,12 +1,10 @@
-"""The verdicts on a folder, with what it holds; read back without any of the runtimes."""
+"""The verdicts on a folder, with what it holds."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
-
-from zerolm.io.typed import STRICT, typed
+from typing import Any, Final, Literal
 
 Outcome = Literal["opens", "refuses", "unknown"]
 """``opens``: whole; ``refuses``: it stops, or would leave weights out; ``unknown``."""
@@ -23,8 +21,6 @@ class RuntimeVerdict:
     verdict: Outcome
     known: Literal["opened", "rules"]
     reasons: tuple[str, ...]
-
-    __pydantic_config__: ClassVar = STRICT
 
     @classmethod
     def ruled(cls, runtime: str, verdict: Outcome, *reasons: str) -> RuntimeVerdict:
@@ -55,33 +51,3 @@ class Diagnosis:
         """Return everything as one object."""
         runtimes = [asdict(one) | {"reasons": list(one.reasons)} for one in self.verdicts]
         return {"folder": str(self.folder), "runtimes": runtimes, **self.facts, "advice": list(self.advice)}
-
-    @classmethod
-    def from_json(cls, document: Any) -> Diagnosis:
-        """Return the diagnosis that ``to_json`` told; ``ValueError`` names a field that is wrong."""
-        written = typed(_WrittenDiagnosis, document)
-        facts = {field.name: getattr(written, field.name) for field in fields(_WrittenFacts)}
-        return cls(Path(written.folder), written.runtimes, facts, written.advice)
-
-
-@dataclass(frozen=True)
-class _WrittenFacts:
-    model_type: str | None
-    architectures: list[str]
-    tensors: int
-    weights: int
-    bytes: int
-    dtypes: dict[str, int]
-    tied: bool | None
-    tensor_parallel: list[int] | None
-    pickles: list[str]
-    gguf: list[str]
-
-    __pydantic_config__: ClassVar = STRICT
-
-
-@dataclass(frozen=True)
-class _WrittenDiagnosis(_WrittenFacts):
-    folder: str
-    runtimes: tuple[RuntimeVerdict, ...]
-    advice: tuple[str, ...]

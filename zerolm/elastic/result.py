@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from zerolm.architecture import Architecture
-from zerolm.io.typed import STRICT, typed
 from zerolm.spaces import SPACES
 
 Row = dict[str, int | float]
@@ -21,8 +20,6 @@ class SupernetSource:
     sha256: str
     most: int
     length: int
-
-    __pydantic_config__: ClassVar = STRICT
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,6 @@ class TrainingFacts:
     growth: int
     seconds: float
 
-    __pydantic_config__: ClassVar = STRICT
-
 
 @dataclass(frozen=True)
 class GrowthEpoch:
@@ -51,8 +46,6 @@ class GrowthEpoch:
     scores: list[list[float]]
     diversity: list[float]
     mean_params: float
-
-    __pydantic_config__: ClassVar = STRICT
 
 
 @dataclass(frozen=True)
@@ -73,16 +66,9 @@ class TrainedSupernet:
     history: list[GrowthEpoch]
     log: list[Row]
 
-    __pydantic_config__: ClassVar = STRICT
-
     def to_json(self) -> dict[str, Any]:
         """Return everything as one object."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Any) -> TrainedSupernet:
-        """Return the outcome that ``to_json`` told; ``ValueError`` names a field that is wrong."""
-        return typed(cls, document)
 
 
 @dataclass(frozen=True)
@@ -102,8 +88,6 @@ class Exported:
     similarity: list[list[list[float]]]
     log: list[Row]
 
-    __pydantic_config__: ClassVar = STRICT
-
     @classmethod
     def of(cls, architecture: Architecture, **measured: Any) -> Exported:
         """Return the outcome of an architecture, with all that was measured of it."""
@@ -113,8 +97,3 @@ class Exported:
     def to_json(self) -> dict[str, Any]:
         """Return everything as one object."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Any) -> Exported:
-        """Return the outcome that ``to_json`` told; ``ValueError`` names a field that is wrong."""
-        return typed(cls, document)

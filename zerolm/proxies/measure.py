@@ -70,10 +70,7 @@ class ProxyRun:
             "text": measured.source,
             "settings": asdict(self.settings),
             "networks": [candidate.name for candidate in measured.candidates],
-            "architectures": [
-                None if each.architecture is None else each.architecture.choices
-                for each in measured.candidates
-            ],
+            "architectures": [candidate.choices for candidate in measured.candidates],
             "params": None if self.params is None else self.params.tolist(),
             "proxies": {name: column.tolist() for name, column in measured.columns.items()},
             "values": {name: [_plain(row) for row in rows] for name, rows in measured.values.items()},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import combinations
 from typing import Any, Final
 
@@ -20,7 +19,6 @@ from zerolm.spaces import shape_text
 from zerolm.statistics import agreement, noise_ceiling
 from zerolm.training.labels import Label, LabelText
 from zerolm.training.request import TrainingRequest
-from zerolm.training.result import FailedTraining, LabelRow, SeedNoise, TrainedLabels
 from zerolm.training.scaling import BASE
 from zerolm.training.train import BETAS, CLIP, TrainingFailed
 
@@ -39,18 +37,12 @@ def label_document(
     architectures: Sequence[Architecture],
     labels: Sequence[Runs],
 ) -> dict[str, Any]:
-    """Return ``trained_labels`` as plain JSON."""
-    return trained_labels(name, text, request, architectures, labels).to_json()
+    """Return plain JSON: ``benchmark`` is the file, ``rows`` are its architectures with sizes and seconds.
 
-
-def trained_labels(
-    name: str,
-    text: LabelText,
-    request: TrainingRequest,
-    architectures: Sequence[Architecture],
-    labels: Sequence[Runs],
-) -> TrainedLabels:
-    """Return architectures with their labels; ``TrainingFailed`` where fewer than two could be trained."""
+    ``noise`` is the ceiling by the seeds, None without repeats; ``agreement`` tau-b of scores with the
+    losses; ``left_out`` are architectures whose training failed, with the reason. ``TrainingFailed`` where
+    fewer than two are left.
+    """
     trained = [i for i, runs in enumerate(labels) if runs[0].losses]
     failed = [i for i, runs in enumerate(labels) if not runs[0].losses]
     if len(trained) < 2:
@@ -59,9 +51,9 @@ def trained_labels(
             f"{labels[failed[0]][0].failure}"
         )
     repeats = {i: [run.loss for run in labels[i][1:] if run.losses] for i in trained}
-    of_labels = [architectures[i] for i in trained]
+    chosen = [architectures[i] for i in trained]
     quality = -np.array([labels[i][0].loss for i in trained])
-    sizes = {cost: make_score(cost).of_many(of_labels) for cost in ("params", "body_params")}
+    sizes = {cost: make_score(cost).of_many(chosen) for cost in ("params", "body_params")}
     noise = _noise(quality, [repeats[i] for i in trained])
     entries = [
         {
@@ -79,29 +71,29 @@ def trained_labels(
         "task": f"{TASKS[text.task]} of a text",
         "metric": METRIC,
         "higher_is_better": False,
-        "source": _source(text, request) | {"noise": asdict(noise) if noise else None},
+        "source": _source(text, request) | {"noise": noise},
         "count": len(entries),
         "architectures": entries,
     }
     check(benchmark)
-    taus = {rival: agreement(make_score(rival).of_many(of_labels), quality).tau for rival in RIVALS}
-    return TrainedLabels(
-        benchmark,
-        noise,
-        {rival: None if math.isnan(tau) else tau for rival, tau in taus.items()},
-        [FailedTraining(str(i + 1), labels[i][0].failure) for i in failed],
-        [
-            LabelRow(
-                id=str(i + 1),
-                shape=shape_text(architectures[i]),
+    taus = {rival: agreement(make_score(rival).of_many(chosen), quality).tau for rival in RIVALS}
+    return {
+        "benchmark": benchmark,
+        "noise": noise,
+        "agreement": {rival: None if math.isnan(tau) else tau for rival, tau in taus.items()},
+        "left_out": [{"id": str(i + 1), "reason": labels[i][0].failure} for i in failed],
+        "rows": [
+            {
+                "id": str(i + 1),
+                "shape": shape_text(architectures[i]),
                 **{cost: int(values[place]) for cost, values in sizes.items()},
-                loss=labels[i][0].loss,
-                repeats=repeats[i],
-                seconds=round(sum(run.seconds for run in labels[i]), 2),
-            )
+                "loss": labels[i][0].loss,
+                "repeats": repeats[i],
+                "seconds": round(sum(run.seconds for run in labels[i]), 2),
+            }
             for place, i in enumerate(trained)
         ],
-    )
+    }
 
 
 def _results(label: Label) -> dict[str, float]:
@@ -139,18 +131,25 @@ def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
     }
 
 
-def _noise(quality: Floats, repeats: Sequence[Sequence[float]]) -> SeedNoise | None:
-    """Return the noise ceiling by repeated runs, None without any."""
+def _noise(quality: Floats, repeats: Sequence[Sequence[float]]) -> dict[str, Any] | None:
+    """Return the noise ceiling by repeated runs, and the mean tau-b of the orders of any two seeds."""
     further = [(-loss, i) for i, losses in enumerate(repeats) for loss in losses]
     if not further:
         return None
     results, labels = (np.array(column) for column in zip(*further, strict=True))
-    first = np.arange(len(quality))
-    ceiling = noise_ceiling(np.append(quality, results), np.append(first, labels.astype(np.int64)))
+    own = np.arange(len(quality))
+    ceiling = noise_ceiling(np.append(quality, results), np.append(own, labels.astype(np.int64)))
     assert ceiling is not None
     most = max(map(len, repeats))
     complete = [i for i, losses in enumerate(repeats) if len(losses) == most]
     by_seed = np.array([[quality[i], *(-loss for loss in repeats[i])] for i in complete]).T
     taus = [agreement(one, other).tau for one, other in combinations(by_seed, 2)] if len(complete) > 1 else []
     between = float(np.mean(taus)) if taus and not np.isnan(taus).any() else None
-    return SeedNoise(**asdict(ceiling), tau_between_seeds=between)
+    return {
+        "tau": ceiling.tau,
+        "rho": ceiling.rho,
+        "deviation": ceiling.deviation,
+        "networks": ceiling.networks,
+        "runs": ceiling.runs,
+        "tau_between_seeds": between,
+    }

@@ -78,7 +78,7 @@ class ProxyTable:
 
 @dataclass(frozen=True)
 class LibraChoice:
-    """What LIBRA chose by labels of ``calibration`` architectures, and how that does on ``test`` others."""
+    """The choice of LIBRA by labels of ``calibration`` architectures, and how that does on ``test`` others."""
 
     chosen: list[str]
     calibration: int

@@ -31,7 +31,7 @@ from zerolm.healing.request import HealRequest
 from zerolm.healing.result import Healed
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
-from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer
+from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer, without_deprecations
 from zerolm.progress import Progress, silent
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
 from zerolm.text.encoding import edges
@@ -237,7 +237,8 @@ class Healing:
         except ModuleNotFoundError:
             raise ModuleNotFoundError("adapters need peft: pip install 'zerolm[train]'") from None
         config = LoraConfig(r=rank, lora_alpha=LORA_ALPHA * rank, target_modules="all-linear")
-        return get_peft_model(model, config)
+        with without_deprecations():
+            return get_peft_model(model, config)
 
     def _learner(self, model: PreTrainedModel, teacher: PreTrainedModel) -> Student:
         """Return the child with its losses, each weighed so that it begins as large as the first."""

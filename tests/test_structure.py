@@ -34,9 +34,9 @@ ROOMS = (
     "training",
     "carving",
     "healing",
-    "proxies",
-    "elastic",
-    "doctor",
+    "zero_cost",
+    "supernets",
+    "diagnosis",
     "testing",
     "show",
     "verbs",
@@ -112,7 +112,7 @@ def test_no_circle_within_a_room(place: str) -> None:
 
 
 def linked(name: str) -> frozenset[str]:
-    """Return what a module imports; of a verb what its help needs, for what runs it is imported by its run."""
+    """Return what a module imports; of a verb what its help needs: its run imports the rest."""
     return imports(name, at_once=True) if room(name) == "verbs" else imports(name)
 
 

@@ -24,8 +24,8 @@ from zerolm.carving.planning.lonas import SPACES
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import PLANS, SHAPES
 from zerolm.costs import CostModel
-from zerolm.doctor import examine
-from zerolm.doctor.opening import opened
+from zerolm.diagnosis import examine
+from zerolm.diagnosis.opening import opened
 from zerolm.text.defaults import LENGTH, SEQUENCES
 
 Zerolm = Callable[..., Any]

@@ -19,8 +19,8 @@ from zerolm.commands.proxies import PROXIES
 import zerolm as package
 from zerolm.networks.passes.protocol import MODES, UPSTREAMS
 from zerolm.networks.workers import Backend
-from zerolm.proxies import proxy_names
-from zerolm.proxies.settings import DEVICES, Settings
+from zerolm.zero_cost import proxy_names
+from zerolm.zero_cost.settings import DEVICES, Settings
 
 FEW: dict[str, Any] = {"batch": 16, "length": 8, "micro_batches": 4, "proxies": "snip, synflow,params"}
 

@@ -21,9 +21,9 @@ from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
 
 from zerolm import registry as plugins
-from zerolm.proxies import job as evaluate
-from zerolm.proxies import proxy_names, registry
-from zerolm.proxies.candidates import Candidate
+from zerolm.zero_cost import job as evaluate
+from zerolm.zero_cost import proxy_names, registry
+from zerolm.zero_cost.candidates import Candidate
 
 Zerolm = Callable[..., Any]
 

@@ -17,8 +17,8 @@ from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
 from zerolm.api.extras import needing_torch
 
-from zerolm.proxies import memory as needed
-from zerolm.proxies.store import Store
+from zerolm.zero_cost import memory as needed
+from zerolm.zero_cost.store import Store
 
 Zerolm = Callable[..., Any]
 

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny import DECODER, MODELS, saved, word_tokenizer
 
-from zerolm.doctor import examine, opening
-from zerolm.doctor.evidence import gather
-from zerolm.doctor.examine import diagnose, ways
-from zerolm.doctor.opening import Opened, attempt, judged, opened
-from zerolm.doctor.result import OPENS, REFUSES, UNKNOWN, RuntimeVerdict
-from zerolm.doctor.rules import by_rules
-from zerolm.doctor.runtimes import TRANSFORMERS
+from zerolm.diagnosis import examine, opening
+from zerolm.diagnosis.evidence import gather
+from zerolm.diagnosis.examine import diagnose, ways
+from zerolm.diagnosis.opening import Opened, attempt, judged, opened
+from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, RuntimeVerdict
+from zerolm.diagnosis.rules import by_rules
+from zerolm.diagnosis.runtimes import TRANSFORMERS
 
 
 @pytest.fixture(autouse=True)

@@ -267,7 +267,9 @@ class Carving:
         carved = Carved(
             self.parent,
             self.checkpoint.family.name,
-            CarvingMethod(methods.criterion, methods.repair, methods.plan, size.layer_shape, form, size.space),
+            CarvingMethod(
+                methods.criterion, methods.repair, methods.plan, size.layer_shape, form, size.space
+            ),
             costs,
             stored_bits(self.checkpoint, self.costs),
             optimal,

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import transformers
-import zerolm.supernets.model  # noqa: F401 - makes paths of supernets known to transformers
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, Trainer, TrainingArguments
+
+import zerolm.supernets.model  # noqa: F401 - makes paths of supernets known to transformers
 
 HELD_OUT = 10
 """Every so many rows one is held out."""

@@ -51,8 +51,8 @@ class Pool:
 
     def take(self, indices: Sequence[int] | Ints) -> Pool:
         part = Pool(tuple(self.architectures[i] for i in indices))
-        known = part.__dict__  # where cached properties live
-        known["entries"] = self.entries[:, indices]
-        known["shapes"] = self.shapes[np.asarray(indices)]
-        known["choices"] = [self.choices[i] for i in indices]
+        attributes = part.__dict__  # where cached properties live
+        attributes["entries"] = self.entries[:, indices]
+        attributes["shapes"] = self.shapes[np.asarray(indices)]
+        attributes["choices"] = [self.choices[i] for i in indices]
         return part

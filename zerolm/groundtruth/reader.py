@@ -129,14 +129,14 @@ def chosen(names: Sequence[str], data: str | None, *, every: bool = False) -> li
     if names:
         return list(names)
     folders = data_folders(data)
-    known = known_names(*folders)
-    if not known:
+    names = known_names(*folders)
+    if not names:
         raise ValueError(
             f"{_quoted(folders)} holds no benchmark; {', '.join(shipped_names())} can be named without"
         )
     if not every:
-        raise ValueError(f"no benchmark is named; there are {', '.join(known)}, or --all of them")
-    return known
+        raise ValueError(f"no benchmark is named; there are {', '.join(names)}, or --all of them")
+    return names
 
 
 def is_file_name(name: str) -> bool:
@@ -233,15 +233,15 @@ def views(truth: GroundTruth) -> list[View]:
         raise ValueError(
             f"benchmark {truth.name}: space {truth.space!r} is not known; there are {known_spaces}"
         )
-    known = space_settings(truth.space)
+    declared = space_settings(truth.space)
     settings = truth.settings
     if settings is None:
-        settings = {name: value for name, value in truth.shared.items() if name in known} or None
+        settings = {name: value for name, value in truth.shared.items() if name in declared} or None
     if settings is not None:
         return [View(settings.get("view"), _networks(truth, settings), settings)]
-    if "view" in known:
+    if "view" in declared:
         return [View(view, _networks(truth, {"view": view}), {"view": view}) for view in FLEXIBERT_VIEWS]
-    settings = {"corpus": named_corpus(truth) or "wt103"} if "corpus" in known else {}
+    settings = {"corpus": named_corpus(truth) or "wt103"} if "corpus" in declared else {}
     return [View(None, _networks(truth, settings), settings)]
 
 

@@ -160,8 +160,8 @@ class Elastic(SearchSpace):
             raise ValueError(f"a layer must be an object, not {shown(choice)}")
         no_others(choice, ("block", "share", "ffn", "heads", "head_size"))
         block, share = field(choice, "block"), field(choice, "share")
-        for name, value, known in (("block", block, self.block_kinds), ("share", share, tuple(SHARED))):
-            if value not in known:
+        for name, value, possible in (("block", block, self.block_kinds), ("share", share, tuple(SHARED))):
+            if value not in possible:
                 raise ValueError(f"{name} {shown(value)} is not known{nearest(str(value), known)}")
         ffn, heads = integer("ffn", field(choice, "ffn")), integer("heads", choice.get("heads", self.heads))
         if block == "mobile" and self.hidden % NARROW:

@@ -202,8 +202,8 @@ class UniformSpace(SearchSpace):
             columns |= {name: np.tile(np.array(values), len(attentions)) for name, values in of_ffn}
             make = partial(self.layer, hidden=hidden, head_size=head_size)
             self._made[key] = self._columns(make, columns)
-        made: Candidates = self._made[key]
-        return made
+        candidates: Candidates = self._made[key]
+        return candidates
 
     def _attentions(self, head_size: int, heads: Sequence[int]) -> list[tuple[Any, ...]]:
         """Return numbers of heads with what goes with them, ``of_attention``."""

@@ -162,7 +162,7 @@ class Elastic(SearchSpace):
         block, share = field(choice, "block"), field(choice, "share")
         for name, value, possible in (("block", block, self.block_kinds), ("share", share, tuple(SHARED))):
             if value not in possible:
-                raise ValueError(f"{name} {shown(value)} is not known{nearest(str(value), known)}")
+                raise ValueError(f"{name} {shown(value)} is not known{nearest(str(value), possible)}")
         ffn, heads = integer("ffn", field(choice, "ffn")), integer("heads", choice.get("heads", self.heads))
         if block == "mobile" and self.hidden % NARROW:
             raise ValueError(f"hidden {self.hidden} is not divisible by {NARROW}, as MobileBERT blocks need")

@@ -16,7 +16,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from snippets import Missing, agrees, blocks, run, run_command, steps
 
-import zerolm
 from zerolm.groundtruth.reader import same_folders
 from zerolm.proxies.registry import PROXIES
 from zerolm.scores import SCORES

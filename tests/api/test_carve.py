@@ -14,15 +14,15 @@ import transformers
 from carvings import carve as carve_alone
 from repeated import check_report
 from tiny import saved, word_tokenizer
+from zerolm.api.carve import OF_A_RECIPE, CarvingReport
+from zerolm.commands.carve import CARVE
 
 import zerolm as package
-from zerolm.api.carve import OF_A_RECIPE, CarvingReport
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.planning.lonas import SPACES
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import PLANS, SHAPES
-from zerolm.commands.carve import CARVE
 from zerolm.costs import CostModel
 from zerolm.doctor import examine
 from zerolm.doctor.opening import opened

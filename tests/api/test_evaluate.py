@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from repeated import check_report
 from tiny import saved, word_tokenizer
+from zerolm.api.evaluate import EvaluationReport
 
 import zerolm as package
-from zerolm.api.evaluate import EvaluationReport
 
 FEW: dict[str, Any] = {"text": "text.txt", "sequences": 6, "length": 12}
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 from tiny import saved
-
 from zerolm.api.ledger import Watch, held
 
 

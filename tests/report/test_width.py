@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-
 from zerolm.report.carving import carving_page
 from zerolm.report.width import LOSS, LOST, width_chart, width_line, width_rows, width_sentence, widths_line
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from labelled import labelled, losses, pool_of
 
-from zerolm.calibration import METHODS as fitted_methods
+from zerolm.calibration import METHODS as FITTED_METHODS
 from zerolm.calibration import calibrate
 from zerolm.costs import CostModel
 from zerolm.groundtruth.labels import load, read_labels
@@ -203,7 +203,7 @@ def test_score_says_what_is_expected(
 
 def test_the_declaration_names_what_can_be_fitted() -> None:
     """The declaration is read without numpy."""
-    assert fitted_methods == METHODS
+    assert FITTED_METHODS == METHODS
 
 
 def test_warnings_go_to_stderr(tmp_path: Path, zerolm: Callable[..., Any]) -> None:

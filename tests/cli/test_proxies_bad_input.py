@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from small_benchmarks import FEW, llamas
 from tiny import saved, word_tokenizer
 
+from zerolm.verbs.shared import needing_torch
 from zerolm.zero_cost import memory as needed
 from zerolm.zero_cost.store import Store
-from zerolm.verbs.shared import needing_torch
 
 Zerolm = Callable[..., Any]
 

@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 from matrix_capacity import zerolm_of_weights
 from scipy import stats
-from zerolm.report.ablation import ablation_section
-from zerolm.report.ablation_conclusions import conclusions, to_document
-from zerolm.report.ablation_findings import plain, sentences, signed
 
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
 from zerolm.calibration.alpha import GRID

@@ -18,10 +18,10 @@ from tiny import saved
 import zerolm as package
 from zerolm.networks.passes.protocol import MODES, UPSTREAMS
 from zerolm.networks.workers import Backend
-from zerolm.zero_cost import proxy_names
-from zerolm.zero_cost.settings import DEVICES, Settings
 from zerolm.verbs.proxies import ProxiesSettings
 from zerolm.verbs.proxies_report import ProxiesReport, ProxyPasses
+from zerolm.zero_cost import proxy_names
+from zerolm.zero_cost.settings import DEVICES, Settings
 
 FEW: dict[str, Any] = {"batch": 16, "length": 8, "micro_batches": 4, "proxies": "snip, synflow,params"}
 

@@ -129,8 +129,8 @@ class MethodRequest:
     plan: str | None = setting(
         "text",
         None,
-        "sizes by the criterion (weights), by losses of single cuts (measured; with text), or those "
-        "that a space names (heuristic)",
+        "what plans the sizes: the criterion (weights), losses of single cuts (measured; with text), or a "
+        "space (heuristic)",
         choices=PLANS,
     )
     text: str | None = setting(

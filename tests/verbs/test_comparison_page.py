@@ -6,17 +6,21 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small_comparison import decoder_file, encoder_file, results, written
-from zerolm.report.comparison import comparison_page
-from zerolm.report.comparison_charts import gains
-from zerolm.report.summary import sentences
 
-from zerolm.comparison.ablate import ablate
 from zerolm.comparison.bench import bench
 from zerolm.comparison.results import Comparison
+from zerolm.show.charts import Line
+from zerolm.show.drawing import chart_html
+from zerolm.show.page import table_html
+from zerolm.show.terminal import sheet_lines
+from zerolm.verbs.bench_report import BenchReport
+from zerolm.verbs.comparison_charts import alpha_curve, gains
+from zerolm.verbs.comparison_findings import findings
+from zerolm.verbs.comparison_sheets import section_sheet
+from zerolm.verbs.comparison_words import origin
 
 EVIL = '<script>alert("1 & 2")</script>'
 
@@ -27,8 +31,8 @@ def found(tmp_path: Path) -> Comparison:
     return bench([encoder_file(tmp_path, 12), decoder_file(tmp_path, 10)], draws=50)
 
 
-def page_of(found: Comparison, **more: Any) -> str:
-    page = comparison_page(found, **more)
+def page_of(found: Comparison) -> str:
+    page = BenchReport(found).page()
     page.encode("utf-8")
     return page
 
@@ -80,7 +84,7 @@ def test_the_page_needs_nothing_else(found: Comparison) -> None:
 def test_one_section_a_view(found: Comparison) -> None:
     text = page_of(found)
     page = Page(text)
-    assert [mark for mark in page.sections if mark] == ["s1", "s2", "s3", "s4"]
+    assert [mark for mark in page.sections if mark] == ["s1", "s2", "s3", "s4", "ablation"]
     assert len(page.tables) == len(found.sections) == 4
     for view in ("declared", "published", "trained"):
         assert text.count(f"<h2>encoders, view {view} <") == 1
@@ -108,12 +112,13 @@ def test_every_table_has_the_parameters_and_marks_what_does_not_beat_them(found:
 
 def test_a_baseline_far_off_stands_at_the_edge_of_the_drawing(found: Comparison) -> None:
     section = found.sections[0]
-    assert "◂" not in gains(section)
+    drawn_before = chart_html(gains(section)[0])
+    assert "◂" not in drawn_before
     far = {"tau": -0.9, "gain": -7.0, "gain_low": -8.0, "gain_high": -6.0}
     rows = [replace(row, **far) if row.score == "depth" else row for row in section.rows]
-    drawn = gains(replace(section, rows=rows))
+    drawn = chart_html(gains(replace(section, rows=rows))[0])
     assert drawn.count("◂") == 1
-    assert drawn.count("<circle") == gains(section).count("<circle") - 1
+    assert drawn.count("<circle") == drawn_before.count("<circle") - 1
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
@@ -134,7 +139,7 @@ def test_text_without_an_encoding_is_written_by_number(found: Comparison) -> Non
     section = found.sections[0]
     truth = section.truth.model_copy(update={"source": {"paper": "\ud800"}})
     page = page_of(Comparison([replace(section, truth=truth)]))
-    assert "paper &#55296;" in page
+    assert "<dt>paper</dt><dd>&#55296;</dd>" in page
 
 
 @pytest.mark.parametrize("values", [[5.0] * 7 + [6.0], [1.0, 2.0], [1.0, 1e9, 3.0], [0.0, -1.0, 2.0]])
@@ -145,22 +150,55 @@ def test_results_that_say_little_still_make_a_page(values: list[float], tmp_path
     assert not re.search(r"\b(nan|inf|None)\b", text)
 
 
-def test_the_ablation_comes_last(found: Comparison, tmp_path: Path) -> None:
-    file = decoder_file(tmp_path, 10)
-    text = page_of(found, ablation=ablate([file]))
-    assert Page(text).sections[-1] == "ablation"
-    assert "<h2>What the score hangs on</h2>" in text
+def test_the_ablation_comes_last(found: Comparison) -> None:
+    text = page_of(found)
+    assert [mark for mark in Page(text).sections if mark][-1] == "ablation"
+    assert "<h2>What the score hangs on <" in text
     assert '<a href="#ablation">' in text
 
 
+def test_terminal_and_page_show_the_same_table(found: Comparison) -> None:
+    for number, section in enumerate(found.sections, 1):
+        sheet = section_sheet(section, number)
+        lines = list(sheet_lines(sheet, None))
+        assert lines[1].startswith(f"{section.title}: quality (lower is better), ")
+        page = Page(table_html(sheet)).tables[0]
+        for line, cells in zip(lines[2:], page, strict=False):
+            assert line.split() == " ".join(text for _, text in cells).split()
+
+
+def test_a_line_goes_through_alphas_that_mix_both_kinds(found: Comparison) -> None:
+    """At 0 and 1 one kind counts alone: other ties, another tau-b, no spike."""
+    for section in found.sections:
+        (chart,) = alpha_curve(section)
+        (line,) = (mark for mark in chart.plots[0].marks if isinstance(mark, Line))
+        alphas = {point.alpha for point in section.curve if point.tau is not None}
+        assert {x for x, _ in line.points} == alphas - {0.0, 1.0}
+        assert {x for x, _ in chart.plots[0].points} == alphas
+
+
+def test_where_a_benchmark_is_from_is_told_in_words(found: Comparison) -> None:
+    source = {"licence": "MIT", "training": {"tokens": 3, "by": {"us": [1, 2]}}, "files": ["a", "b"]}
+    section = found.sections[0]
+    truth = section.truth.model_copy(update={"source": source, "task": ""})
+    assert list(origin(replace(section, truth=truth))) == [
+        ("task", "not named"),
+        ("space", "flexibert"),
+        ("licence", "MIT"),
+        ("training tokens", "3"),
+        ("training by", "us: 1, 2"),
+        ("files", "a, b"),
+    ]
+
+
 def test_sentences_follow_the_rows(found: Comparison) -> None:
-    said = sentences(found)
+    said = findings(found)
     verdicts = [row.verdict for row in found.rows if row.score == "geo"]
     assert f"{verdicts.count('better') or 'none'} of 4" in said["geo"]
     raised = []
     for section in found.sections:
         rows = [replace(row, gain=0.5, gain_high=0.6, verdict="better") for row in section.rows]
         raised.append(replace(section, rows=rows))
-    said = sentences(Comparison(raised))
+    said = findings(Comparison(raised))
     assert said["geo"].startswith("geo ranks better than counting parameters in 4 of 4")
     assert "everywhere: zerolm 0.5, zerolm 1.0" in said["never_worse"]

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,14 +14,14 @@ import pytest
 from repeated import check_report
 from small_benchmarks import llamas
 from tiny import saved
-from zerolm.api.measure import ProxiesReport
-from zerolm.commands.proxies import PROXIES
 
 import zerolm as package
 from zerolm.networks.passes.protocol import MODES, UPSTREAMS
 from zerolm.networks.workers import Backend
 from zerolm.zero_cost import proxy_names
 from zerolm.zero_cost.settings import DEVICES, Settings
+from zerolm.verbs.proxies import ProxiesSettings
+from zerolm.verbs.proxies_report import ProxiesReport, ProxyPasses
 
 FEW: dict[str, Any] = {"batch": 16, "length": 8, "micro_batches": 4, "proxies": "snip, synflow,params"}
 
@@ -84,40 +85,16 @@ def test_the_list() -> None:
     listing = package.list_proxies()
     assert [row["name"] for row in listing.rows()] == proxy_names()
     assert len(repr(listing).splitlines()) <= 15
-    assert len(listing.lines()) == 1 + len(proxy_names())
+    (sheet,) = listing.sheets()
+    assert [row[0] for row in sheet.rows] == proxy_names()
     assert "synflow" in listing._repr_html_()
     pytest.importorskip("pandas")
     assert list(listing.to_pandas()["name"]) == proxy_names()
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no target": ({"target": " "}, "target names no"),
-    "a target as a number": ({"target": 3}, "target must be a path"),
-    "nothing that is known": ({"target": "flexbert"}, "flexibert"),
-    "an unknown proxy": ({"proxies": "snpi"}, "did you mean 'snip'"),
-    "proxies as a number": ({"proxies": 3}, "proxies must be names"),
-    "an empty batch": ({"batch": 0}, "batch must be an integer from 1"),
-    "odd parts": ({"batch": 16, "micro_batches": 5}, "equal micro-batches"),
-    "an unknown mode": ({"mode": "wild"}, "mode 'wild' is not known"),
-    "a count of nothing": ({"count": 0}, "count must be"),
-    "an amount of nothing": ({"max_params": "much"}, "max_params"),
-    "a missing text": ({"text": "missing.txt"}, "missing.txt"),
-    "a store that is a folder": ({"store": "."}, "name another"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_values_are_said_in_one_line(case: str) -> None:
-    given, words = WRONG[case]
-    few = {"count": 1, "proxies": "params", "batch": 4, "length": 4, "micro_batches": 2}
-    with pytest.raises(ValueError, match=words) as told:
-        package.measure(**({"target": "flexibert"} | few | given))
-    assert "\n" not in str(told.value)
-
-
 def test_the_declaration_names_what_the_passes_take() -> None:
     """The declaration is read without torch."""
-    settings = {setting.name: setting for setting in PROXIES.settings}
+    settings = {setting.name: setting for setting in ProxiesSettings.settings()}
     assert settings["mode"].choices == tuple(MODES)
     assert settings["upstream"].choices == tuple(UPSTREAMS)
     assert settings["device"].choices == DEVICES
@@ -126,3 +103,24 @@ def test_the_declaration_names_what_the_passes_take() -> None:
     named = {name: getattr(usual, name) for name in ("mode", "upstream", "batch", "length", "seed", "device")}
     assert {name: settings[name].default for name in named} == named
     assert settings["micro_batches"].default == usual.parts
+    assert [field.name for field in fields(ProxyPasses)] == [field.name for field in fields(Settings)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"networks": []}, "is not of its 0 networks"),
+        ({"networks": ["one"] * 4}, "is not of its 4 networks"),
+        ({"params": [1.0]}, "is not of its 3 networks"),
+        ({"proxies": {"params": [1.0, 2.0]}}, "is not of its 3 networks"),
+        ({"seconds": {}}, "the time of a proxy is missing"),
+        ({"settings": {}}, "settings"),
+        ({"values": {"params": [["x"]]}}, "values.params.0.0"),
+    ],
+)
+def test_an_edited_result_is_refused(change: dict[str, Any], words: str) -> None:
+    document = package.measure("llama", count=3, **(FEW | {"proxies": "params"})).to_json()
+    assert ProxiesReport.from_json(document).to_json() == document
+    with pytest.raises(ValueError, match=words) as caught:
+        ProxiesReport.from_json(document | change)
+    assert "\n" not in str(caught.value)

@@ -307,9 +307,7 @@ class LabelsReport(Report):
         lines += [f"tau-b with the losses: {taus}"] if taus else []
         if noise:
             runs = f"{noise.runs} runs of {noise.networks}"
-            lines.append(
-                f"noise: deviation {noise.deviation:.4f}, ceiling of tau-b {noise.tau:.3f} ({runs})"
-            )
+            lines.append(f"noise: deviation {noise.deviation:.4f}, ceiling of tau-b {noise.tau:.3f} ({runs})")
         return lines
 
     def _taus(self) -> str:

@@ -9,6 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# So that mypy and pyright find the sources of an editable install.
+EDITABLE := --config-settings editable_mode=compat --editable
+
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 # Tests of the core, whose coverage is measured: to trace the others too takes half their time again.
 CORE := $(addprefix tests/,calibration families scores solvers spaces statistics test_architecture.py test_costs.py)
@@ -39,7 +42,7 @@ $(VENV)/bin/python:
 
 # Not compiled ahead: most of scipy is never imported, and the first report comes twelve seconds sooner.
 $(VENV)/core.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) --no-compile --editable .
+	$(PIP) --no-compile $(EDITABLE) .
 	touch $@
 
 # Torch comes first and pinned: anything that depends on it would bring another build.
@@ -50,7 +53,7 @@ $(VENV)/torch.stamp: constraints.txt | $(VENV)/bin/python
 # What a machine may lack: llama-cpp-python is compiled, which takes minutes and needs a C++ compiler; the pages
 # are tested in Chromium. Without them their tests are skipped.
 $(VENV)/env.stamp: pyproject.toml constraints.txt $(VENV)/torch.stamp
-	$(PIP) --editable '.[dev]'
+	$(PIP) $(EDITABLE) '.[dev]'
 	$(PIP) gguf protobuf sentencepiece llama-cpp-python || echo 'llama-cpp-python was not built: tests of GGUF are skipped'
 	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get && apt-get update \
 	  && apt-get install --yes --no-install-recommends chromium; } > /dev/null 2>&1 \

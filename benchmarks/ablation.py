@@ -14,8 +14,9 @@ from timing import note
 from zerolm.comparison.ablate import ablate
 from zerolm.comparison.ablation import Ablation
 from zerolm.groundtruth.reader import chosen
-from zerolm.report.ablation import NOTES, Sheet, sheets, title, transfer_sheets
-from zerolm.report.ablation_conclusions import conclusions
+from zerolm.show.sheet import Sheet, as_cell
+from zerolm.verbs.ablate_report import NOTES, about, section_tables, transfer_sheets
+from zerolm.verbs.ablation_conclusions import conclusions
 
 PLACE = Path(__file__).with_suffix(".md")
 
@@ -33,18 +34,19 @@ def document(ablation: Ablation) -> Iterator[str]:
     for sheet in transfer_sheets(ablation):
         yield from lines(sheet)
     for section in ablation.sections:
-        yield f"## {title(section)}\n"
-        for sheet in sheets(ablation, section):
+        yield f"## {section.title}: {about(section)}\n"
+        for sheet in section_tables(ablation, section):
             yield from lines(sheet)
 
 
 def lines(sheet: Sheet) -> Iterator[str]:
     """A Markdown table under its title, the first column left, the others right."""
     yield f"{marked(sheet.title)}\n"
-    yield f"| {' | '.join(sheet.head)} |"
+    head = [as_cell(cell).text for cell in sheet.head]
+    yield f"| {' | '.join('' if name == 'variant' else name for name in head)} |"
     yield "|---|" + "---:|" * (len(sheet.head) - 1)
     for row in sheet.rows:
-        yield f"| {' | '.join(map(marked, row))} |"
+        yield f"| {' | '.join(marked(as_cell(cell).text) for cell in row)} |"
     yield ""
     for sentence in sheet.sentences:
         yield f"- {sentence}"

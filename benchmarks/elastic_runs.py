@@ -23,15 +23,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
 from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
-from zerolm.elastic.export import ExportRequest, export, named
-from zerolm.elastic.folder import read_supernet
-from zerolm.elastic.heads import head_similarity
-from zerolm.elastic.learner import Aim, Growth, PathLearner, SupernetLearner
-from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
-from zerolm.elastic.search import ElasticSearch, path_loss, pca_counts, pca_score, search_paths
-from zerolm.elastic.supernet import Supernet, drawn_network, drawn_path
-from zerolm.elastic.text import ElasticText, mean_loss, supernet_text, tokens_read
-from zerolm.elastic.train import SupernetRequest, train_supernet
 from zerolm.networks.build import build
 from zerolm.networks.opener import stock_tokenizer
 from zerolm.scores import make_score
@@ -39,6 +30,15 @@ from zerolm.solvers.evolution import Evolution
 from zerolm.spaces import make_space
 from zerolm.spaces.elastic import Elastic
 from zerolm.statistics.correlations import kendall
+from zerolm.supernets.export import ExportRequest, export, named
+from zerolm.supernets.folder import read_supernet
+from zerolm.supernets.heads import head_similarity
+from zerolm.supernets.learner import Aim, Growth, PathLearner, SupernetLearner
+from zerolm.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
+from zerolm.supernets.search import ElasticSearch, path_loss, pca_counts, pca_score, search_paths
+from zerolm.supernets.supernet import Supernet, drawn_network, drawn_path
+from zerolm.supernets.text import ElasticText, network_loss, supernet_text
+from zerolm.supernets.train import SupernetRequest, train_supernet
 from zerolm.text.predictions import predicted
 from zerolm.training.learner import Labelled
 from zerolm.training.request import Schedule, TrainingRequest
@@ -114,7 +114,7 @@ class Place:
 
     def loss(self, network: Callable[[torch.Tensor], torch.Tensor]) -> float:
         """Return the mean loss of logits on modules held out."""
-        return mean_loss(network, *self.judged)
+        return network_loss(network, *self.judged)
 
     @property
     def parts(self) -> Parts:
@@ -128,13 +128,13 @@ class Place:
         if not (place / "config.json").exists():
             run = run_of(TEACHER, 0)
             text = ElasticText.of(
-                self.text, self.task, length=LENGTH, batch=BATCH, most=tokens_read(run), vocabulary=WORDS
+                self.text, self.task, length=LENGTH, batch=BATCH, most=run.tokens_read, vocabulary=WORDS
             )
             note(f"{self.kind}: teacher")
             model = self._teacher(len(text.tokenizer))
             with tempfile.TemporaryDirectory() as folder:
                 learner = Labelled(_Logits(model), None)
-                train(learner, text.data(run), run, TrainingRun(Path(folder)))
+                train(learner, text.data(run.sequences, run.seed), run, TrainingRun(Path(folder)))
             model.save_pretrained(place)
             text.tokenizer.save_pretrained(place)
         return place
@@ -188,14 +188,14 @@ class Place:
             start = time.process_time()
             done = train_supernet(request, place, progress=note)
             seconds = time.process_time() - start
-            net, last = done.supernet, done.history[-1]
+            net, last = read_supernet(place)[0], done.history[-1]
             inside = [self.loss(partial(net, path=path)) for path in paths_of(net, seed)]
             self.parts.measured(
                 f"{place.name}-told",
                 lambda: {
                     "seconds": seconds,
-                    "params": last["mean_params"],
-                    "alike": statistics.mean(last["diversity"]),
+                    "params": last.mean_params,
+                    "alike": statistics.mean(last.diversity),
                     "paths": statistics.mean(inside),
                 },
             )
@@ -405,7 +405,7 @@ def costs(place: Place) -> dict[str, float]:
         net, text = opened(place, "grown", 0)
         space: Elastic = net.space
         path = drawn_path(net.shape, 0, 1)
-        data = text.data(run_of(BATCH * LENGTH, 0))
+        data = text.data(BATCH, 0)
         batch = {
             name: torch.stack([data[row][name] for row in range(BATCH)]) for name in ("input_ids", "labels")
         }

@@ -208,13 +208,15 @@ class Workplace:
     def _staged(self, run: Healing) -> dict[str, Any]:
         """Cut to a quarter in two stages, the first healed on half of the tokens."""
         from zerolm.carving.evaluation.evaluate import evaluate
-        from zerolm.carving.request import Destination, SizeRequest, methods_of
+        from zerolm.carving.request import Destination, MethodRequest, SizeRequest, methods_of
         from zerolm.healing.stages import Stages, carve_and_heal
 
         place = self.folder / "children" / "staged"
         if not place.exists():
-            size = SizeRequest(keep={"ffn": 0.25, "heads": 0.25})
-            methods = methods_of(size, self.seen, sequences=CALIBRATION, length=LENGTH)
+            size = SizeRequest.of(keep={"ffn": 0.25, "heads": 0.25})
+            methods = methods_of(
+                size, MethodRequest(text=str(self.seen), sequences=CALIBRATION, length=LENGTH)
+            )
             stages = Stages(size, methods, request(run, self.seen), 2)
             carve_and_heal(self.model, stages, Destination(place), progress=note)
         rows = evaluate(place, self.model, self.unseen, sequences=JUDGED, length=LENGTH, progress=note).rows

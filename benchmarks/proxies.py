@@ -24,19 +24,19 @@ from timing import machine, note
 
 from zerolm.architecture import MAX_WIDTH, Architecture
 from zerolm.comparison.results import ScoreRow
+from zerolm.comparison.standings import by_tau
 from zerolm.groundtruth.reader import locate, read, thinned, views
 from zerolm.io.files import cache_folder
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.networks.passes import NEEDS, Protocol
-from zerolm.proxies import Proxy, find_proxy, proxy_names
-from zerolm.proxies.candidates import Candidate
-from zerolm.proxies.compute import compute
-from zerolm.proxies.measure import Request, Run, Selection, measure
-from zerolm.report.rows import by_tau
-from zerolm.report.tables import remark
 from zerolm.statistics import within_budget
 from zerolm.text.batches import TokenSource
+from zerolm.verbs.comparison_words import remark
+from zerolm.zero_cost import Proxy, find_proxy, proxy_names
+from zerolm.zero_cost.candidates import Candidate
+from zerolm.zero_cost.compute import compute
+from zerolm.zero_cost.measure import ProxyRequest, ProxyRun, Selection, measure
 
 PLACE = Path(__file__).with_suffix(".md")
 SHARED = ("forward", "jacobian", "backward", "flow")
@@ -132,9 +132,9 @@ class Options:
 
     def run(
         self, benchmark: str, names: Sequence[str] | None, mode: str, view: str | None, limit: int | None
-    ) -> Run:
+    ) -> ProxyRun:
         """The proxies of a benchmark, as ``zerolm proxies`` gives them."""
-        request = Request(
+        request = ProxyRequest(
             names=names,
             text=str(self.text),
             settings={"mode": mode},
@@ -186,7 +186,7 @@ HEAD = (
 )
 
 
-def table(found: Run) -> str:
+def table(found: ProxyRun) -> str:
     """Every score on one benchmark, best first; closed forms beside the proxies."""
     assert found.section is not None
     measured, section = found.measured, found.section
@@ -225,7 +225,7 @@ def faithful(options: Options) -> str:
     return "\n".join(lines) + "\n"
 
 
-def compared(found: Run, benchmark: str, name: str, printed: float) -> str:
+def compared(found: ProxyRun, benchmark: str, name: str, printed: float) -> str:
     assert found.section is not None
     row = next((row for row in found.section.rows if row.label == name), None)
     here = None if row is None or row.tau is None else abs(row.tau)
@@ -291,7 +291,7 @@ def main() -> None:
     options = Options(given.data, given.store, text_file(folder), given.networks, given.jobs)
     kept = given.store.with_suffix(".sharing.md")  # beside the values, for it takes a quarter of an hour
     if not kept.is_file():
-        source = Request(text=str(options.text)).source()
+        source = ProxyRequest(text=str(options.text)).source()
         kept.write_text(sharing(options, source, given.sharing), encoding="utf-8")
     shared = kept.read_text(encoding="utf-8")
     tables = [

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from timing import machine, note
 
-from zerolm.commands import COMMANDS
+from zerolm.verbs import VERBS
 
 REPEATS = 7
 MAIN = "import sys; from zerolm.cli import main; sys.exit(main())"
@@ -38,7 +38,7 @@ def measured() -> list[tuple[str, float]]:
         ("import zerolm", ("import zerolm",)),
         ("zerolm --version", (MAIN, "--version")),
         ("zerolm --help", (MAIN, "--help")),
-        *((f"zerolm {name} --help", (MAIN, *name.split(), "--help")) for name in COMMANDS),
+        *((f"zerolm {name} --help", (MAIN, *name.split(), "--help")) for name in VERBS),
         ("zerolm search llama --help", (MAIN, "search", "llama", "--help")),
         ("zerolm spaces", (MAIN, "spaces")),
     ]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import textwrap
 
-from zerolm.commands import COMMANDS, OUTPUT, Command
 from zerolm.settings import REQUIRED, Setting
+from zerolm.settings.output import OUTPUT
+from zerolm.settings.request import PLACED, Request
+from zerolm.verbs import VERBS
+from zerolm.verbs.call import function_of
 
 
 def pages() -> dict[str, str]:
@@ -17,52 +22,59 @@ def pages() -> dict[str, str]:
         "takes `--out DIR` and writes there `report.html`, `result.json` and `run.yaml`; "
         "`--config DIR/run.yaml` repeats the run.",
         "",
-        "| command | |",
-        "|---|---|",
+        "| command | from Python | what it does |",
+        "|---|---|---|",
     ]
-    lines += [f"| [`zerolm {c.name}`]({place(c)}) | {c.summary} |" for c in COMMANDS.values()]
+    for name, verb in VERBS.items():
+        call = function(name)
+        lines.append(f"| [`zerolm {name}`]({place(name)}) | [`{call}`](../api.md#{call}) | {verb.summary} |")
     lines += ["", *_table("Wherever a command writes a result", OUTPUT), ""]
-    written = {place(command).removesuffix(".md"): page(command) for command in COMMANDS.values()}
+    written = {place(name).removesuffix(".md"): page(verb.request) for name, verb in VERBS.items()}
     return {"index": "\n".join(lines), **written}
 
 
-def verbs() -> str:
-    """Return the rows of a table of commands and their functions."""
-    rows = [
-        f"| [`zerolm {c.name}`](commands/{place(c)}) | `zerolm.{c.verb.partition(':')[2]}` |"
-        for c in COMMANDS.values()
-    ]
-    return "\n".join(rows)
 
 
-def place(command: Command) -> str:
-    """Return the file of a command's page."""
-    return f"{command.name.replace(' ', '-')}.md"
+def function(name: str) -> str:
+    """Return the function of a command, as a call of the package names it."""
+    return f"zerolm.{VERBS[name].function or name.replace(' ', '.')}"
 
 
-def page(command: Command) -> str:
-    """Return the page of one command."""
-    usage = " ".join(["zerolm", command.name, *(_argument(setting) for setting in command.arguments)])
+def described(call: str) -> str:
+    """Return what the API says of a function by its call: its keywords, and what it returns."""
+    name = next(name for name in VERBS if function(name) == call)
+    verb = VERBS[name]
+    signature = str(inspect.signature(function_of(name))).replace("further", "settings")
     lines = [
-        f"# zerolm {command.name}",
-        "",
-        _html(command.summary),
-        "",
-        "```text",
-        f"{usage} [OPTIONS]",
-        "```",
+        *(f"## {call} {{ #{call} }}", "", "```python"),
+        *textwrap.wrap(f"{call}{signature} -> {verb.report.__name__}", 90, subsequent_indent="    "),
+        *("```", "", inspect.getdoc(verb.request) or "", ""),
+        f"The keywords are the settings of [`zerolm {name}`](commands/{place(name)}).",
     ]
-    if command.examples:
+    return "\n".join(lines)
+
+
+def place(name: str) -> str:
+    """Return the file of a command's page."""
+    return f"{name.replace(' ', '-')}.md"
+
+
+def page(request: type[Request]) -> str:
+    """Return the page of one command."""
+    name, groups = request.name, request.groups()
+    usage = " ".join(["zerolm", name, *(_argument(setting) for setting in groups[PLACED])])
+    lines = [f"# zerolm {name}", "", _html(VERBS[name].summary), "", "```text", f"{usage} [OPTIONS]", "```"]
+    if request.examples:
         lines += ["", "## Examples", ""]
-        for example, what in command.examples:
+        for example, what in request.examples:
             lines += [f"{what[:1].upper()}{what[1:]}:", "", "```text", example, "```", ""]
-    for heading, settings in [("Arguments", command.arguments), *command.groups.items()]:
+    for heading, settings in groups.items():
         if settings:
-            lines += ["", *_table(heading, settings, flags=heading != "Arguments")]
-    if command.notes:
-        lines += ["", "## Notes", "", _html(command.notes)]
-    verb = command.verb.partition(":")[2]
-    lines += ["", "## From Python", "", f"`zerolm.{verb}` takes the same settings: see [the API](../api.md)."]
+            lines += ["", *_table(heading, settings, flags=heading != PLACED)]
+    if request.notes:
+        lines += ["", "## Notes", "", _html(request.notes)]
+    call = function(name)
+    lines += ["", "## From Python", "", f"[`{call}`](../api.md#{call}) takes the same settings."]
     return "\n".join([*lines, ""])
 
 
@@ -71,12 +83,12 @@ def _argument(setting: Setting) -> str:
 
 
 def _table(heading: str, settings: tuple[Setting, ...], flags: bool = True) -> list[str]:
-    lines = [f"## {heading}", "", "| setting | default | |", "|---|---|---|"]
+    lines = [f"## {heading}", "", "| setting | default | what it sets |", "|---|---|---|"]
     return lines + [_row(setting, flags) for setting in settings]
 
 
 def _row(setting: Setting, flag: bool) -> str:
-    name = f"--{setting.name.replace('_', '-')} {setting.placeholder}" if flag else setting.placeholder
+    name = f"{setting.flag} {setting.placeholder}" if flag else setting.placeholder
     default = setting.default_text
     help_ = setting.help[:1].upper() + setting.help[1:]
     return f"| `{_cell(name.strip())}` | {f'`{_cell(default)}`' if default else ''} | {_html(_cell(help_))} |"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import zerolm
+
 MEASUREMENTS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -81,12 +83,33 @@ def ratio_worth() -> list[RatioWorth]:
     ]
 
 
-def _part(name: str, head: str) -> str:
+METHODS = {
+    "carve": "**`zerolm carve`, its own plan, opened again**",
+    "units": "KV groups and FFN, least squares, per layer",
+    "slicegpt": "SliceGPT",
+}
+"""The methods that cut one parent to equal sizes, as ``width`` names them."""
+
+
+@cache
+def carved() -> dict[str, list[tuple[float, float]]]:
+    """Return the shares of the layers' parameters that methods keep, and the perplexity; the parent first."""
+    (parent,) = _find("width", r"the parent's is ([0-9.]+)\)")
+    curves = {method: [(1.0, float(parent))] for method in METHODS}
+    for share in ("75%", "50%", "40%"):
+        rows = {row[0]: row for row in _table(_part("width", f"{share} of the layers", "###"))}
+        for method, name in METHODS.items():
+            _, _, size, _, perplexity = rows[name]
+            curves[method].append((float(size.strip("%")) / 100, float(perplexity)))
+    return curves
+
+
+def _part(name: str, head: str, level: str = "##") -> str:
     """Return what a file has below a heading."""
-    parts = read(name).split(f"\n## {head}\n")
+    parts = read(name).split(f"\n{level} {head}\n")
     if len(parts) != 2:
         raise LookupError(f"benchmarks/{name}.md has no part {head!r}")
-    return parts[1].split("\n## ")[0]
+    return parts[1].split(f"\n{level} ")[0]
 
 
 def _table(text: str) -> list[list[str]]:
@@ -135,38 +158,37 @@ def facts() -> dict[str, str]:
     """Return every fact by its name."""
     geo = [scores["geo"] for scores in views().values()]
     counted = [scores["body_params"] for scores in views().values()]
-    said = {
+    numbers = {
         "views": str(len(geo)),
         "geo_beats_counting": str(sum(row.gain is not None and row.gain[0] > 0 for row in geo)),
         "geo_above_in_budgets": str(
             sum(a.in_budgets > b.in_budgets for a, b in zip(geo, counted, strict=True))
         ),
     }
-    said["geo_gpt2_wt103"] = plain(views()["gpt2_wt103"]["geo"].tau)
-    said["counting_ties"] = str(len(geo) - int(said["geo_beats_counting"]))
+    numbers["geo_gpt2_wt103"] = plain(views()["gpt2_wt103"]["geo"].tau)
+    numbers["counting_ties"] = str(len(geo) - int(numbers["geo_beats_counting"]))
     for score in ("geo", "body_params"):
         row = rf"\n\| `{score}` \|(?:[^|]*\|)+? ([0-9.]+) \| ([0-9.]+) \|\n"
-        said[f"regret_{score}"], said[f"budgets_{score}"] = (
+        numbers[f"regret_{score}"], numbers[f"budgets_{score}"] = (
             plain(float(number)) for number in _find("label_free", row)
         )
-    (said["formulas"],) = _find("label_free", r"\n([0-9,]+) formulas,")
+    (numbers["formulas"],) = _find("label_free", r"\n([0-9,]+) formulas,")
     tau = next(row.tau for row in proxies()["flexibert_glue declared"] if row.score == "lpzero_gpt2")
-    said["lpzero_gpt2_flexibert"] = plain(tau)
+    numbers["lpzero_gpt2_flexibert"] = plain(tau)
     for name, rows in proxies().items():
         benchmark = name.split()[0].split("_")[0]
         measured = [row for row in rows if row.kind == "proxy" and row.score != "params"]
-        said["proxies"] = str(len(measured))
-        said[f"proxies_beat_counting_{benchmark}"] = str(
+        numbers["proxies"] = str(len(measured))
+        numbers[f"proxies_beat_counting_{benchmark}"] = str(
             sum(row.gain is not None and row.gain[0] > 0 for row in measured)
         )
         for kind in ("proxy", "closed form"):
             best = next(row for row in rows if row.kind == kind and "best" not in row.score)
             key = f"{kind.split()[0]}_{benchmark}"
-            said[f"best_{key}"], said[f"best_{key}_tau"] = best.score, plain(best.tau)
-            said[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
-    said |= _calibration() | _carving() | _width() | _healing() | _llama_small() | _blocks()
-    shown = {"evidence": table(said, "measurements"), "readme_evidence": table(said, "benchmarks")}
-    return said | shown | {"leaderboard_summary": summary()}
+            numbers[f"best_{key}"], numbers[f"best_{key}_tau"] = best.score, plain(best.tau)
+            numbers[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
+    numbers |= _calibration() | _carving() | _width() | _healing()
+    return numbers | _llama_small() | _llama_pairs() | _blocks()
 
 
 def _calibration() -> dict[str, str]:
@@ -175,42 +197,44 @@ def _calibration() -> dict[str, str]:
         r"20 labels, {} draws: .*gains \+0(\.\d+) on average and (-0\.\d+|\+0\.\d+) at worst \((\w+)\); "
         r"it is worse by more than \.003 in (\d) of (\d) rows.*beats Algorithm 1 in (\d)"
     )
-    said = {}
+    numbers = {}
     for draws in ("random", "larger"):
         values = _find("leaderboard", pattern.format(draws))
-        said |= {f"{draws}_{name}": value for name, value in zip(names, values, strict=True)}
-        said[f"{draws}_worst"] = said[f"{draws}_worst"].replace("0.", ".", 1)
-    return said
+        numbers |= {f"{draws}_{name}": value for name, value in zip(names, values, strict=True)}
+        numbers[f"{draws}_worst"] = numbers[f"{draws}_worst"].replace("0.", ".", 1)
+    return numbers
 
 
 def _carving() -> dict[str, str]:
-    said = {}
-    (said["parent_perplexity"],) = _find("carving", r"The parent's perplexity is ([0-9.]+);")
-    said["kept_75"], said["kept_50"] = _find("carving", r"0\.75 kept \(([0-9.]+%) of.*0\.5 kept \(([0-9.]+%)")
+    numbers = {}
+    (numbers["parent_perplexity"],) = _find("carving", r"The parent's perplexity is ([0-9.]+);")
+    sizes = _find("carving", r"0\.75 kept \(([0-9.]+%) of.*0\.5 kept \(([0-9.]+%)")
+    numbers["kept_75"], numbers["kept_50"] = sizes
     heads = {"carved": r"\*\*written by.*?least-squares", "random": r"random \| least-squares"}
     heads["capacity"], heads["magnitude"] = r"capacity \| none", r"magnitude \| none"
     for name, head in heads.items():
         values = _find("carving", rf"\| {head} \| ([0-9.]+) / [0-9.]+ \| ([0-9.]+) /")
-        said[f"{name}_75"], said[f"{name}_50"] = values
+        numbers[f"{name}_75"], numbers[f"{name}_50"] = values
     ffn = read("carving").split("FFN alone, all heads kept")[1]
     for name, head in (("ffn", r"output\\_energy"), ("rival_ffn", "Torch-Pruning, group magnitude")):
         match = re.search(rf"\| {head} \| least-squares \| ([0-9.]+) / [0-9.]+ \| ([0-9.]+) /", ffn)
         if match is None:
             raise LookupError(f"benchmarks/carving.md has no {head}")
-        said[f"{name}_75"], said[f"{name}_50"] = match.groups()
-    (said["embedding_cosine"],) = _find("carving", r"opened again\*\* \| least-squares \| (0\.\d+) \| 0")
-    (said["random_embedding_cosine"],) = _find("carving", r"random \| least-squares \| (0\.\d+) \| 0")
-    return said
+        numbers[f"{name}_75"], numbers[f"{name}_50"] = match.groups()
+    (numbers["embedding_cosine"],) = _find("carving", r"opened again\*\* \| least-squares \| (0\.\d+) \| 0")
+    (numbers["random_embedding_cosine"],) = _find("carving", r"random \| least-squares \| (0\.\d+) \| 0")
+    return numbers
 
 
 def _width() -> dict[str, str]:
     ours = r"\| \*\*`zerolm carve`, its own plan, opened again\*\* \| "
-    names, said = ("layers_75", "layers_50", "layers_40"), {}
+    names, numbers = ("layers_75", "layers_50", "layers_40"), {}
     values = _find("width", ours + r"([0-9.]+) \| ([0-9.]+) \| ([0-9.]+) \|")
-    said |= {f"narrow_{name}": value for name, value in zip(names, values, strict=True)}
+    numbers |= {f"narrow_{name}": value for name, value in zip(names, values, strict=True)}
     before = _find("width", r"\| KV groups and FFN, least squares, per layer \| ([0-9.]+) \| ([0-9.]+) \|")
-    said["whole_layers_75"], said["whole_layers_50"] = before
-    return said
+    numbers["whole_layers_75"], numbers["whole_layers_50"] = before
+    numbers["width_parent"] = f"{carved()['carve'][0][1]:.2f}"
+    return numbers | {f"half_{method}": f"{points[2][1]:.2f}" for method, points in carved().items()}
 
 
 def _healing() -> dict[str, str]:
@@ -221,12 +245,12 @@ def _healing() -> dict[str, str]:
     return {"healed_tokens": tokens, "healed_left": share, "healed_minutes": str(minutes)}
 
 
-TOLD = ("law of depth", "width", "params", "geo", "depth_width2", "body_params", "depth", "ceiling")
+LLAMA_SCORES = ("law of depth", "width", "params", "geo", "depth_width2", "body_params", "depth", "ceiling")
 """The lines of scores on ``llama_small`` that the documentation shows."""
 
 
 def _llama_small() -> dict[str, str]:
-    said = dict(
+    numbers = dict(
         zip(
             ("llama_runs", "llama_shapes"),
             _find("llama_small", r"(\d+) of \d+ runs of (\d+) networks"),
@@ -236,32 +260,39 @@ def _llama_small() -> dict[str, str]:
     part = _part("llama_small", "Scores at equal size")
     head, rule, *rows = [line for line in part.splitlines() if line.startswith("|")]
     by_name = {row.split(" | ")[0].removeprefix("| "): row for row in rows}
-    shown = [by_name[name].replace(name, _code(name), 1) for name in TOLD]
-    said["llama_scores"] = "\n".join([head, rule, *shown])
+    chosen = [by_name[name].replace(name, _code(name), 1) for name in LLAMA_SCORES]
+    numbers["llama_scores"] = "\n".join([head, rule, *chosen])
     for one in ratio_worth():
         key = f"{one.ratio:g}".replace(".", "_")
-        said[f"worth_{key}"] = f"{one.trained:.0%}"
-        said[f"worth_{key}_geo"] = f"{one.geo:.0%}"
-        said[f"worth_{key}_interval"] = " to ".join(f"{end:.0%}" for end in one.interval)
+        numbers[f"worth_{key}"] = f"{one.trained:.0%}"
+        numbers[f"worth_{key}_geo"] = f"{one.geo:.0%}"
+        numbers[f"worth_{key}_interval"] = " to ".join(f"{end:.0%}" for end in one.interval)
     (noise,) = _find("llama_small", r"deviate from their mean by ([0-9.]+) nats")
     (doubling,) = _find("llama_small", r"A doubling of the body is worth ([0-9.]+) nats")
-    said["llama_noise"] = plain(float(noise))
-    said["llama_noise_size"] = f"{2 ** (float(noise) / float(doubling)) - 1:.0%}"
+    numbers["llama_noise"] = plain(float(noise))
+    numbers["llama_noise_size"] = f"{2 ** (float(noise) / float(doubling)) - 1:.0%}"
     for key, score in (("law", "law of depth"), ("geo", "geo")):
-        (said[f"{key}_gemstones"],) = _find("llama_small", rf"\| gemstones \| {score} \| (\d+ of \d+) \|")
+        (numbers[f"{key}_gemstones"],) = _find("llama_small", rf"\| gemstones \| {score} \| (\d+ of \d+) \|")
     row = next(row for row in _table(_part("llama_small", "With more tokens")) if row[0].startswith("1 x "))
-    said["shallow_short"], said["shallow_long"] = (_signed(row[place]) for place in (2, -2))
+    numbers["shallow_short"], numbers["shallow_long"] = (_signed(row[place]) for place in (2, -2))
     wishes = _table(_part("llama_small", "Whether geo's wish holds"))
-    said["even_1M"] = next(_with_error(row[4]) for row in wishes if row[:2] == ["1M", "ratio at depth"])
+    numbers["even_1M"] = next(_with_error(row[4]) for row in wishes if row[:2] == ["1M", "ratio at depth"])
     orders = next(row for row in _table(_part("llama_small", "Along one line")) if row[0] == "geo")
     for size, tau in zip((".1M", ".3M", "1M"), orders[1:4], strict=True):
         key = size.replace(".", "_")
-        said[f"ratio_geo_{key}"] = tau.replace("0.", ".", 1)
+        numbers[f"ratio_geo_{key}"] = tau.replace("0.", ".", 1)
         best = rf"\| law of depth \| {re.escape(size)} \| [^|]* \| ([0-9.]+) \(([0-9.]+) to ([0-9.]+)"
-        said[f"best_ratio_{key}"] = "{:.2g} ({:.2g} to {:.2g})".format(
+        numbers[f"best_ratio_{key}"] = "{:.2g} ({:.2g} to {:.2g})".format(
             *map(float, _find("llama_small", best))
         )
-    return said
+    return numbers
+
+
+def _llama_pairs() -> dict[str, str]:
+    """Return how many pairs of llamas of one size scores order rightly, as ``bench run`` prints it."""
+    rows = zerolm.bench(["llama_small"]).to_json()["rows"]
+    shares = {row["score"]: f"{row['pairs_right']:.0%}" for row in rows}
+    return {f"llama_pairs_{score}": shares[score] for score in ("geo", "params", "width")}
 
 
 CLAIMS = {
@@ -271,16 +302,16 @@ CLAIMS = {
     "deeper": "no FFN, deeper",
     "narrow": "narrow FFNs for one",
 }
-"""The claims of blocks whose mean difference the documentation tells, by the names of its facts."""
+"""The claims of blocks whose mean difference the documentation tells, by the names of its values."""
 
 
 def _blocks() -> dict[str, str]:
     each, of_claims = _part("llama_small", "Blocks at equal parameters").split("\nThe same, over all ")
     verdicts = [row[-1] for row in _table(each)]
-    said = {f"blocks_{word}": str(verdicts.count(word)) for word in ("better", "level", "worse")}
-    said["blocks_trained"] = str(len(verdicts))
+    numbers = {f"blocks_{word}": str(verdicts.count(word)) for word in ("better", "level", "worse")}
+    numbers["blocks_trained"] = str(len(verdicts))
     differences = {row[0]: _with_error(row[2]) for row in _table(of_claims)}
-    return said | {f"blocks_{key}": differences[claim] for key, claim in CLAIMS.items()}
+    return numbers | {f"blocks_{key}": differences[claim] for key, claim in CLAIMS.items()}
 
 
 def _signed(cell: str) -> str:
@@ -294,101 +325,3 @@ def _with_error(cell: str) -> str:
 
 def _code(name: str) -> str:
     return name if " " in name or name == "ceiling" else f"`{name}`"
-
-
-def table(said: dict[str, str], place: str) -> str:
-    """Return what is measured, losses included, with links to its files in ``place``."""
-    rows = [
-        (
-            "Does `geo` rank networks better than counting their parameters?",
-            "In **{geo_beats_counting} of {views}** published views, with an interval above 0. In the others "
-            "that is not shown.",
-            "leaderboard",
-        ),
-        (
-            "Among networks of about equal size, where counting is blind?",
-            "tau-b above counting's in **{geo_above_in_budgets} of {views}**; {budgets_geo} against "
-            "{budgets_body_params} on average. Far from 1.",
-            "label_free",
-        ),
-        (
-            "In llamas of one size and depth, is the ratio of FFN to attention worth what `geo` says?",
-            "FFNs as large as attention **{worth_1}** of FFNs three times as large, `geo` says "
-            "{worth_1_geo}; six times as large {worth_6} and {worth_6_geo}. How deep is best it cannot say.",
-            "llama_small",
-        ),
-        (
-            "What does its pick under a parameter budget lose?",
-            "**{regret_geo}** of what a random choice loses; counting's pick {regret_body_params}.",
-            "label_free",
-        ),
-        (
-            "Is there a better formula?",
-            "{formulas} tried. **None** holds up on benchmarks that its choice did not see.",
-            "label_free",
-        ),
-        (
-            "Do proxies that run the network do better?",
-            "Of {proxies}, {proxies_beat_counting_flexibert} beat counting on FlexiBERT and "
-            "{proxies_beat_counting_gpt2} on GPT-2. **None** is shown to beat the best closed form.",
-            "proxies",
-        ),
-        (
-            "Do 20 trained models of your own help?",
-            "**+{random_gain}** tau-b over the better of `geo` and counting, {random_worst} at worst. Beyond "
-            "the labels' sizes {larger_worst} at worst, and worse in {larger_worse} of {larger_of}.",
-            "leaderboard",
-        ),
-        (
-            "What does a carved child lose, untrained?",
-            "Perplexity {parent_perplexity} becomes **{carved_75}** with {kept_75} of the parameters, "
-            "{carved_50} with {kept_50}. Units by chance, with the same repair: {random_75} and {random_50}.",
-            "carving",
-        ),
-        (
-            "What does a plan lose that may narrow the hidden size, too?",
-            "KL to the parent **{narrow_layers_75}** nats a token with 75% of the layers' parameters, "
-            "{narrow_layers_50} with 50%. With the whole hidden size {whole_layers_75} and "
-            "{whole_layers_50}.",
-            "width",
-        ),
-        (
-            "What does healing give back?",
-            "Of the KL of a child with half of the heads and the FFN, **{healed_left}** is left after "
-            "{healed_tokens} M tokens, {healed_minutes} minutes on one thread.",
-            "healing",
-        ),
-        (
-            "And beside Torch-Pruning's group magnitude, FFN alone, the same repair for both?",
-            "{ffn_75} against {rival_ffn_75} with 0.75 of the FFN, {ffn_50} against {rival_ffn_50} with 0.5.",
-            "carving",
-        ),
-        (
-            "Do weights alone say what to cut?",
-            "Poorly: `capacity` gives {capacity_50} at half, plain magnitude {magnitude_50}. On an encoder "
-            "the repair does all: units by chance reach cosine {random_embedding_cosine}, chosen ones "
-            "{embedding_cosine}.",
-            "carving",
-        ),
-    ]
-    lines = ["| question | measured | where |", "|---|---|---|"]
-    lines += [
-        f"| {ask} | {answer.format(**said)} | [{file}]({place}/{file}.md) |" for ask, answer, file in rows
-    ]
-    return "\n".join(lines)
-
-
-def summary() -> str:
-    """Return ``geo`` beside counting on every view, as a table."""
-    lines = [
-        "| view | `geo` | counting | gain [95 %] | `geo`, equal size | counting, equal size | |",
-        "|---|---:|---:|---:|---:|---:|---|",
-    ]
-    for name, scores in views().items():
-        geo, counted = scores["geo"], scores["body_params"]
-        low, high = geo.gain or (float("nan"), float("nan"))
-        lines.append(
-            f"| {name} | {plain(geo.tau)} | {plain(counted.tau)} | [{plain(low)}, {plain(high)}] | "
-            f"{plain(geo.in_budgets)} | {plain(counted.in_budgets)} | {geo.mark or 'shown'} |"
-        )
-    return "\n".join(lines)

@@ -207,7 +207,42 @@ def ratio() -> str:
     )
 
 
-FIGURES = {"equal_size": equal_size, "ffn_share": ffn_share, "depth": depth, "ratio": ratio}
+def carved() -> str:
+    """Draw the perplexity of a llama that several methods cut to equal sizes, against the parameters left."""
+    left, right, top, bottom = 60, 560, 70, 300
+    low, high = 16, 28
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        share, perplexity = point
+        across, up = (share - 0.4) / 0.6, (perplexity - low) / (high - low)
+        return left + across * (right - left), bottom - up * (bottom - top)
+
+    parts = [
+        text(16, 26, "A small llama, cut smaller: perplexity against size", "title"),
+        text(16, 46, "Equal sizes, everything that is stored counted; nothing is trained", "small"),
+    ]
+    for tick in range(low, high + 1, 4):
+        _, y = place((1, tick))
+        parts += [line(left, y, right, y, "grid"), text(left - 8, y + 4, f"{tick}", "small end")]
+    for share in (0.4, 0.5, 0.75, 1):
+        x, _ = place((share, low))
+        parts.append(text(x, bottom + 20, f"{share:.0%}", "small mid"))
+    parts.append(line(left, bottom, right, bottom, "axis"))
+    parts.append(text((left + right) / 2, bottom + 42, "parameters of the layers that are kept", "small mid"))
+    names = {"slicegpt": "SliceGPT", "units": "KV groups and FFN alone", "carve": "zerolm carve"}
+    kinds = {"slicegpt": "count", "units": "third", "carve": "geo"}
+    for row, (method, name) in enumerate(names.items()):
+        points = [place(point) for point in evidence.carved()[method]]
+        parts.append(curve(points, kinds[method]))
+        parts += [dot(x, y, kinds[method], 4) for x, y in points]
+        parts.append(dot(right - 190, top + 20 + 22 * row - 4, kinds[method], 5))
+        parts.append(text(right - 178, top + 20 + 22 * row, name, kinds[method]))
+    x, y = place(evidence.carved()["carve"][0])
+    parts.append(text(x + 12, y + 4, "the parent", "small"))
+    return svg(720, bottom + 56, "zerolm carve loses less than SliceGPT at equal sizes", parts)
+
+
+FIGURES = {"carved": carved, "equal_size": equal_size, "ffn_share": ffn_share, "depth": depth, "ratio": ratio}
 
 
 def main() -> None:

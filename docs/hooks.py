@@ -14,13 +14,20 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import command_pages  # noqa: E402
-import evidence  # noqa: E402
+import measured  # noqa: E402
+
+from zerolm.verbs import VERBS  # noqa: E402
 
 MEASUREMENTS = HERE.parent / "benchmarks"
+PLACES = {"benchmarks/": "measurements/", "CONTRIBUTING": "contributing"}
+"""Where files of the repository that are not below ``docs/`` stand on the site."""
+BOOSTS = {"tutorials/": 2, "measurements/": 0.005}
+"""What a search finds first and last: the many words of measurements match anything."""
 QUIET = "c = get_config()\nc.IPKernelApp.log_level = 40\n"
 """The kernels of notebooks warn, else, of sockets that others on this machine may read."""
 
@@ -53,8 +60,35 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Replace ``{{ name }}`` by what the measurements say, and drop the marks of tests from snippets."""
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Leave out what is for tests, weigh a page for the search, lead links to files to their pages here."""
     markdown = re.sub(r"^(```\w+)(?: (?:data|torch|varies))+$", r"\1", markdown, flags=re.MULTILINE)
-    said = {**evidence.facts(), "verbs": command_pages.verbs()}
-    return re.sub(r"\{\{\s+(\w+)\s+\}\}", lambda match: said[match[1]], markdown)
+    markdown = measured.COMMENT.sub("", markdown)
+    calls = {command_pages.function(name) for name in VERBS}
+    markdown = re.sub(
+        r"^::: ([\w.]+)$",
+        lambda call: command_pages.described(call[1]) if call[1] in calls else call[0],
+        markdown,
+        flags=re.MULTILINE,
+    )
+    for folder, boost in BOOSTS.items():
+        if page.file.src_uri.startswith(folder):
+            page.meta["search"] = {"boost": boost}
+    up = "../" * page.file.src_uri.count("/")
+    return re.sub(
+        rf"\]\((?:\.\./)+({'|'.join(PLACES)})", lambda link: f"]({up}{PLACES[link[1]]}", markdown
+    )
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Give the theme's search dialog a name."""
+    dialog = 'data-md-component="search" role="dialog"'
+    return output.replace(dialog, f'{dialog} aria-label="Search"', 1)
+
+
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Lead links of notebooks, which MkDocs leaves as they are, to pages; a table's corner is no head."""
+    if page.file.src_uri.endswith(".ipynb"):
+        html = re.sub(r'(href="\.\./[\w/-]+)\.md', r"\1.html", html)
+        return html.replace("<th></th>", "<td></td>")
+    return html

@@ -12,8 +12,9 @@ from tiny import saved, word_tokenizer
 
 import zerolm
 from zerolm.cli import main
-from zerolm.commands import COMMANDS, Command
-from zerolm.settings import REQUIRED, Setting
+from zerolm.settings import REQUIRED
+from zerolm.settings.request import PLACED, Request
+from zerolm.verbs import VERBS
 
 SOUND: dict[str, tuple[str, ...]] = {
     "search": ("bert", "--hidden", "128", "--depth", "2"),
@@ -82,6 +83,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "numbers": ("many", "", "nan", "1,,2", "inf"),
     "shares": ("many", "", "nan", "1,,2", "inf", "0,1", "1,-1"),
     "interval": ("many", "", "1", "3:1", "nan:2", "1:2:3", "1:inf"),
+    "paths": ("", "nowhere", "w" * 100_000, "\udcff"),
     "text": ("", "no such thing", "w" * 100_000, "\x1b[31m", "\udcff"),
     "names": ("no such thing", "w" * 100_000, ",,,x y,,", "\udcff"),
     "path": (
@@ -119,49 +121,46 @@ def make_place(folder: Path) -> None:
     zerolm.carve(folder / "parent", folder / "child", keep_ffn=0.5)
     with chdir(folder):
         for name, out in (("elastic train", "net"), ("elastic search", "found")):
-            assert main(call(COMMANDS[name], "--out", out)) == 0
+            assert main(call(name, "--out", out)) == 0
 
 
-def flag(setting: Setting) -> str:
-    return setting.flag
-
-
-def call(command: Command, *more: str) -> list[str]:
+def call(name: str, *more: str) -> list[str]:
     """Return a sound call, with more behind it."""
-    return [*command.name.split(), *SOUND.get(command.name, ()), *more]
+    return [*name.split(), *SOUND.get(name, ()), *more]
 
 
-def wrong_calls(command: Command) -> Iterator[list[str]]:
+def wrong_calls(request: type[Request]) -> Iterator[list[str]]:
     """Yield calls that are wrong in one place, from the settings that a command declares."""
-    words = command.name.split()
-    for setting in (*command.settings, *command.output):
-        if (command.name, setting.name) in FREE or setting.name == "verbose":
+    name, arguments = request.name, request.groups()[PLACED]
+    words = name.split()
+    for setting in (*request.settings(), *request.output()):
+        if (name, setting.name) in FREE or setting.name == "verbose":
             continue
-        placed = setting in command.arguments
+        placed = setting in arguments
         if setting.kind == "flag":
-            yield call(command, f"{flag(setting)}=maybe")
+            yield call(name, f"{setting.flag}=maybe")
             continue
         if not placed:
-            yield call(command, flag(setting))  # its value is missing
+            yield call(name, setting.flag)  # its value is missing
         kind = "text" if setting.choices else setting.kind
         for value in WRONG[kind]:
             if value in NEW.get(setting.name, ()):
                 continue
             if placed:
-                others = SOUND.get(command.name, ())[len(command.arguments) :]
+                others = SOUND.get(name, ())[len(arguments) :]
                 yield [*words, *others, "--", value]
             else:
-                yield call(command, f"{flag(setting)}={value}")
+                yield call(name, f"{setting.flag}={value}")
         if kind == "path" and setting.name not in NEW:
             for file in ("broken.json", "broken.csv", "broken.yaml"):
-                yield [*words, file] if placed else call(command, f"{flag(setting)}={file}")
-    yield call(command, "--no-such-flag")
-    yield call(command, "--no-such-flag", "1")
-    yield call(command, "one", "too", "many", "arguments", "--nothing")
-    if any(setting.default is REQUIRED for setting in command.settings):
+                yield [*words, file] if placed else call(name, f"{setting.flag}={file}")
+    yield call(name, "--no-such-flag")
+    yield call(name, "--no-such-flag", "1")
+    yield call(name, "one", "too", "many", "arguments", "--nothing")
+    if any(setting.default is REQUIRED for setting in request.settings()):
         yield words
     yield [*words[:-1], words[-1][:-1] + "x"]  # its name mistyped
 
 
 def all_wrong_calls() -> dict[str, list[list[str]]]:
-    return {name: list(wrong_calls(command)) for name, command in COMMANDS.items()}
+    return {name: list(wrong_calls(verb.request)) for name, verb in VERBS.items()}

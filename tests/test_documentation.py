@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from snippets import Missing, agrees, blocks, run, run_command, steps
 
-import zerolm
-from zerolm.commands import COMMANDS
 from zerolm.groundtruth.reader import same_folders
-from zerolm.proxies.registry import PROXIES
 from zerolm.scores import SCORES
 from zerolm.spaces import SPACES, space_names
+from zerolm.verbs import ALIASES, VERBS
+from zerolm.zero_cost.registry import PROXIES
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 sys.path.insert(0, str(ROOT / "docs"))
 
@@ -73,10 +74,65 @@ def test_what_does_not_run_only_installs(page: Path) -> None:
     assert page.read_text("utf-8").count("```") % 2 == 0
 
 
-def test_the_readme_shows_the_measured_evidence() -> None:
-    import evidence
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_the_numbers_are_those_of_the_measurements(page: Path) -> None:
+    import measured
 
-    assert evidence.facts()["readme_evidence"] in README.read_text("utf-8")
+    text = page.read_text("utf-8")
+    assert "{{" not in text, "a value is not written in"
+    assert measured.renewed(text, measured.values()) == text, "run `python docs/measured.py`"
+    assert len(measured.COMMENT.findall(text)) == text.count("<!-- measured"), "a comment is not one"
+
+
+def test_many_numbers_are_compared() -> None:
+    import measured
+
+    names = [
+        name
+        for page in measured.PAGES
+        for comment in measured.COMMENT.finditer(page.read_text("utf-8"))
+        for name in comment["names"].split(";")
+    ]
+    assert len(names) > 60
+
+
+MEASURED = """Of 12, 2
+are .5 to
+.7 wide.
+<!-- measured: all=12; few=2;
+width=.5 to .7 -->
+
+| a |
+|---|
+| 1 |
+<!-- measured: rows -->
+"""
+
+
+def test_numbers_are_written_where_they_stand() -> None:
+    import measured
+
+    rows = "| a |\n|---|\n| 2 |"
+    facts = {"all": "2", "few": "12", "width": ".6 to .8", "rows": rows}
+    page = measured.renewed(MEASURED, facts)
+    assert page == (
+        "Of 2, 12\nare .6 to .8 wide.\n<!-- measured: all=2; few=12;\nwidth=.6 to .8 -->\n\n"
+        f"{rows}\n<!-- measured: rows -->\n"
+    )
+    assert measured.renewed(page, facts) == page
+    for wrong in ("Of 2, 12", "Of 12.5, 2", "Of 12, 3"):
+        with pytest.raises(LookupError, match="is not in its place"):
+            measured.renewed(MEASURED.replace("Of 12, 2", wrong), facts)
+
+
+LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_links_lead_somewhere_on_a_code_host_too(page: Path) -> None:
+    for place in LINK.findall(re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)):
+        made = page.is_relative_to(ROOT / "docs") and place.startswith("commands/")
+        assert made or (page.parent / place).exists(), place
 
 
 def test_the_figures_are_those_of_the_measurements() -> None:
@@ -86,16 +142,79 @@ def test_the_figures_are_those_of_the_measurements() -> None:
         assert (figures.ASSETS / f"{name}.svg").read_text("utf-8") == draw(), "run `python docs/figures.py`"
 
 
+class Page(HTMLParser):
+    """The links of a page, and the names of its places."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.places: set[str] = set()
+        self.feed(file.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        for name, value in attributes:
+            if name in ("href", "src"):
+                self.links.append(value or "")
+            elif name == "id":
+                self.places.add(value or "")
+
+
 @pytest.mark.built
 def test_the_site_asks_nobody_and_lacks_nothing() -> None:
     """``make docs`` has built it, without a warning; its notebooks ran."""
     pages = list((ROOT / "site").rglob("*.html"))
-    assert len(pages) > len(COMMANDS) + len(PAGES)
+    assert len(pages) > len(VERBS) + len(PAGES)
     loaded = re.compile(r"<(?:script|img|iframe|link rel=\"?stylesheet)[^>]*(?:src|href)=\"?https?:")
     for page in pages:
         text = page.read_text("utf-8")
         assert not loaded.search(text), page
-        assert "{{" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL), page
+        assert "<!-- measured" not in text, page
+
+
+@pytest.mark.built
+def test_every_link_of_the_site_leads_to_a_place() -> None:
+    files = {file.resolve() for file in (ROOT / "site").rglob("*") if file.name != "404.html"}
+    pages = {file: Page(file) for file in files if file.suffix == ".html"}
+    for file, page in pages.items():
+        for link in map(urlsplit, page.links):
+            if not (link.scheme or link.netloc):
+                target = (file.parent / unquote(link.path)).resolve() if link.path else file
+                assert target in files, f"{file}: {link.path}"
+                places = pages[target].places if target in pages else set()
+                assert not link.fragment or unquote(link.fragment) in places, f"{file}: {link.geturl()}"
+
+
+PAGE_OF_EACH_KIND = (
+    "index.html",
+    "tutorials/ship.html",
+    "notebooks/search.html",
+    "evidence.html",
+    "commands/index.html",
+    "commands/search.html",
+    "api.html",
+)
+
+
+@pytest.mark.built
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_site_is_for_everybody(scheme: Any) -> None:
+    """axe-core finds nothing wrong, on a wide screen and a narrow one."""
+    api = pytest.importorskip("playwright.sync_api")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    path = os.environ.get("ZEROLM_CHROMIUM") or shutil.which("chromium")
+    if path is None:
+        pytest.skip("there is no Chromium")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        for width in (1300, 390):
+            context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+            for name in PAGE_OF_EACH_KIND:
+                page = context.new_page()
+                page.goto((ROOT / "site" / name).as_uri())
+                page.wait_for_selector(".md-typeset h1")
+                page.wait_for_timeout(300)  # colours fade in
+                assert not axe.run(page).response["violations"], f"{name}, {width} wide"
+        browser.close()
 
 
 HEAVY = {"--all", "--limit", "--proxies", "--tasks", "heal", "--heal", "--beside", "elastic"}
@@ -130,8 +249,8 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     ran = 0
-    for command in COMMANDS.values():
-        for example, _ in command.examples:
+    for verb in VERBS.values():
+        for example, _ in verb.request.examples:
             words = shlex.split(example)
             if HEAVY & set(words):
                 continue
@@ -147,13 +266,15 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
                 words += ["--sequences", "8", "--length", "16"]
             run_command(words)
             ran += 1
-    assert ran > len(COMMANDS)
+    assert ran > len(VERBS)
 
 
 def test_every_public_function_is_documented() -> None:
     text = (ROOT / "docs" / "api.md").read_text("utf-8")
-    public = {name for name in dir(zerolm) if not name.startswith("__")}
-    assert set(re.findall(r"^::: zerolm\.(\w+)$", text, flags=re.MULTILINE)) == public
+    verbs = {verb.function or name.replace(" ", ".") for name, verb in VERBS.items()}
+    helpers = {"load", "make_score", "make_space", "read_labels"}
+    assert set(re.findall(r"^::: zerolm\.([\w.]+)$", text, flags=re.MULTILINE)) == verbs | helpers
+    assert all(alias in text for alias in ALIASES)
 
 
 def test_every_space_is_explained() -> None:

@@ -111,7 +111,7 @@ def test_the_wheel_searches_on_its_own_requirements(built: Built) -> None:
 @pytest.mark.parametrize("version", NEWER)
 def test_the_wheel_runs_on_newer_pythons(version: str, built: Built) -> None:
     python = shutil.which(f"python{version}")
-    imports = "import huggingface_hub, numpy, pydantic, rich, scipy, typer, yaml"
+    imports = "import click, huggingface_hub, numpy, pydantic, rich, scipy, yaml"
     if not python or subprocess.run([python, "-c", imports], capture_output=True).returncode:
         pytest.skip(f"there is no Python {version} with what zerolm requires")
     folder = built.folder / f"python{version}"

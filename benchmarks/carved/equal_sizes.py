@@ -177,7 +177,7 @@ def today(bench: Bench, size: Size, shape: str) -> Result:
     """KV groups and FFN by the measured table, as zerolm plans them without a hidden width."""
     parent, budgets = bench.parent, {f"max_{size.cost}": budget_of(bench, size)}
     keep = {"layers": 1.0} if shape == "uniform" else {}
-    table, request = measured_table(bench), SizeRequest(shape, keep, budgets)
+    table, request = measured_table(bench), SizeRequest.of(keep, budgets, shape=shape)
     cut = plan_of(parent.checkpoint, table, request, CostModel()).cut
     quality = parent.judged(cut, "least-squares")
     note(f"{size}: {shape}: {quality.loss:.4f}")

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import zerolm
-from zerolm.api.baseline import BaselineModel, baseline_of
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import make_score
 from zerolm.solvers import search
 from zerolm.spaces.decoders import decoders
+from zerolm.verbs.baseline import BaselineModel, baseline_of
+from zerolm.verbs.run_file import configured
 
 EIGHT = (
     *("SmolLM2-135M", "SmolLM2-360M", "SmolLM2-1.7B", "MobileLLM-125M"),
@@ -118,14 +119,12 @@ def test_what_a_search_takes_over_and_tells(tmp_path: Path) -> None:
     assert "Beside mine" in page
     assert "6 x 256, heads 4, kv 2, ffn 768" in page
     assert "baseline mine" in page  # can be picked
-    assert "mine" in result.fragment()
+    assert "mine" in result._repr_html_()
     assert any(line.startswith("Against the baseline mine (") for line in result.lines())
 
 
 def _arguments(file: Path) -> dict[str, Any]:
-    from zerolm.api.configuration import read_yaml
-
-    return {name: value for name, value in read_yaml(file).items() if name != "command"}
+    return configured("search", str(file), {})
 
 
 def test_budgets_that_are_given_count(tmp_path: Path) -> None:
@@ -144,7 +143,7 @@ def test_a_baseline_outside_the_space_is_told(tmp_path: Path, zerolm: Callable[.
     ran = zerolm("search", "llama", "--baseline", file, *flags)
     assert (ran.status, ran.err) == (0, "")
     assert "outside the space: depth 3 (4:9), ffn 777 (384:1024:128)" in " ".join(ran.out.split())
-    assert "beside the baseline:" in ran.out
+    assert f"Beside {tmp_path.name}\n" in ran.out
     told = json.loads(zerolm("search", "--baseline", file, *flags, "--json").out)["baseline"]
     assert told["exclusions"] == ["depth 3 (4:9)", "ffn 777 (384:1024:128)"]
     assert told["architecture"]["ffn"] == 777

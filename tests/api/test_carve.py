@@ -16,17 +16,16 @@ from repeated import check_report
 from tiny import saved, word_tokenizer
 
 import zerolm as package
-from zerolm.api.carve import OF_A_RECIPE, CarvingReport
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.planning.lonas import SPACES
 from zerolm.carving.repair.rules import REPAIRS
-from zerolm.carving.request import PLANS, SHAPES
-from zerolm.commands.carve import CARVE
+from zerolm.carving.request import MethodRequest, SizeRequest
 from zerolm.costs import CostModel
-from zerolm.doctor import examine
-from zerolm.doctor.opening import opened
-from zerolm.text.defaults import LENGTH, SEQUENCES
+from zerolm.diagnosis import examine
+from zerolm.diagnosis.opening import opened
+from zerolm.settings.request import settings_of
+from zerolm.verbs.carve import CarveSettings, CarvingReport
 
 Zerolm = Callable[..., Any]
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 8, "length": 16}
@@ -124,27 +123,26 @@ def test_a_plan_tells_what_widths_of_the_stream_keep(case: str, zerolm: Zerolm) 
     asked, words = WIDTHS[case]
     report = package.carve("parent", **asked)
     assert (report.stream is None) == (case == "planned by losses")
-    said = repr(report)
-    assert words in said
-    assert len(said) <= 1500
-    assert said.count("\n") < 15
-    by_hidden = {one["hidden"]: one for one in report.spectrum}
+    text = repr(report)
+    assert words in text
+    assert len(text) <= 1500
+    assert text.count("\n") < 15
+    energies = {row.hidden: row.kept_energy for row in report.spectrum}
+    if report.stream:
+        energies[report.stream.hidden] = report.stream.kept_energy
     flags = [flag for name, value in asked.items() for flag in (f"--{name.replace('_', '-')}", str(value))]
     ran = zerolm("carve", "parent", *flags)
     assert ran.status == 0, ran.err
     assert words in ran.out
     lines = ran.out.splitlines()
-    head = next(place for place, line in enumerate(lines) if line.startswith("hidden  energy kept"))
+    head = next(place for place, line in enumerate(lines) if line.startswith("hidden size  energy kept"))
     assert lines[head].endswith("loss") == (case == "planned by losses")
-    rows = [line.split() for line in lines[head + 1 :]]
+    rows = [line.split() for line in lines[head + 1 :] if line[0].isdigit()]
     assert {42, 36, 30, 24} <= {int(row[0]) for row in rows}
-    for hidden, kept, *_ in rows:
-        if report.stream and report.stream["hidden"] == int(hidden):
-            assert kept == f"{report.stream['kept_energy']:.1%}"
-        else:
-            assert kept == f"{by_hidden[int(hidden)]['kept_energy']:.1%}"
-    chosen = [int(row[0]) for row in rows if row[-1] == "chosen"]
-    assert chosen == ([report.stream["hidden"]] if report.stream else [])
+    for hidden, *others in rows:
+        assert f"{energies[int(hidden)]:.1%}" in others
+    chosen = [int(row[0]) for row in rows if "chosen" in row]
+    assert chosen == ([report.stream.hidden] if report.stream else [])
     child = package.carve("parent", "child", **asked)
     assert "energy kept" not in repr(child)
     assert CarvingReport.load("child").stream == child.stream == report.stream
@@ -163,8 +161,10 @@ def test_a_recipe_stands_alone() -> None:
     report = package.carve("parent", "again", recipe=Path("child/recipe.json"))
     assert report.widths == CarvingReport.load("child").widths
     assert contents("again")["model.safetensors"] == contents("child")["model.safetensors"]
-    for name in OF_A_RECIPE:
-        setting = next(setting for setting in CARVE.settings if setting.name == name)
+    for setting in (*settings_of(SizeRequest), *settings_of(MethodRequest)):
+        name = setting.name
+        if name == "text":
+            continue
         other = setting.choices[0] if setting.choices else "none" if setting.kind == "text" else 1
         other = 7 if setting.kind == "integer" else other
         with pytest.raises(ValueError, match=f"{name.replace('_', '-')} cannot stand beside it"):
@@ -172,49 +172,36 @@ def test_a_recipe_stands_alone() -> None:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "nothing asked": ({}, "nothing says how small"),
-    "an amount of nothing": ({"max_params": "much"}, "max_params .* 'much'"),
-    "an amount as a share": ({"max_params": 0.8}, "max_params"),
-    "a share as text": ({"keep_ffn": "half"}, "keep_ffn must be a number"),
-    "a share of three": ({"keep_ffn": 3}, "keep_ffn must be a positive number up to 1"),
-    "a share of nothing": ({"keep_layers": 0}, "keep_layers must be a positive number up to 1"),
     "no such shape": ({"keep_ffn": 0.5, "shape": "round"}, "shape 'round' .* uniform, per-layer"),
-    "no such plan": ({"keep_ffn": 0.5, "plan": "best"}, "plan 'best'"),
     "no such format": ({"keep_ffn": 0.5, "format": "onnx"}, "format 'onnx' .* hf, padded"),
-    "a format as a number": ({"keep_ffn": 0.5, "format": 3}, "format must be text"),
-    "no such text": ({"keep_ffn": 0.5, "text": "gone.txt"}, "gone.txt"),
-    "a text as a list": ({"keep_ffn": 0.5, "text": ["a"]}, "text must be a path"),
     "an output in nowhere": ({"keep_ffn": 0.5, "out": "nowhere/child"}, "does not exist"),
-    "an output as a number": ({"keep_ffn": 0.5, "out": 3}, "out must be a path"),
-    "force as text": ({"keep_ffn": 0.5, "force": "yes"}, "force must be true or false"),
-    "no such recipe": ({"recipe": "gone.json"}, "gone.json"),
-    "no such parent": ({"parent": "gone/gone/gone", "keep_ffn": 0.5}, "gone/gone/gone"),
-    "a parent as a number": ({"parent": 3}, "parent must be a path"),
-    "a seed of text": ({"keep_ffn": 0.5, "seed": "x"}, "seed must be"),
+    "steps without healing": ({"keep_ffn": 0.5, "steps": 2}, "give --heal TOKENS too"),
+    "a recipe, healed": (
+        {"recipe": "child/recipe.json", "heal": 5000, "text": "text.txt"},
+        "a recipe cannot stand beside it",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_values_are_said_in_one_line(case: str) -> None:
-    given, words = WRONG[case]
+    """What other settings or registries make wrong; the rest is generated in test_wrong_input."""
+    settings, words = WRONG[case]
     with pytest.raises(ValueError, match=words) as told:
-        package.carve(**({"parent": "parent", "out": "child"} | given))
+        package.carve(**({"parent": "parent", "out": "child"} | settings))
     assert "\n" not in str(told.value)
     assert sorted(file.name for file in Path().iterdir() if file.name != "cache") == ["parent"]
 
 
 def test_the_declaration_names_what_the_registries_hold() -> None:
     """The declaration is read without them, for they are heavy."""
-    settings = {setting.name: setting for setting in CARVE.settings}
-    assert settings["shape"].choices == SHAPES
-    assert settings["plan"].choices == PLANS
+    settings = {setting.name: setting for setting in CarveSettings.settings()}
     assert settings["space"].choices == tuple(SPACES)
     from_weights, from_tokens = settings["criterion"].help.split("from tokens:")
     assert [name for name in WEIGHTS_ONLY if name not in from_weights] == []
     assert [name for name in WITH_TOKENS if name not in from_tokens] == []
     assert [entry.name for entry in REPAIRS.entries() if entry.name not in settings["repair"].help] == []
     assert [entry.name for entry in FORMATS.entries() if entry.name not in settings["format"].help] == []
-    assert (settings["sequences"].default, settings["length"].default) == (SEQUENCES, LENGTH)
     conditions = {name: settings[name].default for name in ("context", "batch", "kv_bits")}
     assert {name: getattr(CostModel(), name) for name in conditions} == conditions
 
@@ -223,7 +210,7 @@ def test_without_torch_the_extra_is_named() -> None:
     code = """import sys
 sys.modules["torch"] = None
 import zerolm
-print(zerolm.carve("parent", keep_ffn=0.5).widths[0]["ffn"])
+print(zerolm.carve("parent", keep_ffn=0.5).widths[0].ffn)
 for more in ({"out": "child"}, {"text": "random"}):
     try:
         zerolm.carve("parent", keep_ffn=0.5, **more)
@@ -235,3 +222,28 @@ for more in ({"out": "child"}, {"text": "random"}):
     assert len(lines) == 2
     assert all(line.endswith("pip install 'zerolm[torch]'") for line in lines), lines
     assert not Path("child").exists()
+
+
+def test_an_edited_result_is_an_error_that_names_the_field() -> None:
+    document = package.carve("parent", keep_hidden=0.75).to_json()
+    for name, value in (("widths", [{"layer": 0}]), ("stream", {"hidden": "36"}), ("costs", 3)):
+        with pytest.raises(ValueError, match=name) as told:
+            CarvingReport.from_json(document | {name: value})
+        assert "\n" not in str(told.value)
+
+
+def test_what_a_cost_is_stands_once() -> None:
+    """A share has the same digits wherever it is: in the title, the sentences, and the chart."""
+    report = package.carve("parent", max_params="0.8x")
+    costs = report.costs
+    share = f"{costs['child']['params'] / costs['parent']['params']:.1%}"
+    heading = report.heading()
+    assert share in heading.title
+    assert share in heading.baseline
+    chart = next(sheet for sheet in report.sheets() if sheet.title.startswith("Costs")).charts[0]
+    assert chart.rows[0].text.endswith(f", {share}")
+    assert (
+        "`"
+        not in report.page().partition("<style>")[0]
+        + report.page().partition("<main>")[2].partition("<script")[0]
+    )

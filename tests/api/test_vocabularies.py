@@ -61,7 +61,7 @@ def test_no_architecture_with_any_vocabulary_is_better(budgets: dict[str, int], 
     assert every[300].context == context
     assert every[300].budgets == budgets
     assert every[700].bytes_per_token == counts.size / counts.tokens[700] > every[300].bytes_per_token
-    again = type(result).from_folder(Path(), result.to_json(), {})
+    again = type(result).from_json(result.to_json())
     assert again.to_json() == result.to_json()
     assert "By vocabulary" in result.page()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,9 @@ from labelled import labelled
 from portion import portion
 
 import zerolm
-from zerolm.commands import COMMANDS, Command
 from zerolm.settings import REQUIRED, Setting
+from zerolm.verbs import VERBS
+from zerolm.verbs.call import function_of
 
 JUNK = st.one_of(
     st.none(),
@@ -37,15 +37,11 @@ LASTING = {"proxies"}
 """Commands that go to the user's cache with what is right."""
 
 
-def verb_of(command: Command) -> Any:
-    module, name = command.verb.split(":")
-    return getattr(import_module(module), name)
-
-
-def nowhere(command: Command) -> dict[str, Any]:
+def nowhere(name: str) -> dict[str, Any]:
     """Return a target that does not exist: whatever else is given, the verb cannot begin."""
-    needed = {*command.arguments, *(s for s in command.settings if s.default is REQUIRED)}
-    return {setting.name: "nowhere-at-all/x.csv" for setting in needed}
+    request = VERBS[name].request
+    needed = {*request.by_place(), *(s for s in request.settings() if s.default is REQUIRED)}
+    return {setting.name: "nowhere-at-all/x.csv" for setting in needed if setting.name != "out"}
 
 
 @pytest.fixture(autouse=True)
@@ -61,18 +57,19 @@ def alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     assert [file.name for file in folder.rglob("*")] == ["data"]
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS.values() if c.settings], ids=lambda c: c.name)
+@pytest.mark.parametrize("name", [name for name, verb in VERBS.items() if verb.request.settings()])
 @settings(max_examples=portion(120))
 @given(data=st.data())
-def test_junk_is_a_value_error_in_one_line(command: Command, data: st.DataObject) -> None:
-    setting: Setting = data.draw(st.sampled_from(command.settings))
-    keywords = nowhere(command) | {setting.name: data.draw(JUNK)}
-    if command.owners and data.draw(st.booleans()):
+def test_junk_is_a_value_error_in_one_line(name: str, data: st.DataObject) -> None:
+    request = VERBS[name].request
+    setting: Setting = data.draw(st.sampled_from(request.settings()))
+    keywords = nowhere(name) | {setting.name: data.draw(JUNK)}
+    if request.owners and data.draw(st.booleans()):
         keywords[data.draw(st.sampled_from(["alpha", "init", "hidden", "nothing"]))] = data.draw(JUNK)
-    if command.name in LASTING and not isinstance(next(iter(keywords.values())), str):
+    if name in LASTING and not isinstance(next(iter(keywords.values())), str):
         return
     try:
-        verb_of(command)(**keywords)
+        function_of(name)(**keywords)
     except ValueError as error:
         message = str(error)
     else:
@@ -89,8 +86,7 @@ ARCHITECTURE = {"space": "bert", "architecture": CHOICES}
 @settings(max_examples=portion(150))
 @given(data=st.data())
 def test_junk_beside_a_right_target(data: st.DataObject) -> None:
-    command = COMMANDS["score"]
-    setting = data.draw(st.sampled_from(command.settings[1:]))
+    setting = data.draw(st.sampled_from(VERBS["score"].request.settings()[1:]))
     options = data.draw(st.dictionaries(st.sampled_from(["alpha", "init", "beta"]), JUNK, max_size=2))
     try:
         report = zerolm.score(ARCHITECTURE, **{setting.name: data.draw(JUNK)}, **options)
@@ -115,13 +111,13 @@ def test_what_one_setting_takes_for_a_path_no_other_does() -> None:
     labels = labelled("gpt2", 14)
     calibration = zerolm.calibrate(labels, method="dictionary")
     objects = {"architecture": labels.pool.architectures[0], "labels": labels, "calibration": calibration}
-    for command in COMMANDS.values():
-        for setting in (setting for setting in command.settings if setting.kind == "path"):
+    for command, verb in VERBS.items():
+        for setting in (setting for setting in verb.request.settings() if setting.kind == "path"):
             for name, value in objects.items():
-                if name == setting.name and (command.name, name) in TAKEN:
+                if name == setting.name and (command, name) in TAKEN:
                     continue
                 with pytest.raises(ValueError, match=r"must be (a path|a number|an integer|a duration)"):
-                    verb_of(command)(**nowhere(command) | {setting.name: value})
+                    function_of(command)(**nowhere(command) | {setting.name: value})
 
 
 @given(JUNK)

@@ -21,11 +21,6 @@ from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-
-
 def changed(folder: Path, drop: str = "", **settings: Any) -> Path:
     """The folder, its configuration with other settings and without one field."""
     file = folder / "config.json"
@@ -57,7 +52,7 @@ def test_a_wrong_weight_on_the_disk_is_found(dtype: str, wrong: str, tmp_path: P
     whole = Cut.whole(dimensions(parent))
     cut = Cut(whole.parent, tuple(LayerCut(x.layer, x.groups, np.arange(20)) for x in whole.layers))
     carve(parent.folder, tmp_path / "child", keep_ffn=0.5, criterion="prefix")
-    run = Session(parent, Methods(None, "prefix", "none", "weights"), lambda text: None)
+    run = Session(parent, Methods("prefix"), lambda text: None)
     assert FORMATS["hf"].verified(run, cut, Repaired(), tmp_path / "child").relative <= 1e-4
     file = tmp_path / "child" / "model.safetensors"
     weights = load_file(file)

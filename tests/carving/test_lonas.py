@@ -12,14 +12,18 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from carvings import carve, rebuild
 from tiny import saved
 
 from zerolm.carving.importance.criterion import Criterion
-from zerolm.carving.planning.lonas import SPACES, choices_in, heuristic
+from zerolm.carving.kept_units import dimensions
+from zerolm.carving.planning.part_costs import Choices, StoredCosts
+from zerolm.carving.planning.size_spaces import SIZE_SPACES, SizeSpace
 from zerolm.carving.planning.sizes import costs_of, heuristic_of, plan_of
 from zerolm.carving.request import SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
+from zerolm.registry import Entry
 
 COST = CostModel()
 LLAMA = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
@@ -69,7 +73,7 @@ class Prefix(Criterion):
 
 def test_the_heuristic_subnet_of_llama_costs_what_the_paper_says(llama: Checkpoint) -> None:
     """1.4445 TMACs, 5.525 B: arXiv 2503.18646, table III prints 1.44 and 5.5."""
-    cut = heuristic_of(llama, Prefix(), SizeRequest("per-layer", space="lonas-llama-7b"))
+    cut = heuristic_of(llama, Prefix(), SizeRequest.of(space="lonas-llama-7b", shape="per-layer"))
     assert {len(layer.ffn) for layer in cut.layers} == {8256}
     costs = costs_of(llama, COST, cut, "lonas-llama-7b")
     assert costs["params"] == 32 * (4 * 4096**2 + 3 * 4096 * 8256) + 32000 * 4096
@@ -82,7 +86,7 @@ def test_the_heuristic_subnet_of_llama_costs_what_the_paper_says(llama: Checkpoi
 def test_bert_costs_what_lonas_says(bert: Checkpoint) -> None:
     """11.21 GMACs in full (printed 11.2); the heuristic subnet has 9.6 G in its linear layers."""
     assert costs_of(bert, COST, space="lonas-bert")["macs"] / 1e9 == pytest.approx(11.21, abs=0.005)
-    cut = heuristic_of(bert, Prefix(), SizeRequest("per-layer", space="lonas-bert"))
+    cut = heuristic_of(bert, Prefix(), SizeRequest.of(space="lonas-bert", shape="per-layer"))
     heads = [len(layer.groups) for layer in cut.layers]
     assert heads == [12] * 10 + [11, 12]
     assert [len(layer.ffn) for layer in cut.layers][:3] == [2634, 2634, 2627]
@@ -98,46 +102,51 @@ def test_the_spaces_are_as_large_as_published(llama: Checkpoint, bert: Checkpoin
 
 
 def _size(name: str, checkpoint: Checkpoint) -> int:
-    return math.prod(len(kind) for layer in choices_in(name, checkpoint).own for kind in layer)
+    return math.prod(len(kind) for layer in SIZE_SPACES[name].choices(checkpoint).by_layer for kind in layer)
 
 
 def test_plans_within_the_space_are_exact(llama: Checkpoint) -> None:
     """Later layers are worth more and cost the same: an optimum never keeps more of an earlier one."""
     limit = costs_of(llama, COST, space="lonas-llama-7b")["macs"] * 4 // 5
-    wish = SizeRequest("per-layer", budgets={"max_macs": limit}, space="lonas-llama-7b")
+    wish = SizeRequest.of(budgets={"max_macs": limit}, space="lonas-llama-7b", shape="per-layer")
     planned = plan_of(llama, Prefix(), wish, COST)
     widths = [len(layer.ffn) for layer in planned.cut.layers]
     assert planned.optimal
     assert widths == sorted(widths)
-    assert set(widths) <= set(SPACES["lonas-llama-7b"].ffn[0])
+    assert set(widths) <= {11008, 9632, 8256, 6880, 5504}
     assert planned.costs["macs"] <= limit
     assert planned.costs == costs_of(llama, COST, planned.cut, "lonas-llama-7b")
 
 
 def test_the_heuristic_takes_the_middle(llama: Checkpoint) -> None:
-    assert set(heuristic(choices_in("lonas-llama-7b", llama))) == {(32, 8256)}
+    space = SIZE_SPACES["lonas-llama-7b"]
+    assert set(space.heuristic(space.choices(llama))) == {(32, 8256)}
 
 
 def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
     tiny = Checkpoint.open(saved(tmp_path / "tiny", "llama"))
     with pytest.raises(ValueError, match=r"32 layers, attention 4096, FFN 11008; the parent has 3 layers"):
-        choices_in("lonas-llama-7b", tiny)
-    with pytest.raises(ValueError, match="space 'lonas' is not known; there are lonas-bert"):
-        choices_in("lonas", tiny)
+        SIZE_SPACES["lonas-llama-7b"].choices(tiny)
+    with pytest.raises(ValueError, match=r"space 'lonas' is not known; .*there are lonas-bert, lonas-llama"):
+        SIZE_SPACES["lonas"]
     with pytest.raises(ValueError, match="without budgets"):
         heuristic_of(
-            llama, Prefix(), SizeRequest("per-layer", budgets={"max_macs": 1}, space="lonas-llama-7b")
+            llama,
+            Prefix(),
+            SizeRequest.of(budgets={"max_macs": 1}, space="lonas-llama-7b", shape="per-layer"),
         )
     with pytest.raises(ValueError, match="a space says the sizes"):
         plan_of(
-            llama, Prefix(), SizeRequest("uniform", budgets={"max_macs": 1}, space="lonas-llama-7b"), COST
+            llama,
+            Prefix(),
+            SizeRequest.of(budgets={"max_macs": 1}, space="lonas-llama-7b", shape="uniform"),
+            COST,
         )
 
 
 def test_the_command_writes_the_heuristic_subnet(
-    bert: Checkpoint, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bert: Checkpoint, zerolm: Callable[..., Any]
 ) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     flags = ("--space", "lonas-bert", "--plan", "heuristic", "--criterion", "prefix", "--json")
     ran = zerolm("carve", str(bert.folder), *flags)
     assert ran.status == 0, ran.err
@@ -145,3 +154,30 @@ def test_the_command_writes_the_heuristic_subnet(
     assert found["plan"] == "heuristic"
     assert found["widths"][10] == {"layer": 10, "heads": 11, "kv_heads": 11, "ffn": 2198}
     assert found["costs"]["parent"]["macs"] / 1e9 == pytest.approx(11.21, abs=0.005)
+
+
+class Halves(SizeSpace):
+    """A plug-in's space: each layer keeps half of its neurons or all."""
+
+    def choices(self, checkpoint: Checkpoint) -> Choices:
+        parent = dimensions(checkpoint)
+        sizes = ((parent.kv_heads,), (parent.ffn // 2, parent.ffn))
+        return Choices(*sizes, (parent.depth,), (sizes,) * parent.depth)
+
+    def heuristic(self, choices: Choices) -> list[tuple[int, int]]:
+        return [(groups[-1], ffn[0]) for groups, ffn in choices.by_layer]
+
+
+@pytest.mark.parametrize("plan", ["heuristic", "weights"])
+def test_a_space_of_a_plugin(plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sizes are carved, its costs are those that everything else has, and its recipe is read again."""
+    monkeypatch.setattr(SIZE_SPACES, "_entries", dict(SIZE_SPACES._entries))
+    SIZE_SPACES.add(Entry("halves", Halves()))
+    parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
+    budgets = {"max_params": "0.9x"} if plan == "weights" else {}
+    carved = carve(parent, out, space="halves", plan=plan, budgets=budgets, form="padded")
+    assert {size["ffn"] for size in carved.widths} <= {20, 40}
+    assert carved.costs["child"] == costs_of(Checkpoint.open(parent), StoredCosts(), carved.cut)
+    again = rebuild(out / "recipe.json", parent, tmp_path / "again")
+    assert again.method.space == "halves"
+    assert again.costs == carved.costs

@@ -144,7 +144,7 @@ def test_uniform_plans_are_the_best_of_all(
     limit = int((0.5 if told else 0.83) * costs_of(checkpoint, COST)[budget])
     if not told and (name, budget) == ("bert", "kv_bytes"):
         limit = 2 * limit  # neither heads nor layers may go
-    wish = SizeRequest(budgets={f"max_{budget}": limit}, multiple_of=8)
+    wish = SizeRequest.of(budgets={f"max_{budget}": limit}, multiple_of=8)
     score = Told(parent, 3) if told else made(checkpoint, "capacity")
     sizes = choices(checkpoint, wish)
     account = part_costs(checkpoint, sizes, COST)
@@ -182,8 +182,8 @@ def test_per_layer_plans_are_the_best_of_all(
     score = made(checkpoint, "capacity") if seed is None else Told(parent, seed)
     share = 0.8 if seed is None else 0.6
     limits = {name: int(share * costs_of(checkpoint, COST)[name]) for name in budgets}
-    wish = SizeRequest(
-        "per-layer", budgets={f"max_{name}": limit for name, limit in limits.items()}, multiple_of=10
+    wish = SizeRequest.of(
+        budgets={f"max_{name}": limit for name, limit in limits.items()}, multiple_of=10, shape="per-layer"
     )
     sizes = choices(checkpoint, wish)
     account = part_costs(checkpoint, sizes, COST)
@@ -208,48 +208,52 @@ def test_a_plan_costs_what_its_child_is(parents: dict[str, Checkpoint]) -> None:
     for name in ("llama_biased", "qwen3", "bert"):
         checkpoint = parents[name]
         limit = int(0.8 * costs_of(checkpoint, COST)["params"])
-        wish = SizeRequest("per-layer", budgets={"max_params": limit}, multiple_of=1)
+        wish = SizeRequest.of(budgets={"max_params": limit}, multiple_of=1, shape="per-layer")
         planned = plan_of(checkpoint, made(checkpoint, "capacity"), wish, COST)
         child = apply_in_memory(model(name), planned.cut)
         assert planned.costs["params"] == sum(p.numel() for p in child.parameters())
 
 
 def test_widths_outright(parents: dict[str, Checkpoint]) -> None:
-    wish = SizeRequest(keep={"ffn": 0.5, "heads": 0.5, "layers": 0.67})
+    wish = SizeRequest.of(keep={"ffn": 0.5, "heads": 0.5, "layers": 0.67})
     planned = plan_of(parents["llama"], Told(dimensions(parents["llama"]), 0), wish, COST)
     assert [(size["heads"], size["kv_heads"], size["ffn"]) for size in widths(planned.cut)] == [
         (3, 1, 20)
     ] * 2
-    tensor_parallel = SizeRequest(keep={"ffn": 0.55}, multiple_of=8, tensor_parallel=2)
+    tensor_parallel = SizeRequest.of(keep={"ffn": 0.55}, multiple_of=8, tensor_parallel=2)
     planned = plan_of(parents["llama"], made(parents["llama"], "capacity"), tensor_parallel, COST)
     assert len(planned.cut.layers[0].ffn) == 24
 
 
 BAD = {
     "nothing asked": ("llama", SizeRequest(), "nothing says how small"),
-    "heads of bert": ("bert", SizeRequest(keep={"heads": 0.5}), "heads cannot be cut here"),
-    "no share": ("llama", SizeRequest(keep={"ffn": 1.5}), r"must lie in \(0, 1\]"),
+    "heads of bert": ("bert", SizeRequest.of(keep={"heads": 0.5}), "heads cannot be cut here"),
+    "no share": ("llama", SizeRequest.of(keep={"ffn": 1.5}), r"must lie in \(0, 1\]"),
     "too small a budget": (
         "llama",
-        SizeRequest(budgets={"max_params": 10}),
+        SizeRequest.of(budgets={"max_params": 10}),
         "max_params 10 would have to be at least",
     ),
     "layers per layer": (
         "llama",
-        SizeRequest("per-layer", keep={"layers": 0.5}),
+        SizeRequest.of(keep={"layers": 0.5}, shape="per-layer"),
         "goes with --shape uniform",
     ),
     "layers by weights": (
         "llama",
-        SizeRequest(keep={"layers": 0.5}),
+        SizeRequest.of(keep={"layers": 0.5}),
         "weights do not tell which layers may go",
     ),
     "unknown shape": (
         "llama",
-        SizeRequest("round", keep={"ffn": 0.5}),
+        SizeRequest.of(keep={"ffn": 0.5}, shape="round"),
         "shape 'round' is not known; there are uniform",
     ),
-    "no size left": ("llama", SizeRequest(budgets={"max_params": 10**6}, least_ffn=100), "no size is left"),
+    "no size left": (
+        "llama",
+        SizeRequest.of(budgets={"max_params": 10**6}, least_ffn=100),
+        "no size is left",
+    ),
 }
 
 
@@ -262,7 +266,9 @@ def test_wishes_that_cannot_be_met(case: str, parents: dict[str, Checkpoint]) ->
 
 def test_recipes_go_round_and_are_checked(parents: dict[str, Checkpoint]) -> None:
     checkpoint = parents["llama"]
-    wish = SizeRequest("per-layer", budgets={"max_params": int(0.8 * costs_of(checkpoint, COST)["params"])})
+    wish = SizeRequest.of(
+        budgets={"max_params": int(0.8 * costs_of(checkpoint, COST)["params"])}, shape="per-layer"
+    )
     cut = plan_of(checkpoint, made(checkpoint, "capacity"), wish, COST).cut
     recipe = to_layers(cut)
     assert to_layers(from_layers(cut.parent, recipe)) == recipe

@@ -18,7 +18,8 @@ from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut, best
 from zerolm.carving.pruning import apply_in_memory, dimensions_of
 from zerolm.carving.repair.walk import repair
-from zerolm.text.tokens import Text, line_tokens, running_tokens
+from zerolm.text.documents import Text
+from zerolm.text.tokens import line_tokens, running_tokens
 
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 SEEN = ("argparse.py", "inspect.py", "tarfile.py", "subprocess.py", "datetime.py", "statistics.py", "ssl.py")

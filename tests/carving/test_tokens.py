@@ -10,7 +10,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from zerolm.text.tokens import Text, line_tokens, random_tokens, read_text, running_tokens
+from zerolm.text.documents import Text, read_text
+from zerolm.text.tokens import line_tokens, random_tokens, running_tokens
 
 
 def words(*, special: bool) -> PreTrainedTokenizerFast:

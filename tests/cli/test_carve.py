@@ -171,7 +171,7 @@ def test_a_plan_alone_writes_nothing(zerolm: Callable[..., Any], tmp_path: Path)
     parent = saved(tmp_path / "parent", "llama")
     ran = zerolm("carve", str(parent), "--max-params", "0.8x", "--shape", "per-layer")
     assert ran.status == 0
-    assert "of the parent's" in ran.out
+    assert "Costs beside the parent's" in ran.out
     assert [file.name for file in tmp_path.iterdir()] == ["parent"]
 
 
@@ -179,14 +179,10 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "nothing asked": ((), ("nothing says how small", "--keep-ffn")),
     "no such folder": (("--keep-ffn", "0.5"), ("nowhere",)),
     "a budget below everything": (("--max-params", "10"), ("max_params 10 would have to be at least",)),
-    "an amount of nothing": (("--max-params", "much"), ("max_params", "'much'")),
     "per layer as hf": (("--max-params", "0.7x", "--shape", "per-layer"), ("--shape uniform",)),
-    "unknown format": (("--keep-ffn", "0.5", "--format", "onnx"), ("'onnx'", "hf, padded")),
     "unknown criterion": (("--keep-ffn", "0.5", "--criterion", "best"), ("'best'", "capacity")),
     "tokens without text": (("--keep-ffn", "0.5", "--criterion", "amp"), ("amp needs tokens", "random")),
     "repair without text": (("--keep-ffn", "0.5", "--repair", "bias"), ("needs tokens",)),
-    "an empty text": (("--keep-ffn", "0.5", "--text", "empty.txt"), ("empty.txt",)),
-    "a missing text": (("--keep-ffn", "0.5", "--text", "gone.txt"), ("gone.txt",)),
 }
 
 
@@ -196,7 +192,6 @@ def test_bad_input(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     saved(tmp_path / "parent", "llama")
-    (tmp_path / "empty.txt").write_text("")
     before = sorted(file.name for file in tmp_path.iterdir())
     flags, words = BAD[case]
     parent = "nowhere" if case == "no such folder" else "parent"

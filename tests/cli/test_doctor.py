@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tiny import saved
 
-from zerolm.doctor import examine
-from zerolm.doctor.opening import opened
+from zerolm.diagnosis import examine
+from zerolm.diagnosis.opening import opened
 
 
 @pytest.fixture(autouse=True)
@@ -25,10 +25,14 @@ RUNTIMES = ("transformers", "vLLM", "SGLang", "TensorRT-LLM", "MLX", "llama.cpp"
 def test_a_line_for_each_runtime(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     ran = zerolm("doctor", str(saved(tmp_path, "llama")))
     assert ran.status == 0
-    lines = [line.split(maxsplit=3) for line in ran.out.splitlines()[1 : 1 + len(RUNTIMES)]]
+    printed = ran.out.splitlines()
+    head = next(place for place, line in enumerate(printed) if line.startswith("runtime "))
+    lines = [line.split(maxsplit=4) for line in printed[head + 1 : head + 1 + len(RUNTIMES)]]
     assert tuple(line[0] for line in lines) == RUNTIMES
-    assert lines[0][1:3] == ["opens", "opened"]
-    assert all(line[1] in ("opens", "refuses", "unknown") and line[2] == "rules" for line in lines[1:])
+    assert lines[0][1:4] == ["opens", "really", "opened"]
+    assert all(
+        line[1] in ("opens", "refuses", "unknown") and line[2:4] == ["by", "rules"] for line in lines[1:]
+    )
     assert "tensor-parallel ways" in ran.out
 
 

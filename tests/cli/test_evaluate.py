@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,17 +48,32 @@ def refused(zerolm: Zerolm, words: str, *flags: str, child: str = "child", paren
 def test_the_table_shows_what_json_holds(zerolm: Zerolm) -> None:
     found = json.loads(ran(zerolm, *FEW, "--json"))
     first, head, *lines = ran(zerolm, *FEW).splitlines()
-    assert first == "6 sequences, 72 tokens"
-    assert head.split() == ["parameters", "perplexity", "KL"]
     child, parent, *_ = found["rows"]
+    assert first == (
+        f"6 sequences, 72 tokens: perplexity {child['perplexity']:.2f} (parent {parent['perplexity']:.2f}), "
+        f"KL {child['kl']:.4f}"
+    )
+    assert head.split() == ["network", "parameters", "perplexity", "KL", "least", "to", "largest", "draw"]
     assert (child["name"], child["perplexity"], child["kl"]) == ("child", found["perplexity"], found["kl"])
     assert (parent["perplexity"], parent["kl"]) == (found["parent_perplexity"], 0.0)
     for row, line in zip(found["rows"], lines, strict=False):
         name, _, perplexity, kl, *spread = line.split()
         assert (name, perplexity, kl) == (row["name"], f"{row['perplexity']:,.2f}", f"{row['kl']:.4f}")
         assert bool(spread) == ("spread" in row) == (name == "random")
-        assert line.index(kl) + len(kl) == len(head)  # below its head
-    assert "not repaired" in lines[-1] == found["note"]
+        assert line.index(kl) + len(kl) == head.index("KL") + 2  # below its head
+    assert "no repair, no rotation" in lines[-1] == found["note"]
+
+
+def test_children_of_one_name_are_told_apart(zerolm: Zerolm) -> None:
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        shutil.copytree("child", f"{folder}/child")
+        shutil.copytree("child", f"{folder}/alone{folder}")
+    beside = ("--beside", "a/child,b/child,a/child/../child,b/aloneb,child", "--json")
+    names = [row["name"] for row in json.loads(ran(zerolm, *FEW, *beside))["rows"]]
+    here = Path.cwd().name
+    assert names[4:] == ["a/child/", "b/child/", "aloneb/", f"{here}/child/"]
+    assert len(set(names)) == len(names)
 
 
 def test_an_encoder_has_one_column(zerolm: Zerolm) -> None:
@@ -65,7 +81,7 @@ def test_an_encoder_has_one_column(zerolm: Zerolm) -> None:
     found = zerolm("eval", "encoder", "--parent", "encoder", *FEW)
     assert found.status == 0, found.err
     _, head, *rows, _, _ = found.out.splitlines()
-    assert head.split() == ["parameters", "cosine"]
+    assert head.split()[:3] == ["network", "parameters", "cosine"]
     assert [row.split()[0] for row in rows] == ["child", "parent", "random", "uniform"]
     assert all(row.split()[2] == "1.0000" for row in rows)  # nothing was cut
 
@@ -77,8 +93,6 @@ def gguf(name: str) -> None:
 
 
 def test_what_cannot_be_evaluated_is_said_in_one_line(zerolm: Zerolm) -> None:
-    refused(zerolm, "give --text FILE, --tasks TASKS, or both")
-    refused(zerolm, "give --tasks TASKS too", *FEW, "--limit", "3")
     gguf("packed")
     refused(zerolm, "is GGUF; hf and padded children can be evaluated", *FEW, child="packed")
     refused(zerolm, "is GGUF; hf and padded", *FEW, child="packed/model.gguf")
@@ -158,8 +172,9 @@ def test_a_task_of_a_file_is_scored_on_both(zerolm: Zerolm, task: str) -> None:
 
 def test_tasks_and_text_stand_in_one_answer(zerolm: Zerolm, task: str) -> None:
     *rows, head, line = ran(zerolm, *FEW, "--tasks", task, "--limit", "8").splitlines()
-    assert rows[0] == "6 sequences, 72 tokens"
-    assert head.split() == ["samples", "child", "parent"]
+    assert rows[0].startswith("6 sequences, 72 tokens: ")
+    assert rows[1].startswith("Of 1 task metrics")
+    assert head.split() == ["task", "metric", "samples", "child", "parent"]
     shares = [right(name, QUESTIONS[:8]) for name in ("child", "parent")]
     assert line.split()[:3] == ["next_word", "acc", "8"]
     assert [line.split()[at] for at in (3, 6)] == [f"{share:.4f}" for share in shares]

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from zerolm.cli.complete import KINDS, names_of
-from zerolm.commands import COMMANDS, PANELS
+from zerolm.cli.install import script_of
+from zerolm.settings.request import PLACED
+from zerolm.verbs import PANELS, VERBS
 
 Zerolm = Callable[..., Any]
 
@@ -29,56 +31,59 @@ def flat(text: str) -> str:
     return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", VERBS)
 def test_help_names_everything_and_cuts_nothing(name: str, zerolm: Zerolm) -> None:
-    command, ran = COMMANDS[name], zerolm(*name.split(), "--help")
+    request, ran = VERBS[name].request, zerolm(*name.split(), "--help")
     assert (ran.status, ran.err) == (0, "")
     assert all(len(line) <= 80 for line in ran.out.splitlines())
     text = flat(ran.out)
     assert "…" not in text
-    for words in (f"Usage: zerolm {name}", command.summary, command.notes):
+    for words in (f"Usage: zerolm {name}", VERBS[name].summary, request.notes):
         assert " ".join(words.split()) in text
-    for title, settings in {**command.groups, "Output": command.output}.items():
+    for title, settings in {**request.groups(), "Output": request.output()}.items():
         assert not settings or f"─ {title} ─" in ran.out
-    for setting in (*command.settings, *command.output):
-        if setting in command.groups.get("", ()):
-            continue
-        if setting not in command.arguments:
+    for setting in (*request.settings(), *request.output()):
+        if setting not in request.groups()[PLACED]:
             assert setting.flag in text
         if setting.default_text and setting.kind != "flag" and setting.name != "verbose":
             assert f"[{setting.default_text}]" in text
-    for line, what in command.examples:
+    for line, what in request.examples:
         assert " ".join(line.split()) in text
         assert " ".join(what.split()) in text
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", VERBS)
 def test_every_setting_has_a_sentence_and_every_command_examples(name: str) -> None:
-    command = COMMANDS[name]
-    assert all(len(setting.help.split()) >= 2 for setting in (*command.settings, *command.output))
-    assert len(command.examples) >= 2
-    assert command.examples[0][0].startswith(f"zerolm {name}")
-    assert command.summary.endswith((".", "?"))
+    request = VERBS[name].request
+    assert request.name == name
+    for setting in (*request.settings(), *request.output()):
+        assert len(setting.help.split()) >= 2
+        assert not setting.help.endswith(".")
+        assert not setting.help.startswith(("hf", "loky")), "a value would be written with a capital"
+    assert 2 <= len(request.examples) <= 5
+    assert request.examples[0][0].startswith(f"zerolm {name}")
+    assert all(line.startswith("zerolm ") and what for line, what in request.examples)
+    assert VERBS[name].summary.endswith((".", "?"))
 
 
 def test_each_command_stands_in_one_panel(zerolm: Zerolm) -> None:
-    names = [name for panel in PANELS.values() for name in panel]
-    assert sorted(names) == sorted(COMMANDS)
+    assert {verb.panel for verb in VERBS.values()} == set(PANELS)
     ran = zerolm("--help")
     assert all(len(line) <= 80 for line in ran.out.splitlines())
     for title in PANELS:
         assert f"─ {title} ─" in ran.out
-    for name, command in COMMANDS.items():
+    for name, verb in VERBS.items():
         assert name in ran.out
-        assert command.summary in flat(ran.out)
+        assert verb.summary in flat(ran.out)
 
 
 def test_help_of_a_word_that_begins_several(zerolm: Zerolm) -> None:
-    ran = zerolm("bench", "--help")
-    assert ran.status == 0
-    assert "bench run" in ran.out
-    assert "calibrate" not in ran.out
-    assert (zerolm("bench").status, zerolm("bench").out) == (2, "")
+    for word, name in (("bench", "bench run"), ("elastic", "elastic train")):
+        ran = zerolm(word, "--help")
+        assert ran.status == 0
+        assert name in ran.out
+        assert "calibrate" not in ran.out
+        assert (zerolm(word).status, zerolm(word).out) == (2, "")
 
 
 def test_settings_of_what_is_named(zerolm: Zerolm) -> None:
@@ -107,7 +112,7 @@ def test_version_and_help_import_no_library() -> None:
         "heavy = {'numpy', 'torch', 'scipy', 'pydantic', 'yaml', 'huggingface_hub'} & set(sys.modules); "
         "assert status == 0 and not heavy, heavy"
     )
-    for arguments in (["--help"], ["--version"], *([*name.split(), "--help"] for name in COMMANDS)):
+    for arguments in (["--help"], ["--version"], *([*name.split(), "--help"] for name in VERBS)):
         subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
 
 
@@ -140,20 +145,19 @@ def completed(shell: str, line: str) -> list[str]:
     """The words that a shell is offered behind a line."""
     words = line.split(" ")
     more = {
-        "_ZEROLM_COMPLETE": f"complete_{shell}",
+        "_ZEROLM_COMPLETE": f"{shell}_complete",
         "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
-        "_TYPER_COMPLETE_ARGS": line,
-        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "COMP_CWORD": words[-1] if shell == "fish" else str(len(words) - 1),
     }
     run = "from zerolm.cli import main; main()"
     ran = subprocess.run(
         [sys.executable, "-c", run], env=os.environ | more, capture_output=True, text=True, check=True
     )
     assert ran.stderr == ""
-    if shell == "zsh":
-        return re.findall(r'"([^"]+)"(?::|\n|\))', ran.stdout)[:: 2 if '":"' in ran.stdout else 1]
-    return [text.split("\t")[0] for text in ran.stdout.splitlines()]
+    lines = ran.stdout.splitlines()
+    if shell == "zsh":  # type, word and help, each on a line
+        return lines[1::3]
+    return [line.split(",", 1)[1].split("\t")[0] for line in lines]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -175,9 +179,9 @@ def test_the_tab_key(shell: str, line: str, words: list[str]) -> None:
 def test_names_that_are_completed_are_those_that_are_known() -> None:
     from zerolm.carving.export.formats import FORMATS
     from zerolm.carving.repair.rules import REPAIRS
-    from zerolm.proxies import proxy_names
     from zerolm.scores import SCORES
     from zerolm.spaces import SPACES
+    from zerolm.zero_cost import proxy_names
 
     known = {"space": SPACES, "score": SCORES, "format": FORMATS, "repair": REPAIRS}
     assert all(names_of(kind) == list(names) for kind, names in known.items())
@@ -189,13 +193,23 @@ def test_names_that_are_completed_are_those_that_are_known() -> None:
 def test_the_script_for_a_shell(
     shell: str, zerolm: Zerolm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shellingham.detect_shell", lambda: (shell, f"/bin/{shell}"))
+    monkeypatch.setenv("SHELL", f"/bin/{shell}")
     ran = zerolm("--show-completion")
     assert ran.status == 0
-    assert f"_ZEROLM_COMPLETE=complete_{shell}" in ran.out
+    assert f"_ZEROLM_COMPLETE={shell}_complete" in ran.out
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert zerolm("--install-completion").status == 0
-    assert any(f"complete_{shell}" in file.read_text() for file in tmp_path.rglob("*") if file.is_file())
+    for _ in range(2):  # a second time changes nothing
+        assert zerolm("--install-completion").status == 0
+    files = [file.read_text() for file in tmp_path.rglob("*") if file.is_file()]
+    assert script_of(shell) in files
+    assert all(text.count("source ") <= 1 for text in files if text != script_of(shell))
+
+
+def test_a_shell_that_is_not_known(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/bin/bsh")
+    ran = zerolm("--show-completion")
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "did you mean 'bash'?" in ran.err
 
 
 def test_the_log_says_what_is_done(zerolm: Zerolm, tmp_path: Path) -> None:

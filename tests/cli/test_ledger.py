@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tiny import saved
 
-from zerolm.api.ledger import Watch, held
+from zerolm.verbs.ledger_energies import Watch, strongest_share
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,8 @@ def test_the_table_has_a_line_for_each_layer(zerolm: Callable[..., Any], tmp_pat
     ran = zerolm("ledger", str(saved(tmp_path / "model", "bert")))
     assert ran.status == 0
     lines = ran.out.splitlines()
-    assert [line.split()[0] for line in lines[1:5]] == ["0", "1", "2", "all"]
+    head = next(place for place, line in enumerate(lines) if line.startswith("layer "))
+    assert [line.split()[0] for line in lines[head + 1 : head + 5]] == ["0", "1", "2", "all"]
     assert "one pass over the files" in ran.out
     assert str(tmp_path / "cache" / "ledgers") in lines[-1]
 
@@ -109,14 +110,14 @@ def test_the_table_has_a_line_for_each_layer(zerolm: Callable[..., Any], tmp_pat
 def test_progress_tells_bytes_and_passes_are_counted() -> None:
     told: list[tuple[Any, ...]] = []
     watch = Watch(1, lambda *step: told.append(step))
-    watch.told("reading the weights", 5, 10)
-    watch.told("reading the weights", 10, 10)
+    watch.step("reading the weights", 5, 10)
+    watch.step("reading the weights", 10, 10)
     assert (told[-1], watch.passes) == (("reading the weights", 10, 10), 1)
-    kept = Watch(1, lambda *step: told.append(step))
-    kept.told("reading the weights", 5, 5)
-    assert kept.passes == 0
+    cached = Watch(1, lambda *step: told.append(step))
+    cached.step("reading the weights", 5, 5)
+    assert cached.passes == 0
 
 
 def test_no_energy_has_no_share() -> None:
-    assert held(np.zeros(4), 2) is None
-    assert held(np.array([1.0, 3.0]), 1) == 0.75
+    assert strongest_share(np.zeros(4), 2) is None
+    assert strongest_share(np.array([1.0, 3.0]), 1) == 0.75

@@ -15,14 +15,15 @@ from carvings import carve
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from tiny import DECODER, MODELS, saved
+from tiny import DECODER, MODELS, saved, word_tokenizer
 
-from zerolm.doctor import examine, opening
-from zerolm.doctor.evidence import gather
-from zerolm.doctor.examine import diagnose, ways
-from zerolm.doctor.opening import Opened, attempt, judged, opened
-from zerolm.doctor.rules import by_rules
-from zerolm.doctor.runtimes import OPENS, REFUSES, TRANSFORMERS, UNKNOWN, RuntimeVerdict
+from zerolm.diagnosis import examine, opening
+from zerolm.diagnosis.evidence import gather
+from zerolm.diagnosis.examine import diagnose, ways
+from zerolm.diagnosis.opening import Opened, attempt, judged, opened
+from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, RuntimeVerdict
+from zerolm.diagnosis.rules import by_rules
+from zerolm.diagnosis.runtimes import TRANSFORMERS
 
 
 @pytest.fixture(autouse=True)
@@ -397,3 +398,10 @@ def test_heads_that_do_not_divide_a_narrower_stream_make_a_mistral(tmp_path: Pat
     broken = verdicts(tmp_path / "child")
     assert broken["transformers"].verdict == REFUSES
     assert "6 heads do not divide the hidden size 32" in broken["vLLM"].reasons[0]
+
+
+def test_what_opened_is_told_from_what_would_by_its_rules(tmp_path: Path) -> None:
+    word_tokenizer(saved(tmp_path, "llama"))
+    diagnosis = diagnose(tmp_path)
+    assert diagnosis.really_opened == ["transformers"]
+    assert set(diagnosis.opens_by_rules) == {"vLLM", "SGLang", "TensorRT-LLM", "MLX"}

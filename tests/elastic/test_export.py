@@ -13,13 +13,13 @@ from small_supernets import NAMES, SIZES, run_of, text_in
 from tiny import saved, word_tokenizer
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
 
-from zerolm.elastic import train as training
-from zerolm.elastic.export import ExportRequest, export
-from zerolm.elastic.folder import read_supernet, told_of
-from zerolm.elastic.learner import Aim, Growth, SupernetLearner
-from zerolm.elastic.teacher import teacher_in as opened_teacher
-from zerolm.elastic.text import supernet_text
-from zerolm.elastic.train import SupernetRequest, train_supernet
+from zerolm.supernets import train as training
+from zerolm.supernets.export import ExportRequest, export
+from zerolm.supernets.folder import read_supernet, told_of
+from zerolm.supernets.learner import Aim, Growth, SupernetLearner
+from zerolm.supernets.teacher import teacher_in as opened_teacher
+from zerolm.supernets.text import supernet_text
+from zerolm.supernets.train import SupernetRequest, train_supernet
 from zerolm.training.request import Execution
 from zerolm.training.train import TrainingFailed
 
@@ -82,8 +82,7 @@ def test_a_path_is_trained_further(starts: str, heads: str, tmp_path: Path) -> N
     request = ExportRequest(choices, starts, heads, training=run_of(20))
     exported = export(tmp_path / "net", request, tmp_path / "path")
     assert exported.losses["after"] < exported.losses["before"]
-    layers = exported.architecture.choices["layers"]
-    assert [layer["ffn"] for layer in layers] == [layer["ffn"] for layer in choices["layers"]]
+    assert [layer["ffn"] for layer in exported.layers] == [layer["ffn"] for layer in choices["layers"]]
     assert not list(tmp_path.glob(".*"))
 
 
@@ -92,8 +91,8 @@ def test_a_teacher_is_learned_from(kind: Any, tmp_path: Path) -> None:
     train_supernet(request_in(tmp_path, training=run_of(2)), tmp_path / "net")
     aim = Aim(text=False, distillation=kind, predictions=1.0)
     request = request_in(tmp_path, teacher=teacher_in(tmp_path), aim=aim, training=run_of(30))
-    trained = train_supernet(request, tmp_path / "taught").trained
-    first, last = trained.rows[1], trained.rows[-1]
+    trained = train_supernet(request, tmp_path / "taught")
+    first, last = trained.log[1], trained.log[-1]
     names = {"loss_embedding", "loss_attention", "loss_layers", "loss_predictions"}
     assert names <= set(last)
     assert "loss_cross-entropy" not in last
@@ -130,7 +129,7 @@ def test_a_path_teaches_what_a_supernet_says_of_it(space: str, tmp_path: Path) -
         torch.testing.assert_close(list(theirs.attention), list(features.attention))
         torch.testing.assert_close(theirs.layers[0], features.layers[0])
     request = request_in(tmp_path, space=space, teacher=str(tmp_path / "path-0"), aim=aim)
-    assert "loss_attention" in train_supernet(request, tmp_path / "taught").trained.rows[-1]
+    assert "loss_attention" in train_supernet(request, tmp_path / "taught").log[-1]
 
 
 def test_a_killed_run_resumes_to_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
-from zerolm.elastic.export import named
-from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
+from zerolm.supernets.export import named
+from zerolm.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 
 AUTO: dict[str, Any] = {"elastic": AutoModelForMaskedLM, "elastic-causal": AutoModelForCausalLM}
 IDS = torch.randint(WORDS, (2, 9), generator=torch.Generator().manual_seed(1))
@@ -65,7 +65,12 @@ def test_padding_on_the_right_changes_nothing(name: str, tmp_path: Path) -> None
     wanted = torch.nn.functional.cross_entropy(given.logits, torch.tensor([0, 2]))
     assert torch.allclose(given.loss, wanted)
     answers: Any = AutoModelForQuestionAnswering.from_pretrained(tmp_path).eval()
-    assert answers(padded, attention_mask=mask).start_logits.shape == (2, 13)
+    ends = [torch.tensor([1, 8]), torch.tensor([3, 0])]
+    given = answers(padded, attention_mask=mask, start_positions=ends[0], end_positions=ends[1])
+    logits = (given.start_logits, given.end_logits)
+    assert logits[0].shape == logits[1].shape == (2, 13)
+    losses = [torch.nn.functional.cross_entropy(x, places) for x, places in zip(logits, ends, strict=True)]
+    assert torch.allclose(given.loss, torch.stack(losses).mean())
 
 
 def test_losses_and_hidden_states_are_those_of_transformers() -> None:

@@ -14,10 +14,14 @@ from small_supernets import run_of, text_in
 from torch import Tensor
 
 from zerolm.costs import CostModel
-from zerolm.elastic import search as module
-from zerolm.elastic import text as text_module
-from zerolm.elastic.folder import read_supernet
-from zerolm.elastic.search import (
+from zerolm.networks.build import build
+from zerolm.scores import make_score
+from zerolm.solvers import Infeasible, search
+from zerolm.solvers.evolution import Evolution
+from zerolm.spaces.elastic import Elastic, ElasticCausal
+from zerolm.supernets import search as module
+from zerolm.supernets.folder import read_supernet
+from zerolm.supernets.search import (
     ElasticSearch,
     loss_score,
     path_loss,
@@ -26,15 +30,11 @@ from zerolm.elastic.search import (
     search_paths,
     search_supernet,
 )
-from zerolm.elastic.supernet import Supernet
-from zerolm.elastic.text import ElasticText, tokens_read
-from zerolm.elastic.train import SupernetRequest, train_supernet
-from zerolm.networks.build import build
-from zerolm.scores import make_score
-from zerolm.solvers import Infeasible, search
-from zerolm.solvers.evolution import Evolution
-from zerolm.spaces.elastic import Elastic, ElasticCausal
+from zerolm.supernets.supernet import Supernet
+from zerolm.supernets.text import ElasticText
+from zerolm.supernets.train import SupernetRequest, train_supernet
 from zerolm.text.predictions import predicted
+from zerolm.training import losses as losses_module
 from zerolm.training.losses import labelled
 
 SIZES = {"depth": 3, "hidden": 16, "heads": 2, "embedding": 6, "vocab": 40, "positions": 20, "step": 4}
@@ -81,7 +81,7 @@ def test_the_loss_of_a_path_is_that_of_its_network(
     with torch.no_grad():
         alone = float(labelled(network.train(False)(inputs), labels))
     for batch in (2, 16):
-        monkeypatch.setattr(text_module, "BATCH", batch)
+        monkeypatch.setattr(losses_module, "HELD_BATCH", batch)
         assert path_loss(supernet, path, inputs, labels) == pytest.approx(alone, rel=1e-5)
     assert supernet.training
 
@@ -223,7 +223,7 @@ def test_a_folder_is_searched_on_the_text_that_was_held_out(tmp_path: Path) -> N
     result = search_supernet(tmp_path / "supernet", ElasticSearch())
     net, _, _ = read_supernet(tmp_path / "supernet")
     text = ElasticText.of(
-        source, "masked", length=16, batch=1, most=tokens_read(run_of(4)), tokenizer=tmp_path / "supernet"
+        source, "masked", length=16, batch=1, most=run_of(4).tokens_read, tokenizer=tmp_path / "supernet"
     )
     losses = [path_loss(net, path, *text.held_out) for path in product(range(6), repeat=2)]
     assert result.best[0].score == pytest.approx(-min(losses), rel=1e-6)

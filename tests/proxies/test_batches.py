@@ -22,7 +22,7 @@ from transformers import AutoTokenizer
 
 from zerolm.networks.batch import Batch, loss
 from zerolm.text.batches import TokenSource, random_source, stock_source, text_source
-from zerolm.text.tokens import Text
+from zerolm.text.documents import Text
 
 CONTENT = inspect.getsource(argparse)
 TEXT = Text(CONTENT, hashlib.sha256(CONTENT.encode()).hexdigest())
@@ -92,7 +92,7 @@ def test_the_tokens_are_a_function_of_the_text() -> None:
     again = text_source(TEXT, 512)
     assert torch.equal(source_ids(again), source_ids(source()))
     code = (
-        "import argparse, hashlib, inspect; from zerolm.text.tokens import Text;"
+        "import argparse, hashlib, inspect; from zerolm.text.documents import Text;"
         "from zerolm.text.batches import text_source; text = inspect.getsource(argparse);"
         "print(text_source(Text(text, ''), 512).batch('next', 512, 8, 32, 0).digest())"
     )

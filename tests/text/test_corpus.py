@@ -18,8 +18,10 @@ from tiny import saved, word_tokenizer
 from transformers import AutoTokenizer
 
 from zerolm.text import documents as documents_module
-from zerolm.text.corpus import HELD, Corpus, Sequences, TokenFile, batch_of, edges, token_file
+from zerolm.text.corpus import Corpus, Sequences, TokenFile, batch_of, token_file
+from zerolm.text.defaults import HELD
 from zerolm.text.documents import documents
+from zerolm.text.encoding import edges
 
 
 def text(count: int, name: str = "text") -> TokenFile:

@@ -11,8 +11,9 @@ from label_training import some_text
 from zerolm.networks.batch import NOTHING
 from zerolm.text.batches import masked, text_source
 from zerolm.text.corpus import Corpus, token_file
-from zerolm.text.predictions import Predictions, predicted, tokenizer_of
-from zerolm.text.tokens import read_text
+from zerolm.text.documents import read_text
+from zerolm.text.encoding import tokenizer_of
+from zerolm.text.predictions import Predictions, predicted
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ from zerolm.spaces import SPACES
 from zerolm.text.predictions import Predictions, predicted
 from zerolm.training import labels
 from zerolm.training.labels import (
-    BATCH,
     Label,
     LabelRun,
     LabelText,
@@ -34,6 +33,7 @@ from zerolm.training.labels import (
     labels_as_trained,
     train_all,
 )
+from zerolm.training.losses import HELD_BATCH
 from zerolm.training.request import Execution, Schedule, TrainingRequest
 from zerolm.training.scaling import scaled
 from zerolm.training.train import BETAS, CLIP
@@ -80,7 +80,7 @@ def by_hand(text: LabelText, architecture: Architecture, seed: int) -> list[floa
         logits = module(inputs, text.classes).flatten(0, 1)
         return nn.functional.cross_entropy(logits, wanted.flatten(), ignore_index=NOTHING)
 
-    held = predicted(text.held_out(), text.task, text.mask)
+    held = predicted(text.held_ids, text.task, text.mask)
     losses = []
     factors = (0.0, 1.0, 1.0, 1.0, 0.5)  # five steps: one of warm-up from nothing, two to fall in
     for step, factor in enumerate(factors):
@@ -111,10 +111,10 @@ def test_another_text_is_judged_on_whole(text: LabelText, few: list[Architecture
     judged = LabelText.of(source, "llama", parsed("llama", SPACE), REQUEST, silent, str(other))
     assert judged.judged is not None
     own = judged.judged.texts[0].ids
-    assert len(own) // 16 > BATCH
-    assert len(own) // 16 % BATCH
-    ids = judged.held_out()
-    assert ids.shape == (len(own) // 16 // BATCH * BATCH, 16)
+    assert len(own) // 16 > HELD_BATCH
+    assert len(own) // 16 % HELD_BATCH
+    ids = judged.held_ids
+    assert ids.shape == (len(own) // 16 // HELD_BATCH * HELD_BATCH, 16)
     assert ids.flatten().tolist() == own[: ids.numel()].tolist()
     plain = train_all(runs(few[:1]), text, REQUEST)[0]
     label = train_all(runs(few[:1]), judged, REQUEST)[0]
@@ -150,8 +150,8 @@ def test_compiled_parts_change_nothing(
     for ours, theirs in zip(train_all(runs(few), text, request), plain, strict=True):
         assert list(ours.losses.values()) == pytest.approx(list(theirs.losses.values()), abs=1e-5)
     assert any(architecture.depth > 1 for architecture in few)
-    held = len(text.held_out())
-    batches = 1 + (held >= BATCH) + (held % BATCH > 0)  # to train, and to judge
+    held = len(text.held_ids)
+    batches = 1 + (held >= HELD_BATCH) + (held % HELD_BATCH > 0)  # to train, and to judge
     assert len(graphs) == 2 * batches * len(few)
 
 

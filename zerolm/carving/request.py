@@ -1,67 +1,173 @@
-"""A request for a child: its sizes, how units are chosen, planned and repaired, and where it is written."""
+"""A request for a child: its sizes, how units are chosen, planned and repaired, and where it is written.
+
+The fields of ``SizeRequest`` and ``MethodRequest`` declare the settings of ``zerolm carve``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from zerolm.carving.importance.criteria import needs_tokens
-from zerolm.carving.repair.rules import REPAIRS
 from zerolm.settings import nearest, shown
-from zerolm.text.defaults import LENGTH, SEQUENCES
+from zerolm.settings.budgets import budgets, limits
+from zerolm.settings.request import part, setting
+from zerolm.text import defaults
 
 SHAPES: Final = ("uniform", "per-layer")
 PLANS: Final = ("weights", "measured", "heuristic")
 MAX_TOKENS: Final = 1 << 26
 """Calibration tokens, of whose hidden states three are in memory."""
+Limits: Any = budgets(["max"], "amount", shares=", or 0.8x of the parent's")
+
+
+@dataclass(frozen=True)
+class KeptShares:
+    """The shares of the parent's sizes that a child keeps; None where it is free, or whole."""
+
+    ffn: float | None = setting(
+        "number", None, "share of the FFN neurons to keep", name="keep_ffn", low=0, high=1
+    )
+    heads: float | None = setting(
+        "number", None, "share of the KV groups of heads to keep", name="keep_heads", low=0, high=1
+    )
+    layers: float | None = setting(
+        "number", None, "share of the layers to keep", name="keep_layers", low=0, high=1
+    )
+    hidden: float | None = setting(
+        "number", None, "share of the hidden size to keep, in one basis", name="keep_hidden", low=0, high=1
+    )
 
 
 @dataclass(frozen=True)
 class SizeRequest:
     """The sizes of a child: widths outright (shares of the parent's), or within budgets.
 
-    ``keep`` maps ``heads``, ``ffn``, ``layers`` and ``hidden`` (the width of the residual stream) to shares;
-    what is not in it is free within budgets, whole without. ``budgets`` maps ``max_`` of a cost to an
-    integer, or to ``"0.8x"`` of the parent's. ``multiple_of`` holds for FFN widths and the stream's,
-    ``tensor_parallel`` must divide KV groups and FFN widths; ``least_groups`` and ``least_ffn`` are floors.
-    ``space`` names one of LoNAS, whose sizes and whose costs then count.
+    What has no share is free within budgets, whole without. ``multiple_of`` holds for FFN widths and the
+    stream's. ``space`` names one of ``SIZE_SPACES``, whose sizes and whose costs then count.
     """
 
-    shape: str = "uniform"
-    keep: Mapping[str, float] = field(default_factory=dict)
-    budgets: Mapping[str, Any] | None = None
-    multiple_of: int | None = None
-    tensor_parallel: int = 1
-    least_groups: int = 1
-    least_ffn: int = 1
-    space: str | None = None
+    limits: Any = part(Limits, group="How small")
+    shares: KeptShares = part(KeptShares)
+    shape: str | None = setting(
+        "text",
+        None,
+        "one size for all layers, or each its own; uniform unless a space is named",
+        group="Sizes that may be",
+        choices=SHAPES,
+    )
+    space: str | None = setting(
+        "text",
+        None,
+        "sizes, and how costs are counted, of a space of LoNAS",
+        choices=("lonas-bert", "lonas-llama-7b", "lonas-llama-13b"),
+        metavar="NAME",
+    )
+    multiple_of: int | None = setting(
+        "integer", None, "number that divides FFN widths and hidden size", low=1, high=1 << 24
+    )
+    tensor_parallel: int = setting(
+        "integer", 1, "number that divides KV groups and FFN widths", low=1, high=1 << 16
+    )
+    least_groups: int = setting("integer", 1, "KV groups that every layer keeps", low=1, high=1 << 24)
+    least_ffn: int = setting("integer", 1, "FFN neurons that every layer keeps", low=1, high=1 << 24)
+
+    @classmethod
+    def of(
+        cls, keep: Mapping[str, float] | None = None, budgets: Mapping[str, Any] | None = None, **others: Any
+    ) -> Self:
+        """Return a request by shares (``ffn``, ``heads``, ``layers``, ``hidden``) and ``max_`` of costs."""
+        return cls(Limits(**budgets or {}), KeptShares(**keep or {}), **others)
+
+    @property
+    def keep(self) -> dict[str, float]:
+        """Return the shares that are kept of ``ffn``, ``heads``, ``layers`` and ``hidden``, if any."""
+        return {name: share for name, share in vars(self.shares).items() if share is not None}
+
+    @property
+    def budgets(self) -> dict[str, Any]:
+        """Return ``max_`` of costs: an integer, or ``"0.8x"`` of the parent's."""
+        return limits(self.limits)
+
+    @property
+    def layer_shape(self) -> str:
+        """Return the shape, by default that of the space."""
+        return self.shape or ("per-layer" if self.space else "uniform")
+
+    @property
+    def is_uniform(self) -> bool:
+        """Return whether all layers have one size."""
+        return self.layer_shape == "uniform"
 
     @property
     def is_fixed(self) -> bool:
         """Return whether shares say all sizes, so that nothing has to be planned."""
         return not self.budgets and "layers" not in self.keep
 
+    def of_space(self) -> Self:
+        """Return the same request without what a space says itself: sizes, and what they divide by."""
+        return type(self)(self.limits, shape=self.shape, space=self.space)
+
+    def within(self, budgets: Mapping[str, int]) -> Self:
+        """Return the same request within these budgets."""
+        return replace(self, limits=Limits(**budgets))
+
 
 @dataclass(frozen=True)
-class Methods:
+class MethodRequest:
+    """How units are chosen, sizes planned, and the rest repaired; None is what suits the text."""
+
+    criterion: str | None = setting(
+        "text",
+        None,
+        "what a unit is worth; from weights: capacity (without text), zerolm, max_weight, "
+        "max_weight_strict, magnitude, random, prefix; from tokens: amp, output_energy (with text)",
+        group="What goes",
+        metavar="NAME",
+    )
+    plan: str | None = setting(
+        "text",
+        None,
+        "what plans the sizes: the criterion (weights), losses of single cuts (measured; with text), or a "
+        "space (heuristic)",
+        choices=PLANS,
+    )
+    text: str | None = setting(
+        "path",
+        None,
+        "calibration text, or random tokens, which need no data",
+        group="Text",
+        metavar="FILE|random",
+    )
+    sequences: int = defaults.sequences()
+    length: int = defaults.length()
+    repair: str | None = setting(
+        "text",
+        None,
+        "how the output matrices are solved again: none, bias, least-squares (with text)",
+        metavar="NAME",
+    )
+    seed: int = setting("integer", 0, "seed of random tokens and of criterion random", low=0, high=2**63 - 1)
+
+
+@dataclass(frozen=True)
+class Methods(MethodRequest):
     """How units are chosen (``criterion``), sizes planned (``plan``), and the rest repaired (``repair``).
 
     ``text`` is a file, ``random``, or None; ``sequences`` of ``length`` tokens are taken from it. ``seed``
     draws random tokens, and is that of the criterion ``random``.
     """
 
-    text: str | None
-    criterion: str
-    repair: str
-    plan: str
-    sequences: int = SEQUENCES
-    length: int = LENGTH
-    seed: int = 0
+    criterion: str = "capacity"
+    plan: str = "weights"
+    repair: str = "none"
 
     def check(self) -> None:
         """Raise ``ValueError`` for what is not known, or does not go together."""
+        from zerolm.carving.importance.criteria import needs_tokens
+        from zerolm.carving.repair.rules import REPAIRS
+
         if not (self.sequences >= 1 and self.length >= 2 and self.sequences * self.length <= MAX_TOKENS):
             raise ValueError(
                 f"{self.sequences} sequences of {self.length} tokens cannot be: at least one of two tokens, "
@@ -81,27 +187,17 @@ class Methods:
             raise ValueError(f"{name} needs tokens: give --text FILE, or --text random, which needs no data")
 
 
-def methods_of(
-    size: SizeRequest,
-    text: str | Path | None = None,
-    *,
-    criterion: str | None = None,
-    repair: str | None = None,
-    plan: str | None = None,
-    **tokens: int,
-) -> Methods:
-    """Return the methods for a text, those that are not named by default; ``tokens`` are the other fields.
+def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
+    """Return the methods of a request; what it leaves open is as its text allows.
 
     Where shares say all sizes, nothing is measured to plan them.
     """
-    if text is None:
-        usual = Methods(None, "capacity", "none", "weights")
-    else:
-        plans = "weights" if size.is_fixed else "measured"
-        usual = Methods(str(text), "output_energy", "least-squares", plans)
-    named = {"criterion": criterion, "repair": repair, "plan": plan}
-    changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    return replace(usual, **changes | tokens)
+    usual = {"criterion": "capacity", "plan": "weights", "repair": "none"}
+    if request.text is not None:
+        plan = "weights" if size.is_fixed else "measured"
+        usual = {"criterion": "output_energy", "plan": plan, "repair": "least-squares"}
+    chosen = {name: value for name, value in vars(request).items() if value is not None}
+    return Methods(**usual | chosen)
 
 
 @dataclass(frozen=True)

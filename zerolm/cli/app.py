@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from zerolm.cli.complete import install, is_asked, show_script
+from zerolm.cli.complete import is_asked
 from zerolm.cli.help import program_help
 from zerolm.cli.parser import Commands
 from zerolm.cli.process import interruptions, nowhere
@@ -85,9 +85,13 @@ def _about_the_program(arguments: list[str]) -> int:
 
         print(version_text())
     elif first == "--install-completion":
+        from zerolm.cli.install import install
+
         print(install())
     elif first == "--show-completion":
-        print(show_script())
+        from zerolm.cli.install import script_of, user_shell
+
+        print(script_of(user_shell()))
     elif first.startswith("-"):
         options = ("--help", "--version", "--install-completion", "--show-completion")
         raise ValueError(f"zerolm has no option {first}{nearest(first, options)}")

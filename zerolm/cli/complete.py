@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.settings import Setting, nearest
+from zerolm.settings import Setting
 from zerolm.verbs import VERBS
 
 VARIABLE: Final = "_ZEROLM_COMPLETE"
@@ -21,7 +21,7 @@ HOMES: Final = {
     "score": "zerolm.scores:SCORES",
     "format": "zerolm.carving.export.formats:FORMATS",
     "repair": "zerolm.carving.repair.rules:REPAIRS",
-    "proxy": "zerolm.proxies.definitions",
+    "proxy": "zerolm.zero_cost.definitions",
     "benchmark": "zerolm.groundtruth.cache:shipped_names",
 }
 """Where the names of each kind are."""
@@ -32,12 +32,6 @@ KINDS: Final = {
     "benchmarks": "benchmark",
 }
 """The kind of name that a setting takes, by the name of the setting."""
-PLACES: Final = {
-    "bash": (".local/share/zerolm/complete.bash", ".bashrc"),
-    "zsh": (".local/share/zerolm/complete.zsh", ".zshrc"),
-    "fish": (".config/fish/completions/zerolm.fish", ""),
-}
-"""Where the script of a shell is written, and the file that reads it; fish needs none."""
 
 
 def is_asked() -> bool:
@@ -87,43 +81,3 @@ def words(begun: list[str]) -> dict[str, str]:
         if parts[: len(begun)] == begun and len(parts) > len(begun):
             following.setdefault(parts[len(begun)], verb.summary if len(parts) == len(begun) + 1 else "")
     return following
-
-
-def show_script() -> str:
-    """Return the script that lets the Tab key of the user's shell complete."""
-    return script_of(_shell())
-
-
-def script_of(shell: str) -> str:
-    """Return the script for a shell, as click has it."""
-    from click.shell_completion import get_completion_class
-
-    from zerolm.cli.parser import Commands
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    return str(kind(Commands("zerolm"), {}, "zerolm", VARIABLE).source())
-
-
-def install() -> str:
-    """Write the script where the user's shell reads it, and return what was done."""
-    shell = _shell()
-    script, reader = (Path.home() / place for place in PLACES[shell])
-    script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text(script_of(shell), encoding="utf-8")
-    if PLACES[shell][1]:
-        line = f"source '{script}'\n"
-        text = reader.read_text(encoding="utf-8") if reader.exists() else ""
-        if line not in text:
-            reader.write_text(
-                text + ("" if text.endswith("\n") or not text else "\n") + line, encoding="utf-8"
-            )
-    return f"{shell} completes zerolm from its next start on"
-
-
-def _shell() -> str:
-    """Return the name of the user's shell; ``ValueError`` where it is none that is known."""
-    name = Path(os.environ.get("SHELL", "")).name
-    if name not in PLACES:
-        raise ValueError(f"the shell {name!r} in SHELL is not known{nearest(name, PLACES)}")
-    return name

@@ -99,8 +99,18 @@ def _option(setting: Setting, is_repeated: bool = False) -> click.Option:
     if setting.kind == "flag":
         flag = f"{setting.flag}/--{setting.off}" if setting.off else setting.flag
         return click.Option([*names, flag], is_flag=True, default=None)
-    multiple = is_repeated or setting.takes_several
-    return click.Option([*names, setting.flag], multiple=multiple, shell_complete=completion(setting))
+    several = setting.takes_several
+    return click.Option(
+        [*names, setting.flag],
+        multiple=is_repeated or several,
+        callback=_separated if several else None,
+        shell_complete=completion(setting),
+    )
+
+
+def _separated(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:
+    """Return names that were typed with commas between them, or each with its flag."""
+    return tuple(name for text in texts for name in text.split(","))
 
 
 def _typed(value: Any) -> Any:
@@ -121,16 +131,16 @@ def run_command(request: type[Request], typed: dict[str, Any]) -> None:
     values = configured(request.name, file, typed)
     output = {setting.name: setting.default for setting in OUTPUT}
     output |= {name: one.parse(values.pop(name)) for name, one in declared.items() if name in values}
-    made = request.parse(values)
+    question = request.parse(values)
     folder = None if output["out"] is None else Path(output["out"])
     if folder is not None:
         check_new(folder, output["force"])
     with logged(output["verbose"]), Steps(output["quiet"]) as progress:
-        result = made.run(progress)
+        result = question.run(progress)
         if folder is not None:
             result.save(folder, force=output["force"])
     if _is_first():
-        _show(result, output["json"], folder or getattr(made, "out", None))
+        _show(result, output["json"], folder or getattr(question, "out", None))
 
 
 def _is_first() -> bool:

@@ -67,11 +67,11 @@ class Interruptions:
     def end(self) -> NoReturn:
         """End the process at once: nothing that is left of it is worth a wait, or a traceback."""
         number = self.signal or _signal.SIGINT
-        said = "interrupted" if number == _signal.SIGINT else "terminated"
+        end = "interrupted" if number == _signal.SIGINT else "terminated"
         try:
             if sys.stderr.isatty():
                 sys.stderr.write("\x1b[?25h\r\x1b[2K")  # a bar has hidden the cursor
-            sys.stderr.write(f"zerolm: {said}\n")
+            sys.stderr.write(f"zerolm: {end}\n")
             sys.stderr.flush()
         except (OSError, ValueError):
             pass

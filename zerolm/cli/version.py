@@ -17,10 +17,10 @@ def version_text() -> str:
     for extra, names in extras.items():
         versions = {name: _version(name) for name in names}
         missing = [name for name, version in versions.items() if version is None]
-        said = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        text = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         if missing:
-            said = f"not installed: pip install 'zerolm[{extra}]' (lacks {', '.join(missing)})"
-        lines.append(f"  {extra:<{width}}  {said}")
+            text = f"not installed: pip install 'zerolm[{extra}]' (lacks {', '.join(missing)})"
+        lines.append(f"  {extra:<{width}}  {text}")
     return "\n".join(lines)
 
 

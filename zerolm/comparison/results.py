@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any, Final
 
 from zerolm.architecture import Floats
 from zerolm.comparison.published import BEST, Published
 from zerolm.groundtruth.truth import GroundTruth
+from zerolm.io.brief import brief
 from zerolm.statistics import Ceiling, budget_ladder, random_regret
 
 ALIKE: Final = 0.05
@@ -79,7 +82,7 @@ class AlphaPoint:
     level: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Section:
     """One benchmark in one view: its rows, and what the report draws.
 
@@ -97,6 +100,10 @@ class Section:
     scores: dict[str, Floats]
     regrets: dict[str, Floats]
     left_out: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        networks = f"{len(self.result)} networks by {self.metric}"
+        return brief(self, self.title, f"{len(self.rows)} scores of {networks}")
 
     @property
     def title(self) -> str:
@@ -139,6 +146,7 @@ class Section:
         return self.curve[low].alpha, self.curve[high].alpha
 
     def to_json(self) -> dict[str, Any]:
+        """Return plain JSON of all but the rows; ``scores`` are the values of all architectures by label."""
         return {
             "benchmark": self.truth.name,
             "view": self.view,
@@ -154,6 +162,7 @@ class Section:
             "left_out": self.left_out,
             "pairs": self.alike,
             "regret_by_budget": {label: curve.tolist() for label, curve in self.regrets.items()},
+            "scores": {label: values.tolist() for label, values in self.scores.items()},
         }
 
 
@@ -168,10 +177,28 @@ class Comparison:
     def rows(self) -> list[ScoreRow]:
         return [row for section in self.sections for row in section.rows]
 
+    @property
+    def by_truth(self) -> list[list[Section]]:
+        """Return the sections of each benchmark: its views."""
+        return [list(group) for _, group in groupby(self.sections, lambda section: id(section.truth))]
+
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, as ``zerolm bench run --json`` prints it."""
+        """Return plain JSON, as ``zerolm bench run --json`` prints it.
+
+        ``benchmarks`` are the files that were read, with the one result that counted, and the number of
+        ``sections`` that are of each.
+        """
         return {
             "rows": [row.to_json() for row in self.rows],
             "sections": [section.to_json() for section in self.sections],
+            "benchmarks": [_benchmark(sections) for sections in self.by_truth],
             **({"note": self.note} if self.note else {}),
         }
+
+
+def _benchmark(sections: Sequence[Section]) -> dict[str, Any]:
+    truth, metric = sections[0].truth, sections[0].metric
+    document = truth.model_dump()
+    for entry in document["architectures"]:
+        entry["results"] = {metric: entry["results"][metric]}
+    return {"sections": len(sections), "benchmark": document}

@@ -46,7 +46,7 @@ class Texts:
 
 @dataclass(frozen=True)
 class Distillation:
-    """What is learnt of the teacher."""
+    """The losses by which a child learns from its teacher."""
 
     losses: tuple[str, ...] | None = setting(
         "names",

@@ -22,9 +22,9 @@ def shown(value: Any) -> str:
     return text if len(text) <= MOST else f"{text[: MOST - 3]}..."
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, possible: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the nearest one, and all there are."""
-    names = list(known)
+    names = list(possible)
     close = get_close_matches(name[:MOST], names, 1)
     meant = f"; did you mean {close[0]!r}?" if close else ";"
     return f"{meant} there are {', '.join(names) or 'none'}"

@@ -102,19 +102,19 @@ def with_defaults(settings: Iterable[Setting], **defaults: Any) -> tuple[Setting
     return tuple(replace(s, default=defaults.get(s.name, s.default)) for s in settings)
 
 
-def check_settings(owner: str, settings: Sequence[Setting], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of every setting, given or by default; ``ValueError`` where one is missing."""
-    for name in given:
+def check_settings(owner: str, settings: Sequence[Setting], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all values, those of ``values`` or by default; ``ValueError`` where one is missing."""
+    for name in values:
         setting_of(owner, settings, name)
     for setting in settings:
-        if setting.default is REQUIRED and setting.name not in given:
+        if setting.default is REQUIRED and setting.name not in values:
             raise ValueError(f"{owner} needs {setting.name}: {setting.help}")
-    return {s.name: s.check(given.get(s.name, s.default)) for s in settings}
+    return {s.name: s.check(values.get(s.name, s.default)) for s in settings}
 
 
 def setting_of(owner: str, settings: Sequence[Setting], name: str) -> Setting:
     """Return the setting of a name; ``ValueError`` suggests the nearest."""
-    known = {setting.name: setting for setting in settings}
-    if name not in known:
-        raise ValueError(f"{owner} has no setting {shown(name)}{nearest(name, known)}")
-    return known[name]
+    by_name = {setting.name: setting for setting in settings}
+    if name not in by_name:
+        raise ValueError(f"{owner} has no setting {shown(name)}{nearest(name, by_name)}")
+    return by_name[name]

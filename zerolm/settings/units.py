@@ -38,11 +38,24 @@ def parse_amount(name: str, value: Any) -> int:
     possible = "kB, MB, GB, TB, KiB, MiB, GiB, TiB" if sizes else "k, M, G, T"
     match = _NUMBER.fullmatch(str(value)) if isinstance(value, str | float) else None
     if match is None or match[2].lower() not in units:
-        raise ValueError(f"{name} must be a number with an optional unit of {possible}, not {shown(value)}")
+        hint = _other_unit(match, sizes)
+        raise ValueError(
+            f"{name} must be a number with an optional unit of {possible}, not {shown(value)}{hint}"
+        )
     amount = Decimal(match[1]) * units[match[2].lower()]
     if amount != int(amount):
         raise ValueError(f"{name} must be a whole number, not {shown(value)}")
     return int(amount)
+
+
+def _other_unit(match: re.Match[str] | None, sizes: bool) -> str:
+    """Return a hint where bytes are given for a count, or a count for bytes."""
+    unit = match[2].lower() if match else ""
+    if match is None or unit not in (COUNTS if sizes else BYTES):
+        return ""
+    letter = match[2][0].upper()
+    letter = letter if sizes or letter != "B" else ""
+    return f"; did you mean {match[1]}{letter}{'B' if sizes else ''}?"
 
 
 def parse_duration(name: str, value: Any) -> int:

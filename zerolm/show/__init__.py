@@ -1,1 +1,1 @@
-"""Showing: results as sheets and charts, drawn for a page, a terminal and a notebook. No command is known here."""
+"""Showing: sheets and charts, drawn for a page, a terminal and a notebook; no command is known here."""

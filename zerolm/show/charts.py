@@ -1,4 +1,4 @@
-"""Charts as plain data: bars, plots, strips of layers, maps and records. Nothing here knows how they are drawn."""
+"""Charts as plain data: bars, plots, strips of layers, maps and records."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ class Record:
 class Records:
     """Things of which one is shown in detail: the one that is picked, the first one else.
 
-    ``names`` are of their values; the command is ``before``, the quoted argument of the record, and ``after``.
+    ``names`` are of their values. The command is ``before``, the quoted argument, and ``after``.
     """
 
     label: str

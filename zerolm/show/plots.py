@@ -75,7 +75,7 @@ def place(plot: Plot, point: Pair) -> tuple[int, float]:
 
 
 def plot_html(plot: Plot, narrow: bool = False) -> str:
-    """Return a plot; ``narrow`` for a place without the style of the page, which hides ticks of other widths."""
+    """Return a plot; ``narrow`` for a place without the style of the page, which hides some ticks."""
     box = f'width="100%" height="{plot.height}" overflow="visible" font-size="12" fill="currentColor"'
     return (
         f"{legend(plot.keys)}"

@@ -86,6 +86,8 @@ def table_lines(
     is left out.
     """
     lines = [list(map(str, line)) for line in ((head, *rows) if any(head) else rows)]
+    if not lines:
+        return
     texts = [line.pop() for line in lines] if remarks else [""] * len(lines)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     parts = _parts(widths, width)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.networks.batch import NOTHING, Batch
 from zerolm.networks.network import Task
-from zerolm.text.tokens import Text
+from zerolm.text.documents import Text
+from zerolm.text.encoding import LEAST_IDS, TRAINED_ON, encoded, pieces, trained_tokenizer
+from zerolm.text.sequences import cut, spread_evenly
 
 MASKED: Final = 0.15
 """The part of a sequence that is masked, as in BERT."""
 IMAGE: Final = (3, 224, 224)
 REPLACED: Final = 0x5EED
 """What tells the seed of replacements from that of the positions."""
-MASK: Final = "[MASK]"
-LEAST: Final = 257
-"""The ids that a byte-level tokenizer has at least: the mask and every byte."""
-TRAINED_ON: Final = 16 << 20
-PIECE: Final = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,30 +81,7 @@ class TokenSource:
                 f"the text has {count} tokens, a batch of {sequences} x {length} needs {needed}: "
                 f"give more text, or {other}"
             )
-        firsts = [step * (count - span) // max(sequences - 1, 1) for step in range(sequences)]
-        return torch.stack([self.ids[first : first + span] for first in firsts]).long()
-
-
-def trained_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """Return a byte-level BPE trained on texts, of at most so many ids; id 0 is the mask, ``MASK``.
-
-    The same texts give the same tokenizer everywhere. ``ValueError`` below 257 ids.
-    """
-    if vocabulary < LEAST:
-        raise ValueError(f"a vocabulary of {vocabulary} is too small; {LEAST} is the least")
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        min_frequency=2,
-        special_tokens=[MASK],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.encode_special_tokens = True  # a text that says [MASK] masks nothing
-    return tokenizer
+        return cut(self.ids.numpy(), spread_evenly(count, span, sequences), span)
 
 
 def text_source(text: Text, vocabulary: int = 8192) -> TokenSource:
@@ -118,22 +90,22 @@ def text_source(text: Text, vocabulary: int = 8192) -> TokenSource:
     There are at most ``vocabulary`` ids, fewer where the text is too short for more; id 0 is the mask.
     The same text gives the same tokens everywhere. Raises ``ValueError`` below 257 ids.
     """
-    tokenizer = trained_tokenizer(_pieces(text.content[:TRAINED_ON]), vocabulary)
-    ids = torch.cat([torch.tensor(tokenizer.encode(piece).ids) for piece in _pieces(text.content)])
-    size = tokenizer.get_vocab_size()
-    return TokenSource(f"text sha256:{text.sha256}", ids, size, LEAST, mask=0, classes=size)
+    tokenizer = trained_tokenizer(pieces(text.content[:TRAINED_ON]), vocabulary)
+    size, ids = len(tokenizer), _in_pieces(tokenizer, text)
+    return TokenSource(f"text sha256:{text.sha256}", ids, size, LEAST_IDS, mask=0, classes=size)
 
 
 def stock_source(tokenizer: PreTrainedTokenizerBase, text: Text) -> TokenSource:
     """Tokens of a text by a Hugging Face tokenizer, without special tokens; the softmax runs over all."""
-    pieces = (
-        tokenizer(piece, add_special_tokens=False, verbose=False)["input_ids"]
-        for piece in _pieces(text.content)
-    )
-    ids = torch.cat([torch.tensor(piece, dtype=torch.int64) for piece in pieces])
-    mask = tokenizer.mask_token_id
+    ids, mask = _in_pieces(tokenizer, text), tokenizer.mask_token_id
     size = max(int(ids.max()) if len(ids) else 0, mask or 0) + 1
     return TokenSource(f"text sha256:{text.sha256}", ids, size, size, mask, classes=None)
+
+
+def _in_pieces(tokenizer: PreTrainedTokenizerBase, text: Text) -> Tensor:
+    """Return the tokens of a text (n,), of which the tokenizer is given a piece at a time."""
+    rows = (encoded(tokenizer, [piece])[0] for piece in pieces(text.content))
+    return torch.cat([torch.tensor(row, dtype=torch.int64) for row in rows])
 
 
 def random_source(vocabulary: int = 8192, seed: int = 0) -> TokenSource:
@@ -141,11 +113,6 @@ def random_source(vocabulary: int = 8192, seed: int = 0) -> TokenSource:
     if vocabulary < 2:
         raise ValueError(f"a vocabulary of {vocabulary} is too small; 2 is the least")
     return TokenSource(f"random seed {seed}", None, vocabulary, 2, mask=0, classes=vocabulary, seed=seed)
-
-
-def _pieces(content: str) -> Iterator[str]:
-    """The text in pieces, as the tokenizer takes many times the memory of what it is given."""
-    return (content[start : start + PIECE] for start in range(0, len(content), PIECE))
 
 
 def masked(

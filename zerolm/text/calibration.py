@@ -7,7 +7,8 @@ from pathlib import Path
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
-from zerolm.text.tokens import Tokens, line_tokens, random_tokens, read_text, running_tokens
+from zerolm.text.documents import read_text
+from zerolm.text.tokens import Tokens, line_tokens, random_tokens, running_tokens
 
 
 def tokens_of(

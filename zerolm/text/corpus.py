@@ -21,13 +21,14 @@ from transformers import PreTrainedTokenizerBase
 from zerolm.architecture import Floats, Ints
 from zerolm.io.files import cache_folder, replacing
 from zerolm.progress import Progress, silent
+from zerolm.text.defaults import HELD
 from zerolm.text.documents import Document, documents, is_local
+from zerolm.text.encoding import edges, encoded, separator
+from zerolm.text.sequences import cut
 from zerolm.text.tokens import Tokens
 
 VERSION: Final = 1
-HELD: Final = 64
-"""Sequences of each text that are held out, unless that is more than a tenth of it."""
-BATCH: Final = 256
+AT_A_TIME: Final = 256
 """Documents that the tokenizer is given at a time."""
 
 
@@ -55,27 +56,24 @@ def token_file(
     with, if anything. ``ValueError`` where there is nothing to read.
     """
     between = separator(tokenizer, vocabulary)
-    known = hashlib.sha256(f"{_identity(tokenizer)} {between}".encode())
+    digest, texts = "", documents(source)
     if is_local(source):
-        texts = list(documents(source))
-        digest = _digest(texts)
-        known.update(digest.encode())
-        known.update(str(most).encode())
-        stream: Iterator[Document] = iter(texts)
-    else:
-        digest = ""
-        known.update(f"{source} {most}".encode())
-        stream = documents(source)
-    place = cache_folder("tokens") / known.hexdigest()
+        local = list(texts)
+        digest, texts = _digest(local), iter(local)
+    content = f"{digest}{most}" if digest else f"{source} {most}"
+    key = hashlib.sha256(f"{_identity(tokenizer)} {between}{content}".encode())
+    place = cache_folder("tokens") / key.hexdigest()
     if not (place / "text.json").is_file():
-        _write(
-            place, stream, tokenizer, between, most, lambda done: progress(f"tokenizing {source}", done, most)
-        )
-    told = json.loads((place / "text.json").read_text(encoding="utf-8"))
-    ids = np.memmap(place / "ids.bin", np.dtype(told["dtype"]), "r")
-    if len(ids) != told["tokens"]:
+
+        def report(done: int) -> None:
+            progress(f"tokenizing {source}", done, most)
+
+        _write(place, texts, tokenizer, between, most, report)
+    facts = json.loads((place / "text.json").read_text(encoding="utf-8"))
+    ids = np.memmap(place / "ids.bin", np.dtype(facts["dtype"]), "r")
+    if len(ids) != facts["tokens"]:
         raise ValueError(f"the cached tokens in {str(place)!r} are damaged: remove that folder")
-    return TokenFile(source, digest or told["sha256"], told["documents"], ids)
+    return TokenFile(source, digest or facts["sha256"], facts["documents"], ids)
 
 
 def _identity(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -94,38 +92,21 @@ def _digest(texts: Sequence[Document]) -> str:
     return digest.hexdigest()
 
 
-def edges(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return what the tokenizer puts before any text (a BOS, [CLS], or nothing) and behind it ([SEP])."""
-    around = [int(token) for token in tokenizer("", verbose=False)["input_ids"]]
-    begins = bool(around) and (len(around) > 1 or around[0] != tokenizer.eos_token_id)
-    return tuple(around[:1] if begins else ()), tuple(around[1:] if begins else around)
-
-
-def separator(tokenizer: PreTrainedTokenizerBase, vocabulary: int | None = None) -> list[int]:
-    """Return what stands between documents: what begins a text, else what ends one, else nothing.
-
-    An end that is not among the ``vocabulary`` tokens of the model is left out.
-    """
-    end = tokenizer.eos_token_id
-    knows_end = isinstance(end, int) and (vocabulary is None or end < vocabulary)
-    return list(edges(tokenizer)[0]) or ([int(end)] if knows_end else [])
-
-
 def _write(
     place: Path,
     texts: Iterator[Document],
     tokenizer: PreTrainedTokenizerBase,
     between: Sequence[int],
     most: int,
-    told: Callable[[int], None],
+    report: Callable[[int], None],
 ) -> None:
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
     count, number, digest = 0, 0, hashlib.sha256()
     with replacing(place / "ids.bin") as file:
-        while batch := list(islice(texts, BATCH)):
-            told(min(count, most))
-            encoded = tokenizer([text.content for text in batch], add_special_tokens=False, verbose=False)
-            for text, ids in zip(batch, encoded["input_ids"], strict=True):
+        while batch := list(islice(texts, AT_A_TIME)):
+            report(min(count, most))
+            rows = encoded(tokenizer, [text.content for text in batch])
+            for text, ids in zip(batch, rows, strict=True):
                 file.write(np.array([*between, *ids], dtype).tobytes())
                 count += len(between) + len(ids)
                 number += 1
@@ -154,33 +135,56 @@ class Corpus:
     end: tuple[int, ...] = ()
     shares: tuple[float, ...] | None = None
 
+    @classmethod
+    def of(
+        cls,
+        source: str,
+        tokenizer: PreTrainedTokenizerBase,
+        length: int,
+        most: int,
+        progress: Progress = silent,
+        *,
+        with_edges: bool = False,
+    ) -> Corpus:
+        """Return sequences of at most so many tokens of one text; ``ValueError`` where it is too short.
+
+        Each is, ``with_edges``, between what the tokenizer puts around a text.
+        """
+        start, end = edges(tokenizer) if with_edges else ((), ())
+        corpus = cls((token_file(source, tokenizer, most, progress),), length, start, end)
+        corpus.check_length()
+        return corpus
+
     @property
-    def own(self) -> int:
+    def size(self) -> int:
         """Tokens of a sequence that are of the text."""
         return self.length - len(self.start) - len(self.end)
+
+    @property
+    def sha256(self) -> str:
+        """Return that of the first text."""
+        return self.texts[0].sha256
+
+    def check_length(self) -> None:
+        """Raise ``ValueError`` where a text is too short to train on and to hold out of."""
+        for text in self.texts:
+            least = 10 * self.size
+            if len(text.ids) < least:
+                raise ValueError(
+                    f"the text {text.source!r} has {len(text.ids)} tokens; {least} are the least for "
+                    f"sequences of {self.length} with one in ten held out: give more text, or less --length"
+                )
 
     @cached_property
     def counts(self) -> list[tuple[int, int]]:
         """Sequences of each text: to train on, and held out. ``ValueError`` where one is too short."""
-        counts = []
-        for text in self.texts:
-            windows = len(text.ids) // self.own
-            held = min(HELD, windows // 10)
-            if held < 1:
-                raise ValueError(
-                    f"the text {text.source!r} has {len(text.ids)} tokens; {10 * self.own} are the least for "
-                    f"sequences of {self.length} with one in ten held out: give more text, or less --length"
-                )
-            counts.append((windows - held, held))
-        return counts
+        self.check_length()
+        windows = [len(text.ids) // self.size for text in self.texts]
+        return [(count - min(HELD, count // 10), min(HELD, count // 10)) for count in windows]
 
     def sequence(self, text: int, window: int) -> Tensor:
         """Return the tokens (length,) of a window of a text."""
-        first = window * self.own
-        ids = self.texts[text].ids[first : first + self.own].astype(np.int64)
-        return torch.from_numpy(
-            np.concatenate([np.array(self.start, np.int64), ids, np.array(self.end, np.int64)])
-        )
+        return cut(self.texts[text].ids, [window * self.size], self.size, self.start, self.end)[0]
 
     def held_out(self) -> Tokens:
         """Return the sequences that are never trained on."""

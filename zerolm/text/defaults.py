@@ -1,9 +1,23 @@
-"""The text that stands for random tokens, and how many tokens are taken where nothing is said."""
+"""The text that stands for random tokens, and how many tokens are taken of one."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+from zerolm.settings.request import setting
 
 RANDOM: Final = "random"
 SEQUENCES: Final = 256
 LENGTH: Final = 256
+HELD: Final = 64
+"""Sequences of each text that are held out, unless that is more than a tenth of it."""
+
+
+def sequences() -> Any:
+    """Return a field for the number of sequences."""
+    return setting("integer", SEQUENCES, "sequences taken from the text", low=1, high=1 << 26)
+
+
+def length() -> Any:
+    """Return a field for the length of sequences."""
+    return setting("integer", LENGTH, "tokens of each sequence", low=2, high=1 << 26)

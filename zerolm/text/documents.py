@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.text.tokens import read_text
-
+MAX_TEXT: Final = 256 << 20
 HUB: Final = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<config>[\w.-]+))?(?::(?P<split>[\w.\[\]:%-]+))?")
 """``owner/name``, ``owner/name:config`` or ``owner/name:config:split``."""
 COLUMN: Final = "text"
@@ -21,11 +20,41 @@ PATIENCE: Final = 20.0
 
 
 @dataclass(frozen=True)
+class Text:
+    """A text and the SHA-256 of the file that it came from."""
+
+    content: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Document:
     """A text and its name: that of its file within its folder, or its number in a data set."""
 
     name: str
     content: str
+
+
+def read_text(file: Path) -> Text:
+    """Read a UTF-8 file; ``ValueError`` where it cannot be read, is empty, no text or too long."""
+    try:
+        if file.exists() and not file.is_file():
+            raise ValueError(f"{file} is not a regular file")
+        with file.open("rb") as opened:
+            data = opened.read(MAX_TEXT + 1)
+    except OSError as error:
+        raise ValueError(f"the text {str(file)!r} cannot be read: {error.strerror}") from None
+    if len(data) > MAX_TEXT:
+        raise ValueError(f"{file} has more than {MAX_TEXT >> 20} MiB; a part of it does")
+    try:
+        content = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not text in UTF-8: byte {error.start} is wrong") from None
+    if "\0" in content:
+        raise ValueError(f"{file} is not text: it holds zero bytes")
+    if not content.strip():
+        raise ValueError(f"{file} is empty")
+    return Text(content, hashlib.sha256(data).hexdigest())
 
 
 def documents(source: str) -> Iterator[Document]:

@@ -1,42 +1,53 @@
-"""Texts as networks of a space are trained on them: tokens of a tokenizer of their own, and labels."""
+"""Texts as networks are trained on them: sequences, and what is to be predicted of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from torch import Tensor
 from torch.utils.data import Dataset
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from zerolm.networks.batch import NOTHING
 from zerolm.networks.network import Task
-from zerolm.text.batches import MASK, PIECE, TRAINED_ON, masked, trained_tokenizer
+from zerolm.text.batches import masked
 from zerolm.text.corpus import Corpus, Sequences
-from zerolm.text.documents import documents
 
 ORDERS: Final = 32
 """Bits of a place in an order; the seed of a mask is that of the order, from 1, and the place."""
 
 
-def tokenizer_of(source: str, vocabulary: int) -> PreTrainedTokenizerBase:
-    """Return a byte-level BPE trained on the first 16 Mi characters of a text, of at most so many ids."""
-    trained = trained_tokenizer(beginning(source), vocabulary)
-    made: PreTrainedTokenizerBase = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=trained, mask_token=MASK, split_special_tokens=True
-    )
-    return made
+@dataclass(frozen=True, eq=False)
+class PredictedText:
+    """A text in sequences, and what networks learn to predict of it: the next token, or masked ones.
 
+    ``mask`` stands for a masked token; with a ``vocabulary`` only for 80 % of them, as in BERT.
+    """
 
-def beginning(source: str) -> Iterator[str]:
-    """Yield the documents of a text in pieces, 16 Mi characters at most."""
-    left = TRAINED_ON
-    for document in documents(source):
-        content = document.content[:left]
-        left -= len(content)
-        yield from (content[start : start + PIECE] for start in range(0, len(content), PIECE))
-        if not left:
-            return
+    corpus: Corpus
+    task: Task
+    mask: int
+    vocabulary: int
+
+    @property
+    def sha256(self) -> str:
+        return self.corpus.sha256
+
+    def data(self, count: int, seed: int) -> Predictions:
+        """Return so many sequences to train on, in the order of the seed, with their labels."""
+        return Predictions(self.corpus, count, seed, self.task, self.mask, self.vocabulary)
+
+    @property
+    def held_ids(self) -> Tensor:
+        """Return the sequences (n, t) that are never trained on."""
+        return self.corpus.held_out().ids
+
+    @cached_property
+    def held_out(self) -> tuple[Tensor, Tensor]:
+        """Return inputs and labels (n, t) of what is never trained on; all that is predicted is masked."""
+        edges = (len(self.corpus.start), len(self.corpus.end))
+        return predicted(self.held_ids, self.task, self.mask, edges=edges)
 
 
 class Predictions(Dataset[dict[str, Tensor]]):

@@ -5,22 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-MAX_TEXT: Final = 256 << 20
-
-
-@dataclass(frozen=True)
-class Text:
-    """A text and the SHA-256 of the file that it came from."""
-
-    content: str
-    sha256: str
+from zerolm.text.documents import Text
+from zerolm.text.encoding import around, encoded, encoded_line
+from zerolm.text.sequences import cut, spread_evenly
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,51 +74,27 @@ class Tokens:
         return batches
 
 
-def read_text(file: Path) -> Text:
-    """Read a UTF-8 file; ``ValueError`` where it cannot be read, is empty, no text or too long."""
-    try:
-        if file.exists() and not file.is_file():
-            raise ValueError(f"{file} is not a regular file")
-        with file.open("rb") as opened:
-            data = opened.read(MAX_TEXT + 1)
-    except OSError as error:
-        raise ValueError(f"the text {str(file)!r} cannot be read: {error.strerror}") from None
-    if len(data) > MAX_TEXT:
-        raise ValueError(f"{file} has more than {MAX_TEXT >> 20} MiB; a part of it does")
-    try:
-        content = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not text in UTF-8: byte {error.start} is wrong") from None
-    if "\0" in content:
-        raise ValueError(f"{file} is not text: it holds zero bytes")
-    if not content.strip():
-        raise ValueError(f"{file} is empty")
-    return Text(content, hashlib.sha256(data).hexdigest())
-
-
 def running_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: int, length: int) -> Tokens:
     """For decoders: ``sequences`` of ``length`` tokens spread evenly over the text, none overlapping.
 
     Each begins with what the tokenizer puts before any text (a BOS, or nothing). A short text gives fewer
     sequences; ``ValueError`` where it is too short for one.
     """
-    start = _ids(tokenizer, "", special=True)[:1]
-    ids = _ids(tokenizer, text.content, special=False)
-    own = length - len(start)
-    count = min(sequences, len(ids) // own)
+    start = around(tokenizer)[:1]
+    (ids,) = encoded(tokenizer, [text.content])
+    size = length - len(start)
+    count = min(sequences, len(ids) // size)
     if count < 1:
-        raise ValueError(f"the text has {len(ids)} tokens, one sequence needs {own}: give more text")
-    firsts = [step * (len(ids) - own) // max(count - 1, 1) for step in range(count)]
-    rows = [start + ids[first : first + own] for first in firsts]
-    return Tokens(torch.tensor(rows), text=text.sha256)  # (n, t)
+        raise ValueError(f"the text has {len(ids)} tokens, one sequence needs {size}: give more text")
+    firsts = spread_evenly(len(ids), size, count)
+    return Tokens(cut(np.array(ids), firsts, size, start), text=text.sha256)  # (n, t)
 
 
 def line_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: int, length: int) -> Tokens:
     """For encoders: ``sequences`` lines spread evenly over the text, cut to ``length`` tokens, padded."""
     lines = [line.strip() for line in text.content.splitlines() if line.strip()]
     count = min(sequences, len(lines))
-    chosen = [lines[step * len(lines) // count] for step in range(count)]
-    rows = [_ids(tokenizer, line, special=True, length=length) for line in chosen]
+    rows = [encoded_line(tokenizer, lines[step * len(lines) // count], length) for step in range(count)]
     longest = max(map(len, rows))
     pad = tokenizer.pad_token_id if isinstance(tokenizer.pad_token_id, int) else 0
     ids = [row + [pad] * (longest - len(row)) for row in rows]
@@ -137,16 +106,8 @@ def random_tokens(
     vocabulary: int, sequences: int, length: int, *, special: Iterable[int] = (), seed: int = 0
 ) -> Tokens:
     """Uniformly random token ids below ``vocabulary`` without the special ones."""
-    kept = torch.tensor(sorted(set(range(vocabulary)) - set(special)))
+    usual = torch.tensor(sorted(set(range(vocabulary)) - set(special)))
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(len(kept), (sequences, length), generator=generator)
-    return Tokens(kept[drawn], seed=seed)  # (n, t)
+    drawn = torch.randint(len(usual), (sequences, length), generator=generator)
+    return Tokens(usual[drawn], seed=seed)  # (n, t)
 
-
-def _ids(
-    tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool, length: int | None = None
-) -> list[int]:
-    encoded = tokenizer(
-        text, add_special_tokens=special, truncation=length is not None, max_length=length, verbose=False
-    )
-    return [int(token) for token in encoded["input_ids"]]

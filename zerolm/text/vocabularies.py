@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zerolm.progress import Progress, silent
-from zerolm.text.batches import trained_tokenizer
-from zerolm.text.predictions import beginning
+from zerolm.text.encoding import beginning, encoded, trained_tokenizer
 
 PARTS: Final = 200
 HELD: Final = 10
@@ -45,11 +44,11 @@ def token_counts(source: str, vocabularies: Sequence[int], progress: Progress = 
     for vocabulary in sorted(vocabularies, reverse=True):  # too short a text is told at once
         progress(f"training a tokenizer of {vocabulary}")
         tokenizer = trained_tokenizer(seen, vocabulary)
-        size = tokenizer.get_vocab_size()
+        size = len(tokenizer)
         if size < vocabulary:
             raise ValueError(
                 f"the text {source!r} gives a tokenizer of {size} ids at most, not of {vocabulary}; give "
                 f"more text, or vocabularies up to {size}"
             )
-        tokens[vocabulary] = sum(len(encoding.ids) for encoding in tokenizer.encode_batch(held))
+        tokens[vocabulary] = sum(map(len, encoded(tokenizer, held)))
     return TokenCounts(sum(len(part.encode()) for part in held), tokens)

@@ -19,13 +19,14 @@ from zerolm.architecture import Architecture
 from zerolm.io.files import cache_folder, parse_json, read_text, replacing
 from zerolm.io.folders import locked
 from zerolm.networks.build import build, network_function
-from zerolm.networks.network import Task
 from zerolm.networks.workers import Backend, check_workers, finished
 from zerolm.progress import Progress, silent
 from zerolm.spaces import SPACES, SearchSpace, make_space
-from zerolm.text.corpus import HELD, Corpus, token_file
-from zerolm.text.predictions import Predictions, predicted, tokenizer_of
+from zerolm.text.corpus import Corpus
+from zerolm.text.encoding import tokenizer_of
+from zerolm.text.predictions import PredictedText
 from zerolm.training.learner import Labelled
+from zerolm.training.losses import HELD_BATCH, mean_loss
 from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.scaling import BASE, scaled
@@ -36,8 +37,6 @@ VERSION: Final = 1
 """Counts changes of how architectures are trained: what an earlier version kept is not used."""
 VOCABULARY: Final = 2048
 """Of a space whose vocabulary is a setting that nobody gives, and of one whose networks know more."""
-BATCH: Final = 16
-"""Sequences that are held out are measured so many at a time."""
 MOST_JUDGED: Final = 1 << 24
 """Tokens of a text to judge on, at most."""
 MAX_RECORD: Final = 1 << 20
@@ -58,33 +57,24 @@ class Label:
 
 
 @dataclass(frozen=True, eq=False)
-class LabelText:
+class LabelText(PredictedText):
     """A text as the networks of a space read it, and the ``space`` with the vocabulary that it has so.
 
-    ``classes`` is what the softmax runs over, None for all that a network knows; ``mask`` stands for a token.
-    Networks are judged on all of ``judged``, another text; where there is none, on the end of this one.
+    ``classes`` is what the softmax runs over, None for all that a network has. Networks are judged on all of
+    ``judged``, another text; where there is none, on the end of this one.
     """
 
-    corpus: Corpus
     space: SearchSpace
     classes: int | None
-    mask: int
     judged: Corpus | None = None
 
     @property
-    def task(self) -> Task:
-        return self.space.task
-
-    @property
-    def sha256(self) -> str:
-        return self.corpus.texts[0].sha256
-
-    def held_out(self) -> Tensor:
+    def held_ids(self) -> Tensor:
         """Return the sequences (n, t) that networks are judged on: of another text, whole batches."""
         if self.judged is None:
-            return self.corpus.held_out().ids
+            return super().held_ids
         ids = self.judged.whole().ids
-        return ids[: len(ids) // BATCH * BATCH or None]
+        return ids[: len(ids) // HELD_BATCH * HELD_BATCH or None]
 
     @classmethod
     def of(
@@ -101,24 +91,29 @@ class LabelText:
         ``held_out`` is another text, to judge on.
         """
         network_function(space)
-        if SPACES[space].task == "image":
+        task = SPACES[space].task
+        if task == "image":
             others = ", ".join(sorted(name for name in SPACES.names() if SPACES[name].task != "image"))
             raise ValueError(f"networks of {space!r} read images, and are trained on none; text: {others}")
-        has_own = any(setting.name == "vocab" for setting in SPACES[space].declared)
-        size = int(settings.get("vocab", VOCABULARY)) if has_own else VOCABULARY
+        sets_vocabulary = any(setting.name == "vocab" for setting in SPACES[space].declared)
+        size = int(settings.get("vocab", VOCABULARY)) if sets_vocabulary else VOCABULARY
         progress("training a tokenizer")
         tokenizer = tokenizer_of(source, size)
-        most = request.sequences * request.length + 2 * HELD * request.length
-        corpus = Corpus((token_file(source, tokenizer, most, progress),), request.length)
-        corpus.counts  # noqa: B018 - refuses a text that is too short
+        assert isinstance(tokenizer.mask_token_id, int)
+        corpus = Corpus.of(source, tokenizer, request.length, request.tokens_read, progress)
         judged = None
         if held_out is not None:
-            judged = Corpus((token_file(held_out, tokenizer, MOST_JUDGED, progress),), request.length)
-            judged.counts  # noqa: B018 - likewise
-        own = {"vocab": len(tokenizer)} if has_own else {}
-        assert isinstance(tokenizer.mask_token_id, int)
-        made = make_space(space, **{**settings, **own})
-        return cls(corpus, made, None if has_own else len(tokenizer), tokenizer.mask_token_id, judged)
+            judged = Corpus.of(held_out, tokenizer, request.length, MOST_JUDGED, progress)
+        vocabulary = {"vocab": len(tokenizer)} if sets_vocabulary else {}
+        return cls(
+            corpus,
+            task,
+            tokenizer.mask_token_id,
+            0,
+            make_space(space, **{**settings, **vocabulary}),
+            None if sets_vocabulary else len(tokenizer),
+            judged,
+        )
 
 
 @dataclass(frozen=True)
@@ -148,7 +143,7 @@ class LabelTraining:
         if request.execution.compile:
             learner.compile_parts()
             request = replace(request, execution=replace(request.execution, compile=False))
-        data = Predictions(text.corpus, request.sequences, run.seed, text.task, text.mask)
+        data = text.data(request.sequences, run.seed)
         run.folder.mkdir(parents=True, exist_ok=True)
         try:
             trained = train(
@@ -162,17 +157,12 @@ class LabelTraining:
         return Label(losses, trained.seconds)
 
     def _judge(self, learner: nn.Module) -> Judge:
-        inputs, labels = predicted(self.text.held_out(), self.text.task, self.text.mask)
+        def loss(ids: Tensor, labels: Tensor) -> Tensor:
+            losses: dict[str, Tensor] = learner(ids, labels)
+            return losses["cross-entropy"]
 
-        @torch.no_grad()
         def judge() -> dict[str, float]:
-            device = next(learner.parameters()).device
-            total = 0.0
-            for first in range(0, len(inputs), BATCH):
-                part = slice(first, first + BATCH)
-                losses = learner(inputs[part].to(device), labels[part].to(device))
-                total += float(losses["cross-entropy"]) * len(inputs[part])
-            return {"held_out": total / len(inputs)}
+            return {"held_out": mean_loss(loss, *self.text.held_out, next(learner.parameters()).device)}
 
         return judge
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -11,6 +11,8 @@ from torch.nn import functional
 
 from zerolm.networks.batch import NOTHING
 
+HELD_BATCH: Final = 16
+"""Sequences that are held out are measured so many at a time."""
 TINY: Final = 1e-6
 STILL: Final = 1e-5
 """A channel whose deviation is less than this share of its size stands still."""
@@ -24,6 +26,21 @@ def next_token(logits: Tensor, ids: Tensor) -> Tensor:
 def labelled(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross-entropy of what is labelled: logits (b, t, v), labels (b, t) or -100."""
     return functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=NOTHING)
+
+
+@torch.no_grad()
+def mean_loss(
+    loss: Callable[[Tensor, Tensor], Tensor], inputs: Tensor, labels: Tensor, device: Any = "cpu"
+) -> float:
+    """Return the mean ``loss`` over all that is labelled in sequences (n, t), a few of them at a time."""
+    total, count = 0.0, 0
+    for first in range(0, len(inputs), HELD_BATCH):
+        part = slice(first, first + HELD_BATCH)
+        predictions = int((labels[part] != NOTHING).sum())
+        if predictions:
+            total += float(loss(inputs[part].to(device), labels[part].to(device))) * predictions
+            count += predictions
+    return total / count
 
 
 def forward_kl(ours: Tensor, theirs: Tensor, temperature: float = 1.0) -> Tensor:

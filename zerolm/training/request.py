@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zerolm.settings.request import setting
+from zerolm.text.defaults import HELD
 
 PRECISIONS: Final = ("auto", "bfloat16", "float32")
 
@@ -68,6 +69,11 @@ class TrainingRequest:
     @property
     def sequences(self) -> int:
         return self.steps * self.batch
+
+    @property
+    def tokens_read(self) -> int:
+        """Return how many tokens of a text a run reads: what it trains on, and what is held out."""
+        return (self.sequences + 2 * HELD) * self.length
 
 
 def micro_batch(batch: int, processes: int, accumulate: int) -> int:

@@ -37,7 +37,7 @@ class TrainingWatch(TrainerCallback):
         self.learner, self.request, self.run = learner, request, run
         self.parts: Mapping[str, float] = {}
         """The losses of the last batch by name."""
-        self.rows: list[dict[str, float]] = []
+        self.rows: list[dict[str, int | float]] = []
         self._every = max(1, request.steps // request.measured)
         self._loss = math.nan
         self._events: Any = None
@@ -74,7 +74,7 @@ class TrainingWatch(TrainerCallback):
         if not state.is_world_process_zero:
             return
         step = state.global_step
-        row: dict[str, float] = {"step": step, "tokens": step * self.request.step_tokens}
+        row: dict[str, int | float] = {"step": step, "tokens": step * self.request.step_tokens}
         row |= {f"loss_{name}": value for name, value in (parts or {}).items()}
         if self.run.judge is not None:
             self.learner.train(False)

@@ -39,7 +39,7 @@ class DoctorSettings(Request):
     folder: str = argument("path", REQUIRED, "a folder with a checkpoint, sound or not", metavar="DIR")
 
     def run(self, progress: Progress = silent) -> DoctorReport:
-        from zerolm.doctor.examine import diagnose
+        from zerolm.diagnosis.examine import diagnose
 
         diagnosis = diagnose(Path(self.folder), progress=progress)
         verdicts = [Verdict(**asdict(verdict)) for verdict in diagnosis.verdicts]
@@ -50,7 +50,7 @@ class DoctorSettings(Request):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The ``verdict`` of a runtime (opens, refuses, unknown), how it is ``known`` (opened, rules), and why."""
+    """The ``verdict`` on a runtime (opens, refuses, unknown), ``known`` how (opened, rules), and why."""
 
     runtime: str
     verdict: str

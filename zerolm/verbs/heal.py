@@ -46,8 +46,8 @@ class HealSettings(Request):
     )
     notes = (
         "The end of each text is held out and tells the loss before and after. A run that was killed goes "
-        "on from its last checkpoint when it is started again. Begun with accelerate launch -m zerolm heal, it "
-        "takes all devices that accelerate is configured for."
+        "on from its last checkpoint when it is started again. accelerate launch -m zerolm heal takes all "
+        "devices that accelerate is configured for."
     )
     child: str = argument("path", REQUIRED, "the folder of a carved checkpoint", metavar="CHILD")
     parent: str = setting(
@@ -117,6 +117,18 @@ class HealTraining:
         return f"{weights}, {show_amount(self.tokens)} tokens in {self.steps:,} steps"
 
 
+@dataclass(frozen=True)
+class Verification:
+    """How far the outputs of the written child lie from those of the network that it was written from.
+
+    Compared ``by`` their ``outputs``, or block by block (``blocks``).
+    """
+
+    difference: float
+    relative: float
+    by: str = "outputs"
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class HealingReport(Report):
     """A healed child: its losses before and after on text that was held out, and how they fell.
@@ -137,7 +149,7 @@ class HealingReport(Report):
     losses: dict[str, dict[str, float]]
     curve: list[dict[str, float]]
     note: str = ""
-    verified: dict[str, Any] | None = None
+    verified: Verification | None = None
 
     @property
     def measure(self) -> str:
@@ -170,7 +182,7 @@ class HealingReport(Report):
         ]
 
     def _proof(self) -> str:
-        difference = (self.verified or {}).get("difference", 0.0)
+        difference = self.verified.difference if self.verified else 0.0
         return f"opened again, outputs within {difference:.2g} of the trained network's"
 
     def heading(self) -> Heading:

@@ -118,7 +118,7 @@ class Report(Shown):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the result that ``to_json`` told; ``ValueError`` names the field that is not as it must be."""
+        """Return the result that ``to_json`` told; ``ValueError`` names the field that is wrong."""
         from zerolm.io.plain import checked
 
         return checked(cls, document)

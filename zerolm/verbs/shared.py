@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zerolm.cost_columns import COLUMNS, LATENCY, LATENCY_COLUMN
 from zerolm.settings import REQUIRED
-from zerolm.settings.kinds import KindName
+from zerolm.settings.budgets import budgets as budgets
+from zerolm.settings.budgets import limits as limits
 from zerolm.settings.request import setting, values_of
 
 if TYPE_CHECKING:
     from zerolm.costs import CostModel
-
-
-def budgets(
-    sides: Sequence[str],
-    kind: KindName = "integer",
-    *,
-    costs: Sequence[str] = tuple(COLUMNS),
-    shares: str = "",
-    latency: bool = False,
-) -> Any:
-    """Return a type whose fields are budgets: of each of the costs at most (``max``), or at least (``min``).
-
-    ``shares`` ends the help of one that may be a share; ``latency`` adds the cost that a machine measures.
-    """
-    fields: list[tuple[str, Any, Any]] = []
-    for side in sides:
-        word = {"max": "most", "min": "least"}[side]
-        for cost in costs:
-            help_ = f"{COLUMNS[cost].meaning} at {word}{shares}"
-            fields.append(_budget(f"{side}_{cost}", kind, help_, 0))
-        if latency:
-            help_ = f"{LATENCY_COLUMN.meaning} at {word}; its blocks are timed first"
-            fields.append(_budget(f"{side}_{LATENCY}", "integer", help_, 1))
-    return make_dataclass("Budgets", fields, frozen=True)
-
-
-def _budget(name: str, kind: KindName, help_: str, low: int) -> tuple[str, Any, Any]:
-    high = 1 << 50 if low else None
-    return name, Any, setting(kind, None, help_, low=low, high=high, metavar="AMOUNT")
-
-
-def limits(budgets: Any) -> dict[str, Any]:
-    """Return the budgets that are given, by name."""
-    return {name: value for name, value in values_of(budgets).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -86,6 +52,20 @@ def parent(by_place: bool = True, **more: Any) -> Any:
     """Return a field for a checkpoint to read."""
     help_ = "a folder with a checkpoint, or a model of the hub"
     return setting("path", REQUIRED, help_, by_place=by_place, metavar="PARENT", **more)
+
+
+def metric(**more: Any) -> Any:
+    """Return a field for the result of a benchmark or label file that counts."""
+    help_ = "which result of the file counts; else the metric that it names, or its only one"
+    return setting("text", None, help_, metavar="NAME", **more)
+
+
+def data(**more: Any) -> Any:
+    """Return a field for the folders in which benchmarks are looked up by name."""
+    help_ = (
+        "folders of benchmark files, as in PATH; else those of ZEROLM_DATA, else the cache and the package"
+    )
+    return setting("path", None, help_, metavar="DIR", **more)
 
 
 @contextmanager

@@ -16,11 +16,10 @@ from zerolm.carving.evaluation.divergence import Made, fidelities, perplexities_
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.part_costs import Choices, part_costs
-from zerolm.carving.planning.plan import PARAMS
+from zerolm.carving.planning.part_costs import PARAMS, Choices, part_costs
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import apply_in_memory
-from zerolm.carving.recipe import MAX_BYTES, read_recipe
+from zerolm.carving.recipe import MAX_RECIPE_BYTES, read_recipe
 from zerolm.carving.width.narrowing import Width
 from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
@@ -33,12 +32,12 @@ from zerolm.text.calibration import tokens_of
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.tokens import Tokens
 
-SEEDS: Final = (0, 1, 2)
+DRAW_SEEDS: Final = (0, 1, 2)
+ROWS: Final = ("child", "parent", "random", "uniform")
 COMPARED: Final = (
-    f"random (mean of {len(SEEDS)} draws) and uniform (by capacity) are carvings of the child's size that "
-    "keep the same layers; they are not repaired"
+    "random, uniform: same size and layers as the child, no repair, no rotation "
+    f"(random: {len(DRAW_SEEDS)} draws, mean)"
 )
-CHANNELS: Final = "of the residual stream they keep channels as they are, drawn or those of most energy"
 NOT_COMPARED: Final = (
     "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
     "does not tell what it keeps of each layer"
@@ -64,23 +63,29 @@ class EvaluatedRow:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """``rows``: the child, the parent, carvings of the child's size; ``note`` says what these are."""
+    """``rows``: the child, the parent, carvings of the child's size; ``note`` says what these are.
+
+    ``shortened`` says why sequences are shorter than they were to be; it is empty where they are not.
+    """
 
     rows: tuple[EvaluatedRow, ...]
     sequences: int
     tokens: int
     note: str
+    shortened: str = ""
 
     def to_json(self) -> dict[str, Any]:
         child, parent = (row.values for row in self.rows[:2])
-        own = {"parent_perplexity": parent["perplexity"]} if "perplexity" in parent else {}
+        of_parent = {"parent_perplexity": parent["perplexity"]} if "perplexity" in parent else {}
+        shortened = {"shortened": self.shortened} if self.shortened else {}
         return {
             "sequences": self.sequences,
             "tokens": self.tokens,
             **child,
-            **own,
+            **of_parent,
             "rows": [row.to_json() for row in self.rows],
             "note": self.note,
+            **shortened,
         }
 
 
@@ -99,7 +104,7 @@ def evaluate(
     Beside the child and the parent stand ``random``, which keeps as many KV groups and neurons of each layer
     as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. Where the child's
     stream is narrower, theirs keeps as many channels, without a rotation. Other children of the parent come
-    last, by the names of their folders with a slash. One carving is in memory at a time.
+    last, by the ends of their paths that tell them apart, with a slash. One carving is in memory at a time.
     Raises ``ValueError``, in one line, for what cannot be compared.
     """
     ours, theirs = opened(child, parent)
@@ -112,21 +117,50 @@ def evaluate(
         cuts = of_the_same_size(theirs, cut, progress)
     progress("opening both")
     model, reference = open_model(ours), open_model(theirs)
-    made: list[Made] = [lambda: model]
-    made += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
-    neighbours = [opened(other, parent)[0] for other in beside]
-    made += [partial(_same, open_model(other)) for other in neighbours]
-    judged = iter(_judged(made, reference, tokens, theirs, progress))
+    makers: list[Made] = [lambda: model]
+    makers += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
+    children = [opened(other, parent)[0] for other in beside]
+    neighbours = list({other.folder.resolve(): other for other in children}.values())
+    makers += [partial(_same, open_model(other)) for other in neighbours]
+    judged = iter(_judged(makers, reference, tokens, theirs, progress))
     params = partial(_params, theirs)
     parent_row = _row("parent", params(None), [next(judged)])
     child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
     others = (_row(name, params(draws[0]), [next(judged) for _ in draws]) for name, draws in cuts.items())
     rows = (child_row, parent_row, *others)
-    rows += tuple(_row(f"{other.folder.name}/", _params(other, None), [next(judged)]) for other in neighbours)
+    names = names_of([other.folder.resolve() for other in neighbours])
+    named = zip(names, neighbours, strict=True)
+    rows += tuple(_row(name, _params(other, None), [next(judged)]) for name, other in named)
     note = COMPARED if cuts else NOT_COMPARED
-    if cut is not None and cut.narrowing:
-        note += f"; {CHANNELS}"
-    return Evaluated(rows, len(tokens), tokens.count, note)
+    return Evaluated(rows, len(tokens), tokens.count, note, _shortened(theirs, tokens, length))
+
+
+def names_of(folders: Sequence[Path]) -> list[str]:
+    """Return the shortest end of each path, with a slash, that is neither that of another nor of a row."""
+
+    def end(folder: Path, count: int) -> str:
+        return "/".join(folder.parts[-count:])
+
+    def name(folder: Path) -> str:
+        others = [other for other in folders if other != folder]
+        counts = range(1, len(folder.parts) + 1)
+        taken = {count: {*ROWS, *(end(other, count) for other in others)} for count in counts}
+        return next(end(folder, count) for count in counts if end(folder, count) not in taken[count])
+
+    return [f"{name(folder)}/" for folder in folders]
+
+
+def _shortened(parent: Checkpoint, tokens: Tokens, length: int) -> str:
+    """Return why the sequences are shorter than they were to be; empty where they are not.
+
+    Lines of a text are of all lengths: those of an encoder are shorter only where a length was chosen.
+    """
+    longest, positions = tokens.ids.shape[1], parent.layout.sizes.get("positions") or length
+    if positions < length:
+        return f"sequences have at most {positions:,} tokens, not {length:,}: the model has no more positions"
+    if longest < length and length != LENGTH:
+        return f"sequences have at most {longest:,} tokens, not {length:,}: no line of the text is longer"
+    return ""
 
 
 def _same(model: PreTrainedModel) -> PreTrainedModel:
@@ -134,12 +168,12 @@ def _same(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def _judged(
-    made: Sequence[Made], reference: PreTrainedModel, tokens: Tokens, parent: Checkpoint, progress: Progress
+    makers: Sequence[Made], reference: PreTrainedModel, tokens: Tokens, parent: Checkpoint, progress: Progress
 ) -> list[dict[str, float]]:
     """Return the measures of the parent and then of each network on the tokens."""
     if is_decoder(parent):
-        return [asdict(row) for row in perplexities_and_kls(made, reference, tokens, progress=progress)]
-    cosines = fidelities(made, reference, tokens, pooling=pooling_of(parent.folder), progress=progress)
+        return [asdict(row) for row in perplexities_and_kls(makers, reference, tokens, progress=progress)]
+    cosines = fidelities(makers, reference, tokens, pooling=pooling_of(parent.folder), progress=progress)
     return [{"cosine": cosine} for cosine in cosines]
 
 
@@ -174,29 +208,29 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     where the child has no recipe of this parent, and layers that went or sizes that no cut gives it. Raises
     ``ValueError`` where the recipe is that of another child.
     """
-    whole, own = dimensions(parent), dimensions(child)
+    whole, sizes = dimensions(parent), dimensions(child)
     file = child.folder / "recipe.json"
     weights = fingerprint(parent) if file.is_file() else ""
     if weights and _made_for(file) == weights:
         recipe = read_recipe(file, parent, weights)
         cut, width = recipe.cut, recipe.width or Width(whole.hidden, parent.layout.tied)
-        told = (len(cut.layers), *cut.largest, width.hidden, width.tied)
-        if told != (own.depth, own.kv_heads, own.ffn, own.hidden, child.layout.tied):
+        of_recipe = (len(cut.layers), *cut.largest, width.hidden, width.tied)
+        if of_recipe != (sizes.depth, sizes.kv_heads, sizes.ffn, sizes.hidden, child.layout.tied):
             raise ValueError(
                 f"recipe {str(file)!r} is of another child: its sizes are not those of the configuration"
             )
         return replace(cut, narrowing=weights_channels(parent).narrowing(width)) if recipe.width else cut
     same = ("depth", "hidden", "head_size", "heads_per_group")
-    alike = all(getattr(own, size) == getattr(whole, size) for size in same)
-    if not alike or own.kv_heads > whole.kv_heads or own.ffn > whole.ffn:
+    alike = all(getattr(sizes, size) == getattr(whole, size) for size in same)
+    if not alike or sizes.kv_heads > whole.kv_heads or sizes.ffn > whole.ffn:
         return None
-    return _cut(Cut.whole(whole), own.kv_heads, own.ffn)
+    return _cut(Cut.whole(whole), sizes.kv_heads, sizes.ffn)
 
 
 def _made_for(recipe: Path) -> object:
     """Return the fingerprint of the parent that a recipe names."""
     try:
-        document = parse_json(read_text(recipe, MAX_BYTES))
+        document = parse_json(read_text(recipe, MAX_RECIPE_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"recipe {str(recipe)!r} cannot be used: {error}") from None
     return document.get("parent_weights") if isinstance(document, dict) else None
@@ -206,12 +240,12 @@ def of_the_same_size(parent: Checkpoint, cut: Cut, progress: Progress = silent) 
     """Return ``random`` cuts, one a seed, with the sizes of this one, and the ``uniform`` one by capacity."""
     ledger = ledger_of(parent, progress=progress)
     capacity = criterion_of("capacity", parent, ledger)
-    draws = [chosen(criterion_of("random", parent, ledger, seed=seed), cut) for seed in SEEDS]
+    draws = [chosen(criterion_of("random", parent, ledger, seed=seed), cut) for seed in DRAW_SEEDS]
     if cut.narrowing:
         width, channels = cut.narrowing.width, weights_channels(parent)
-        orders = [np.random.default_rng(seed).permutation(cut.parent.hidden) for seed in SEEDS]
+        orders = [np.random.default_rng(seed).permutation(cut.parent.hidden) for seed in DRAW_SEEDS]
         streams = (channels.reordered(order).narrowing(width) for order in orders)
-        draws = [replace(draw, narrowing=own) for draw, own in zip(draws, streams, strict=True)]
+        draws = [replace(draw, narrowing=stream) for draw, stream in zip(draws, streams, strict=True)]
     return {"random": draws, "uniform": [chosen(capacity, uniform(parent, cut))]}
 
 

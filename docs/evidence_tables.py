@@ -1,0 +1,129 @@
+"""The tables of measurements in the documentation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from evidence import facts, plain, views
+
+QUESTIONS = (
+    (
+        "Does `geo` rank networks better than counting their parameters?",
+        "In **{geo_beats_counting} of {views}** published views, with an interval above 0. In the others "
+        "that is not shown.",
+        "leaderboard",
+    ),
+    (
+        "Among networks of about equal size, where counting is blind?",
+        "tau-b above counting's in **{geo_above_in_budgets} of {views}**; {budgets_geo} against "
+        "{budgets_body_params} on average. Far from 1.",
+        "label_free",
+    ),
+    (
+        "In llamas of one size and depth, is the ratio of FFN to attention worth what `geo` says?",
+        "FFNs as large as attention are worth **{worth_1}** of FFNs three times as large; `geo` says "
+        "{worth_1_geo}. Six times as large: {worth_6}, `geo` says {worth_6_geo}. It cannot tell how deep to "
+        "go.",
+        "llama_small",
+    ),
+    (
+        "What does its pick under a parameter budget lose?",
+        "**{regret_geo}** of what a random choice loses; counting's pick {regret_body_params}.",
+        "label_free",
+    ),
+    (
+        "Is there a better formula?",
+        "{formulas} tried. **None** holds up on benchmarks that its choice did not see.",
+        "label_free",
+    ),
+    (
+        "Do proxies that run the network do better?",
+        "Of {proxies}, {proxies_beat_counting_flexibert} beat counting on FlexiBERT and "
+        "{proxies_beat_counting_gpt2} on GPT-2. **None** is shown to beat the best closed form.",
+        "proxies",
+    ),
+    (
+        "Do 20 trained models of your own help?",
+        "**+{random_gain}** tau-b over the better of `geo` and counting; at worst {random_worst}. Beyond "
+        "the labels' sizes: at worst {larger_worst}, and worse in {larger_worse} of {larger_of}.",
+        "leaderboard",
+    ),
+    (
+        "What does a carved child lose, untrained?",
+        "Perplexity {parent_perplexity} becomes **{carved_75}** with {kept_75} of the parameters, "
+        "{carved_50} with {kept_50}. Units by chance, with the same repair: {random_75} and {random_50}.",
+        "carving",
+    ),
+    (
+        "What does a plan lose that may narrow the hidden size?",
+        "KL to the parent **{narrow_layers_75}** nats a token with 75% of the layers' parameters, "
+        "{narrow_layers_50} with 50%. With the whole hidden size {whole_layers_75} and "
+        "{whole_layers_50}.",
+        "width",
+    ),
+    (
+        "What does healing give back?",
+        "**{healed_left}** of the KL is left, for a child with half of the heads and the FFN, after "
+        "{healed_tokens} M tokens: {healed_minutes} minutes on one thread.",
+        "healing",
+    ),
+    (
+        "How does carving compare with Torch-Pruning (group magnitude; FFN alone, same repair)?",
+        "{ffn_75} against {rival_ffn_75} with 0.75 of the FFN, {ffn_50} against {rival_ffn_50} with 0.5.",
+        "carving",
+    ),
+    (
+        "Do weights alone say what to cut?",
+        "Poorly: `capacity` gives {capacity_50} at half, plain magnitude {magnitude_50}. On an encoder "
+        "the repair does all: units by chance reach cosine {random_embedding_cosine}, chosen ones "
+        "{embedding_cosine}.",
+        "carving",
+    ),
+)
+"""What is asked, what was measured with the names of facts, and the file that holds it."""
+
+
+def tables() -> dict[str, str]:
+    """Return every table by its name."""
+    return {"evidence": evidence(), "best_proxies": best_proxies(), "leaderboard_summary": summary()}
+
+
+def evidence() -> str:
+    """Return what is measured, losses included, with links to its files."""
+    lines = ["| question | measured | where |", "|---|---|---|"]
+    for question, answer, file in QUESTIONS:
+        lines.append(f"| {question} | {answer.format(**facts())} | [{file}](../benchmarks/{file}.md) |")
+    return "\n".join(lines)
+
+
+def best_proxies() -> str:
+    """Return the best proxy and the best closed form of each benchmark."""
+    lines = [
+        "| benchmark | best proxy | tau-b [95 %] | best closed form | tau-b [95 %] |",
+        "|---|---|---|---|---|",
+    ]
+    for key, benchmark in (("flexibert", "FlexiBERT"), ("gpt2", "GPT-2")):
+        row = (
+            "| {benchmark} | `{best_proxy_KEY}` | {best_proxy_KEY_tau} {best_proxy_KEY_interval} "
+            "| `{best_closed_KEY}` | {best_closed_KEY_tau} {best_closed_KEY_interval} |"
+        )
+        lines.append(row.replace("KEY", key).format(benchmark=benchmark, **facts()))
+    return "\n".join(lines)
+
+
+def summary() -> str:
+    """Return ``geo`` beside counting on every view."""
+    lines = [
+        "| view | `geo` | counting | gain [95 %] | `geo`, equal size | counting, equal size | gain |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for name, scores in views().items():
+        geo, counted = scores["geo"], scores["body_params"]
+        low, high = geo.gain or (float("nan"), float("nan"))
+        lines.append(
+            f"| {name} | {plain(geo.tau)} | {plain(counted.tau)} | [{plain(low)}, {plain(high)}] | "
+            f"{plain(geo.in_budgets)} | {plain(counted.in_budgets)} | {geo.mark or 'shown'} |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,177 @@
+"""The page of a carving: the width of the stream in words, tables and charts; how to build it again."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from tiny import saved, word_tokenizer
+
+import zerolm
+from zerolm.show.charts import Linked
+from zerolm.show.page import body
+from zerolm.verbs.carve import CarvingReport
+from zerolm.verbs.carve_width import LOSS, LOST, ChildStream, SpectrumRow, StreamWidths
+from zerolm.verbs.report import Run
+
+WHOLE = 64
+SIZES = range(8, WHOLE + 1, 8)
+
+
+def energy(hidden: int) -> float:
+    return 1 - (1 - hidden / WHOLE) ** 2
+
+
+def widths(
+    hidden: int | None, *, tied: bool = True, measured: bool = True, basis: str = "loss"
+) -> StreamWidths:
+    """A stream and its spectrum: energies are 1 - (1 - k/d)^2, losses 1 - k/d."""
+    spectrum = [SpectrumRow(k, energy(k), 1 - k / WHOLE if measured else None) for k in SIZES]
+    stream = None if hidden is None else ChildStream(hidden, tied, basis, energy(hidden))
+    return StreamWidths(WHOLE, stream, spectrum)
+
+
+def drawn(of: StreamWidths) -> str:
+    """The sheet as a page has it."""
+    return "".join(map(body, of.sheets()))
+
+
+def test_a_few_widths_stand_in_the_table_and_the_chosen_one() -> None:
+    of = widths(40)
+    assert [(row.hidden, of.is_chosen(row)) for row in of.few()] == [
+        (56, False), (48, False), (40, True), (32, False)
+    ]  # fmt: skip
+    of = widths(51)
+    assert [row.hidden for row in of.few()] == [56, 51, 48, 40, 32]
+    chosen = next(row for row in of.few() if of.is_chosen(row))
+    assert (chosen.kept_energy, chosen.loss) == (energy(51), None)
+    of = widths(None)
+    assert not any(map(of.is_chosen, of.few()))
+    assert StreamWidths(WHOLE, None, []).few() == []
+
+
+def test_measured_widths_are_preferred() -> None:
+    of = widths(None)
+    spectrum = [row if row.hidden in (16, 40) else replace(row, loss=None) for row in of.spectrum]
+    assert [row.hidden for row in replace(of, spectrum=spectrum).few()] == [40]
+    assert [row.hidden for row in widths(None, measured=False).few()] == [56, 48, 40, 32]
+
+
+def test_the_width_is_said_in_a_line_and_a_sentence() -> None:
+    assert widths(48).line() == (
+        "hidden 48 of 64: 93.8% of the energy, in a basis by the loss; the head is the embedding"
+    )
+    assert widths(None).line() == "hidden 64, the parent's"
+    nothing = StreamWidths(WHOLE, None, [])
+    assert nothing.line() == nothing.sentence() == ""
+    sentence = widths(48, tied=False, basis="weights").sentence()
+    assert "48 of 64" in sentence
+    assert "by the weights" in sentence
+    assert sentence.endswith("the head is a matrix of its own.")
+
+
+def test_a_chart_for_what_is_known() -> None:
+    both, one = drawn(widths(40)), drawn(widths(40, measured=False, basis="weights"))
+    for name in (LOST, LOSS):
+        assert f'aria-label="{name}, by the hidden size of 64"' in both
+    assert (both.count('<svg class="xy"'), one.count('<svg class="xy"')) == (2, 1)
+    assert "no tokens were looked at" in one
+    assert "<th>loss</th>" in both
+    assert "<th>loss</th>" not in one
+    assert "40 chosen" in both
+    assert "chosen" not in drawn(widths(None))
+    assert StreamWidths(WHOLE, None, []).sheets() == []
+
+
+@pytest.mark.parametrize("loss", [0.0, math.inf, math.nan])
+def test_losses_that_no_axis_holds_are_in_the_table_alone(loss: float) -> None:
+    of = widths(None)
+    page = drawn(replace(of, spectrum=[replace(row, loss=loss) for row in of.spectrum]))
+    assert LOST in page
+    assert LOSS not in page
+    assert f"<td>{loss:.3g}</td>" in page
+
+
+@pytest.mark.parametrize("hidden", [1, 2])
+def test_hardly_any_width_is_no_chart(hidden: int) -> None:
+    spectrum = [SpectrumRow(k, k / hidden, None) for k in range(1, hidden + 1)]
+    if hidden == 1:
+        assert StreamWidths(1, None, spectrum).sheets() == []
+    else:
+        (sheet,) = StreamWidths(2, ChildStream(1, True, "weights", 0.5), spectrum).sheets()
+        assert not sheet.charts
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CarvingReport]:
+    """A child of three quarters of its parent's hidden size, whose layers differ."""
+    folder = tmp_path_factory.mktemp("carved")
+    parent, text = saved(folder / "parent", "llama"), folder / "text.txt"
+    word_tokenizer(parent)
+    text.write_text(" ".join(f"w{i * i % 61}" for i in range(400)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZEROLM_CACHE", str(folder / "cache"))
+        yield zerolm.carve(
+            parent, folder / "child", max_params="0.7x", keep_hidden=0.75, shape="per-layer", format="padded",
+            text=text, sequences=6, length=12,
+        )  # fmt: skip
+
+
+def test_the_strip_draws_the_child_as_wide_as_it_is(child: CarvingReport) -> None:
+    strips = re.findall(
+        r'<h3>(Parent|Child)</h3><div class="strip" data-most="48 [^"]*">(.*?)</div>', child.page()
+    )
+    sizes = {name: re.search(r'class="value">([^<]*)<', html)[1] for name, html in strips}  # type: ignore[index]
+    heights = {name: re.findall(r"M\d+\.08 100v-(\d+)", html)[:3] for name, html in strips}
+    assert sizes == {"Parent": "48", "Child": "36"}
+    assert heights == {"Parent": ["100"] * 3, "Child": ["75"] * 3}
+
+
+def test_the_page_says_how_to_build_it_again(child: CarvingReport) -> None:
+    """A basis by the loss needs the text, whatever the repair."""
+    written = replace(child, repair="none", run=Run({"text": "text.txt"}))
+    line = f"zerolm carve {written.parent} --recipe recipe.json --out child"
+    assert f"{line} --text text.txt" in written.page()
+    assert child.stream is not None
+    by_weights = replace(written, stream=replace(child.stream, basis="weights"))
+    assert f"{line} --text" not in by_weights.page()
+    assert "The hidden size is 36 of 48" in child.page()
+    assert "The hidden size is 36 of 48" in child._repr_html_()
+    whole = replace(child, stream=None, verified=None)
+    assert "The hidden size stays 48." in whole._repr_html_()
+    assert "Build the same child again" not in whole.page()
+
+
+def test_layers_that_differ_are_listed_where_no_strip_is_drawn(child: CarvingReport) -> None:
+    (listed,) = [sheet for sheet in child.sheets() if list(sheet.head)[:1] == ["layer"]]
+    assert [list(map(int, map(str, row))) for row in listed.rows] == [
+        [one.layer, one.heads, one.kv_heads, one.ffn] for one in child.widths
+    ]
+    assert "<th>layer</th>" not in child.page()
+    even = replace(child, widths=[replace(one, heads=6, kv_heads=2, ffn=9) for one in child.widths])
+    assert not [sheet for sheet in even.sheets() if list(sheet.head)[:1] == ["layer"]]
+
+
+def test_a_page_of_a_healed_child_shows_the_healing(child: CarvingReport) -> None:
+    kls = [{"tokens": float(tokens), "kl": 1 / tokens} for tokens in (1, 2, 4)]
+    losses = {name: {"perplexity": 9.0, "kl": kl} for name, kl in (("before", 1.0), ("after", 0.25))}
+    training = {
+        "tokens": 4, "steps": 2, "seconds": 1.0, "rate": 1e-3, "losses": ["kl"], "temperature": 1.0,
+        "top": None, "lora": None, "batch": 1, "length": 2, "bfloat16": False, "seed": 0, "held_out": 3,
+    }  # fmt: skip
+    healing = {
+        "child": "child", "parent": "parent", "teacher": "parent", "family": "llama", "format": "hf",
+        "texts": [], "training": training, "curve": kls, "note": "", "verified": None,
+        "losses": losses | {"parent": {"perplexity": 8.0, "kl": 0.0}},
+    }  # fmt: skip
+    healed = CarvingReport.from_json(child.to_json() | {"healing": healing})
+    assert healed.to_json()["healing"] == healing
+    assert "healing" not in child.to_json()
+    (sheet,) = [sheet for sheet in healed.sheets() if sheet.title == "How healing went"]
+    assert [type(chart) for chart in sheet.charts] == [Linked]
+    assert [next(iter(row)) for row in sheet.rows] == ["child, before", "child, after", "parent"]
+    assert "kl 1.0000 to 0.2500" in repr(healed)
+    assert "trained network" in repr(healed)

@@ -1,0 +1,141 @@
+"""The public API: its names, its weight, and signatures that are what the requests declare."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import zerolm
+from zerolm.cli import main
+from zerolm.settings import REQUIRED
+from zerolm.verbs import ALIASES, VERBS
+from zerolm.verbs.call import function_of, public_names
+from zerolm.verbs.report import Report, Shown
+from zerolm.verbs.stub import stub
+
+HELPERS = {"__version__", "load", "make_score", "make_space", "read_labels"}
+NAMES = pytest.mark.parametrize("name", VERBS)
+
+
+def test_dir_is_the_public_api_and_nothing_else() -> None:
+    verbs = {(verb.function or name).split()[0] for name, verb in VERBS.items()}
+    assert set(dir(zerolm)) == set(zerolm.__all__) == verbs | set(ALIASES) | HELPERS
+    assert len(zerolm.__all__) == len(set(zerolm.__all__))
+    for name in dir(zerolm):
+        assert getattr(zerolm, name)
+
+
+@NAMES
+def test_a_verb_is_called_as_its_command(name: str) -> None:
+    verb = zerolm
+    for word in (VERBS[name].function or name).split():
+        verb = getattr(verb, word)
+    assert verb is function_of(name)
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_older_names_stay(alias: str) -> None:
+    assert getattr(zerolm, alias) is function_of(ALIASES[alias])
+
+
+def test_no_room_bears_the_name_of_a_public_function() -> None:
+    """Else the function is gone as soon as the room is imported."""
+    rooms = {path.stem for path in Path(zerolm.__file__).parent.iterdir()}
+    assert not rooms & set(public_names())
+
+
+@NAMES
+def test_a_function_takes_the_settings_of_its_request(name: str) -> None:
+    request, parameters = VERBS[name].request, dict(inspect.signature(function_of(name)).parameters)
+    assert ("progress" in parameters) == request.takes_progress
+    parameters.pop("progress", None)
+    assert bool(request.owners) == (parameters.pop("further", None) is not None)
+    placed = request.by_place()
+    declared = [*placed, *(setting for setting in request.settings() if setting not in placed)]
+    assert list(parameters) == [setting.name for setting in declared]
+    for parameter, setting in zip(parameters.values(), declared, strict=True):
+        assert (parameter.kind is parameter.KEYWORD_ONLY) == (setting not in placed)
+        default = None if setting.default is REQUIRED else setting.default
+        assert (parameter.default, type(parameter.default)) == (default, type(default))
+
+
+@NAMES
+def test_help_reads_well(name: str) -> None:
+    text = pydoc.plain(pydoc.render_doc(function_of(name)))
+    settings = VERBS[name].request.settings()
+    assert ("Parameters\n    ----------" in text) == bool(settings)
+    for setting in settings:
+        assert f"    {setting.name}\n" in text
+        assert setting.help.split()[0] in text
+    assert inspect.getdoc(function_of(name)).startswith("Return")  # type: ignore[union-attr]
+    assert " at 0x" not in text
+
+
+@NAMES
+def test_a_verb_returns_something_that_shows_itself(name: str) -> None:
+    verb = VERBS[name]
+    assert issubclass(verb.report, Shown)
+    assert issubclass(verb.report, Report) == (not verb.request.is_listing)
+    if issubclass(verb.report, Report):
+        assert verb.report.command == name
+
+
+def test_type_checkers_read_the_settings_of_today() -> None:
+    file = Path(zerolm.__file__).with_suffix(".pyi")
+    assert file.read_text("utf-8") == stub(), "run: python -m zerolm.verbs.stub > zerolm/__init__.pyi"
+
+
+CHECKED = """
+import zerolm
+
+result = zerolm.search("llama", max_params="60M", hidden="512,768", top=3)
+costs: dict[str, int] = result.pick.costs
+zerolm.bench.run("labels.csv", alpha=[0.5, 1.1])
+zerolm.eval("child", parent="parent", text="text.txt").to_pandas()
+zerolm.load("best").pick
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", ""),
+        ("zerolm.search('llama', max_parms='60M')", 'Unexpected keyword argument "max_parms"'),
+        ("zerolm.heal('child', text='text.txt')", 'Missing named argument "parent"'),
+        ("zerolm.carve('parent', keep_ffn='half')", 'Argument "keep_ffn"'),
+        ("zerolm.supernets.trian('elastic')", 'has no attribute "trian"'),
+    ],
+)
+def test_type_checkers_find_what_is_misspelt(line: str, words: str, tmp_path: Path) -> None:
+    api = pytest.importorskip("mypy.api")
+    file = tmp_path / "script.py"
+    file.write_text(CHECKED + line)
+    options = ("--config-file=", "--follow-imports=silent", f"--cache-dir={tmp_path}")
+    out, _, status = api.run([*options, str(file)])
+    assert (status, words in out) == (int(bool(line)), True), out
+
+
+def test_importing_is_light() -> None:
+    heavy = ("numpy", "torch", "click", "rich", "pydantic", "yaml", "pandas", "typing", "inspect")
+    code = f"import sys; import zerolm; assert not set(sys.modules) & set({heavy})"
+    place = {"PYTHONPATH": str(Path(zerolm.__file__).parents[1])}
+    subprocess.run([sys.executable, "-S", "-c", code], check=True, env=place)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="prune"):
+        zerolm.prune  # noqa: B018
+
+
+@NAMES
+def test_what_a_command_lacks_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    needed = [setting.name for setting in VERBS[name].request.settings() if setting.default is REQUIRED]
+    if needed:
+        status, ran = main(name.split()), capsys.readouterr()
+        assert (status, ran.out, ran.err.count("\n")) == (2, "", 1), ran.err
+        assert f"{name} needs {needed[0]}" in ran.err

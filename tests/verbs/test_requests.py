@@ -1,0 +1,141 @@
+"""Requests: what a field declares is a flag, a key of YAML, a keyword, a check and a value; said once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerolm.settings import REQUIRED
+from zerolm.settings.output import OUTPUT
+from zerolm.settings.request import PLACED, Request, argument, part, setting, settings_of, values_of
+from zerolm.settings.units import parse_amount
+from zerolm.verbs import VERBS
+from zerolm.verbs.run_file import plain
+
+
+@dataclass(frozen=True)
+class Sizes:
+    width: int = setting("integer", 8, "how wide it is", group="How large", low=1, high=64)
+    seconds: int | None = setting("duration", None, "how long it takes", name="for_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example(Request):
+    name: ClassVar[str] = "example"
+    folder: str = argument("path", REQUIRED, "where it lies", metavar="DIR")
+    sizes: Sizes = part(Sizes, width=16)
+    texts: tuple[str, ...] | None = setting("paths", None, "what it reads", group="Text")
+    text: str | None = setting("path", None, "what it reads first", metavar="FILE|random")
+    out: str | None = setting("path", None, "where it goes", by_place=True, group="Result")
+
+
+def test_a_part_is_declared_once_and_arrives_whole() -> None:
+    groups = {title: [one.name for one in settings] for title, settings in Example.groups().items()}
+    assert groups == {
+        PLACED: ["folder"], "How large": ["width", "for_"], "Text": ["texts", "text"], "Result": ["out"]
+    }  # fmt: skip
+    assert [one.flag for one in Example.settings()] == [
+        "--folder", "--width", "--for", "--texts", "--text", "--out"
+    ]  # fmt: skip
+    assert [one.name for one in Example.by_place()] == ["folder", "out"]
+    assert {one.name for one in Example.output()} == {one.name for one in OUTPUT} - {"out"}
+    request = Example.parse({"folder": "x", "for_": "1.5m", "texts": "a,b"})
+    assert request.sizes == Sizes(16, 90)
+    assert (request.texts, request.out) == (("a", "b"), None)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "example needs folder: where it lies"),
+        ({"folder": "x", "widht": 3}, "example has no setting 'widht'; did you mean 'width'?"),
+        ({"folder": "x", "width": 65}, "width must be an integer from 1 to 64, not 65"),
+        ({"folder": "x", "width": True}, "width cannot be true"),
+        ({"folder": "x", "for_": "soon"}, "for must be a number with a unit"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words.split("'")[0]) as raised:
+        Example.parse(values)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_run_is_repeated_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Existing paths are absolute, words in place of a path stay, and so does what is no file."""
+    for name in ("here", "random"):
+        (tmp_path / name).write_text("")
+    monkeypatch.chdir(tmp_path)
+    request = Example.parse({"folder": "here", "text": "random", "texts": ["here", "owner/set"], "out": "o"})
+    assert request.configuration() == {
+        "folder": str(tmp_path / "here"), "width": 16, "texts": [str(tmp_path / "here"), "owner/set"],
+        "text": "random",
+    }  # fmt: skip
+    again = Example.parse({**request.configuration()})
+    assert values_of(again) == values_of(request) | {
+        "folder": str(tmp_path / "here"), "texts": (str(tmp_path / "here"), "owner/set"), "out": None
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VERBS)
+@given(st.data())
+def test_a_configuration_is_parsed_to_the_same_settings(name: str, data: st.DataObject) -> None:
+    """Of any sound values of any command: what run.yaml holds makes the request that was run."""
+    request = VERBS[name].request
+    values = {one.name: data.draw(sound(one)) for one in request.settings()}
+    made = request.parse({key: value for key, value in values.items() if value is not None})
+    repeated = plain(name, made.configuration())
+    assert repeated.pop("command") == name
+    places = {key: value for key, value in values_of(made).items() if key in request.places}
+    assert values_of(request.parse({**repeated, **places})) == values_of(made)
+
+
+def sound(one: Any) -> st.SearchStrategy[Any]:
+    """Return values that a setting takes."""
+    if one.choices:
+        return st.sampled_from(one.choices)
+    low = 1 if one.low is None else max(int(one.low), 1)
+    high = 1000 if one.high is None else min(int(one.high), 1000)
+    numbers = {
+        "integer": st.integers(low, max(low, high)),
+        "amount": st.sampled_from([7, "8k", "0.5x"]),
+        "number": st.just(one.high if one.high is not None and one.high < 1 else 1.0),
+        "percent": st.sampled_from(["10%", 0.25]),
+        "duration": st.sampled_from(["90s", "1.5h", 60]),
+        "integers": st.sampled_from(["300,400", "300:600:100", [512]]),
+        "numbers": st.sampled_from(["1,2", [0.5]]),
+        "shares": st.sampled_from(["3,1", [0.5, 0.5]]),
+        "interval": st.just("1:2"),
+        "flag": st.booleans(),
+        "names": st.sampled_from(["a,b", ["c"]]),
+        "paths": st.sampled_from(["a,b", ["c"]]),
+    }
+    optional = st.none() if one.default is not REQUIRED else st.nothing()
+    return optional | numbers.get(one.kind, st.sampled_from(["nowhere", "a b"]))
+
+
+def test_every_setting_stands_under_one_heading() -> None:
+    for verb in VERBS.values():
+        names = [one.name for group in verb.request.groups().values() for one in group]
+        assert sorted(names) == sorted({one.name for one in settings_of(verb.request)})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("max_params", "500MB", "did you mean 500M?"),
+        ("max_params", "5GiB", "did you mean 5G?"),
+        ("max_kv_bytes", "80M", "did you mean 80MB?"),
+        ("max_kv_bytes", "80Q", ""),
+    ],
+)
+def test_a_count_is_no_size(name: str, text: str, hint: str) -> None:
+    with pytest.raises(ValueError, match="optional unit") as raised:
+        parse_amount(name, text)
+    assert str(raised.value).endswith(hint or "'80Q'")
+    assert not hint or parse_amount(name, hint.split()[-1].rstrip("?")) > 0

@@ -1,0 +1,155 @@
+"""The page of a search: what it says of the pick, and what it holds of every point."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_searches import free_search, small_search
+
+from zerolm.show.records import quoted
+from zerolm.show.sheet import TERMINAL
+from zerolm.show.terminal import result_lines
+from zerolm.solvers import search
+from zerolm.spaces import make_space
+from zerolm.verbs.report import Run
+from zerolm.verbs.search_charts import FRONT_POINTS, candidacies, choices_text, rebuilding
+from zerolm.verbs.search_report import SearchReport
+from zerolm.verbs.search_words import against_counting
+
+EVIL = '</script><script>alert("1 & 2")</script>\'\u2028'
+
+
+@pytest.fixture(scope="module")
+def result() -> SearchReport:
+    return replace(small_search(), run=Run({"max_params": "900k"}))
+
+
+def records(page: str) -> Any:
+    return json.loads(re.search(r'<script type="application/json" class="records">(.*?)</script>', page)[1])  # type: ignore[index]
+
+
+def test_the_first_lines_say_where_counting_picks_the_same(result: SearchReport) -> None:
+    params = next(b for b in result.baselines if b.name == "params")
+    others = [b for b in result.baselines if b.name not in ("params", "body_params")]
+    same = replace(result, baselines=[replace(params, choice=result.pick), *others])
+    assert against_counting(same).startswith("Counting parameters picks the very same network")
+    other = next(c for c in result.front.points if c.architecture != result.pick.architecture)
+    assert other.score < result.pick.score
+    less = 100 * (1 - other.score / result.pick.score)
+    said = against_counting(replace(result, baselines=[replace(params, choice=other)]))
+    assert "picks another network" in said
+    assert f"It has {less:.2f} % less geo than the pick" in said
+    assert "No baseline" in against_counting(replace(result, baselines=[]))
+    pick = replace(result, pick=other, baselines=[replace(params, choice=result.best[0])])
+    assert "the network with the highest score, too" in against_counting(pick)
+
+
+def test_every_part_of_the_result_is_on_the_page(result: SearchReport) -> None:
+    page = result.page()
+    for words in (
+        "Proven: none of the",
+        "How flat the optimum is",
+        "Bounds that cost score",
+        "ranks better than",
+    ):
+        assert words in page
+    held = records(page)["records"]
+    assert "pick" in held[0]["roles"]
+    assert "best 1" in " ".join(record["roles"] for record in held)
+    assert len({record["choices"] for record in held}) == len(held)
+    for choice in (result.pick, *result.best, *(b.choice for b in result.baselines)):
+        assert choices_text(choice) in {record["choices"] for record in held}
+    assert "zerolm search --config run.yaml" in page
+    assert "max_params: 900k" in page
+
+
+@pytest.mark.parametrize("make", [small_search, free_search])
+def test_the_command_of_a_record_scores_that_architecture(
+    make: Callable[[], SearchReport],
+    zerolm: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = make()
+    before, after = rebuilding(result)
+    for entry in candidacies(result)[:4]:
+        write, _, rest = (before + quoted(choices_text(entry.choice)) + after).partition(" && ")
+        subprocess.run(["bash", "-c", write], check=True, cwd=tmp_path)
+        program, *arguments = shlex.split(rest)
+        assert program == "zerolm"
+        scored = json.loads(zerolm(*arguments, "--json").out)
+        assert scored["costs"] == entry.choice.costs
+        assert scored["scores"][0]["value"] == pytest.approx(entry.choice.score, rel=1e-9)
+
+
+def test_the_page_is_small_however_many_points_the_front_has(result: SearchReport) -> None:
+    points = [
+        replace(result.pick, score=float(i), costs={**result.pick.costs, "params": i}) for i in range(1, 9001)
+    ]
+    choice = result.pick.architecture
+    for i, point in enumerate(points):
+        choices_of = {**choice.choices, "note": i}
+        points[i] = replace(point, architecture=replace(choice, choices=choices_of))
+    page = replace(result, front=replace(result.front, points=points)).page()
+    assert len(page) < 250_000
+    assert len(records(page)["records"]) <= FRONT_POINTS + len(result.best) + len(result.baselines) + 1
+
+
+def test_the_demo_is_below_its_limit() -> None:
+    budgets = {"max_params": 125_000_000, "max_kv_bytes": 32_000_000}
+    page = SearchReport(**vars(search(make_space("llama"), "geo", budgets=budgets))).page()
+    assert len(page.encode()) < 300_000
+
+
+def test_hostile_choices_are_text(result: SearchReport) -> None:
+    architecture = result.pick.architecture
+    evil = replace(architecture, space=EVIL, choices={**architecture.choices, EVIL: EVIL, "depth": 2})
+    pick = replace(result.pick, architecture=evil)
+    question = replace(result.question, score=EVIL)
+    evil_run = Run({"command": EVIL}, machine=EVIL)
+    page = replace(result, pick=pick, best=[pick], question=question, run=evil_run).page()
+    assert page.count("<script") == page.count("</script") == result.page().count("<script")
+    assert "\u2028" not in page.split("</style>")[1].split('class="records"')[1].split("</script>")[0]
+    assert json.loads(records(page)["records"][0]["choices"])[EVIL] == EVIL
+    assert "<script" not in replace(result, pick=pick, question=question)._repr_html_()
+
+
+def test_a_network_has_one_difference_in_the_whole_output(result: SearchReport) -> None:
+    """Also where the pick is not the best: sentence and table are against the pick, in the same digits."""
+    other = next(c for c in result.best if c.architecture.choices != result.pick.architecture.choices)
+    params = next(b for b in result.baselines if b.name == "params")
+    choice = next(c for c in result.front.points if c not in (result.pick, *result.best))
+    changed = replace(result, pick=other, baselines=[replace(params, choice=choice)])
+    change = f"{100 * (choice.score - other.score) / other.score:+.2f}"
+    sentence, lines = against_counting(changed), list(result_lines(changed.lines(), changed.sheets(), None))
+    assert f"It has {change.lstrip('+-')} % " in sentence
+    assert sentence in lines
+    assert [line.split()[1] for line in lines if line.startswith("params ")] == [change]
+    page = changed.page()
+    assert page.count(f"{change} %") == 1
+    assert page.count(f"{change.lstrip('+-')} %") == 2
+
+
+def test_page_and_terminal_show_the_same_tables(result: SearchReport) -> None:
+    page = result.page()
+    for sheet in result.sheets():
+        if TERMINAL in sheet.on and sheet.rows:
+            assert f"<h2>{sheet.title}</h2>" in page
+            assert f'<table class="{sheet.kind}">' in page
+        assert not (TERMINAL in sheet.on and sheet.charts)
+
+
+def test_baselines_that_choose_the_same_share_a_row(result: SearchReport) -> None:
+    table = next(sheet for sheet in result.sheets() if sheet.kind == "baselines")
+    names = [name for row in table.rows for name in str(row[0]).split(", ")]
+    assert sorted(names) == sorted(baseline.name for baseline in result.baselines)
+    assert len({row[1].record for row in table.rows}) == len(table.rows)  # type: ignore[union-attr]

@@ -1,0 +1,118 @@
+"""The evidence in a folder that is meant to be a checkpoint, sound or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from zerolm.checkpoints import Layout, TensorInfo, family_of
+from zerolm.checkpoints.folder import inside, read_object
+from zerolm.checkpoints.shards import INDEX, SINGLE, read_shards
+from zerolm.families.family import Family
+
+PICKLES: Final = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Flaws:
+    """The flaws of a configuration, of the weights, and of names and shapes: one line each, or ``""``."""
+
+    config: str
+    weights: str
+    layout: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A folder as it lies there, with its ``flaws``.
+
+    ``config`` and ``tensors`` are empty where they cannot be read. ``pickles``, ``ggufs`` and ``stray``
+    (safetensors under names that no stock loader looks for) are names of files, none of them opened.
+    ``family`` is None where it is not known, ``layout`` None where names or shapes do not fit it.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    tensors: dict[str, TensorInfo]
+    family: Family | None
+    layout: Layout | None
+    flaws: Flaws
+    pickles: tuple[str, ...]
+    ggufs: tuple[str, ...]
+    stray: tuple[str, ...]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names in ``architectures``."""
+        names = self.config.get("architectures")
+        return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+
+    @property
+    def kind(self) -> str:
+        """The ``model_type``, or ``""``."""
+        kind = self.config.get("model_type")
+        return kind if isinstance(kind, str) else ""
+
+    @property
+    def needs_code(self) -> bool:
+        """Whether the configuration names code of its own for a model that stock software does not have."""
+        return bool(self.config.get("auto_map")) and self.family is None
+
+    @property
+    def bottomless(self) -> bool:
+        """Whether the configuration asks for more layers than there are tensors, or for nonsense."""
+        names = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
+        parts = [self.config, *(part for part in self.config.values() if isinstance(part, dict))]
+        depths = [part[name] for part in parts for name in names if name in part]
+        return not all(type(depth) is int and depth <= max(1, len(self.tensors)) for depth in depths)
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the weights."""
+        return sum(tensor.end - tensor.start for tensor in self.tensors.values())
+
+    def has(self, *names: str) -> bool:
+        """Whether the folder has one of these files, and not as a link that leads out of it."""
+        return any(tried(partial(inside, self.folder, name))[0] for name in names)
+
+
+def gather(folder: Path) -> Evidence:
+    """Look at a folder, opening no pickle and running no code; ``ValueError`` where there is none."""
+    if not folder.is_dir():
+        kind = "is a file; name the folder that holds it" if folder.exists() else "does not exist"
+        raise ValueError(f"{str(folder)!r} {kind}")
+    config, config_flaw = tried(partial(read_object, folder, "config.json"))
+    shards, weights_flaw = tried(partial(read_shards, folder))
+    tensors = {name: tensor for shard in shards or () for name, tensor in shard.tensors.items()}
+    family, family_flaw = tried(partial(family_of, config or {}))
+    layout, layout_flaw = None, family_flaw or weights_flaw
+    if family and tensors:
+        layout, layout_flaw = tried(partial(Layout.of, family, config or {}, tensors))
+    named = any((folder / name).exists() for name in (SINGLE, INDEX))
+    return Evidence(
+        folder,
+        config or {},
+        tensors,
+        family,
+        layout,
+        Flaws(config_flaw, weights_flaw, layout_flaw),
+        pickles=_names(folder, *PICKLES),
+        ggufs=_names(folder, "*.gguf"),
+        stray=() if named else _names(folder, "*.safetensors"),
+    )
+
+
+def _names(folder: Path, *patterns: str) -> tuple[str, ...]:
+    return tuple(sorted({path.name for pattern in patterns for path in folder.glob(pattern)}))
+
+
+def tried(read: Callable[[], T]) -> tuple[T | None, str]:
+    """Return what is read, and ``""``; else None, and why."""
+    try:
+        return read(), ""
+    except ValueError as error:
+        return None, " ".join(str(error).split())

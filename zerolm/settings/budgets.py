@@ -1,0 +1,45 @@
+"""Settings that are budgets: one for each cost, so that a new cost is a new setting of all who have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import make_dataclass
+from typing import Any
+
+from zerolm.cost_columns import COLUMNS, LATENCY, LATENCY_COLUMN
+from zerolm.settings.kinds import KindName
+from zerolm.settings.request import setting, values_of
+
+
+def budgets(
+    sides: Sequence[str],
+    kind: KindName = "integer",
+    *,
+    costs: Sequence[str] = tuple(COLUMNS),
+    shares: str = "",
+    latency: bool = False,
+) -> Any:
+    """Return a type whose fields are budgets: of each of the costs at most (``max``), or at least (``min``).
+
+    ``shares`` ends the help of one that may be a share; ``latency`` adds the cost that a machine measures.
+    """
+    fields: list[tuple[str, Any, Any]] = []
+    for side in sides:
+        word = {"max": "most", "min": "least"}[side]
+        for cost in costs:
+            help_ = f"{COLUMNS[cost].meaning} at {word}{shares}"
+            fields.append(_budget(f"{side}_{cost}", kind, help_, 0))
+        if latency:
+            help_ = f"{LATENCY_COLUMN.meaning} at {word}; its blocks are timed first"
+            fields.append(_budget(f"{side}_{LATENCY}", "integer", help_, 1))
+    return make_dataclass("Budgets", fields, frozen=True)
+
+
+def _budget(name: str, kind: KindName, help_: str, low: int) -> tuple[str, Any, Any]:
+    high = 1 << 50 if low else None
+    return name, Any, setting(kind, None, help_, low=low, high=high, metavar="AMOUNT")
+
+
+def limits(budgets: Any) -> dict[str, Any]:
+    """Return the budgets that are given, by name."""
+    return {name: value for name, value in values_of(budgets).items() if value is not None}

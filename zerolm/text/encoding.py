@@ -1,0 +1,100 @@
+"""Text to tokens: tokenizers that are trained on a text, and the one place where any tokenizer is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from zerolm.text.documents import documents
+
+MASK: Final = "[MASK]"
+LEAST_IDS: Final = 257
+"""The ids that a byte-level tokenizer has at least: the mask and every byte."""
+TRAINED_ON: Final = 16 << 20
+"""Characters of a text that a tokenizer is trained on, at most."""
+PIECE: Final = 1 << 16
+"""Characters that a tokenizer is given at a time: it takes many times their memory."""
+
+
+def encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
+    """Return the ids of each text, without what the tokenizer puts around a text."""
+    ids: list[list[int]] = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+    return ids
+
+
+def encoded_line(tokenizer: PreTrainedTokenizerBase, line: str, most: int) -> list[int]:
+    """Return the ids of a line with what the tokenizer puts around it, cut to at most so many."""
+    ids: list[int] = tokenizer(line, truncation=True, max_length=most, verbose=False)["input_ids"]
+    return ids
+
+
+def around(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Return what the tokenizer puts around any text (a BOS, [CLS] and [SEP], an EOS, or nothing)."""
+    return [int(token) for token in tokenizer("", verbose=False)["input_ids"]]
+
+
+def edges(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return what the tokenizer puts before any text (a BOS, [CLS], or nothing) and behind it ([SEP])."""
+    both = around(tokenizer)
+    begins = bool(both) and (len(both) > 1 or both[0] != tokenizer.eos_token_id)
+    return tuple(both[:1] if begins else ()), tuple(both[1:] if begins else both)
+
+
+def separator(tokenizer: PreTrainedTokenizerBase, vocabulary: int | None = None) -> list[int]:
+    """Return what stands between documents: what begins a text, else what ends one, else nothing.
+
+    An end that is not among the ``vocabulary`` tokens of the model is left out.
+    """
+    end = tokenizer.eos_token_id
+    has_end = isinstance(end, int) and (vocabulary is None or end < vocabulary)
+    return list(edges(tokenizer)[0]) or ([int(end)] if has_end else [])
+
+
+def pieces(content: str) -> Iterator[str]:
+    """Yield a text in pieces."""
+    return (content[start : start + PIECE] for start in range(0, len(content), PIECE))
+
+
+def beginning(source: str) -> Iterator[str]:
+    """Yield the documents of a text in pieces, 16 Mi characters at most."""
+    left = TRAINED_ON
+    for document in documents(source):
+        content = document.content[:left]
+        left -= len(content)
+        yield from pieces(content)
+        if not left:
+            return
+
+
+def trained_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerBase:
+    """Return a byte-level BPE trained on texts, of at most so many ids; id 0 is the mask, ``MASK``.
+
+    The same texts give the same tokenizer everywhere. ``ValueError`` below 257 ids.
+    """
+    if vocabulary < LEAST_IDS:
+        raise ValueError(f"a vocabulary of {vocabulary} is too small; {LEAST_IDS} is the least")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        min_frequency=2,
+        special_tokens=[MASK],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    stock: PreTrainedTokenizerBase = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer,
+        mask_token=MASK,
+        split_special_tokens=True,  # a text that says [MASK] masks nothing
+    )
+    return stock
+
+
+def tokenizer_of(source: str, vocabulary: int) -> PreTrainedTokenizerBase:
+    """Return a byte-level BPE trained on the first 16 Mi characters of a text, of at most so many ids."""
+    return trained_tokenizer(beginning(source), vocabulary)

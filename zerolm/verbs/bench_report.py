@@ -1,0 +1,133 @@
+"""The result of ``zerolm bench run``: how well scores rank trained architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from zerolm.comparison.ablate import ablated
+from zerolm.comparison.ablation import Ablation
+from zerolm.comparison.document import from_document
+from zerolm.comparison.results import Comparison, Section
+from zerolm.comparison.standings import label_free, row_of
+from zerolm.comparison.subjects import Subject
+from zerolm.groundtruth.reader import views
+from zerolm.show.page import page
+from zerolm.show.sheet import NOTEBOOK, PAGE, Heading, Sheet
+from zerolm.show.text import sentence, show_number
+from zerolm.verbs.ablate_report import ablation_sheet
+from zerolm.verbs.comparison_files import FILES, completed, write_tables
+from zerolm.verbs.comparison_findings import findings
+from zerolm.verbs.comparison_sheets import overview, section_sheet
+from zerolm.verbs.comparison_words import UNSEEN, unit
+from zerolm.verbs.report import Report
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class BenchReport(Report):
+    """How well scores rank trained architectures, on each benchmark in each view.
+
+    ``problems`` say which benchmarks and scores are left out, and why.
+    """
+
+    command: ClassVar[str] = "bench run"
+    comparison: Comparison
+    problems: tuple[str, ...] = ()
+
+    @property
+    def sections(self) -> list[Section]:
+        """Return the benchmarks, each in each of its views, with the rows of its scores."""
+        return self.comparison.sections
+
+    @cached_property
+    def ablation(self) -> Ablation:
+        """Return the ablation of the same benchmarks; it is computed when it is first needed."""
+        firsts = [sections[0] for sections in self.comparison.by_truth]
+        return ablated([Subject(one.truth, one.metric, one.result, views(one.truth)) for one in firsts])
+
+    def to_json(self) -> dict[str, Any]:
+        return self.comparison.to_json()
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        return cls(from_document(document))
+
+    @classmethod
+    def from_folder(cls, folder: Path, document: Mapping[str, Any]) -> Self:
+        return cls.from_json(completed(document, folder))
+
+    def lines(self) -> list[str]:
+        return [*map(_line, self.sections), *filter(None, [sentence(self.comparison.note)])]
+
+    @property
+    def remarks(self) -> list[str]:
+        absent = [
+            f"{section.title}: {name} is left out: {reason}"
+            for section in self.sections
+            for name, reason in section.left_out.items()
+        ]
+        return [*self.problems, *absent]
+
+    def heading(self) -> Heading:
+        texts = findings(self.comparison)
+        return Heading(
+            f"Do scores rank {self._subject()} better than counting parameters?",
+            self._lead(),
+            texts["geo"] or texts["best"] or "No score of these is defined.",
+            texts["counts"] or texts["never_worse"] or "No baseline is defined.",
+            f"{UNSEEN} {sentence(self.comparison.note)}".strip(),
+        )
+
+    def _counts(self) -> dict[str, int]:
+        """Return how many architectures each benchmark holds."""
+        return {section.truth.name: len(section.result) for section in self.sections}
+
+    def _subject(self) -> str:
+        names = list(self._counts())
+        return f"{len(names)} benchmarks" if len(names) > 1 else next(iter(names), "nothing")
+
+    def _lead(self) -> str:
+        counts, sections = self._counts(), len(self.sections)
+        views = f" in {sections} views" if sections > len(counts) else ""
+        plural = "s" * (len(counts) > 1)
+        return f"{sum(counts.values())} trained architectures of {len(counts)} benchmark{plural}{views}."
+
+    def sheets(self) -> list[Sheet]:
+        heading = self.heading()
+        texts = [text for text in findings(self.comparison).values() if text]
+        more = [text for text in texts if text not in (heading.finding, heading.baseline)]
+        is_alone = len(self.sections) == 1
+        return [
+            overview(self.comparison, more, (PAGE,) if is_alone else (PAGE, NOTEBOOK)),
+            *(
+                section_sheet(section, number, on=(NOTEBOOK,) if is_alone else ())
+                for number, section in enumerate(self.sections, 1)
+            ),
+        ]
+
+    def page(self) -> str:
+        """Return the page; the ablation, which takes longer than all else, is part of nothing but it."""
+        sheets = [*self.sheets(), ablation_sheet(self.ablation)]
+        return page(self.command, self.heading(), sheets, self.run_yaml, self.run.origin)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [row.to_json() for row in self.comparison.rows]
+
+    @property
+    def written(self) -> list[str]:
+        return [*super().written, *FILES]
+
+    def write_more(self, folder: Path) -> None:
+        """Write the tables as CSV."""
+        write_tables(self.comparison, folder)
+
+
+def _line(section: Section) -> str:
+    """Return a benchmark in one line: the best score that saw no labels beside counting."""
+    start = f"{section.title}: {unit(section)}, {len(section.result)} architectures"
+    best, body = next(iter(label_free(section)), None), row_of(section, "body_params")
+    rows = [row for row in (best, body) if row is not None and row.tau is not None]
+    return "; ".join([start, *(f"{row.label} tau-b {show_number(row.tau)}" for row in rows)])

@@ -1,0 +1,228 @@
+"""The result of ``zerolm calibrate``: a fit, what it consists of, and how it ranks hidden labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Final, Self
+
+from zerolm.calibration import METHODS, Calibration, Judgement
+from zerolm.calibration.rivals import UNCALIBRATED
+from zerolm.groundtruth.labels import from_document, load, to_document
+from zerolm.io.files import write_json
+from zerolm.io.plain import checked
+from zerolm.settings import shown
+from zerolm.settings.kinds import absolute
+from zerolm.show.charts import Axis, Bar, Bars, from_zero
+from zerolm.show.sheet import NOTEBOOK, PAGE, Cell, Heading, Row, Sheet
+from zerolm.show.text import show_number
+from zerolm.spaces import SearchSpace
+from zerolm.verbs.report import Report
+from zerolm.verbs.run_file import Attached
+
+FILE: Final = "calibration.json"
+TAU: Final = "tau-b on hidden labels"
+WORDS: Final = {"geo": "geo", "body_params": "counting body parameters"}
+"""What sentences call the scores that were not calibrated."""
+VISIBLE: Final = 0.005
+"""The least share that is shown."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class CalibrationReport(Report):
+    """A ranking fitted to labels, and how it does on labels that were hidden from it."""
+
+    command: ClassVar[str] = "calibrate"
+    calibration: Calibration
+    judgement: Judgement
+
+    def to_json(self) -> dict[str, Any]:
+        return to_document(self.calibration, self.judgement)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the calibration, fitted again to its labels."""
+        requested, judgement = document["requested"], checked(Judgement, document["judged"])
+        if requested not in METHODS or set(judgement.baselines) - set(UNCALIBRATED):
+            raise ValueError(f"its method {shown(requested)} or its baselines are not known")
+        return cls(replace(from_document(document), requested=requested), judgement)
+
+    def lines(self) -> list[str]:
+        fitted, labels = self.calibration, self.calibration.labels
+        lines = [f"{len(labels)} labels of {labels.space}: {labels.metric} ({self._better()})"]
+        lines.append(f"method {self._method()}")
+        if fitted.alpha:
+            lines.append(f"  alpha {fitted.alpha.alpha:g}")
+        if fitted.dictionary and fitted.method != "gp":
+            lines += [f"  {entry}" for entry in fitted.dictionary.entries]
+        if fitted.predictor and fitted.method in ("gp", "blend"):
+            shares = _visible(fitted.predictor.shares()).items()
+            lines.append("  " + ", ".join(f"{name} {share:.0%}" for name, share in shares))
+        return lines + self._judged()
+
+    def _better(self) -> str:
+        return f"{'higher' if self.calibration.labels.higher_is_better else 'lower'} is better"
+
+    def _method(self) -> str:
+        method, requested = self.calibration.method, self.calibration.requested
+        return method if method == requested else f"{method}, chosen by {requested}"
+
+    def _judged(self) -> list[str]:
+        """Return how it does on hidden labels, beside scores that saw none."""
+        judgement = self.judgement
+        if judgement.tau is None:
+            return ["too few labels, or too alike, to judge it on hidden ones"]
+        others = ", ".join(f"{name} {show_number(tau)}" for name, tau in judgement.baselines.items())
+        deviation = f" +- {judgement.deviation:.3f} a fold" if judgement.deviation is not None else ""
+        lines = [f"{TAU} ({judgement.folds} folds): {judgement.tau:.3f}{deviation}; {others}"]
+        if None not in (judgement.coverage, judgement.width, judgement.label_width):
+            lines.append(
+                f"90 % intervals hold {judgement.coverage:.0%} of hidden results, mean width "
+                f"{judgement.width:.3g} (from the labels alone: {judgement.label_width:.3g})"
+            )
+        return lines
+
+    @property
+    def remarks(self) -> list[str]:
+        return [f"warning: {warning}" for warning in self._warnings()]
+
+    def _warnings(self) -> list[str]:
+        warnings: list[str] = self.to_json()["warnings"]
+        return warnings
+
+    def heading(self) -> Heading:
+        labels = self.calibration.labels
+        return Heading(
+            f"{len(labels)} labels of {labels.space} {self._verdict()}",
+            f"{labels.metric} ({self._better()}), method {self._method()}",
+            self._finding(),
+            self._baseline(),
+            self._trust(),
+        )
+
+    def _unbeaten(self) -> str:
+        return " and ".join(WORDS.get(name, name) for name in self.judgement.not_beaten)
+
+    def _verdict(self) -> str:
+        if self.judgement.tau is None:
+            return "are too few to judge a calibration"
+        unbeaten = self._unbeaten()
+        return f"do not beat {unbeaten}" if unbeaten else "beat geo and counting parameters"
+
+    def _finding(self) -> str:
+        tau, deviation = self.judgement.tau, self.judgement.deviation
+        if tau is None:
+            return "There are too few labels, or they are too alike, to judge it on hidden ones."
+        spread = f", with a deviation of {deviation:.3f} a fold" if deviation is not None else ""
+        return f"It ranks hidden labels with a tau-b of {tau:.3f}{spread}."
+
+    def _baseline(self) -> str:
+        defined = {name: tau for name, tau in self.judgement.baselines.items() if tau is not None}
+        if not defined:
+            return "No baseline is defined on these labels."
+        values = ", ".join(f"{WORDS.get(name, name)} {tau:.3f}" for name, tau in defined.items())
+        unbeaten = self._unbeaten()
+        end = f" It does not beat {unbeaten}." if unbeaten else ""
+        return f"On the same hidden labels: {values}.{end}"
+
+    def _trust(self) -> str:
+        folds = self.judgement.folds
+        parts = [f"Means over {folds} folds; the choice of the method is made anew in each."] if folds else []
+        parts.append("Labels are hidden at random: of larger networks than these it knows less.")
+        return " ".join([*parts, *(f"Warning: {text}." for text in self._warnings())])
+
+    def sheets(self) -> list[Sheet]:
+        taus = self._taus()
+        sheets = [
+            Sheet(
+                "How it ranks labels that it did not see",
+                charts=taus,
+                sentences=[] if taus else ["Too few labels."],
+                on=(PAGE, NOTEBOOK),
+            )
+        ]
+        if self.judgement.coverage is not None:
+            sheets.append(self._intervals(self.judgement.coverage))
+        parts = self._parts()
+        nothing = [] if parts else ["Nothing but labels."]
+        return [*sheets, Sheet("What it consists of", sentences=nothing, parts=parts, on=(PAGE,))]
+
+    def _taus(self) -> list[Bars]:
+        """Return tau-b of it and of the baselines as bars; nothing where it could not be judged."""
+        tau, deviation = self.judgement.tau, self.judgement.deviation
+        if tau is None:
+            return []
+        ends = (None, None) if deviation is None else (tau - deviation, tau + deviation)
+        rows = [Bar("this calibration", tau, f"{tau:.3f}", "blue", *ends)]
+        rows += [
+            Bar(WORDS.get(name, name), other, show_number(other), "grey")
+            for name, other in self.judgement.baselines.items()
+        ]
+        values = [value for bar in rows for value in (bar.value, bar.low, bar.high) if value is not None]
+        x = Axis(min(0.0, *values), max(1.0, *values), f"{TAU}, one deviation of a fold")
+        return [Bars(TAU, x, rows)]
+
+    def _intervals(self, coverage: float) -> Sheet:
+        share = 100 * coverage
+        x = Axis(
+            0.0, 100.0, "% of hidden results within their interval (orange: 90 %)", form=lambda v: f"{v:g} %"
+        )
+        chart = Bars("Coverage", x, [Bar("within", share, f"{share:.0f} %")], [(90.0, "orange")])
+        widths = {
+            f"mean width, {self.calibration.labels.metric}": self.judgement.width,
+            "width from the labels alone": self.judgement.label_width,
+        }
+        rows = [(name, f"{width:.3g}") for name, width in widths.items() if width is not None]
+        return Sheet("Its 90 % intervals", rows=rows, kind="pairs", charts=[chart], on=(PAGE,))
+
+    def _parts(self) -> list[Sheet]:
+        """Return what it consists of: an alpha, weights of the methods, features, a dictionary."""
+        fitted = self.calibration
+        parts = [Sheet(sentences=[f"alpha {fitted.alpha.alpha:g}"])] if fitted.alpha else []
+        features = fitted.predictor.shares() if fitted.predictor else {}
+        for title, axis, shares in (
+            ("Weights of the methods", "weight", _visible(fitted.weights)),
+            ("Shares of what the predictor sees", "share", _visible(features)),
+        ):
+            if shares:
+                bars = [Bar(name, share, f"{share:.0%}") for name, share in shares.items()]
+                parts.append(Sheet(title, charts=[Bars(title, from_zero(shares.values(), axis), bars)]))
+        if fitted.dictionary:
+            entries = zip(fitted.dictionary.entries, fitted.dictionary.weights, strict=True)
+            rows: list[Row] = [[Cell(str(entry), "shape"), f"{weight:.4g}"] for entry, weight in entries]
+            parts.append(Sheet("Dictionary", [Cell("entry", "shape"), "weight"], rows, kind="dictionary"))
+        return parts
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the labels: the choices of each architecture, and its result."""
+        labels, sign = self.calibration.labels, 1.0 if self.calibration.labels.higher_is_better else -1.0
+        return [
+            {**architecture.choices, labels.metric: sign * float(value)}
+            for architecture, value in zip(labels.pool.architectures, labels.result, strict=True)
+        ]
+
+    @property
+    def written(self) -> list[str]:
+        return [FILE, *super().written]
+
+    def write_more(self, folder: Path) -> None:
+        """Write what ``--calibration`` of ``search`` and ``score`` reads."""
+        write_json(folder / FILE, self.to_json())
+
+
+def _visible(shares: Mapping[str, float]) -> dict[str, float]:
+    return {name: share for name, share in shares.items() if share >= VISIBLE}
+
+
+def calibration_of(value: str | CalibrationReport, space: SearchSpace | None = None) -> Calibration:
+    """Return the calibration of a folder, a file, or an earlier result; ``ValueError`` if it does not fit."""
+    if isinstance(value, CalibrationReport):
+        return value.calibration if space is None else from_document(value.to_json(), space=space)
+    path = Path(value)
+    return load(path / FILE if path.is_dir() else path, space=space)
+
+
+def attached(value: str | CalibrationReport | None) -> str | Attached | None:
+    """Return what names a calibration in the configuration of a run."""
+    return Attached(FILE, value.to_json()) if isinstance(value, CalibrationReport) else absolute(value)

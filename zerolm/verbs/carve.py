@@ -1,0 +1,397 @@
+"""``zerolm carve``: cut a smaller checkpoint out of a larger one, write it, reopen it and compare."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from zerolm.carving.request import MethodRequest, SizeRequest, methods_of
+from zerolm.cost_columns import COLUMNS, cost_label
+from zerolm.progress import Progress, silent
+from zerolm.settings.request import PLACED, Request, part, setting, settings_of, values_of
+from zerolm.show.charts import Axis, Bar, Bars, LayerSizes, Strips, from_zero
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
+from zerolm.show.text import base_name, sentence, show_cost, span
+from zerolm.text.defaults import RANDOM
+from zerolm.verbs import shared
+from zerolm.verbs.carve_width import ChildStream, SpectrumRow, StreamWidths
+from zerolm.verbs.heal import HealingReport, Verification
+from zerolm.verbs.report import Report, run_of
+from zerolm.verbs.shared import Conditions, needing_torch
+
+if TYPE_CHECKING:
+    from zerolm.carving.request import Methods
+    from zerolm.carving.result import Carved
+    from zerolm.costs import CostModel
+    from zerolm.healing.stages import CarvedAndHealed
+
+LOSSES: Final = {
+    "predicted": "predicted by single cuts",
+    "measured": "measured, as cut",
+    "repaired": "repaired",
+}
+LOSS: Final = "loss on calibration tokens (KL in nats a token, or 1 - cosine)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarveSettings(Request):
+    """Return what is left of a checkpoint that is cut smaller, written, opened again and compared.
+
+    ``parent`` is a folder or a model of the hub; without ``out`` the child is only planned. Budgets are
+    amounts or shares of the parent's (``max_params="0.8x"``), ``keep_ffn`` and the like shares of widths.
+    ``text`` is a file, or ``random``. A run that was killed goes on when it is started again. Raises
+    ``ValueError``, in one line, for what cannot be done; nothing is written then.
+    """
+
+    name: ClassVar[str] = "carve"
+    examples = (
+        ("zerolm carve PARENT --max-params 0.8x", "only the plan: what stays, and what it costs"),
+        (
+            "zerolm carve PARENT --max-params 0.8x --text TEXT --out child",
+            "by what units do on a text, repaired, written, reopened and compared",
+        ),
+        (
+            "zerolm carve PARENT --keep-ffn .5 --text TEXT --heal 10M --steps 2 --out child",
+            "half of the FFN in two cuts, each healed on five million tokens",
+        ),
+        ("zerolm carve PARENT --recipe child/recipe.json --text TEXT --out again", "the same child again"),
+    )
+    notes = (
+        "A carving that was killed goes on when it is started again. Weight bytes are those of the types "
+        "that weights are stored in, unless --bits or --group-size is given."
+    )
+    parent: str = shared.parent(group=PLACED)
+    size: SizeRequest = part(SizeRequest)
+    methods: MethodRequest = part(MethodRequest)
+    heal: Any = setting(
+        "amount",
+        None,
+        "tokens of the text to train the child on; it learns to predict what its parent predicts",
+        group="Healing",
+        metavar="TOKENS",
+    )
+    steps: int = setting("integer", 1, "stages to cut in, healed one by one", low=1, high=100)
+    conditions: Conditions = part(Conditions, group="Costs", bits=None, group_size=None)
+    format: str | None = setting(
+        "text",
+        None,
+        "format: hf unless a recipe names another; padded; or gguf",
+        group="The child",
+        metavar="NAME",
+    )
+    recipe: str | None = setting(
+        "path", None, "recipe.json of a child to build again, in place of sizes and methods"
+    )
+    out: str | None = setting(
+        "path", None, "folder to write the child to; without it only planned", by_place=True, metavar="DIR"
+    )
+    force: bool = setting("flag", False, "replace that folder if it holds an earlier child")
+
+    def run(self, progress: Progress = silent) -> CarvingReport:
+        if self.heal is not None or self.steps > 1:
+            return self._healed(progress)
+        from zerolm.carving import carve as carving
+        from zerolm.carving.request import Destination
+
+        def finish(folder: Path, carved: Carved) -> None:
+            self._report(carved.to_json()).write_into(folder)
+
+        place = Destination(None if self.out is None else Path(self.out), self.format, self.force, finish)
+        running: dict[str, Any] = {"costs": self._costs(), "progress": progress}
+        with needing_torch("writing a child, and tokens, run networks"):
+            if self.recipe is None:
+                carved = carving.carve(self.parent, self.size, self._methods(), place, **running)
+            else:
+                self._check_alone()
+                text = self.methods.text
+                carved = carving.rebuild(self.recipe, self.parent, place, text=text, **running)
+        return self._report(carved.to_json())
+
+    def _methods(self) -> Methods:
+        return methods_of(self.size, self.methods)
+
+    def _costs(self) -> CostModel:
+        """Return how the child is run; weights count as they are stored where their bits are not given."""
+        from zerolm.carving.planning.part_costs import StoredCosts
+        from zerolm.costs import CostModel
+
+        conditions = {name: value for name, value in vars(self.conditions).items() if value is not None}
+        is_stored = "bits" not in conditions and "group_size" not in conditions
+        return StoredCosts(**conditions) if is_stored else CostModel(**conditions)
+
+    def _check_alone(self) -> None:
+        """Refuse what a recipe says for itself."""
+        values = values_of(self.size) | values_of(self.methods)
+        for item in (*settings_of(SizeRequest), *settings_of(MethodRequest)):
+            if item.name != "text" and values[item.name] != item.default:
+                name = item.name.replace("_", "-")
+                raise ValueError(f"a recipe says all of the child: {name} cannot stand beside it")
+
+    def _healed(self, progress: Progress) -> CarvingReport:
+        """Return the report of a child that is healed too."""
+        text, out = self._healed_on()
+        with needing_torch("healing trains networks", "train"):
+            from zerolm.carving.request import Destination
+            from zerolm.healing.request import HealRequest, Texts
+            from zerolm.healing.stages import Stages, carve_and_heal
+
+            def finish(folder: Path, outcome: CarvedAndHealed) -> None:
+                self._report_of_both(outcome).write_into(folder)
+
+            request = HealRequest(Texts((text,)), self.heal, seed=self.methods.seed % 2**32)
+            outcome = carve_and_heal(
+                self.parent,
+                Stages(self.size, self._methods(), request, self.steps, self._costs()),
+                Destination(Path(out), self.format, self.force),
+                finish=finish,
+                progress=progress,
+            )
+        return self._report_of_both(outcome)
+
+    def _healed_on(self) -> tuple[str, str]:
+        """Return the text and the output of a healing; ``ValueError`` for what does not go with one."""
+        if self.heal is None:
+            raise ValueError(f"{self.steps} steps have healing between them: give --heal TOKENS too")
+        if isinstance(self.heal, str):
+            raise ValueError(f"--heal takes tokens, not the share {self.heal}")
+        if self.methods.text is None:
+            raise ValueError("--heal trains and writes: give --text")
+        if self.out is None:
+            raise ValueError("--heal trains and writes: give --out")
+        if self.recipe:
+            raise ValueError("--heal trains and writes: a recipe cannot stand beside it")
+        if self.methods.text == RANDOM:
+            raise ValueError("--heal trains and writes: random tokens teach nothing")
+        return self.methods.text, self.out
+
+    def _report(self, document: dict[str, Any]) -> CarvingReport:
+        return replace(CarvingReport.from_json(document), run=run_of(self))
+
+    def _report_of_both(self, outcome: CarvedAndHealed) -> CarvingReport:
+        healed = outcome.healed.to_json()
+        later = {"format": healed["format"], "verified": healed["verified"], "healing": healed}
+        return self._report(outcome.carving | later)
+
+
+@dataclass(frozen=True)
+class LayerSize:
+    """The sizes of a kept layer, by its number in the parent."""
+
+    layer: int
+    heads: int
+    kv_heads: int
+    ffn: int
+
+
+@dataclass(frozen=True)
+class ParentSizes:
+    """The sizes of the parent."""
+
+    depth: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    ffn: int
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class CarvingReport(Report):
+    """A child: the sizes of its layers, its costs beside the parent's, and whether it was verified.
+
+    ``costs`` are by name, of ``parent`` and ``child``, and of what is ``stored`` with zeros. ``losses`` on
+    the calibration tokens are empty where none were measured, ``verified`` is None where no child was
+    written. ``stream`` is None where it stays whole; ``spectrum`` says what other widths of it keep.
+    ``healing`` is the result of the last healing.
+    """
+
+    command: ClassVar[str] = "carve"
+    parent: str
+    family: str
+    costs: dict[str, dict[str, int]]
+    weight_bits: list[int]
+    optimal: bool | None
+    losses: dict[str, float]
+    note: str
+    verified: Verification | None
+    spectrum: list[SpectrumRow] = field(default_factory=list)
+    criterion: str
+    repair: str
+    plan: str
+    shape: str
+    format: str
+    space: str | None = None
+    widths: list[LayerSize]
+    stream: ChildStream | None = None
+    parent_sizes: ParentSizes
+    healing: HealingReport | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        document = super().to_json()
+        del document["healing"]
+        return document | ({"healing": self.healing.to_json()} if self.healing else {})
+
+    @property
+    def stream_widths(self) -> StreamWidths:
+        """Return what is known of widths of the stream."""
+        return StreamWidths(self.parent_sizes.hidden, self.stream, self.spectrum)
+
+    @property
+    def remarks(self) -> list[str]:
+        return [self.note] if self.note else []
+
+    @property
+    def written(self) -> list[str]:
+        return ["the child", *super().written] if self.verified else super().written
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [dict(vars(layer)) for layer in self.widths]
+
+    def lines(self) -> list[str]:
+        losses = ", ".join(f"{name} {loss:.3g}" for name, loss in self.losses.items())
+        return [
+            f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
+            f"ffn {span(self._all('ffn'))}",
+            *filter(None, [self.stream_widths.line()]),
+            *([f"loss on the calibration text: {losses}"] if losses else []),
+            *([f"healed: {self.healing.gains}"] if self.healing else []),
+            *([f"verified: opened again, {self._proof()}"] if self.verified else []),
+        ]
+
+    def _all(self, name: str) -> list[int]:
+        """Return a size of all layers."""
+        return [getattr(layer, name) for layer in self.widths]
+
+    def _proof(self) -> str:
+        difference = self.verified.difference if self.verified else 0.0
+        source = "trained network" if self.healing else "carved parent"
+        return f"outputs within {difference:.2g} of the {source}'s"
+
+    def _share(self, cost: str, who: str = "child") -> str:
+        parent = self.costs["parent"][cost]
+        return f"{self.costs[who][cost] / parent if parent else 1.0:.1%}"
+
+    def heading(self) -> Heading:
+        return Heading(
+            f"{base_name(self.parent)} cut to {self._share('params')} of its parameters",
+            f"A {self.family} model, {self.criterion} as criterion, repair {self.repair}.",
+            f"{self.stream_widths.sentence()} {self._layers()}".strip(),
+            self._baseline(),
+            self._trust(),
+        )
+
+    def _layers(self) -> str:
+        whole = self.parent_sizes
+        heads, kv_heads, ffn = (
+            f"{span(self._all(name))} of {getattr(whole, name):,}" for name in ("heads", "kv_heads", "ffn")
+        )
+        return (
+            f"{len(self.widths)} of {whole.depth:,} layers are left, each with {heads} heads ({kv_heads} KV) "
+            f"and an FFN of {ffn}."
+        )
+
+    def _baseline(self) -> str:
+        shares = ", ".join(f"{self._share(cost)} of its {cost_label(cost)}" for cost in list(COLUMNS)[1:])
+        return (
+            f"Beside its parent the child has {self._share('params')} of the parameters, {shares}. "
+            "Whether it is better than a random or uniform cut of that size is what zerolm eval measures."
+        )
+
+    def _trust(self) -> str:
+        parts = [
+            f"The child was opened again: {self._proof()}."
+            if self.verified
+            else "Nothing was written or opened: this is a plan."
+        ]
+        if self.optimal is not None:
+            proven = "is proven to be" if self.optimal else "is not proven to be"
+            parts.append(f"The plan {proven} the best by its criterion.")
+        parts.append(
+            "The losses are of the tokens that it was fitted to; other text may lose more."
+            if self.losses
+            else "No loss was measured."
+        )
+        return " ".join(filter(None, [*parts, sentence(self.note)]))
+
+    def sheets(self) -> list[Sheet]:
+        is_plan = self.verified is None
+        rebuilding = Sheet("Build the same child again", commands=[self._rebuilding()], on=(PAGE,))
+        return [
+            Sheet("Sizes, layer by layer", charts=[self._strips()], on=(PAGE,)),
+            *self._layer_sheets(),
+            self._costs_sheet(),
+            *self.stream_widths.sheets((PAGE, TERMINAL) if is_plan else (PAGE,)),
+            *([self._losses_sheet()] if self.losses else []),
+            *([self._healing_sheet(self.healing)] if self.healing else []),
+            pairs("How it was made", self._making(), on=(PAGE,)),
+            *([] if is_plan or self.healing else [rebuilding]),
+        ]
+
+    def _layer_sheets(self) -> list[Sheet]:
+        """Return the sizes of each layer for the terminal, which has no strips, where they differ."""
+        rows = [[str(value) for value in vars(layer).values()] for layer in self.widths]
+        if all(row[1:] == rows[0][1:] for row in rows):
+            return []
+        return [Sheet("Sizes, layer by layer", ["layer", "heads", "kv", "ffn"], rows, on=(TERMINAL,))]
+
+    def _strips(self) -> Strips:
+        whole = self.parent_sizes
+        kept = {layer.layer: layer for layer in self.widths}
+        hidden = self.stream.hidden if self.stream else whole.hidden
+        gone = LayerSizes(0, 0, 0, 0, 0)
+        child = [self._drawn(kept[i], hidden) if i in kept else gone for i in range(whole.depth)]
+        return Strips([("Parent", [self._drawn(whole, whole.hidden)] * whole.depth), ("Child", child)])
+
+    def _drawn(self, layer: LayerSize | ParentSizes, hidden: int) -> LayerSizes:
+        queries, keys = (count * self.parent_sizes.head_size for count in (layer.heads, layer.kv_heads))
+        return LayerSizes(hidden, queries, keys, layer.heads, layer.ffn)
+
+    def _costs_sheet(self) -> Sheet:
+        parent, child = self.costs["parent"], self.costs["child"]
+        bits = " and ".join(map(str, self.weight_bits))
+        rows = [
+            Bar(
+                cost_label(cost) + (f", {bits}-bit" if cost == "weight_bytes" else ""),
+                100 * child[cost] / parent[cost] if parent[cost] else 100.0,
+                f"{show_cost(cost, parent[cost])} → {show_cost(cost, child[cost])}, {self._share(cost)}",
+            )
+            for cost in COLUMNS
+        ]
+        scale = Axis(0.0, 100.0, "% of the parent's", form=lambda value: f"{value:g} %")
+        chart = Bars("Costs of the child in percent of the parent's", scale, rows)
+        stored = []
+        if "stored" in self.costs:
+            share = self._share("params", "stored")
+            stored = [f"Stored with zeros, for evaluation: {share} of the parent's parameters."]
+        on = (PAGE, TERMINAL, NOTEBOOK)
+        return Sheet("Costs beside the parent's", charts=[chart], sentences=stored, on=on)
+
+    def _losses_sheet(self) -> Sheet:
+        scale = from_zero(self.losses.values(), LOSS)
+        rows = [
+            Bar(LOSSES.get(name, name), loss, f"{loss:.3g}", "green" if name == "repaired" else "grey")
+            for name, loss in self.losses.items()
+        ]
+        chart = Bars("Losses on the calibration tokens", scale, rows)
+        return Sheet("Loss on the calibration tokens", charts=[chart], on=(PAGE,))
+
+    @staticmethod
+    def _healing_sheet(healing: HealingReport) -> Sheet:
+        sheet = healing.losses_sheet()
+        return replace(sheet, title="How healing went", charts=healing.curves(), on=(PAGE,))
+
+    def _making(self) -> list[tuple[str, str]]:
+        names = ("parent", "family", "criterion", "repair", "plan", "shape", "format", "space")
+        values = {name: getattr(self, name) for name in names}
+        rows = [(name, str(value)) for name, value in values.items() if value is not None]
+        return rows + ([("stream", self.stream_widths.line())] if self.stream else [])
+
+    def _rebuilding(self) -> str:
+        line = f"zerolm carve {shlex.quote(self.parent)} --recipe recipe.json --out child"
+        text = self.run.configuration.get("text")
+        by_loss = self.stream is not None and self.stream.basis == "loss"
+        if by_loss or (self.repair != "none" and (text or self.losses)):
+            line += f" --text {shlex.quote(str(text)) if text else 'FILE'}"
+        return line

@@ -1,0 +1,75 @@
+"""``zerolm elastic search``: the best path of a trained supernet within budgets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from zerolm.progress import Progress, silent
+from zerolm.settings import REQUIRED
+from zerolm.settings.request import Request, argument, part, setting
+from zerolm.verbs.report import run_of
+from zerolm.verbs.shared import Conditions, budgets, limits, needing_torch
+
+if TYPE_CHECKING:
+    from zerolm.verbs.search_report import SupernetSearchReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupernetSearchSettings(Request):
+    """Return the best paths of a trained supernet within budgets.
+
+    Raises ``Infeasible`` where no path keeps them, and ``ValueError`` for a value that makes no sense, in one
+    line.
+    """
+
+    name: ClassVar[str] = "elastic search"
+    examples = (
+        ("zerolm elastic search supernet --max-params 15.7M --out best", "the paper's limit"),
+        ("zerolm elastic search supernet --max-macs 10M --score w_pca", "without its training"),
+        ("zerolm elastic search supernet --max-latency-us 3000 --context 128", "as fast as this machine is"),
+    )
+    supernet: str = argument("path", REQUIRED, "the folder of a trained supernet", metavar="SUPERNET")
+    budgets: Any = part(budgets(("max", "min"), latency=True), group="Budgets")
+    conditions: Conditions = part(Conditions, group="Conditions of the costs")
+    score: str = setting(
+        "text",
+        "supernet",
+        "supernet: the loss of the path in it, on text it was not trained on; v_pca, w_pca, or any closed "
+        "form (geo, params, ...), whose best path is proven",
+        group="What to maximise",
+    )
+    text: str | None = setting(
+        "path", None, "the text that losses are of; else that it was trained on", metavar="TEXT"
+    )
+    sequences: int = setting("integer", 32, "sequences that judge a path", low=1, high=1 << 20)
+    top: int = setting("integer", 10, "how many paths to list", group="Search", low=1, high=1000)
+    method: str = setting(
+        "text",
+        "auto",
+        "auto: evolution for the loss, what proves it for all else; or random, exhaustive",
+        metavar="NAME",
+    )
+    population: int = setting("integer", 50, "paths of a generation", low=2, high=1 << 20)
+    generations: int = setting("integer", 40, "generations of an evolution", low=1, high=1 << 20)
+    seed: int = setting("integer", 0, "seed of the methods that draw", low=0, high=2**32 - 1)
+
+    def run(self, progress: Progress = silent) -> SupernetSearchReport:
+        with needing_torch("supernets are networks", "train"):
+            from zerolm.io.files import cache_folder
+            from zerolm.solvers.evolution import Evolution
+            from zerolm.supernets.search import ElasticSearch, search_supernet
+            from zerolm.verbs.search_report import SupernetSearchReport
+
+            sizes = Evolution(self.population, self.generations)
+            result = search_supernet(
+                Path(self.supernet),
+                ElasticSearch(self.score, limits(self.budgets), self.method, sizes, self.seed, self.top),
+                source=self.text,
+                sequences=self.sequences,
+                store=cache_folder("paths"),
+                costs=self.conditions.model(),
+                progress=progress,
+            )
+        return SupernetSearchReport(**vars(result), run=run_of(self))

@@ -1,0 +1,366 @@
+"""``zerolm eval``: what a child has lost beside its parent, and beside other carvings of its size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Final, Self
+
+from zerolm.progress import Progress, silent
+from zerolm.settings import REQUIRED
+from zerolm.settings.request import Request, argument, setting
+from zerolm.show.charts import Bar, Bars, from_zero
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet
+from zerolm.show.text import show_amount
+from zerolm.text import defaults
+from zerolm.verbs.report import Report, run_of
+from zerolm.verbs.shared import needing_torch
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure on a text: its ``head`` in tables, its ``title``, its ``unit``, which way is better, and its
+    digits."""
+
+    head: str
+    title: str
+    unit: str
+    higher_is_better: bool
+    form: str
+
+    @property
+    def axis(self) -> str:
+        """Return the name of an axis of it."""
+        return f"{self.unit} ({'higher' if self.higher_is_better else 'lower'} is better)"
+
+
+MEASURES: Final = {
+    "perplexity": Measure("perplexity", "Perplexity", "perplexity", False, ",.2f"),
+    "kl": Measure("KL", "Divergence from the parent", "KL in nats a token", False, ",.4f"),
+    "cosine": Measure("cosine", "Likeness of embeddings", "cosine to the parent's", True, ",.4f"),
+}
+BASELINES: Final = ("random", "uniform")
+COLOURS: Final = {"child": "blue", "parent": "green"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSettings(Request):
+    """Return what a child has lost beside its parent, and beside other carvings of its size.
+
+    On a ``text`` these are perplexity and divergence from the parent (of encoders the cosine of embeddings),
+    on ``tasks`` the metrics of lm-evaluation-harness. One of them must be given. Raises ``ValueError``, in
+    one line, for what cannot be compared, and ``ModuleNotFoundError`` for an extra that is not installed.
+    """
+
+    name: ClassVar[str] = "eval"
+    examples = (
+        ("zerolm eval child --parent PARENT --text TEXT", "perplexity and divergence on a text"),
+        (
+            "zerolm eval healed --parent PARENT --beside repaired,child --text TEXT",
+            "what repairing and healing gave back",
+        ),
+        ("zerolm eval child --parent PARENT --tasks hellaswag,arc_easy --limit 200", "tasks on both"),
+        ("zerolm eval child --parent PARENT --text TEXT --out lost", "the same as a page and as JSON"),
+    )
+    notes = (
+        "Of decoders it tells perplexity and KL divergence from the parent, of encoders the cosine of "
+        "embeddings. Beside the child stand random and uniform carvings of the parent of the same size. The "
+        "data of tasks come from the hub."
+    )
+    child: str = argument("path", REQUIRED, "the folder of a checkpoint", metavar="CHILD")
+    parent: str = setting(
+        "path", REQUIRED, "the checkpoint that it came from", group="Compared with", metavar="DIR"
+    )
+    beside: tuple[str, ...] | None = setting(
+        "paths", None, "other children of that parent, as before healing", metavar="DIR,..."
+    )
+    text: str | None = setting("path", None, "text that neither of them has been fitted to", group="Text")
+    sequences: int = defaults.sequences()
+    length: int = defaults.length()
+    tasks: tuple[str, ...] | None = setting(
+        "paths",
+        None,
+        "tasks of lm-evaluation-harness, by name or .yaml file, which may hold code that is run",
+        group="Tasks",
+        metavar="TASKS",
+    )
+    limit: int | None = setting("integer", None, "samples of each task at most", low=1, high=1 << 40)
+
+    def run(self, progress: Progress = silent) -> EvaluationReport:
+        self._check()
+        with needing_torch("evaluating runs networks"):
+            from zerolm.carving.evaluation import evaluate
+            from zerolm.carving.evaluation.tasks import Tasks
+        document: dict[str, Any] = {}
+        tasks = Tasks.of(self.tasks, self.child, self.parent) if self.tasks else None
+        if self.text is not None:
+            judged = evaluate.evaluate(
+                self.child,
+                self.parent,
+                self.text,
+                sequences=self.sequences,
+                length=self.length,
+                beside=self.beside or (),
+                progress=progress,
+            )
+            document |= judged.to_json()
+        if tasks is not None:
+            scores = tasks.compared(limit=self.limit, progress=progress)
+            document["tasks"] = [asdict(row) for row in scores]
+        return replace(EvaluationReport.from_json(document), run=run_of(self))
+
+    def _check(self) -> None:
+        """Refuse settings that do not go together."""
+        if self.text is None and not self.tasks:
+            raise ValueError("nothing says what to evaluate on: give --text FILE, --tasks TASKS, or both")
+        if self.beside and self.text is None:
+            raise ValueError("--beside compares on a text: give --text FILE too")
+        if self.limit is not None and not self.tasks:
+            raise ValueError("--limit is of samples of tasks: give --tasks TASKS too")
+
+
+@dataclass(frozen=True)
+class JudgedNetwork:
+    """A network: its parameters, and its ``perplexity`` and ``kl``, or its ``cosine``.
+
+    ``spread`` holds the smallest and the largest of several draws, of which the measures are the means.
+    """
+
+    name: str
+    params: int
+    perplexity: float | None = None
+    kl: float | None = None
+    cosine: float | None = None
+    spread: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def value(self, measure: str) -> float:
+        """Return a measure."""
+        return float(getattr(self, measure))
+
+    def text(self, measure: str) -> str:
+        """Return a measure with its digits."""
+        return show_measure(measure, self.value(measure))
+
+    def draws(self) -> str:
+        """Return the ends of the draws by measure, in words; empty of one that was not drawn."""
+        spread = self.spread.items()
+        return "; ".join(" to ".join(show_measure(name, end) for end in ends) for name, ends in spread)
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A metric of a task on both networks, with its standard errors where the harness has any."""
+
+    task: str
+    metric: str
+    samples: int
+    child: float
+    child_stderr: float | None
+    parent: float
+    parent_stderr: float | None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class EvaluationReport(Report):
+    """The losses of a child on a text and on tasks, beside its parent and carvings of its size.
+
+    ``networks``, the ``rows`` of the JSON, are empty without a text, ``tasks`` without tasks. The measures
+    of the child stand beside ``parent_perplexity``. ``shortened`` says why sequences are shorter than asked.
+    """
+
+    command: ClassVar[str] = "eval"
+    sequences: int | None = None
+    tokens: int | None = None
+    perplexity: float | None = None
+    kl: float | None = None
+    cosine: float | None = None
+    parent_perplexity: float | None = None
+    networks: list[JudgedNetwork] = field(default_factory=list)
+    note: str = ""
+    shortened: str = ""
+    tasks: list[TaskRow] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        document = {"rows" if name == "networks" else name: one for name, one in super().to_json().items()}
+        document["rows"] = [_filled(row) for row in document["rows"]]
+        return _filled(document)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        renamed = {"networks" if name == "rows" else name: value for name, value in document.items()}
+        report = super().from_json(renamed)
+        names = [one.name for one in report.networks]
+        if names and names[:2] != ["child", "parent"]:
+            raise ValueError(f"rows must begin with child and parent, not with {', '.join(names[:2])}")
+        for one in report.networks:
+            lacking = next((name for name in report.measures if getattr(one, name) is None), None)
+            if lacking or not report.measures:
+                raise ValueError(f"row {one.name!r:.80} has no {lacking or 'measure'}")
+        return report
+
+    @property
+    def measures(self) -> list[str]:
+        """Return the names of what is measured on the text, empty without one."""
+        first = self.networks[:1]
+        return [name for name in MEASURES for one in first if getattr(one, name) is not None]
+
+    @property
+    def remarks(self) -> list[str]:
+        return [self.shortened] if self.shortened else []
+
+    def rows(self) -> list[dict[str, Any]]:
+        if not self.networks:
+            return [asdict(row) for row in self.tasks]
+        rows = []
+        for one in self.networks:
+            row: dict[str, Any] = {"name": one.name, "params": one.params}
+            row |= {name: getattr(one, name) for name in self.measures}
+            for name in self.measures:
+                low, high = one.spread.get(name, (None, None))
+                row |= {f"{name}_low": low, f"{name}_high": high}
+            rows.append(row)
+        return rows
+
+    def lines(self) -> list[str]:
+        lines = []
+        if self.networks:
+            child, parent = self._named("child"), self._named("parent")
+            texts = [f"{MEASURES[name].head} {child.text(name)}" for name in self.measures]
+            texts[0] += f" (parent {parent.text(self.measures[0])})"
+            lines.append(f"{self._size()}: {', '.join(texts)}")
+        if self.tasks:
+            lines.append(self._below())
+        return lines
+
+    def _below(self) -> str:
+        lower = sum(row.child < row.parent for row in self.tasks)
+        return f"Of {len(self.tasks)} task metrics the child's is below the parent's in {lower}."
+
+    def _named(self, name: str) -> JudgedNetwork:
+        return next(one for one in self.networks if one.name == name)
+
+    def heading(self) -> Heading:
+        return Heading(
+            self._title(),
+            self._size() or "Tasks of the harness.",
+            self._finding(),
+            self._baseline(),
+            self._trust(),
+        )
+
+    def _size(self) -> str:
+        return f"{self.sequences:,} sequences, {self.tokens:,} tokens" if self.sequences else ""
+
+    def _title(self) -> str:
+        if not self.measures:
+            return f"{len({row.task for row in self.tasks})} tasks, child against parent"
+        name = self.measures[0]
+        child, parent = (self._named(who).text(name) for who in ("child", "parent"))
+        return f"{name.capitalize()} {child}; the parent's is {parent}"
+
+    def _finding(self) -> str:
+        parts = []
+        if self.networks:
+            child, parent = self._named("child"), self._named("parent")
+            share = child.params / parent.params if parent.params else 1.0
+            values = " and ".join(f"{MEASURES[name].unit} {child.text(name)}" for name in self.measures)
+            parts.append(f"With {share:.1%} of the parent's parameters the child reaches {values}.")
+        if self.tasks:
+            parts.append(self._below())
+        return " ".join(parts)
+
+    def _baseline(self) -> str:
+        others = [one for one in self.networks if one.name in BASELINES]
+        if not others:
+            return f"No other carving of the child's size was compared.{self._neighbours()}"
+        name, child = self.measures[0], self._named("child")
+        sign = 1 if MEASURES[name].higher_is_better else -1
+        parts = []
+        for one in others:
+            word = "better than" if sign * (child.value(name) - one.value(name)) > 0 else "no better than"
+            parts.append(f"{word} a {one.name} carving of its size ({one.text(name)})")
+        return f"By {name} the child is {' and '.join(parts)}.{self._neighbours()}"
+
+    def _neighbours(self) -> str:
+        """Return what other children of the parent reach, as a sentence; empty where there are none."""
+        others = [one for one in self.networks if one.name not in ("child", "parent", *BASELINES)]
+        if not others:
+            return ""
+        texts = ", ".join(f"{one.name} {one.text(self.measures[0])}" for one in others)
+        return f" Other children of the parent: {texts}."
+
+    def _trust(self) -> str:
+        parts = []
+        if self.networks:
+            parts.append(f"One text of {self.tokens:,} tokens, no interval: another may say otherwise.")
+            parts.append("If the child was fitted to this text, the numbers flatter it.")
+        if any(one.spread for one in self.networks):
+            parts.append("Random carvings show the range of their draws.")
+        if self.tasks:
+            parts.append("Tasks have standard errors where the harness gives them.")
+        return " ".join(parts)
+
+    def sheets(self) -> list[Sheet]:
+        charts = [
+            Sheet(MEASURES[name].title, charts=[self._bars(name)], on=(PAGE,) if place else (PAGE, NOTEBOOK))
+            for place, name in enumerate(self.measures)
+        ]
+        return [
+            *charts,
+            *([self._table()] if self.networks else []),
+            *([self._tasks_sheet()] if self.tasks else []),
+        ]
+
+    def _bars(self, name: str) -> Bars:
+        rows = []
+        for one in self.networks:
+            low, high = one.spread.get(name, (None, None))
+            colour = COLOURS.get(one.name, "grey")
+            rows.append(Bar(one.name, one.value(name), one.text(name), colour, low, high))
+        values = [value for bar in rows for value in (bar.value, bar.low, bar.high) if value is not None]
+        measure = MEASURES[name]
+        return Bars(f"{measure.title} of child, parent and others", from_zero(values, measure.axis), rows)
+
+    def _table(self) -> Sheet:
+        lines: list[Row] = [
+            [
+                one.name,
+                show_amount(one.params),
+                *(one.text(name) for name in self.measures),
+                Cell(one.draws(), "shape"),
+            ]
+            for one in self.networks
+        ]
+        head: list[Cell | str] = ["network", "parameters", *(MEASURES[name].head for name in self.measures)]
+        head.append(Cell("least to largest draw" * any(one.spread for one in self.networks), "shape"))
+        units = ", ".join(MEASURES[name].unit for name in self.measures if name != "perplexity")
+        on = (PAGE, TERMINAL, NOTEBOOK)
+        return Sheet("All numbers", head, lines, [units, self.note], kind="evaluation", on=on)
+
+    def _tasks_sheet(self) -> Sheet:
+        def measured(value: float, error: float | None) -> Cell:
+            return Cell(f"{value:.4f}", note="" if error is None else f"± {error:.4f}")
+
+        lines: list[Row] = [
+            [
+                row.task,
+                row.metric,
+                str(row.samples or ""),
+                measured(row.child, row.child_stderr),
+                measured(row.parent, row.parent_stderr),
+            ]
+            for row in self.tasks
+        ]
+        head = ["task", "metric", "samples", "child", "parent"]
+        title = "Tasks of lm-evaluation-harness"
+        return Sheet(title, head, lines, kind="tasks", on=(PAGE, TERMINAL, NOTEBOOK))
+
+
+def show_measure(name: str, value: float) -> str:
+    """Return a measure with its digits."""
+    return f"{value:{MEASURES[name].form}}"
+
+
+def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that hold something."""
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}

@@ -1,0 +1,121 @@
+"""``zerolm proxies``: training-free proxies of networks that run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from zerolm.progress import Progress, silent
+from zerolm.settings import REQUIRED
+from zerolm.settings.kinds import absolute
+from zerolm.settings.request import Request, argument, setting
+from zerolm.verbs.report import run_of
+from zerolm.verbs.shared import backend, data, metric, needing_torch
+
+if TYPE_CHECKING:
+    from zerolm.verbs.proxies_report import ProxiesReport
+    from zerolm.zero_cost.request import ProxyRequest
+
+PASSES = ("mode", "upstream", "batch", "length", "seed", "device")
+NETWORKS = ("count", "max_params", "limit", "view", "metric", "data")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxiesSettings(Request):
+    """Return training-free proxies of networks that run, all from a handful of shared passes.
+
+    ``target`` is a space, whose networks are drawn, a benchmark by name or file, or a folder with a model.
+    What is computed is stored at once: a second run reuses it. Raises ``ValueError``, in one line, for what
+    makes no sense, and ``ModuleNotFoundError`` where torch is not installed.
+    """
+
+    name: ClassVar[str] = "proxies"
+    examples = (
+        ("zerolm proxies flexibert --count 10", "networks drawn from a space: what only counts parameters?"),
+        ("zerolm proxies gpt2_wt103 --proxies snip,zico --limit 50", "how they rank trained architectures"),
+        ("zerolm proxies MODEL --text TEXT --out values", "one model on tokens of a text, as a page"),
+    )
+    notes = "What is computed is stored at once: a second run reuses it, a killed one goes on where it was."
+    target: str = argument(
+        "path", REQUIRED, "a space, a benchmark (by name or file), or a folder with a model", metavar="TARGET"
+    )
+    proxies: tuple[str, ...] | None = setting(
+        "names", None, "some of `zerolm proxies ls`; all of them unless named", group="Which proxies"
+    )
+    mode: str = setting(
+        "text",
+        "sane",
+        "what the papers mean, on a real loss (sane), or what the released code does (faithful)",
+        choices=("sane", "faithful"),
+    )
+    upstream: str | None = setting(
+        "text",
+        None,
+        "where gradients begin: at the loss of the task, or at ones; usually at the loss",
+        choices=("task", "ones"),
+    )
+    count: int | None = setting(
+        "integer", None, "networks drawn from a space; else 20", low=1, high=1 << 20, group="Which networks"
+    )
+    max_params: int | None = setting(
+        "integer", None, "parameters at most of networks drawn from a space", low=0, metavar="AMOUNT"
+    )
+    limit: int | None = setting(
+        "integer", None, "architectures of a benchmark at most, evenly spread", low=2, high=1 << 40
+    )
+    view: str | None = setting("text", None, "how flexibert is read: declared, published or trained")
+    metric: str | None = metric()
+    data: str | None = data()
+    text: str = setting(
+        "path",
+        "random",
+        "what tokens come from; random needs no data",
+        metavar="FILE|random",
+        group="What they read",
+    )
+    batch: int = setting("integer", 64, "sequences, or images", low=1, high=1 << 24)
+    length: int = setting("integer", 128, "tokens of each sequence", low=1, high=1 << 24)
+    micro_batches: int = setting("integer", 8, "equal parts of the batch", low=1, high=1 << 24)
+    seed: int = setting("integer", 0, "seed of weights, masks and samples", low=0, high=2**63 - 1)
+    device: str = setting("text", "cpu", "where networks run", choices=("cpu", "cuda"), group="How they run")
+    jobs: int = setting("integer", 1, "networks computed at the same time", low=1, high=1024)
+    backend: str = backend()
+    store: str | None = setting(
+        "path", None, "SQLite file that keeps what is computed; else one in the cache"
+    )
+
+    def run(self, progress: Progress = silent) -> ProxiesReport:
+        with needing_torch():
+            from zerolm.zero_cost.measure import measure
+        from zerolm.verbs.proxies_report import ProxiesReport
+
+        result = measure(self.target, self._request(), progress=progress)
+        report = ProxiesReport.from_json(result.to_json())
+        return replace(report, run=run_of(self, **self._repeatable()))
+
+    def _request(self) -> ProxyRequest:
+        from zerolm.zero_cost.request import ProxyRequest, Selection
+
+        return ProxyRequest(
+            names=self.proxies,
+            text=self.text,
+            settings={name: getattr(self, name) for name in PASSES} | {"parts": self.micro_batches},
+            networks=Selection(**{name: getattr(self, name) for name in NETWORKS}),
+            jobs=self.jobs,
+            backend=self.backend,
+            store=None if self.store is None else Path(self.store),
+        )
+
+    def _repeatable(self) -> dict[str, Any]:
+        """Return the settings that are written otherwise, to mean the same wherever they are read."""
+        from zerolm.groundtruth.reader import is_file_name, same_folders
+        from zerolm.spaces import space_names
+
+        store = None if self.store is None else str(Path(self.store).absolute())
+        if self.target in space_names():
+            return {"store": store, "target": self.target}
+        if Path(self.target).is_dir() or is_file_name(self.target):
+            folders = self.data and same_folders(self.data)
+            return {"store": store, "target": absolute(self.target), "data": folders}
+        return {"store": store, "target": self.target, "data": same_folders(self.data)}

@@ -1,0 +1,122 @@
+"""``zerolm search``: the best architectures of a space within budgets, with a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from zerolm.progress import Progress, silent
+from zerolm.settings.request import Request, argument, part, setting
+from zerolm.verbs.shared import Conditions, budgets
+
+if TYPE_CHECKING:
+    from zerolm.verbs.search_report import SearchReport
+
+SOURCES: Final = ("score", "labels", "calibration")
+"""The settings that name what to maximise."""
+CALIBRATION: Final = "what `zerolm calibrate --out` wrote: the folder, or its calibration.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings(Request):
+    """Return the best architectures of a space within budgets, with a proof that they are the best.
+
+    ``further`` are settings of the space and of the score (``hidden="512,768"``, ``alpha=1.1``). Raises
+    ``Infeasible`` where nothing fits, and ``ValueError`` for a value that makes no sense, in one line.
+    """
+
+    name: ClassVar[str] = "search"
+    owners = ("spaces", "scores")
+    examples = (
+        ("zerolm search llama --max-params 125M --max-kv-bytes 32MB --context 2048", "two budgets at once"),
+        ("zerolm search gpt2 --max-params 40M --score zerolm --alpha 1.1", "another score, with its option"),
+        ("zerolm search --baseline SmolLM2-135M --context 2048", "better than a known model, at its costs"),
+        (
+            "zerolm search llama --max-params 60M --max-macs 60M --vocabularies 8192,16384,32768 --text TEXT",
+            "the vocabulary, too",
+        ),
+        ("zerolm search llama --per-layer --max-params 60M --hidden 512 --out best", "write the result"),
+    )
+    notes = (
+        "Every setting of the space and of the score is a flag too: `zerolm search llama --help` lists "
+        "those of llama."
+    )
+    space: str | None = argument("text", None, "the search space; see `zerolm spaces`", metavar="SPACE")
+    baseline: str | None = setting(
+        "path",
+        None,
+        "a known decoder (`zerolm spaces --known`), a config.json or folder, or owner/name of the hub; it "
+        "decides vocabulary and tying, and max_params and max_kv_bytes where these are not given",
+        group="A model to better",
+        metavar="MODEL",
+    )
+    within: float | None = setting(
+        "percent",
+        None,
+        "search only sizes so near the baseline's: depth, hidden, FFN, widths of queries and keys",
+        low=0,
+        high=0.9,
+    )
+    vocabularies: tuple[int, ...] | None = setting(
+        "integers",
+        None,
+        "sizes of vocabularies to choose from; context, MACs and KV cache are then those of the text that "
+        "tokens of the smallest hold",
+        group="Vocabulary",
+        low=257,
+        high=1 << 24,
+        examples=("8192,16384,32768",),
+    )
+    text: str | None = setting("path", None, "the text that their tokenizers are trained on and judged by")
+    budgets: Any = part(budgets(("max", "min")), group="Budgets")
+    conditions: Conditions = part(Conditions, group="Conditions of the costs")
+    score: str | None = setting(
+        "text", None, "the score to maximise; geo where nothing else is named", group="What to maximise"
+    )
+    labels: str | None = setting("path", None, "trained architectures of this space, CSV or JSON")
+    metric: str | None = setting("text", None, "which result of the labels (their own, or their only one)")
+    calibration: Any = setting("path", None, CALIBRATION)
+    top: int = setting("integer", 10, "how many architectures to list", group="Search", low=1, high=1000)
+    method: str = setting(
+        "text",
+        "auto",
+        "how to search: auto takes the cheapest that proves the optimum of exhaustive, exact, milp; "
+        "rerank, nsga2, evolution and random prove nothing",
+        metavar="NAME",
+    )
+    seed: int = setting("integer", 0, "seed of the methods that draw", low=0, high=2**32 - 1)
+
+    @classmethod
+    def objects(cls) -> Mapping[str, tuple[type, ...]]:
+        from zerolm.verbs.calibrate_report import CalibrationReport
+
+        return {"calibration": (CalibrationReport,)}
+
+    @property
+    def score_name(self) -> str | None:
+        """Return the score to maximise; None where labels or a calibration say what that is."""
+        return None if self.labels is not None or self.calibration is not None else self.score or "geo"
+
+    def run(self, progress: Progress = silent) -> SearchReport:
+        self._check()
+        from zerolm.verbs.search_run import run_search
+
+        return run_search(self, progress)
+
+    def _check(self) -> None:
+        """Raise ``ValueError`` where settings contradict each other."""
+        if self.space is None and self.baseline is None:
+            raise ValueError("no space is named; `zerolm spaces` lists them")
+        if self.within is not None and self.baseline is None:
+            raise ValueError("within says how near a baseline: give baseline too")
+        if (self.vocabularies is None) != (self.text is None):
+            raise ValueError("vocabularies are judged by a text: give both, or neither")
+        if self.vocabularies and (self.baseline is not None or self.further.get("vocab") is not None):
+            other = "the baseline" if self.baseline is not None else "vocab"
+            raise ValueError(f"{other} says what the vocabulary is: leave it out, or vocabularies")
+        sources = [name for name in SOURCES if getattr(self, name) is not None]
+        if len(sources) > 1:
+            raise ValueError(f"{' and '.join(sources)} each say what to maximise; give one of them")
+        if self.metric is not None and self.labels is None:
+            raise ValueError("metric says which result of the labels counts: give labels too")

@@ -1,0 +1,126 @@
+"""How ``zerolm search`` runs: from its settings to space, score, budgets, and the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from zerolm.calibration import Calibration, calibrate, explained
+from zerolm.costs import CostModel
+from zerolm.groundtruth.labels import read_labels
+from zerolm.progress import Progress
+from zerolm.scores import SCORES, make_score, score_settings
+from zerolm.settings import Setting, nearest, setting_of, shown
+from zerolm.solvers import search
+from zerolm.solvers.result import SearchResult, VocabularyChoice
+from zerolm.spaces import SPACES, SearchSpace, make_space
+from zerolm.verbs.baseline import BaselineModel, baseline_of
+from zerolm.verbs.calibrate_report import attached, calibration_of
+from zerolm.verbs.report import run_of
+from zerolm.verbs.search_report import SearchReport
+from zerolm.verbs.shared import limits
+from zerolm.verbs.vocabularies import Scope, best_vocabulary
+
+if TYPE_CHECKING:
+    from zerolm.verbs.search import SearchSettings
+
+
+def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
+    """Return the result of a search; ``Infeasible`` where nothing fits, ``ValueError`` for wrong values."""
+    score, costs = request.score_name, request.conditions.model()
+    model = _baseline(request, costs)
+    name = model.space if model else str(request.space)
+    of_space, of_score = divided(request, name, score)
+    scope = _scope(request, model, of_space, costs)
+    calibration = _calibration(request, scope.space)
+    maximised = calibration.score() if calibration else make_score(str(score), costs, **of_score)
+    reference = model.reference(scope.space, maximised) if model else None
+    solve = partial(
+        _solve,
+        score=maximised if calibration else score,
+        options=of_score,
+        method=request.method,
+        seed=request.seed,
+        progress=progress,
+    )
+    vocabularies: tuple[VocabularyChoice, ...] = ()
+    if request.vocabularies:
+        best = partial(solve, top=1, compare=False)
+        scope, vocabularies = best_vocabulary(scope, request.vocabularies, str(request.text), best, progress)
+    result = solve(scope, top=request.top, floor=reference.choice.score if reference else None)
+    question = replace(result.question, baseline=reference, vocabularies=vocabularies)
+    result = replace(result, question=question)
+    if calibration:
+        result = explained(result, calibration)
+    settings = {"score": score, "calibration": attached(request.calibration)} | scope.space.settings
+    settings |= of_score | ({"vocab": None} if vocabularies else {})  # which is chosen anew
+    return SearchReport(**vars(result), run=run_of(request, **settings))
+
+
+def _solve(scope: Scope, **more: Any) -> SearchResult:
+    return search(scope.space, budgets=scope.budgets, costs=scope.costs, **more)
+
+
+def _baseline(request: SearchSettings, costs: CostModel) -> BaselineModel | None:
+    """Return the model that the search is to better, if the user names one."""
+    if request.baseline is None:
+        return None
+    if request.space is not None:
+        SPACES.entry(request.space)
+    return baseline_of(request.baseline, request.space, costs)
+
+
+def _scope(
+    request: SearchSettings, model: BaselineModel | None, settings: Mapping[str, Any], costs: CostModel
+) -> Scope:
+    """Return the space with the settings of it, and the budgets; with a baseline those that it leaves."""
+    budgets = limits(request.budgets)
+    if model is None:
+        return Scope(make_space(str(request.space), **settings), budgets, costs)
+    budgets = model.budgets(budgets)
+    return Scope(model.space_with(settings, request.within, costs), budgets, costs)
+
+
+def _calibration(request: SearchSettings, space: SearchSpace) -> Calibration | None:
+    """Return what the labels or the calibration that the user names say, or None."""
+    if request.labels is not None:
+        return calibrate(read_labels(request.labels, space=space, metric=request.metric))
+    return None if request.calibration is None else calibration_of(request.calibration, space=space)
+
+
+def divided(request: SearchSettings, space: str, score: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the further settings of a space, and those of a score (None: of labels, which have none).
+
+    ``ValueError`` for one that neither declares, or both.
+    """
+    homes = {f"space {space!r}": SPACES[space].declared}
+    homes[f"score {score!r}"] = score_settings(score) if score is not None else ()
+    values: dict[str, dict[str, Any]] = {owner: {} for owner in homes}
+    for name, value in request.further.items():
+        if value is None:
+            continue
+        owners = [owner for owner, settings in homes.items() if _declares(settings, name)]
+        if len(owners) > 1:
+            raise ValueError(f"{name} is a setting of {' and of '.join(owners)}: it cannot be given")
+        owner = owners[0] if owners else _owner(name, homes, request.settings())
+        if not owners and score is None and owner != f"space {space!r}":
+            raise ValueError(f"{name} is an option of a score; labels and a calibration bring their own")
+        values[owner][name] = setting_of(owner, homes[owner], name).parse(value)
+    of_space, of_score = values.values()
+    return of_space, of_score
+
+
+def _owner(name: str, homes: Mapping[str, Sequence[Setting]], declared: Sequence[Setting]) -> str:
+    """Return whose setting a name would be, by who else has it; ``ValueError`` where nobody has."""
+    declaring = ([e.options for e in SPACES.entries()], [e.options for e in SCORES.entries()])
+    for owner, others in zip(homes, declaring, strict=True):
+        if any(_declares(settings, name) for settings in others):
+            return owner
+    names = [setting.name for settings in (declared, *homes.values()) for setting in settings]
+    raise ValueError(f"setting {shown(name)} is not known{nearest(name, names)}")
+
+
+def _declares(settings: Sequence[Setting], name: str) -> bool:
+    return any(setting.name == name for setting in settings)

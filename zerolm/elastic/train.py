@@ -14,7 +14,7 @@ from zerolm.elastic.result import GrowthEpoch, TrainingFacts
 from zerolm.elastic.result import TrainedSupernet as TrainedSupernet
 from zerolm.elastic.supernet import Supernet, drawn_path
 from zerolm.elastic.teacher import distillation_for, teacher_in
-from zerolm.elastic.text import VOCABULARY, ElasticText
+from zerolm.elastic.text import SUPERNET_VOCABULARY, ElasticText
 from zerolm.io.folders import check_new, new_folder, work_folder
 from zerolm.progress import Progress, silent
 from zerolm.spaces import SPACES, make_space
@@ -46,7 +46,7 @@ class SupernetRequest:
     growth: Growth = field(default_factory=Growth)
     aim: Aim = field(default_factory=Aim)
     tokenizer: str | None = None
-    vocabulary: int = VOCABULARY
+    vocabulary: int = SUPERNET_VOCABULARY
     teacher: str | None = None
     dropout: float = 0.0
 

@@ -21,11 +21,11 @@ from zerolm.proxies.executor import run
 from zerolm.proxies.memory import check_memory
 from zerolm.proxies.registry import LeftOut, Proxy
 from zerolm.proxies.result import Measured as Measured
-from zerolm.proxies.settings import USUAL, Settings
+from zerolm.proxies.settings import USUAL_SETTINGS, Settings
 from zerolm.proxies.store import Evaluation, Key, Store
 from zerolm.text.batches import TokenSource
 
-VERSION: Final = 2
+PASSES_VERSION: Final = 2
 """Counts changes of passes and networks: what an earlier version stored is not used."""
 LIBRARIES: Final = f"torch {torch.__version__}, transformers {transformers.__version__}"
 """Another version may round otherwise, or build another network."""
@@ -41,8 +41,8 @@ class Work:
     workers: int
 
     def __call__(self, candidate: Candidate, keys: Sequence[Key]) -> list[Evaluation]:
-        asked = {key.proxy for key in keys}
-        proxies = [proxy for proxy in self.proxies if proxy.name in asked]
+        wanted = {key.proxy for key in keys}
+        proxies = [proxy for proxy in self.proxies if proxy.name in wanted]
         check_memory(candidate, proxies, self.settings, self.workers)
         try:
             outcomes = self._outcomes(candidate, proxies)
@@ -70,7 +70,7 @@ def evaluate(
     candidates: Sequence[Candidate],
     names: Sequence[str],
     source: TokenSource,
-    settings: Settings = USUAL,
+    settings: Settings = USUAL_SETTINGS,
     *,
     store: Store,
     jobs: int = 1,
@@ -87,7 +87,7 @@ def evaluate(
 
     def keys(candidate: Candidate) -> list[Key]:
         return [
-            Key(candidate.identity, proxy.name, text, f"{VERSION}.{proxy.revision}, {LIBRARIES}")
+            Key(candidate.identity, proxy.name, text, f"{PASSES_VERSION}.{proxy.revision}, {LIBRARIES}")
             for proxy in proxies
         ]
 

@@ -113,8 +113,8 @@ class Checks:
     ) -> Passes:
         """The passes with what the proxy needs, and nothing else unless said."""
         protocol = replace(SETTINGS, mode=mode).protocol(network.task)
-        asked = frozenset(self.proxy.needs if needs is None else needs)
-        passes = Passes(network, batch or small_batch(network), protocol, asked)
+        needed = frozenset(self.proxy.needs if needs is None else needs)
+        passes = Passes(network, batch or small_batch(network), protocol, needed)
         passes.run()
         return passes
 

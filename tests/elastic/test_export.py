@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from once import once
 from small_supernets import NAMES, SIZES, run_of, text_in
 from tiny import saved, word_tokenizer
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
@@ -17,12 +20,14 @@ from zerolm.supernets import train as training
 from zerolm.supernets.export import ExportRequest, export
 from zerolm.supernets.folder import read_supernet, told_of
 from zerolm.supernets.learner import Aim, Growth, SupernetLearner
+from zerolm.supernets.supernet import Supernet
 from zerolm.supernets.teacher import teacher_in as opened_teacher
 from zerolm.supernets.text import supernet_text
 from zerolm.supernets.train import SupernetRequest, train_supernet
 from zerolm.training.request import Execution
 from zerolm.training.train import TrainingFailed
 
+NetIn = Callable[..., Supernet]
 GROWTH = Growth(epochs=2, average=1, every=1)
 
 
@@ -36,6 +41,20 @@ def request_in(folder: Path, **more: Any) -> SupernetRequest:
     return SupernetRequest(text_in(folder), **{**given, **more})
 
 
+@pytest.fixture
+def net_in(tmp_path_factory: pytest.TempPathFactory) -> NetIn:
+    """Copies a supernet, which is trained once a run, into a folder, and opens it."""
+
+    def copied(folder: Path, space: str = "elastic") -> Supernet:
+        def make(place: Path) -> None:
+            train_supernet(request_in(place, space=space), place / "net")
+
+        shutil.copytree(once(tmp_path_factory, f"net-{space}", make) / "net", folder / "net")
+        return read_supernet(folder / "net")[0]
+
+    return copied
+
+
 def teacher_in(folder: Path, **more: Any) -> str:
     """A tiny BERT that knows the tokens of a supernet's tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(folder / "net")
@@ -46,8 +65,8 @@ def teacher_in(folder: Path, **more: Any) -> str:
     return str(folder / "teacher")
 
 
-def test_a_path_goes_from_a_text_to_a_model_of_transformers(tmp_path: Path) -> None:
-    train_supernet(request_in(tmp_path), tmp_path / "net")
+def test_a_path_goes_from_a_text_to_a_model_of_transformers(tmp_path: Path, net_in: NetIn) -> None:
+    net_in(tmp_path)
     net, tokenizer, told = read_supernet(tmp_path / "net")
     assert net.space.widths == tuple(net.widths.flatten().tolist())
     assert set(net.space.widths) > {4}
@@ -75,9 +94,8 @@ def test_a_path_goes_from_a_text_to_a_model_of_transformers(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("starts", "heads"), [("scratch", "keep"), ("supernet", "fuse"), ("scratch", "remove")]
 )
-def test_a_path_is_trained_further(starts: str, heads: str, tmp_path: Path) -> None:
-    train_supernet(request_in(tmp_path, space="elastic-causal"), tmp_path / "net")
-    net, *_ = read_supernet(tmp_path / "net")
+def test_a_path_is_trained_further(starts: str, heads: str, tmp_path: Path, net_in: NetIn) -> None:
+    net = net_in(tmp_path, "elastic-causal")
     choices = net.architecture([0, 8]).choices
     request = ExportRequest(choices, starts, heads, training=run_of(20))
     exported = export(tmp_path / "net", request, tmp_path / "path")
@@ -87,8 +105,8 @@ def test_a_path_is_trained_further(starts: str, heads: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["relational", "classical"])
-def test_a_teacher_is_learned_from(kind: Any, tmp_path: Path) -> None:
-    train_supernet(request_in(tmp_path, training=run_of(2)), tmp_path / "net")
+def test_a_teacher_is_learned_from(kind: Any, tmp_path: Path, net_in: NetIn) -> None:
+    net_in(tmp_path)
     aim = Aim(text=False, distillation=kind, predictions=1.0)
     request = request_in(tmp_path, teacher=teacher_in(tmp_path), aim=aim, training=run_of(30))
     trained = train_supernet(request, tmp_path / "taught")
@@ -105,11 +123,10 @@ def test_a_teacher_is_learned_from(kind: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("space", NAMES)
-def test_a_path_teaches_what_a_supernet_says_of_it(space: str, tmp_path: Path) -> None:
+def test_a_path_teaches_what_a_supernet_says_of_it(space: str, tmp_path: Path, net_in: NetIn) -> None:
     """The signals are the path's own features in the supernet that it came from."""
     aim = Aim(distillation="relational", predictions=1.0)
-    train_supernet(request_in(tmp_path, space=space, training=run_of(2)), tmp_path / "net")
-    net, *_ = read_supernet(tmp_path / "net")
+    net = net_in(tmp_path, space)
     for kind, (block, _) in enumerate(net.space.kinds):
         path = [kind] * 2
         folder = tmp_path / f"path-{kind}"
@@ -174,9 +191,9 @@ def test_a_loss_that_is_not_finite_leaves_the_checkpoints(
 
 
 def test_what_does_not_fit_is_refused_before_a_folder_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, net_in: NetIn
 ) -> None:
-    train_supernet(request_in(tmp_path, training=run_of(2)), tmp_path / "net")
+    net_in(tmp_path)
     teacher = teacher_in(tmp_path)
     word_tokenizer(saved(tmp_path / "other", "bert_masked"), special="w1")
     word_tokenizer(saved(tmp_path / "maskless", "bert_masked"))
@@ -211,9 +228,8 @@ def test_what_does_not_fit_is_refused_before_a_folder_is_made(
         train_supernet(request_in(tmp_path), tmp_path / "out")
 
 
-def test_folders_and_paths_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    train_supernet(request_in(tmp_path, training=run_of(2)), tmp_path / "net")
-    net, *_ = read_supernet(tmp_path / "net")
+def test_folders_and_paths_that_make_no_sense_are_refused(tmp_path: Path, net_in: NetIn) -> None:
+    net = net_in(tmp_path)
     choices = net.architecture([0, 1]).choices
     with pytest.raises(ValueError, match="from scratch, or a teacher, are of no use without training"):
         ExportRequest(choices, "scratch")

@@ -20,7 +20,7 @@ from zerolm.io.files import parse_json, read_text
 from zerolm.io.memory import free_memory
 from zerolm.progress import Progress, silent
 
-ROOM: Final = 1.5
+OPENING_ROOM: Final = 1.5
 """Memory that opening takes, in sizes of the weights."""
 MODULES: Final = ("Transformer", "Pooling", "Normalize", "Dense", "Dropout")
 MAX_GGUFS: Final = 8
@@ -55,7 +55,7 @@ def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:
         untried = "not opened: its configuration asks for more layers than there are tensors"
         return RuntimeVerdict.ruled("transformers", REFUSES, *ruled.reasons, untried)
     progress("opening it with transformers")
-    if evidence.size * ROOM > free_memory():
+    if evidence.size * OPENING_ROOM > free_memory():
         read = attempt("configuration", evidence.folder)
         if read.verdict != OPENS:
             return RuntimeVerdict("transformers", read.verdict, "opened", read.reasons)
@@ -75,7 +75,7 @@ def _gguf(evidence: Evidence, name: str, progress: Progress) -> RuntimeVerdict:
     except ValueError as error:
         return RuntimeVerdict.ruled(runtime, REFUSES, str(error))
     wrong = tuple(_silent_errors(header))
-    if not is_installed("llama.cpp") or file.stat().st_size * ROOM > free_memory():
+    if not is_installed("llama.cpp") or file.stat().st_size * OPENING_ROOM > free_memory():
         untried = f"its header is sound ({header.architecture}), and it was not opened here"
         return RuntimeVerdict.ruled(runtime, UNKNOWN, untried, *wrong)
     progress(f"opening {name} with llama.cpp")

@@ -20,10 +20,10 @@ from typing import Any, Final
 from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, Outcome
 from zerolm.io.memory import free_memory
 
-SECONDS: Final = 120
+OPENING_SECONDS: Final = 120
 BYTES_A_SECOND: Final = 20 << 20
 """How long opening may take: this, and the time to read the weights at that speed."""
-MEMORY: Final = 4 << 30
+OPENING_MEMORY: Final = 4 << 30
 """Bytes that opening may take beside three times the weights."""
 NEEDED: Final = {"transformers": ("torch", "transformers"), "configuration": ("torch", "transformers")}
 NEEDED_BY_GGUF: Final = ("llama_cpp",)
@@ -43,7 +43,7 @@ def is_installed(how: str) -> bool:
     return all(find_spec(name) is not None for name in NEEDED.get(how, NEEDED_BY_GGUF))
 
 
-def attempt(how: str, path: Path, seconds: float = SECONDS) -> Opened:
+def attempt(how: str, path: Path, seconds: float = OPENING_SECONDS) -> Opened:
     """Open a folder by ``transformers`` (or its ``configuration`` alone), or a file by ``llama.cpp``.
 
     It may take so many ``seconds``, and more where there is much to read.
@@ -157,7 +157,7 @@ def _limit_memory(size: int) -> None:
     with suppress(ImportError, OSError, ValueError):
         import resource
 
-        most = min(free_memory(), MEMORY + 3 * size)
+        most = min(free_memory(), OPENING_MEMORY + 3 * size)
         resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
 
 

@@ -10,9 +10,9 @@ from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, RuntimeVerdict
 from zerolm.diagnosis.runtimes import LLAMA_CPP, Runtime
 from zerolm.families.family import Family, Support
 from zerolm.families.known import families
+from zerolm.text.defaults import TOKENIZER_FILES
 
 UNSUPPORTED: Final = Support(())
-TOKENIZERS: Final = ("tokenizer.model", "tokenizer.json", "vocab.txt", "vocab.json")
 
 
 def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
@@ -59,7 +59,7 @@ def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
             yield _head_size(evidence, "it takes")
         if support.ffn == "4*hidden" and layout.ffn != 4 * layout.hidden:
             yield f"it takes the FFN width of a {family.name} as 4 x {layout.hidden}, not {layout.ffn}"
-    if runtime is LLAMA_CPP and not evidence.has(*TOKENIZERS):
+    if runtime is LLAMA_CPP and not evidence.has(*TOKENIZER_FILES):
         yield "its converter needs a tokenizer, and the folder has none"
     if runtime.by_model_type and support.known and layout and not _is_language_model(evidence):
         yield "its class has a language-model head, and these tensors are of another one"

@@ -62,8 +62,8 @@ class Blocks:
 
     def layer(self, number: int) -> StockLayer:
         """Return a layer in float32."""
-        own = layer_list(self.model)[number]
-        return layer_of(places_of(self.model), self._part(number, own, own.parameters()))
+        stored = layer_list(self.model)[number]
+        return layer_of(places_of(self.model), self._part(number, stored, stored.parameters()))
 
     def embed(self, index: int) -> Tensor:
         """Return the input of the first layer for a batch, (b, t, d)."""

@@ -51,8 +51,8 @@ def network_function(name: str) -> Callable[[Architecture], Stack]:
     """Return the function that the space of this name refers to; ``ValueError`` where there is none."""
     reference = SPACES[name].network if name in SPACES else ""
     if not reference:
-        known = ", ".join(other for other in SPACES if SPACES[other].network)
-        raise ValueError(f"no network is known for {name!r}; there are {known}")
+        possible = ", ".join(other for other in SPACES if SPACES[other].network)
+        raise ValueError(f"no network is known for {name!r}; there are {possible}")
     module, _, function = reference.partition(":")
     try:
         return getattr(import_module(module), function)  # type: ignore[no-any-return]

@@ -40,13 +40,13 @@ class Stock(nn.Module):
     def forward(self, inputs: Tensor, classes: int | None = None) -> Tensor:
         """``ValueError`` where sequences are longer than the model has positions."""
         if self.task == "image":
-            given: dict[str, Any] = {"pixel_values": inputs}
+            arguments: dict[str, Any] = {"pixel_values": inputs}
         else:
             most = int(self.model.config.max_position_embeddings)
             if inputs.shape[1] > most:
                 raise ValueError(f"the network reads at most {most} tokens, not {inputs.shape[1]}")
-            given = {"input_ids": inputs} | ({"use_cache": False} if self.task == "next" else {})
-        logits: Tensor = self.model(**given).logits
+            arguments = {"input_ids": inputs} | ({"use_cache": False} if self.task == "next" else {})
+        logits: Tensor = self.model(**arguments).logits
         return logits[..., :classes]
 
 

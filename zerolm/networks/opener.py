@@ -38,7 +38,7 @@ from zerolm.networks.roles import places_in
 
 STORED: Final = ("*.safetensors*", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.gguf")
 """Files by which a folder holds weights; where only others than safetensors are there, it is refused."""
-ROOM: Final = 4
+PASSES_ROOM: Final = 4
 """The weights, their gradients and what a pass keeps: memory needed, in units of the weights."""
 COMMON: Final = {"local_files_only": True, "trust_remote_code": False}
 
@@ -167,11 +167,12 @@ def _network_model(folder: Path, maker: Any, stored: bool, seed: int) -> PreTrai
     config = stock_config(folder)
     with one_line(f"the model in {str(folder)!r}"), torch.device("meta"):
         blank = maker.from_config(config, trust_remote_code=False, **options)
-    needed = 4 * ROOM * sum(parameter.numel() for parameter in blank.parameters())
+    needed = 4 * PASSES_ROOM * sum(parameter.numel() for parameter in blank.parameters())
     if needed > free_memory():
         sizes = [f"{size / 1e9:.3g} GB" for size in (needed, free_memory())]
         raise ValueError(
-            f"{str(folder)!r} needs {sizes[0]} of memory ({ROOM} times its weights), {sizes[1]} are free"
+            f"{str(folder)!r} needs {sizes[0]} of memory ({PASSES_ROOM} times its weights), "
+            f"{sizes[1]} are free"
         )
     with one_line(f"the model in {str(folder)!r}"):
         if not stored:

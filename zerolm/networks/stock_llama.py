@@ -32,7 +32,7 @@ def stock_llama(space: LlamaBlocks, architecture: Architecture, network: Stack) 
         "model.norm.weight": network.final.get_parameter("weight"),
         "lm_head.weight": tokens if llama.tied else network.head.get_parameter("linear.weight"),
     }
-    layers = (own for layer in network.layers for own in _stock_layers(layer, stored))
+    layers = (stock_layer for layer in network.layers for stock_layer in _stock_layers(layer, stored))
     for place, layer in enumerate(layers):
         weights |= {f"model.layers.{place}.{name}.weight": weight for name, weight in layer.items()}
     model.load_state_dict({name: weight.detach().to(tokens.dtype) for name, weight in weights.items()})

@@ -23,7 +23,7 @@ from zerolm.settings import nearest
 from zerolm.spaces.elastic import Elastic
 from zerolm.supernets.card import card
 from zerolm.supernets.folder import read_supernet
-from zerolm.supernets.heads import HEADS, head_similarity, with_fewer_heads, without_heads
+from zerolm.supernets.heads import HEAD_MODES, head_similarity, with_fewer_heads, without_heads
 from zerolm.supernets.learner import Aim, PathLearner
 from zerolm.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.supernets.result import Exported as Exported
@@ -37,10 +37,10 @@ from zerolm.training.request import TrainingRequest
 from zerolm.training.train import train
 from zerolm.training.watch import TrainingRun
 
-FORMAT: Final = "zerolm-path"
-TOLD: Final = "path.json"
+PATH_FORMAT: Final = "zerolm-path"
+PATH_FILE: Final = "path.json"
 STARTS: Final = ("supernet", "scratch")
-CLOSE: Final = 1e-5
+LOGITS_TOLERANCE: Final = 1e-5
 """How far logits of what was written may be from those of the network, over the largest."""
 
 
@@ -64,9 +64,10 @@ class ExportRequest:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, known in (("starts", self.starts, STARTS), ("heads", self.heads, tuple(HEADS))):
-            if value not in known:
-                raise ValueError(f"{name} {value!r} is not known{nearest(value, known)}")
+        choices = ("starts", self.starts, STARTS), ("heads", self.heads, tuple(HEAD_MODES))
+        for name, value, possible in choices:
+            if value not in possible:
+                raise ValueError(f"{name} {value!r} is not known{nearest(value, possible)}")
         self.aim.check_teacher(self.teacher)
         if self.training is None and (self.starts == "scratch" or self.teacher is not None):
             raise ValueError("weights from scratch, or a teacher, are of no use without training")
@@ -91,14 +92,14 @@ def export(
     """
     quiet()
     check_new(out, force)
-    net, tokenizer, told = read_supernet(supernet)
-    made = _Export(supernet, net, tokenizer, told, request, progress)
+    net, tokenizer, facts = read_supernet(supernet)
+    handed = _Export(supernet, net, tokenizer, facts, request, progress)
     if request.training is None:
-        return made.written(out, force, finish)
-    identity = {**asdict(request), "supernet": told, "text_sha256": made.text.sha256}
+        return handed.written(out, force, finish)
+    identity = {**asdict(request), "supernet": facts, "text_sha256": handed.text.sha256}
     with work_folder(out, identity, force) as work:
-        made.learn(request.training, work)
-        return made.written(out, force, finish)
+        handed.learn(request.training, work)
+        return handed.written(out, force, finish)
 
 
 class _Export:
@@ -109,13 +110,13 @@ class _Export:
         folder: Path,
         supernet: Supernet,
         tokenizer: PreTrainedTokenizerBase,
-        told: Mapping[str, Any],
+        facts: Mapping[str, Any],
         request: ExportRequest,
         progress: Progress,
     ) -> None:
         self.folder, self.tokenizer, self.request, self.progress = folder, tokenizer, request, progress
         self.space: Elastic = supernet.grown_space()
-        self.text = supernet_text(folder, self.space, told, request.text, request.training, progress)
+        self.text = supernet_text(folder, self.space, facts, request.text, request.training, progress)
         self.architecture = self.space.read(dict(request.choices))
         self.network = self._start(supernet)
         self.losses = {"before": self.text.loss(self.network)}
@@ -131,8 +132,8 @@ class _Export:
             network = _network(whole, state)
         self.similarity: list[Tensor] = []
         if request.heads != "keep":
-            own = request.unbiased
-            alike = head_similarity(network, self.text.held_out[0], tokens=own, unbiased=own)
+            by_tokens = request.unbiased
+            alike = head_similarity(network, self.text.held_out[0], tokens=by_tokens, unbiased=by_tokens)
             self.similarity = alike
             self.architecture = with_fewer_heads(self.space, whole, alike, request.heads)
             state = without_heads(state, whole, alike) if request.heads == "remove" else state
@@ -178,7 +179,7 @@ class _Export:
             log=self.log,
         )
         document = {
-            "format": FORMAT,
+            "format": PATH_FORMAT,
             "zerolm": zerolm.__version__,
             "supernet": self.folder.name,
             "space": self.space.name,
@@ -195,8 +196,8 @@ class _Export:
             (place / "README.md").write_text(card(document, auto), encoding="utf-8")
             if finish:
                 finish(place, exported)
-            files = sorted([TOLD, *(file.name for file in place.iterdir())])
-            write_json(place / TOLD, {**document, "files": files})
+            files = sorted([PATH_FILE, *(file.name for file in place.iterdir())])
+            write_json(place / PATH_FILE, {**document, "files": files})
             self._check(maker.from_pretrained(place).train(False))
         return exported
 
@@ -205,7 +206,7 @@ class _Export:
         """Raise ``ValueError`` where what was written gives other logits than the network."""
         ids = self.text.held_out[0][:HELD_BATCH]
         ours, theirs = self.network(ids), opened(ids).logits
-        if float((ours - theirs).abs().max()) > CLOSE * max(1.0, float(ours.abs().max())):
+        if float((ours - theirs).abs().max()) > LOGITS_TOLERANCE * max(1.0, float(ours.abs().max())):
             raise ValueError("what was written gives other logits than the network; nothing is left")
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 THRESHOLD: Final = 0.9
-LEAST: Final = {False: 2, True: 4}
+LEAST_SAMPLES: Final = {False: 2, True: 4}
 """Samples that an estimator needs, the unbiased one more."""
 
 
@@ -24,8 +24,8 @@ def cka(contexts: Tensor, unbiased: bool = False) -> Tensor:
     about 0 of independent heads. A head that says the same of all samples resembles none, not even itself.
     """
     heads, n, _ = contexts.shape
-    if n < LEAST[unbiased]:
-        raise ValueError(f"CKA of {n} samples cannot be estimated; {LEAST[unbiased]} are the least")
+    if n < LEAST_SAMPLES[unbiased]:
+        raise ValueError(f"CKA of {n} samples cannot be estimated; {LEAST_SAMPLES[unbiased]} are the least")
     values = contexts.detach().double()
     centred = values - values.mean(1, keepdim=True)  # changes no centred kernel, and loses no digits
     scale = centred.abs().amax((1, 2), keepdim=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 from zerolm.architecture import Floats, Ints
 from zerolm.zero_cost.definitions.activations import spread
 
-STILL: Final = 1e-12
+CONSTANT: Final = 1e-12
 """Features whose deviations are less than this share of their size do not vary: it is rounding."""
 
 
@@ -32,7 +32,7 @@ def pca_count(features: Tensor, eta: float) -> int:
     centred = values - values.mean(0)
     if not bool(torch.isfinite(centred).all()):
         raise ValueError("the features are not finite: the training has diverged")
-    if float(centred.abs().max()) <= STILL * float(values.abs().max()):
+    if float(centred.abs().max()) <= CONSTANT * float(values.abs().max()):
         return 0
     n, f = centred.shape
     gram = centred.T @ centred if f <= n else centred @ centred.T  # the same eigenvalues but for zeros

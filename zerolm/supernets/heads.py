@@ -14,7 +14,7 @@ from zerolm.spaces.elastic import Elastic
 from zerolm.supernets.distillation import watched
 from zerolm.supernets.fusion import cka, merged_heads, removed
 
-HEADS: Final = {
+HEAD_MODES: Final = {
     "keep": "as many heads as they are",
     "fuse": "the same width in fewer and wider heads (ELM, algorithm 1); as many parameters",
     "remove": "heads that an earlier one resembles are cut out; fewer parameters",

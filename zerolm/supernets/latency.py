@@ -20,7 +20,7 @@ from zerolm.progress import Progress, silent
 from zerolm.solvers.result import LatencyTable
 from zerolm.spaces.elastic import Elastic
 
-SECONDS: Final = 20.0
+TIMING_SECONDS: Final = 20.0
 """How long rounds are begun."""
 ROUNDS: Final = (7, 99)
 """Rounds at least, and at most."""
@@ -33,7 +33,7 @@ class Timing:
 
     batch: int
     tokens: int
-    seconds: float = SECONDS
+    seconds: float = TIMING_SECONDS
 
     @classmethod
     def of(cls, space: Elastic, costs: CostModel) -> Timing:

@@ -32,8 +32,8 @@ from zerolm.training.losses import HELD_BATCH
 
 DRAWS: Final = 8
 """Paths behind which every block is measured."""
-LOSS: Final = "supernet"
-MEASURED: Final = (LOSS, "v_pca", "w_pca")
+SUPERNET_LOSS: Final = "supernet"
+MEASURED: Final = (SUPERNET_LOSS, "v_pca", "w_pca")
 """Scores that a supernet gives; all others are of shapes."""
 
 
@@ -46,7 +46,7 @@ class ElasticSearch:
     ``max_latency_us`` or ``min_latency_us`` is among the budgets.
     """
 
-    score: str = LOSS
+    score: str = SUPERNET_LOSS
     budgets: Mapping[str, int] | None = None
     method: str = "auto"
     sizes: Evolution = USUAL_SIZES
@@ -62,7 +62,7 @@ class ElasticSearch:
 
 def search_supernet(
     folder: File,
-    asked: ElasticSearch,
+    question: ElasticSearch,
     *,
     source: str | None = None,
     sequences: int | None = None,
@@ -75,17 +75,17 @@ def search_supernet(
     As ``search_paths``, on so many ``sequences``, or on those of another ``source``. ``ValueError`` where the
     folder is none of a supernet, or its text is another now.
     """
-    supernet, _, told = read_supernet(folder)
-    text = supernet_text(folder, supernet.space, told, source, progress=progress)
+    supernet, _, facts = read_supernet(folder)
+    text = supernet_text(folder, supernet.space, facts, source, progress=progress)
     inputs, labels = (part[:sequences] for part in text.held_out)
-    return search_paths(supernet, inputs, labels, asked, costs=costs, store=store, progress=progress)
+    return search_paths(supernet, inputs, labels, question, costs=costs, store=store, progress=progress)
 
 
 def search_paths(
     supernet: Supernet,
     inputs: Tensor,
     labels: Tensor,
-    asked: ElasticSearch,
+    question: ElasticSearch,
     *,
     costs: CostModel | None = None,
     store: File | None = None,
@@ -100,27 +100,27 @@ def search_paths(
     """
     space, costs, table = supernet.grown_space(), costs or CostModel(), None
     timing = Timing.of(space, costs)
-    if asked.timed:
+    if question.timed:
         latencies, table = measured_latencies(space, timing, progress)
         costs = TimedCosts(**costs.conditions, latencies=latencies)
-    score: Score | str = asked.score
-    if asked.score == LOSS:
+    score: Score | str = question.score
+    if question.score == SUPERNET_LOSS:
         score = loss_score(supernet, inputs, labels, store=store, progress=progress)
-    elif asked.score in MEASURED:
-        untrained = Supernet(space, asked.seed)
-        counts = pca_counts(untrained, inputs[:HELD_BATCH], seed=asked.seed, progress=progress)
-        score = pca_score(supernet, counts, weighed=asked.score == "w_pca")
-    evolves = asked.method == "auto" and asked.score == LOSS
+    elif question.score in MEASURED:
+        untrained = Supernet(space, question.seed)
+        counts = pca_counts(untrained, inputs[:HELD_BATCH], seed=question.seed, progress=progress)
+        score = pca_score(supernet, counts, weighed=question.score == "w_pca")
+    evolves = question.method == "auto" and question.score == SUPERNET_LOSS
     result = search(
         space,
         score,
-        budgets=dict(asked.budgets or {}),
+        budgets=dict(question.budgets or {}),
         costs=costs,
-        options=dict(asked.options or {}) if isinstance(score, str) else None,
-        top=asked.top,
-        method="evolution" if evolves else asked.method,
-        seed=asked.seed,
-        sizes=asked.sizes,
+        options=dict(question.options or {}) if isinstance(score, str) else None,
+        top=question.top,
+        method="evolution" if evolves else question.method,
+        seed=question.seed,
+        sizes=question.sizes,
         compare=False,
         progress=progress,
     )
@@ -154,7 +154,7 @@ def loss_score(
 
     source = "single-path supernets, arXiv 1904.00420; ELM, arXiv 2510.27037"
     return WholeScore(
-        LOSS, lambda one: float(many([one])[0]), source, many=many, sees_choices=True, measured=True
+        SUPERNET_LOSS, lambda one: float(many([one])[0]), source, many=many, sees_choices=True, measured=True
     )
 
 

@@ -22,7 +22,7 @@ from zerolm.text.predictions import PredictedText
 from zerolm.training.losses import labelled, mean_loss
 from zerolm.training.request import TrainingRequest
 
-VOCABULARY: Final = 8192
+SUPERNET_VOCABULARY: Final = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class ElasticText(PredictedText):
         batch: int,
         most: int,
         tokenizer: Path | None = None,
-        vocabulary: int = VOCABULARY,
+        vocabulary: int = SUPERNET_VOCABULARY,
         progress: Progress = silent,
     ) -> ElasticText:
         """Return ``most`` tokens of a text in sequences of ``length``.
@@ -88,7 +88,7 @@ def network_loss(
 def supernet_text(
     folder: Path,
     space: Elastic,
-    told: Mapping[str, Any],
+    facts: Mapping[str, Any],
     source: str | None = None,
     run: TrainingRequest | None = None,
     progress: Progress = silent,
@@ -98,7 +98,7 @@ def supernet_text(
     In sequences as that training had them, or a further ``run`` has; what was held out of it is held out
     again. ``ValueError`` where the text is gone, too short, or another than it was.
     """
-    before = told["text"]
+    before = facts["text"]
     most = integer("most", before.get("most"), 1, 1 << 60)
     length = run.length if run else integer("length", before.get("length"))
     if length > space.positions:

@@ -18,7 +18,7 @@ from zerolm.supernets.result import GrowthEpoch, TrainingFacts
 from zerolm.supernets.result import TrainedSupernet as TrainedSupernet
 from zerolm.supernets.supernet import Supernet, drawn_path
 from zerolm.supernets.teacher import distillation_for, teacher_in
-from zerolm.supernets.text import VOCABULARY, ElasticText
+from zerolm.supernets.text import SUPERNET_VOCABULARY, ElasticText
 from zerolm.training.losses import HELD_BATCH
 from zerolm.training.processes import processes
 from zerolm.training.randomness import set_dropout
@@ -46,7 +46,7 @@ class SupernetRequest:
     growth: Growth = field(default_factory=Growth)
     aim: Aim = field(default_factory=Aim)
     tokenizer: str | None = None
-    vocabulary: int = VOCABULARY
+    vocabulary: int = SUPERNET_VOCABULARY
     teacher: str | None = None
     dropout: float = 0.0
 

@@ -62,7 +62,7 @@ def _of_modules(module: nn.Module) -> dict[str, Any]:
 
 
 def _of_the_process() -> dict[str, Any]:
-    kept = vars(torch.nn.modules.module)
+    hooks = vars(torch.nn.modules.module)
     return {
         "torch's random state": torch.get_rng_state(),
         "Python's random state": random.getstate(),
@@ -80,7 +80,7 @@ def _of_the_process() -> dict[str, Any]:
         "the precision of products": torch.get_float32_matmul_precision(),
         "the hooks of all modules": {
             name: tuple(value)
-            for name, value in sorted(kept.items())
+            for name, value in sorted(hooks.items())
             if name.startswith("_global_") and isinstance(value, Mapping)
         },
     }

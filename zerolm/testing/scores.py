@@ -13,7 +13,7 @@ from zerolm.scores import ClosedForm, make_score
 from zerolm.spaces import make_space, space_names
 from zerolm.testing.spaces import architectures
 
-CLOSE: Final = 1e-9
+SCORES_TOLERANCE: Final = 1e-9
 """Relative difference within which scores are equal."""
 FEW: Final = 5
 
@@ -46,7 +46,7 @@ def _turned(architecture: Architecture) -> Architecture:
 
 
 def _close(one: Any, other: Any) -> bool:
-    return bool(np.allclose(one, other, rtol=CLOSE, atol=0.0))
+    return bool(np.allclose(one, other, rtol=SCORES_TOLERANCE, atol=0.0))
 
 
 def _demand(name: str, is_so: bool, rule: str) -> None:

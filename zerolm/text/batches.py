@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.networks.batch import NOTHING, Batch
+from zerolm.networks.modules.vision import IMAGE
 from zerolm.networks.network import Task
 from zerolm.text.documents import Text
 from zerolm.text.encoding import LEAST_IDS, TRAINED_ON, encoded, pieces, trained_tokenizer
@@ -18,7 +19,6 @@ from zerolm.text.sequences import cut, spread_evenly
 
 MASKED: Final = 0.15
 """The part of a sequence that is masked, as in BERT."""
-IMAGE: Final = (3, 224, 224)
 REPLACED: Final = 0x5EED
 """What tells the seed of replacements from that of the positions."""
 

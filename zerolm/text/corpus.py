@@ -27,7 +27,7 @@ from zerolm.text.encoding import edges, encoded, separator
 from zerolm.text.sequences import cut
 from zerolm.text.tokens import Tokens
 
-VERSION: Final = 1
+TOKENS_VERSION: Final = 1
 AT_A_TIME: Final = 256
 """Documents that the tokenizer is given at a time."""
 
@@ -79,7 +79,7 @@ def token_file(
 def _identity(tokenizer: PreTrainedTokenizerBase) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     rules = backend.to_str() if backend is not None else repr(sorted(tokenizer.get_vocab().items()))
-    return f"{VERSION} {type(tokenizer).__name__} {rules}"
+    return f"{TOKENS_VERSION} {type(tokenizer).__name__} {rules}"
 
 
 def _digest(texts: Sequence[Document]) -> str:

@@ -33,9 +33,9 @@ from zerolm.training.scaling import BASE, scaled
 from zerolm.training.train import TrainingFailed, train
 from zerolm.training.watch import Judge, TrainingRun
 
-VERSION: Final = 1
+LABELS_VERSION: Final = 1
 """Counts changes of how architectures are trained: what an earlier version kept is not used."""
-VOCABULARY: Final = 2048
+LABELS_VOCABULARY: Final = 2048
 """Of a space whose vocabulary is a setting that nobody gives, and of one whose networks know more."""
 MOST_JUDGED: Final = 1 << 24
 """Tokens of a text to judge on, at most."""
@@ -96,7 +96,7 @@ class LabelText(PredictedText):
             others = ", ".join(sorted(name for name in SPACES.names() if SPACES[name].task != "image"))
             raise ValueError(f"networks of {space!r} read images, and are trained on none; text: {others}")
         sets_vocabulary = any(setting.name == "vocab" for setting in SPACES[space].declared)
-        size = int(settings.get("vocab", VOCABULARY)) if sets_vocabulary else VOCABULARY
+        size = int(settings.get("vocab", LABELS_VOCABULARY)) if sets_vocabulary else LABELS_VOCABULARY
         progress("training a tokenizer")
         tokenizer = tokenizer_of(source, size)
         assert isinstance(tokenizer.mask_token_id, int)
@@ -199,27 +199,27 @@ def labels_as_trained(
     """
     check_workers(jobs, backend)
     folder = cache_folder("labels") / _digest(_circumstances(text, request))
-    asked = [LabelRun(a, seed, folder / _digest([a.identity, seed]), name) for a, seed, name in runs]
+    wanted = [LabelRun(a, seed, folder / _digest([a.identity, seed]), name) for a, seed, name in runs]
     with locked(folder, "another command trains architectures in the same way; wait for it"):
         losses: list[float] = []
         lacking: list[int] = []
-        for place, run in enumerate(asked):
+        for place, run in enumerate(wanted):
             label = _read(run)
             if label is None:
                 lacking.append(place)
             else:
                 losses += [label.loss] if label.losses else []
                 yield place, label
-        done = len(asked) - len(lacking)
-        progress(_told(losses), done, len(asked))
-        work, waiting = LabelTraining(text, request), [asked[place] for place in lacking]
+        done = len(wanted) - len(lacking)
+        progress(_told(losses), done, len(wanted))
+        work, waiting = LabelTraining(text, request), [wanted[place] for place in lacking]
         trained = finished(waiting, work, name=lambda run: run.name, jobs=jobs, backend=backend)
         with closing(trained) as results:
             for number, label in results:
                 _keep(waiting[number], label)
                 losses += [label.loss] if label.losses else []
                 done += 1
-                progress(_told(losses), done, len(asked))
+                progress(_told(losses), done, len(wanted))
                 yield lacking[number], label
 
 
@@ -230,11 +230,12 @@ def _told(losses: Sequence[float]) -> str:
 def _circumstances(text: LabelText, request: TrainingRequest) -> list[Any]:
     """Return all that a label depends on, besides its architecture and its seed."""
     token_counts = [len(part.ids) for part in text.corpus.texts]
-    told = asdict(request) | {"seed": None, "bfloat16": request.execution.bfloat16}
+    conditions = asdict(request) | {"seed": None, "bfloat16": request.execution.bfloat16}
     libraries = [torch.__version__, transformers.__version__, torch.cuda.is_available()]
     vocabulary = [text.space.settings.get("vocab"), text.classes]
     judged = [(part.sha256, len(part.ids)) for part in text.judged.texts] if text.judged else []
-    return [VERSION, BASE, text.sha256, token_counts, text.task, vocabulary, told, libraries, *judged]
+    reading = [text.sha256, token_counts, text.task, vocabulary]
+    return [LABELS_VERSION, BASE, *reading, conditions, libraries, *judged]
 
 
 def _digest(document: Any) -> str:
@@ -255,8 +256,8 @@ def _keep(run: LabelRun, label: Label) -> None:
 def _read(run: LabelRun) -> Label | None:
     """Return a label that is kept; None where there is none, or it is damaged."""
     try:
-        told = parse_json(read_text(_record(run), MAX_RECORD))
-        losses = {int(tokens): float(loss) for tokens, loss in told["losses"].items()}
-        return Label(losses, float(told["seconds"]), str(told["failure"]))
+        record = parse_json(read_text(_record(run), MAX_RECORD))
+        losses = {int(tokens): float(loss) for tokens, loss in record["losses"].items()}
+        return Label(losses, float(record["seconds"]), str(record["failure"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -118,15 +118,15 @@ class Student(nn.Module):
 
         The matrix between hidden sizes begins with the least squares of the teacher's states on the child's.
         """
-        given = teacher.signals(ids, numbers)
+        signals = teacher.signals(ids, numbers)
         if self.fit is not None:
             outputs: Any = self.model(input_ids=ids, use_cache=False, output_hidden_states=True)
-            own = torch.cat(
+            ours = torch.cat(
                 [outputs.hidden_states[place].flatten(0, 1) for place, _ in self.objective.layers]
             )
-            theirs = torch.cat([state.flatten(0, 1) for state in given["hidden"]])
-            self.fit.weight.copy_(torch.linalg.lstsq(own.float(), theirs.float()).solution.T)
-        losses = {name: float(loss) for name, loss in self(ids, **given).items()}
+            theirs = torch.cat([state.flatten(0, 1) for state in signals["hidden"]])
+            self.fit.weight.copy_(torch.linalg.lstsq(ours.float(), theirs.float()).solution.T)
+        losses = {name: float(loss) for name, loss in self(ids, **signals).items()}
         first = next(iter(losses.values()))
         weights = {
             name: weight * first / losses[name] if losses[name] > 0 else weight
@@ -136,8 +136,8 @@ class Student(nn.Module):
 
     def _fitted(self, states: Sequence[Tensor]) -> list[Tensor]:
         """Return the states that are compared, in the teacher's size."""
-        own = [states[place] for place, _ in self.objective.layers]
-        return own if self.fit is None else [self.fit(state) for state in own]
+        compared = [states[place] for place, _ in self.objective.layers]
+        return compared if self.fit is None else [self.fit(state) for state in compared]
 
     def _predicted(
         self,

@@ -84,8 +84,8 @@ def standardised(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tens
     """
     pairs = zip(ours, theirs, strict=True)
     losses = [
-        _mean_square(_over_tokens(own, padding) - _over_tokens(other, padding), padding)
-        for own, other in pairs
+        _mean_square(_over_tokens(student, padding) - _over_tokens(teacher, padding), padding)
+        for student, teacher in pairs
     ]
     return torch.stack(losses).mean()
 
@@ -97,9 +97,9 @@ def relative_mse(ours: Sequence[Tensor], theirs: Sequence[Tensor], padding: Tens
     that of ``standardised``.
     """
     losses = [
-        _mean_square(own.float() - other.float(), padding)
-        / _mean_square(other.float(), padding).clamp_min(TINY)
-        for own, other in zip(ours, theirs, strict=True)
+        _mean_square(student.float() - teacher.float(), padding)
+        / _mean_square(teacher.float(), padding).clamp_min(TINY)
+        for student, teacher in zip(ours, theirs, strict=True)
     ]
     return torch.stack(losses).mean()
 

@@ -43,10 +43,10 @@ def of_first(make: Callable[[], Value]) -> Value:
     if state.num_processes == 1:
         return make()
     if not state.is_main_process:
-        told = json.loads(_broadcast(b"", state))
-        if "error" in told:
-            raise ValueError(told["error"])
-        return told["value"]  # type: ignore[no-any-return]
+        answer = json.loads(_broadcast(b"", state))
+        if "error" in answer:
+            raise ValueError(answer["error"])
+        return answer["value"]  # type: ignore[no-any-return]
     try:
         value = make()
     except Exception as error:

@@ -30,9 +30,9 @@ def tokens_within(
     fastest = float("inf")
     for _ in range(TRIALS):
         begun = time.perf_counter()
-        given = teacher.signals(ids, numbers) if teacher else {}
+        signals = teacher.signals(ids, numbers) if teacher else {}
         with half_precision(device, execution.bfloat16):
-            loss = total(learner(ids, **given))
+            loss = total(learner(ids, **signals))
         loss.backward()  # type: ignore[no-untyped-call]
         float(loss)
         fastest = min(fastest, time.perf_counter() - begun)

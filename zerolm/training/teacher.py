@@ -22,8 +22,8 @@ from zerolm.training.learner import OF_STATES, Objective
 
 TOP: Final = 64
 """Tokens whose predictions are kept, the likeliest."""
-BATCH: Final = 8
-VERSION: Final = 1
+TEACHER_BATCH: Final = 8
+CACHE_VERSION: Final = 1
 
 
 def half_precision(device: torch.device, on: bool) -> torch.autocast:
@@ -44,12 +44,12 @@ class LiveTeacher:
         objective = self.objective
         with torch.no_grad(), half_precision(ids.device, self.bfloat16):
             outputs = self.model(input_ids=ids, use_cache=False, output_hidden_states=objective.hidden)
-        given: dict[str, Any] = {}
+        signals: dict[str, Any] = {}
         if set(objective.weights) - {*OF_STATES, "next-token"}:
-            given["logits"] = outputs.logits
+            signals["logits"] = outputs.logits
         if objective.hidden:
-            given["hidden"] = [outputs.hidden_states[place] for _, place in objective.layers]
-        return given
+            signals["hidden"] = [outputs.hidden_states[place] for _, place in objective.layers]
+        return signals
 
 
 class CachedTeacher:
@@ -96,8 +96,8 @@ def _mapped(file: Path, kind: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any
     """Return an array over a file, which is made sparse where there is none."""
     size = int(np.prod(shape)) * np.dtype(kind).itemsize
     if not file.is_file() or file.stat().st_size != size:
-        with file.open("wb") as made:
-            made.truncate(size)
+        with file.open("wb") as empty:
+            empty.truncate(size)
     return np.memmap(file, kind, "r+", shape=shape)
 
 
@@ -108,7 +108,7 @@ def teacher_cache(
     k = min(k, vocabulary)
     texts = [(text.sha256, len(text.ids)) for text in corpus.texts]
     key = json.dumps(
-        [VERSION, identity, texts, corpus.length, list(corpus.start), list(corpus.end), temperature, k]
+        [CACHE_VERSION, identity, texts, corpus.length, list(corpus.start), list(corpus.end), temperature, k]
     )
     folder = cache_folder("teachers") / hashlib.sha256(key.encode()).hexdigest()
     sequences = sum(train for train, _ in corpus.counts)
@@ -135,9 +135,9 @@ def fill(
     places = dict(zip(numbers.tolist(), map(tuple, pairs.tolist()), strict=True))
     model.train(False)
     k = cache._log_p.shape[-1]
-    for first in range(0, len(wanted), BATCH):
+    for first in range(0, len(wanted), TEACHER_BATCH):
         progress("running the teacher once", first, len(wanted))
-        chosen = wanted[first : first + BATCH]
+        chosen = wanted[first : first + TEACHER_BATCH]
         ids = torch.stack([corpus.sequence(*places[number]) for number in chosen.tolist()])
         with half_precision(model.device, bfloat16):
             logits = model(input_ids=ids.to(model.device), use_cache=False).logits.float()

@@ -184,8 +184,8 @@ class _Trainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         numbers = inputs.pop("number", None)
-        given = self.teacher.signals(inputs["input_ids"], numbers) if self.teacher else {}
-        losses = model(**inputs, **given)
+        signals = self.teacher.signals(inputs["input_ids"], numbers) if self.teacher else {}
+        losses = model(**inputs, **signals)
         loss = total(losses)
         parts = torch.stack([part.detach() for part in losses.values()])
         if self.accelerator.num_processes > 1:  # all stop where one has to
@@ -197,9 +197,9 @@ class _Trainer(Trainer):
             )
         return loss
 
-    def _save_checkpoint(self, *given: Any, **more: Any) -> None:
+    def _save_checkpoint(self, *arguments: Any, **more: Any) -> None:
         try:
-            super()._save_checkpoint(*given, **more)
+            super()._save_checkpoint(*arguments, **more)
         except TrainingFailed:
             raise
         except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have their own

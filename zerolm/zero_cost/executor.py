@@ -53,11 +53,11 @@ def run(
     """
     check_workers(jobs, backend)
     everything = [(item, tuple(keys(item))) for item in items]
-    known = set(store.get(key for _, asked in everything for key in asked))
+    stored = set(store.get(key for _, wanted in everything for key in wanted))
     tasks: list[tuple[Item, tuple[Key, ...]]] = []
-    for item, asked in everything:
-        lacking = tuple(key for key in dict.fromkeys(asked) if key not in known)
-        known.update(lacking)  # of two items with one key, the first computes it
+    for item, wanted in everything:
+        lacking = tuple(key for key in dict.fromkeys(wanted) if key not in stored)
+        stored.update(lacking)  # of two items with one key, the first computes it
         if lacking:
             tasks.append((item, lacking))
     done = len(everything) - len(tasks)
@@ -71,4 +71,4 @@ def run(
             store.put(evaluations)
             done += 1
             progress(COMPUTING, done, len(everything))
-    return store.get(key for _, asked in everything for key in asked)
+    return store.get(key for _, wanted in everything for key in wanted)

@@ -22,10 +22,10 @@ from zerolm.zero_cost.executor import run
 from zerolm.zero_cost.memory import check_memory
 from zerolm.zero_cost.registry import LeftOut, Proxy
 from zerolm.zero_cost.result import Measured as Measured
-from zerolm.zero_cost.settings import USUAL, Settings
+from zerolm.zero_cost.settings import USUAL_SETTINGS, Settings
 from zerolm.zero_cost.store import Evaluation, Key, Store
 
-VERSION: Final = 2
+PASSES_VERSION: Final = 2
 """Counts changes of passes and networks: what an earlier version stored is not used."""
 LIBRARIES: Final = f"torch {torch.__version__}, transformers {transformers.__version__}"
 """Another version may round otherwise, or build another network."""
@@ -41,8 +41,8 @@ class Work:
     workers: int
 
     def __call__(self, candidate: Candidate, keys: Sequence[Key]) -> list[Evaluation]:
-        asked = {key.proxy for key in keys}
-        proxies = [proxy for proxy in self.proxies if proxy.name in asked]
+        wanted = {key.proxy for key in keys}
+        proxies = [proxy for proxy in self.proxies if proxy.name in wanted]
         check_memory(candidate, proxies, self.settings, self.workers)
         try:
             outcomes = self._outcomes(candidate, proxies)
@@ -70,7 +70,7 @@ def evaluate(
     candidates: Sequence[Candidate],
     names: Sequence[str],
     source: TokenSource,
-    settings: Settings = USUAL,
+    settings: Settings = USUAL_SETTINGS,
     *,
     store: Store,
     jobs: int = 1,
@@ -87,7 +87,7 @@ def evaluate(
 
     def keys(candidate: Candidate) -> list[Key]:
         return [
-            Key(candidate.identity, proxy.name, text, f"{VERSION}.{proxy.revision}, {LIBRARIES}")
+            Key(candidate.identity, proxy.name, text, f"{PASSES_VERSION}.{proxy.revision}, {LIBRARIES}")
             for proxy in proxies
         ]
 

@@ -83,12 +83,12 @@ def choose(
     """
     _check([*proxies.items(), ("the result", result), ("params", params)], np.shape(result))
     rho = _rho(proxies, result)
-    known = {name: value for name, value in rho.items() if not np.isnan(value)}
-    if not known:
+    defined = {name: value for name, value in rho.items() if not np.isnan(value)}
+    if not defined:
         raise ValueError(f"none of {len(proxies)} proxies has a rho: they, or the result, are constant")
-    first = _least({name: -value for name, value in known.items()})
-    lowest = known[first] - within + TOLERANCE
-    rest = [name for name, value in known.items() if value > lowest and name != first]
+    first = _least({name: -value for name, value in defined.items()})
+    lowest = defined[first] - within + TOLERANCE
+    rest = [name for name, value in defined.items() if value > lowest and name != first]
 
     outcome, best = _binned(result, bins, 0.0), _binned(proxies[first], bins)
     gain = {name: information_gain(outcome, best, _binned(proxies[name], bins)) for name in rest}
@@ -118,10 +118,10 @@ def combined(libra: Libra, proxies: Mapping[str, Floats], merge: Merge = "rank_p
     return MERGES[merge](np.array([values for _, values in chosen]))
 
 
-def information_gain(outcome: Ints, known: Ints, other: Ints) -> float:
-    """H(y | known) - H(y | known, other) >= 0 in nats of bins (n,), by their observed frequencies."""
-    without = _entropy(outcome, known) - _entropy(known)
-    return max(0.0, without - (_entropy(outcome, known, other) - _entropy(known, other)))
+def information_gain(outcome: Ints, first: Ints, other: Ints) -> float:
+    """H(y | first) - H(y | first, other) >= 0 in nats of bins (n,), by their observed frequencies."""
+    without = _entropy(outcome, first) - _entropy(first)
+    return max(0.0, without - (_entropy(outcome, first, other) - _entropy(first, other)))
 
 
 def _entropy(*bins: Ints) -> float:

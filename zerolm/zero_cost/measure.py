@@ -31,10 +31,11 @@ from zerolm.scores import make_score
 from zerolm.solvers.drawing import drawn
 from zerolm.spaces import make_space, space_names
 from zerolm.text.batches import TokenSource, stock_source
+from zerolm.text.defaults import TOKENIZER_FILES
 from zerolm.text.documents import read_text
 from zerolm.zero_cost.candidates import Candidate
 from zerolm.zero_cost.job import evaluate
-from zerolm.zero_cost.request import USUAL, VOCABULARY, ProxyRequest, Selection
+from zerolm.zero_cost.request import MAX_VOCABULARY, USUAL_REQUEST, ProxyRequest, Selection
 from zerolm.zero_cost.result import Measured
 from zerolm.zero_cost.settings import Settings
 from zerolm.zero_cost.store import Store
@@ -44,7 +45,6 @@ __all__ = ["ProxyRequest", "ProxyRun", "Selection", "measure", "measuring"]
 
 USUAL_VIEW: Final = "declared"
 USUAL_COUNT: Final = 20
-TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class _Job:
             )
 
 
-def measure(target: str, request: ProxyRequest = USUAL, *, progress: Progress = silent) -> ProxyRun:
+def measure(target: str, request: ProxyRequest = USUAL_REQUEST, *, progress: Progress = silent) -> ProxyRun:
     """Compute proxies of networks drawn from a space, of a benchmark's architectures, or of a model.
 
     ``target`` is the name of a space or benchmark, a benchmark file, or a folder with ``config.json``.
@@ -153,13 +153,13 @@ def _model(folder: Path, job: _Job) -> ProxyRun:
     request = job.request
     request.networks.check_for("model")
     vocabulary = read_object(folder, "config.json").get("vocab_size")
-    if request.text != "random" and any((folder / name).is_file() for name in TOKENIZERS):
+    if request.text != "random" and any((folder / name).is_file() for name in TOKENIZER_FILES):
         text = read_text(Path(request.text))
         with one_line(f"the tokenizer of {str(folder)!r}"):
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         source = stock_source(tokenizer, text)
     else:
-        source = request.source(vocabulary if type(vocabulary) is int else VOCABULARY)
+        source = request.source(vocabulary if type(vocabulary) is int else MAX_VOCABULARY)
     measured = job.measure([Candidate.opened(folder)], source)
     return ProxyRun(f"{folder}: {job.settings.mode} mode", job.settings, measured, None)
 
@@ -193,7 +193,7 @@ def _more(job: _Job, results: list[Measured]) -> More:
     sources: dict[int, TokenSource] = {}
 
     def more(truth: GroundTruth, view: View) -> Mapping[str, Floats]:
-        vocabulary = int(view.settings.get("vocab", VOCABULARY))
+        vocabulary = int(view.settings.get("vocab", MAX_VOCABULARY))
         if vocabulary not in sources:
             sources[vocabulary] = job.request.source(vocabulary)
         candidates = [
@@ -212,17 +212,17 @@ def _view(target: str, request: ProxyRequest) -> str | None:
     if request.networks.view is None:
         return USUAL_VIEW if USUAL_VIEW in possible else possible[0]
     if request.networks.view not in possible:
-        known = ", ".join(str(name) for name in possible if name is not None) or "none"
-        raise ValueError(f"view {request.networks.view!r} is not one of {target}'s; there are {known}")
+        names = ", ".join(str(name) for name in possible if name is not None) or "none"
+        raise ValueError(f"view {request.networks.view!r} is not one of {target}'s; there are {names}")
     return request.networks.view
 
 
 def _located(target: str, data: str | None) -> Path:
     """The file of a benchmark; ``ValueError`` says what else a target may be."""
-    known = known_names(*data_folders(data), SHIPPED)
-    if Path(target).name == target and not Path(target).suffix and target not in known:
+    names = known_names(*data_folders(data), SHIPPED)
+    if Path(target).name == target and not Path(target).suffix and target not in names:
         raise ValueError(
             f"{target!r} is nothing that is known: spaces are {', '.join(space_names())}; benchmarks are "
-            f"{', '.join(known) or 'none'}; else name a file of labels, or a folder with a config.json"
+            f"{', '.join(names) or 'none'}; else name a file of labels, or a folder with a config.json"
         )
     return locate(target, data)

@@ -15,22 +15,22 @@ from zerolm.zero_cost.settings import Settings
 AUTOFORMER: Final = 197
 PIT: Final = (730, 197, 50)
 """Tokens of an image, of PiT stage by stage, with the class token."""
-IMAGE: Final = 4 * 3 * 224 * 224
+IMAGE_BYTES: Final = 4 * 3 * 224 * 224
 
 
 def bytes_needed(architecture: Architecture, passes: Collection[str], settings: Settings) -> int:
     """A rough upper bound: batch, weights, gradients and their moments, activations of a micro-batch."""
     params = int(make_score("params").of(architecture))
     body = sum(layer.weights for layer in architecture.layers)
-    kept = settings.batch // settings.parts * _kept(architecture, settings.length)
+    activations = settings.batch // settings.parts * _kept(architecture, settings.length)
     images = architecture.space in ("autoformer", "pit")
-    most = 4 * params + settings.batch * (IMAGE if images else 16 * (settings.length + 1))
+    most = 4 * params + settings.batch * (IMAGE_BYTES if images else 16 * (settings.length + 1))
     if not {"backward", "curvature", "transfer"}.isdisjoint(passes):
-        most += kept
+        most += activations
     if not {"backward", "curvature"}.isdisjoint(passes):
         most += 4 * 6 * body
     if "curvature" in passes:
-        most += 8 * body + 2 * kept
+        most += 8 * body + 2 * activations
     if "flow" in passes:
         most += 8 * params + 16 * body
     return most

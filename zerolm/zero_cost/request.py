@@ -23,7 +23,7 @@ BELONGS: Final[Mapping[str, tuple[Target, ...]]] = {
     "data": ("benchmark",),
 }
 """The targets that each choice of networks belongs to."""
-VOCABULARY: Final = 8192
+MAX_VOCABULARY: Final = 8192
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ class ProxyRequest:
             raise ValueError(f"count {self.networks.count}: at least 1 is needed")
         return chosen, Settings(**self.settings)
 
-    def source(self, vocabulary: int = VOCABULARY) -> TokenSource:
+    def source(self, vocabulary: int = MAX_VOCABULARY) -> TokenSource:
         """Return what batches are cut from: at most so many ids, and at most 8192."""
-        most = min(vocabulary, VOCABULARY)
+        most = min(vocabulary, MAX_VOCABULARY)
         if self.text == "random":
             return random_source(most, int(self.settings.get("seed", 0)))
         if not Path(self.text).exists():
@@ -89,4 +89,4 @@ class ProxyRequest:
         return cast(Backend, self.backend)
 
 
-USUAL: Final = ProxyRequest()
+USUAL_REQUEST: Final = ProxyRequest()

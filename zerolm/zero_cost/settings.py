@@ -14,7 +14,7 @@ from zerolm.networks.passes.protocol import MODES, UPSTREAMS, Mode, Upstream
 from zerolm.text.batches import TokenSource
 
 DEVICES: Final = ("cpu", "cuda")
-MOST: Final = 1 << 24
+MOST_TOKENS: Final = 1 << 24
 """Tokens of a batch."""
 
 
@@ -43,9 +43,9 @@ class Settings:
             raise ValueError(f"device {self.device!r} is not known; there are {', '.join(DEVICES)}")
         if self.batch < 1 or self.length < 1:
             raise ValueError(f"a batch of {self.batch} x {self.length} tokens is empty")
-        if self.batch * self.length > MOST:
+        if self.batch * self.length > MOST_TOKENS:
             raise ValueError(
-                f"a batch of {self.batch} x {self.length} tokens is too large; {MOST} are the most"
+                f"a batch of {self.batch} x {self.length} tokens is too large; {MOST_TOKENS} are the most"
             )
         if not 1 <= self.parts <= self.batch or self.batch % self.parts:
             fitting = [k for k in range(1, self.batch + 1) if self.batch % k == 0]
@@ -71,4 +71,4 @@ class Settings:
         return json.dumps({**vars(self), "tokens": tokens}, sort_keys=True)
 
 
-USUAL: Final = Settings()
+USUAL_SETTINGS: Final = Settings()

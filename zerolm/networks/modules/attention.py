@@ -33,8 +33,8 @@ class Probabilities(nn.Module):
         if self.causal:
             later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
             scores = scores.masked_fill(later, -torch.inf)
-        kept: Tensor = self.dropout(self.softmax(scores))
-        return kept
+        weights: Tensor = self.dropout(self.softmax(scores))
+        return weights
 
 
 class SelfAttention(nn.Module):

@@ -75,9 +75,9 @@ class AdaptiveTokens(nn.Module):
         for table, project, (low, high) in zip(
             self.tables, self.projections, pairwise(self.edges), strict=True
         ):
-            own = (ids >= low) & (ids < high)
+            embedding = (ids >= low) & (ids < high)
             rows = table((ids - low).clamp(0, high - low - 1))  # (b, t, width)
-            vectors.append(torch.where(own[..., None], project(rows), 0.0))
+            vectors.append(torch.where(embedding[..., None], project(rows), 0.0))
         return self.scale * torch.stack(vectors).sum(0)
 
 

@@ -69,9 +69,9 @@ class Reductions:
         """Bit s of a unit's word is whether sample s activates it."""
         bits = (linear.outputs(y) > 0).flatten(1).long()  # (b, t f)
         words = -(-len(bits) * self.parts // WORD)
-        known = self.codes.setdefault(linear, bits.new_zeros((words, bits.shape[1])))
+        codes = self.codes.setdefault(linear, bits.new_zeros((words, bits.shape[1])))
         for sample, row in enumerate(bits, self.part * len(bits)):
-            known[sample // WORD] |= row << (sample % WORD)
+            codes[sample // WORD] |= row << (sample % WORD)
 
     def see_distance(self, linear: Linear, y: Tensor) -> None:
         """Pairs of tokens on the same side, unit by unit: c^2 + (t - c)^2 with c tokens active."""

@@ -65,8 +65,8 @@ def patterns(passes: Passes) -> list[Ints]:
     numbers = together[0]
     for more in together[1:]:
         _, numbers = np.unique(numbers, return_inverse=True)
-        kinds, own = np.unique(more, return_inverse=True)
-        numbers = numbers * len(kinds) + own
+        kinds, kind = np.unique(more, return_inverse=True)
+        numbers = numbers * len(kinds) + kind
     return list(np.split(numbers, lengths))
 
 

@@ -105,7 +105,7 @@ def test_every_family_and_format(
     else:
         assert 0 < losses["after"]["kl"] < losses["before"]["kl"]
         assert losses["parent"]["kl"] == pytest.approx(0, abs=1e-5)
-    assert report.verified["difference"] < 1e-4
+    assert report.verified.difference < 1e-4
     assert contents(child) == before
     assert [path.name for path in tmp_path.iterdir()] == ["healed"]
     recipe = json.loads((out / "recipe.json").read_text())
@@ -218,10 +218,9 @@ def test_a_mix_and_a_time(tmp_path: Path, llama: Any, monkeypatch: pytest.Monkey
     report = zerolm.heal(
         child, tmp_path / "out", parent=parent, text=[text, other], mix=[3, 1], for_="2s", **common
     )
-    texts = report.document["texts"]
-    assert [one["trained_on"] for one in texts] == [720, 240]
-    assert report.document["training"]["tokens"] == 960
-    assert all(one["held_out"] > 0 for one in texts)
+    assert [one.trained_on for one in report.texts] == [720, 240]
+    assert report.training.tokens == 960
+    assert all(one.held_out > 0 for one in report.texts)
 
 
 def test_a_teacher_that_is_not_the_parent(tmp_path: Path, llama: Any) -> None:
@@ -234,7 +233,7 @@ def test_a_teacher_that_is_not_the_parent(tmp_path: Path, llama: Any) -> None:
     curve = [row["loss_kl"] for row in report.curve[1:]]
     assert np.mean(curve[-4:]) < np.mean(curve[:4])
     assert report.losses["after"]["kl"] > report.losses["before"]["kl"], "the parent still judges"
-    assert report.document["teacher"] == str(teacher)
+    assert report.teacher == str(teacher)
 
 
 def changed(folder: Path, name: str, edit: Callable[[Any], None]) -> None:

@@ -39,7 +39,7 @@ def test_one_stage_is_a_carved_child_that_was_healed(parent: Path) -> None:
     assert healed.costs["child"] == plain.costs["child"]
     assert healed.verified is not None
     assert healed.healing is not None
-    assert healed.healing["training"]["tokens"] <= 5000
+    assert healed.healing.training.tokens <= 5000
     own = recipe("child")
     assert len(own["healing"]) == 1
     assert "text.txt" in (Path("child") / "README.md").read_text()
@@ -51,16 +51,16 @@ def test_stages_end_at_the_sizes_of_one_cut_and_name_the_first_parent(parent: Pa
     cut: dict[str, Any] = {"keep_ffn": 0.5, "keep_layers": 0.67, "text": "text.txt"}
     once = zerolm.carve(parent, **cut, sequences=6, length=12)
     staged = zerolm.carve(parent, "child", **cut, steps=2, **SHORT)
-    assert [layer["ffn"] for layer in staged.widths] == [layer["ffn"] for layer in once.widths]
+    assert [layer.ffn for layer in staged.widths] == [layer.ffn for layer in once.widths]
     assert staged.costs == once.costs
     own = recipe("child")
     assert own["parent_weights"] == fingerprint(Checkpoint.open(parent))
     assert len(own["healing"]) == 2
-    assert [entry["layer"] for entry in own["layers"]] == [layer["layer"] for layer in staged.widths]
+    assert [entry["layer"] for entry in own["layers"]] == [layer.layer for layer in staged.widths]
     assert all(entry["ffn"] == sorted(set(entry["ffn"])) for entry in own["layers"])
     assert max(unit for entry in own["layers"] for unit in entry["ffn"]) < 40
-    judged = zerolm.evaluate("child", parent=parent, text="text.txt", sequences=4, length=12)
-    assert [row["name"] for row in judged.networks] == ["child", "parent", "random", "uniform"]
+    judged = zerolm.eval("child", parent=parent, text="text.txt", sequences=4, length=12)
+    assert [row.name for row in judged.networks] == ["child", "parent", "random", "uniform"]
     again = zerolm.carve(parent, "again", recipe="child/recipe.json", text="text.txt")
     assert "before zerolm heal trained it" in again.remarks[0]
 
@@ -76,8 +76,8 @@ def test_a_per_layer_child_is_healed_without_its_zeros(parent: Path) -> None:
     budget = {"max_body_params": "0.7x", "keep_hidden": 1.0, "shape": "per-layer"}
     made = zerolm.carve(parent, "child", **budget, format="padded", text="text.txt", **SHORT)
     assert made.verified is not None
-    assert len({(layer["heads"], layer["ffn"]) for layer in made.widths}) > 1
-    assert zerolm.evaluate("child", parent=parent, text="text.txt", sequences=4, length=12).networks
+    assert len({(layer.heads, layer.ffn) for layer in made.widths}) > 1
+    assert zerolm.eval("child", parent=parent, text="text.txt", sequences=4, length=12).networks
 
 
 def test_what_a_killed_run_has_carved_is_not_carved_again(parent: Path) -> None:

@@ -60,11 +60,12 @@ def loaded_doubles(parent: Path) -> Iterator[Any]:
 
 
 def child(parent: Path, out: Path, cut: Path) -> None:
+    from zerolm.carving.export.child_tensors import Child
     from zerolm.carving.export.folder import tensors
 
     checkpoint = Checkpoint.open(parent)
     out.mkdir()
-    write_shards(out, tensors(checkpoint, read_cut(checkpoint, cut)))
+    write_shards(out, tensors(Child(checkpoint, read_cut(checkpoint, cut))))
 
 
 def slices(parent: Path, out: Path, cut: Path) -> None:

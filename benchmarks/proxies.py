@@ -30,13 +30,13 @@ from zerolm.io.files import cache_folder
 from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.networks.passes import NEEDS, Protocol
-from zerolm.proxies import Proxy, find_proxy, proxy_names
-from zerolm.proxies.candidates import Candidate
-from zerolm.proxies.compute import compute
-from zerolm.proxies.measure import ProxyRequest, ProxyRun, Selection, measure
 from zerolm.statistics import within_budget
 from zerolm.text.batches import TokenSource
 from zerolm.verbs.comparison_words import remark
+from zerolm.zero_cost import Proxy, find_proxy, proxy_names
+from zerolm.zero_cost.candidates import Candidate
+from zerolm.zero_cost.compute import compute
+from zerolm.zero_cost.measure import ProxyRequest, ProxyRun, Selection, measure
 
 PLACE = Path(__file__).with_suffix(".md")
 SHARED = ("forward", "jacobian", "backward", "flow")

@@ -87,7 +87,8 @@ def on_post_page(output: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Page, **_: Any) -> str:
-    """Lead the links of notebooks, which MkDocs takes as they are, to pages."""
+    """Lead links of notebooks, which MkDocs leaves as they are, to pages; a table's corner is no head."""
     if page.file.src_uri.endswith(".ipynb"):
-        return re.sub(r'(href="\.\./[\w/-]+)\.md', r"\1.html", html)
+        html = re.sub(r'(href="\.\./[\w/-]+)\.md', r"\1.html", html)
+        return html.replace("<th></th>", "<td></td>")
     return html

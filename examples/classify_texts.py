@@ -17,7 +17,7 @@ import numpy as np
 import transformers
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainingArguments
 
-import zerolm.elastic.model  # noqa: F401 - makes paths of supernets known to transformers
+import zerolm.supernets.model  # noqa: F401 - makes paths of supernets known to transformers
 
 HELD_OUT = 10
 """Every so many rows one is held out."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
+
+from forked import die
 
 from zerolm.carving import carve as carving
 from zerolm.carving.request import Destination, MethodRequest, SizeRequest, methods_of
@@ -30,3 +34,14 @@ def rebuild(
     """Build the child of a recipe again."""
     place = Destination(Path(out), form, running.pop("force", False), running.pop("finish", None))
     return carving.rebuild(recipe, parent, place, **running)
+
+
+def killed_while(words: str, step: int) -> Callable[..., None]:
+    """Progress that kills the process at the step of this number, from 1, that begins with these words."""
+    steps = count(1)
+
+    def tell(text: str, *_: int) -> None:
+        if text.startswith(words) and next(steps) == step:
+            die()
+
+    return tell

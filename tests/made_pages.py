@@ -1,6 +1,6 @@
 """Results of every kind, of inputs that take seconds, with their pages and fragments.
 
-What would have to be trained first is kept as JSON in ``goldens``; ``python tests/made_pages.py`` makes it anew.
+What has to be trained first is kept as JSON in ``goldens``; ``python tests/made_pages.py`` makes it anew.
 """
 
 from __future__ import annotations

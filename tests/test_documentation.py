@@ -16,12 +16,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from snippets import Missing, agrees, blocks, run, run_command, steps
 
-import zerolm
 from zerolm.groundtruth.reader import same_folders
-from zerolm.proxies.registry import PROXIES
 from zerolm.scores import SCORES
 from zerolm.spaces import SPACES, space_names
 from zerolm.verbs import ALIASES, VERBS
+from zerolm.zero_cost.registry import PROXIES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from zerolm.io.brief import brief
+
 Role = Literal["attention", "ffn", "embedding", "head"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -92,7 +94,7 @@ class Ends:
         return sum(matrix.weights for matrix in self.head_matrices)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Architecture:
     """A concrete network: the choices made in its space (plain JSON) and the layers they give."""
 
@@ -100,6 +102,11 @@ class Architecture:
     choices: dict[str, Any]
     layers: tuple[Layer, ...]
     ends: Ends
+
+    def __repr__(self) -> str:
+        weights = sum(layer.weights for layer in self.layers)
+        width = f"{self.mean_width:g}" if self.layers else "0"
+        return brief(self, f"{self.space}, {self.depth} x {width}", f"{weights:,} weights in its layers")
 
     @property
     def depth(self) -> int:

@@ -45,7 +45,7 @@ class CostModel:
     def rows(self, layers: Callable[[], Sequence[Layer]], shapes: Shapes) -> Ints:
         """Return the costs that ``layers()``, of these ``shapes``, add: (n, k) int64 by ``names``.
 
-        They are asked for only where a cost is none of shapes alone.
+        ``layers()`` is called only for costs that shapes do not determine, such as latency.
         """
         return self.layers(shapes)
 

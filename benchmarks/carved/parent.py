@@ -21,7 +21,7 @@ from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import Repaired, apply_in_memory, dimensions_of
-from zerolm.carving.repair.ridge import GRID
+from zerolm.carving.repair.ridge import RIDGES
 from zerolm.carving.repair.walk import Walk, repair
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
@@ -167,7 +167,7 @@ class Parent:
     def repaired(self, cut: Cut, how: str, tokens: str = "text") -> Repaired:
         """New output matrices for a cut."""
         if how == OWN_OUTPUT:
-            walk = Walk(self.model, cut, self.calibration[tokens], GRID, 8, None)
+            walk = Walk(self.model, cut, self.calibration[tokens], RIDGES, 8, None)
             for layer in walk.kept:
                 walk.on_parent(layer, bias_only=False)
             return walk.repaired

@@ -14,7 +14,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.carving.evaluation.divergence import perplexities_and_kls
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.planning.sensitivity import SEQUENCES, LossTable, measured_losses
+from zerolm.carving.planning.sensitivity import LOSS_SEQUENCES, LossTable, measured_losses
 from zerolm.carving.planning.sizes import plan_of
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.request import SizeRequest
@@ -59,7 +59,7 @@ def plans(parent: Parent) -> Iterator[Line]:
         note(f"{name}: {without:.4f} {with_it:.4f}")
     yield ""
     child = apply_in_memory(parent.model, best)
-    _, calibrated = perplexities_and_kls([lambda: child], parent.model, tokens.spread(SEQUENCES))
+    _, calibrated = perplexities_and_kls([lambda: child], parent.model, tokens.spread(LOSS_SEQUENCES))
     yield (
         f"The best plan keeps {shown(best)} (KV groups x neurons, layer by layer). The table foretells "
         f"KL {kl(table.predicted(best))} of it; on the table's own tokens it is {kl(calibrated.kl)}. "

@@ -22,8 +22,8 @@ from zerolm.carving.planning.lonas import SPACES
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import MethodRequest, SizeRequest
 from zerolm.costs import CostModel
-from zerolm.doctor import examine
-from zerolm.doctor.opening import opened
+from zerolm.diagnosis import examine
+from zerolm.diagnosis.opening import opened
 from zerolm.settings.request import settings_of
 from zerolm.verbs.carve import CarveSettings, CarvingReport
 

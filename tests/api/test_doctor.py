@@ -11,8 +11,8 @@ from repeated import check_report
 from tiny import saved
 
 import zerolm as package
-from zerolm.doctor import examine
-from zerolm.doctor.opening import opened
+from zerolm.diagnosis import examine
+from zerolm.diagnosis.opening import opened
 from zerolm.verbs.doctor import DoctorReport
 
 

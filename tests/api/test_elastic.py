@@ -96,7 +96,7 @@ def test_every_score_searches_within_the_budgets(folder: Path, score: str, tmp_p
 def test_a_limit_of_latency_is_told_everywhere(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zerolm.elastic.latency.ROUNDS", (1, 2))
+    monkeypatch.setattr("zerolm.supernets.latency.ROUNDS", (1, 2))
     report = search(folder, score="w_pca", max_latency_us="1G", context=16)
     pick, table = report.to_json()["pick"], report.to_json()["latency"]
     assert table["tokens"] == 16

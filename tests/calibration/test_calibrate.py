@@ -15,7 +15,7 @@ from portion import portion
 from zerolm.architecture import Floats
 from zerolm.calibration import METHODS as KNOWN
 from zerolm.calibration import Calibration, Labels, Pool, calibrate, expected_of, judge, stacking, validation
-from zerolm.calibration.calibrate import EXPECTING, LARGEST, LEAST, MOST
+from zerolm.calibration.calibrate import EXPECTING, LABELS_NEEDED, LARGEST_RESULT, MOST_LABELS
 from zerolm.calibration.labels import part
 from zerolm.calibration.rivals import RIVALS, UNCALIBRATED
 from zerolm.calibration.validation import FOLDS, REPEATS
@@ -28,17 +28,16 @@ SPACES = st.sampled_from(("gpt2", "llama per layer", "flexibert", "autoformer", 
 
 
 def test_every_method_is_tested() -> None:
-    assert set(METHODS) == set(KNOWN) == set(LEAST)
+    assert set(METHODS) == set(KNOWN) == set(LABELS_NEEDED)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_each_method_says_how_many_labels_it_needs(method: str) -> None:
-    enough = labelled("gpt2", LEAST[method])
+    enough = labelled("gpt2", LABELS_NEEDED[method])
     assert len(calibrate(enough, method).rank(pool_of("gpt2", 5, 1))) == 5
-    with pytest.raises(
-        ValueError, match=f"{method} needs at least {LEAST[method]} .* there are {LEAST[method] - 1}"
-    ):
-        calibrate(part(enough, np.arange(LEAST[method] - 1)), method)
+    needed = LABELS_NEEDED[method]
+    with pytest.raises(ValueError, match=f"{method} needs at least {needed} .* there are {needed - 1}"):
+        calibrate(part(enough, np.arange(needed - 1)), method)
 
 
 def test_labels_that_cannot_be_fitted() -> None:
@@ -49,11 +48,11 @@ def test_labels_that_cannot_be_fitted() -> None:
         calibrate(replace(labels, result=np.full(20, -3.0)))
     with pytest.raises(ValueError, match=r"loss reaches 1e\+300"):
         calibrate(replace(labels, result=labels.result * (1e300 / np.abs(labels.result).max())))
-    many = labelled("gpt2", MOST + 1)
-    with pytest.raises(ValueError, match=f"{MOST + 1} labelled architectures; at most {MOST}"):
+    many = labelled("gpt2", MOST_LABELS + 1)
+    with pytest.raises(ValueError, match=f"{MOST_LABELS + 1} labelled architectures; at most {MOST_LABELS}"):
         calibrate(many)
     assert np.isfinite(
-        calibrate(replace(labels, result=-labels.result * LARGEST / 1e3)).rank(labels.pool)
+        calibrate(replace(labels, result=-labels.result * LARGEST_RESULT / 1e3)).rank(labels.pool)
     ).all()
 
 
@@ -97,7 +96,7 @@ def test_a_repeated_pool_is_a_part_of_the_whole(method: str) -> None:
 
 
 def test_few_labels_weigh_all_rivals_alike() -> None:
-    for count in (LEAST["auto"], stacking.LEAST - 1):
+    for count in (LABELS_NEEDED["auto"], stacking.LEAST_STACKED - 1):
         calibration = calibrate(labelled("gpt2", count), seed=1)
         assert (calibration.method, calibration.requested) == ("stack", "auto")
         assert calibration.weights == dict.fromkeys(RIVALS, 0.25)
@@ -189,7 +188,7 @@ def test_hidden_labels_never_reach_the_fit(method: str, monkeypatch: pytest.Monk
     """Everything that was fitted without a label is the same whatever that label says."""
     fit, labels, others = validation.fitted, labelled("gpt2", 16), pool_of("gpt2", 10, 5)
     place = 4
-    monkeypatch.setattr(stacking, "SPLITS", (4, 1))
+    monkeypatch.setattr(stacking, "STACKING_SPLITS", (4, 1))
     hidden = labels.pool.architectures[place]
 
     def fits(changed: Labels) -> list[tuple[list[float], list[float]]]:
@@ -226,7 +225,8 @@ def test_rivals_are_weighed_on_thirds_that_they_did_not_see(monkeypatch: pytest.
 
     monkeypatch.setattr(stacking.Rivals, "fit", spy)
     calibrate(labels)
-    assert [len(places) for places in seen] == [17] + [12] * (stacking.SPLITS[0] + len(stacking.RANGES))
+    splits = stacking.STACKING_SPLITS[0] + len(stacking.RANGES)
+    assert [len(places) for places in seen] == [17] + [12] * splits
     for name, places in zip(stacking.RANGES, seen[-len(stacking.RANGES) :], strict=True):
         sizes = make_score(name).of_many(labels.pool.batch)
         assert sizes[places].max() <= np.delete(sizes, places).min()
@@ -288,7 +288,7 @@ def test_expectations_are_in_the_unit_of_the_metric(higher: bool) -> None:
     assert [one.extrapolated for one in expected_of(calibration, [beyond]) or []] == [True]
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if LEAST[name] < EXPECTING])
+@pytest.mark.parametrize("method", [name for name in METHODS if LABELS_NEEDED[name] < EXPECTING])
 def test_few_labels_expect_nothing(method: str) -> None:
     labels = labelled("gpt2", EXPECTING - 1)
     assert expected_of(calibrate(labels, method), labels.pool.architectures) is None

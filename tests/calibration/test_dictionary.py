@@ -20,8 +20,8 @@ from zerolm.architecture import Architecture
 from zerolm.calibration import Pool
 from zerolm.calibration.dictionary import (
     ENTRIES,
-    KEPT,
-    SUMS,
+    MATRIX_SUMS,
+    SUMMED,
     Dictionary,
     _semicircle,
     entry_values,
@@ -75,7 +75,7 @@ def test_spectral_sums_are_those_of_drawn_matrices(rows: int, cols: int) -> None
             }
         )
     expected = spectral_sums(np.array([[float(rows)]]), np.array([[float(cols)]]))
-    assert set(expected) == set(SUMS)
+    assert set(expected) == set(MATRIX_SUMS)
     for name, value in expected.items():
         assert value.shape == (1, 1)
         tolerance = 0.04 if name == "stable_rank" else 0.01  # the largest value is slow to reach its edge
@@ -132,7 +132,7 @@ def test_the_order_of_layers_is_irrelevant(data: st.DataObject) -> None:
 WEIGHTED = st.lists(
     st.tuples(st.sampled_from(ENTRIES), st.floats(1e-6, 1e6)),
     min_size=1,
-    max_size=KEPT,
+    max_size=SUMMED,
     unique_by=lambda e: e[0],
 )
 
@@ -152,7 +152,7 @@ def slowly(values: np.ndarray, result: np.ndarray) -> list[int]:
         float(kendalltau(row, result).statistic) for row in np.round(values / values.max(axis=1)[:, None], 9)
     ]
     places = [i for i, tau in enumerate(taus) if not np.isnan(tau)]
-    return sorted(places, key=lambda i: (-round(taus[i], 12), i))[:KEPT]
+    return sorted(places, key=lambda i: (-round(taus[i], 12), i))[:SUMMED]
 
 
 @given(st.sampled_from(("gpt2", "llama", "flexibert", "pit")), st.integers(0, 10**6), st.integers(2, 12))

@@ -24,11 +24,6 @@ REVISION = "0123456789abcdef0123456789abcdef01234567"
 HOSTILE = "other\n---\n# x"
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-
-
 def in_hub(cache: Path, card: str, name: str = "someone/tiny-llama") -> Path:
     """Put a model into the hub's cache as huggingface_hub has it: blobs, and links to them by revision."""
     model = cache / f"models--{name.replace('/', '--')}"

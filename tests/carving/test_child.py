@@ -21,11 +21,6 @@ from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-
-
 def changed(folder: Path, drop: str = "", **settings: Any) -> Path:
     """The folder, its configuration with other settings and without one field."""
     file = folder / "config.json"

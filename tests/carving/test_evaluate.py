@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tiny import saved, word_tokenizer
 
 from zerolm.carving.evaluation.evaluate import (
+    DRAW_SEEDS,
     NOT_COMPARED,
-    SEEDS,
     Evaluated,
     chosen,
     cut_of,
@@ -40,11 +40,6 @@ from zerolm.text.calibration import tokens_of
 
 FEW: dict[str, Any] = {"sequences": 6, "length": 12}
 HALF: dict[str, Any] = {"keep_ffn": 0.5, "keep_heads": 0.5}
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 def parent_of(folder: Path, name: str = "llama", **settings: Any) -> Path:
@@ -282,7 +277,7 @@ def test_beside_a_narrower_stream_stand_channels_without_a_rotation(name: str, t
     )
     energy = energies_of_channels(parent)
     by_energy = np.argsort(-energy)
-    draws = [by_energy[np.random.default_rng(seed).permutation(48)] for seed in SEEDS]
+    draws = [by_energy[np.random.default_rng(seed).permutation(48)] for seed in DRAW_SEEDS]
     by_channels = []
     for order in (by_energy, *draws):
         share = energy[order[:36]].sum() / energy.sum()

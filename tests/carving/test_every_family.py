@@ -33,10 +33,7 @@ def parent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("case", CUTS)
-def test_every_cut_of_every_family(
-    case: str, parent: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+def test_every_cut_of_every_family(case: str, parent: Checkpoint, tmp_path: Path) -> None:
     can, flags = parent.family.cut, dict(CUTS[case])
     if not can.heads and "keep_heads" in flags:
         with pytest.raises(ValueError, match="heads cannot be cut here"):
@@ -65,10 +62,9 @@ def test_every_cut_of_every_family(
 
 @pytest.mark.parametrize("name", ["llama", "mistral"])
 @pytest.mark.parametrize("case", ["layers", "ffn", "all", "per layer"])
-def test_every_cut_as_gguf(name: str, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_cut_as_gguf(name: str, case: str, tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     pytest.importorskip("llama_cpp")
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     made = getattr(transformers, MODELS[name][0])
     settings = DECODER | {"hidden_size": 96, "intermediate_size": 64, "eos_token_id": 0}
     made(made.config_class(**settings)).save_pretrained(tmp_path / "parent")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tiny import DECODER, logits_of, saved
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.verify import Verified
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.pruning import Repaired, apply_in_memory
@@ -53,8 +54,7 @@ def some_cut(checkpoint: Checkpoint, layers: Sequence[int] = (0, 1, 2), seed: in
 def carved(folder: Path, cut: Cut, file: Path, repaired: Repaired | None = None) -> Verified:
     """Write the cut as a file, and check it."""
     checkpoint = Checkpoint.open(folder)
-    arrays = (repaired or Repaired()).named(checkpoint.layout.name)
-    write(checkpoint, cut, arrays, file)
+    write(Child(checkpoint, cut, repaired), file)
     return check(file, logits_of(apply_in_memory(open_model(checkpoint), cut, repaired)), opened(checkpoint))
 
 
@@ -141,9 +141,8 @@ def test_repaired_matrices_are_written(dtype: str, tmp_path: Path) -> None:
 def test_the_head_of_a_file(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "mistral", dtype="bfloat16"))
     cut, told = some_cut(checkpoint, (0, 2)), []
-    write(
-        checkpoint, cut, {}, tmp_path / "child.gguf", progress=lambda text, done, of: told.append((done, of))
-    )
+    file = tmp_path / "child.gguf"
+    write(Child(checkpoint, cut), file, progress=lambda text, done, of: told.append((done, of)))
     read = gguf.GGUFReader(tmp_path / "child.gguf")
     fields = {name.removeprefix("deci."): field.contents() for name, field in read.fields.items()}
     assert fields["attention.head_count"] == [3 * len(layer.groups) for layer in cut.layers]
@@ -161,7 +160,7 @@ def test_the_head_of_a_file(tmp_path: Path) -> None:
 
 def test_a_tied_head_is_left_to_the_embedding(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama_tied"))
-    write(checkpoint, some_cut(checkpoint), {}, tmp_path / "child.gguf")
+    write(Child(checkpoint, some_cut(checkpoint)), tmp_path / "child.gguf")
     names = [tensor.name for tensor in gguf.GGUFReader(tmp_path / "child.gguf").tensors]
     assert "token_embd.weight" in names
     assert "output.weight" not in names
@@ -178,13 +177,12 @@ def test_what_is_broken_off_leaves_nothing(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write(checkpoint, some_cut(checkpoint), {}, file, progress=interrupt)
+        write(Child(checkpoint, some_cut(checkpoint)), file, progress=interrupt)
     assert written[-1] > 0
     assert list(file.parent.iterdir()) == []
-    name = checkpoint.layout.name("o", 0)
-    assert name is not None
+    misshapen = Repaired({(0, "o"): np.zeros((48, 5), np.float32)})
     with pytest.raises(ValueError, match=r"repair of .* has shape"):
-        write(checkpoint, some_cut(checkpoint), {name: np.zeros((48, 5), np.float32)}, file)
+        write(Child(checkpoint, some_cut(checkpoint), misshapen), file)
     assert list(file.parent.iterdir()) == []
 
 
@@ -192,7 +190,7 @@ def test_a_file_is_not_replaced(tmp_path: Path) -> None:
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", "llama"))
     (tmp_path / "child.gguf").write_text("mine")
     with pytest.raises(ValueError, match="exists"):
-        write(checkpoint, some_cut(checkpoint), {}, tmp_path / "child.gguf")
+        write(Child(checkpoint, some_cut(checkpoint)), tmp_path / "child.gguf")
     assert (tmp_path / "child.gguf").read_text() == "mine"
 
 
@@ -220,7 +218,7 @@ def test_refusals(name: str, settings: dict[str, Any], message: str, tmp_path: P
     checkpoint = changed(saved(tmp_path / "parent", name), **settings)
     for refuse in (
         lambda cut: expressible(checkpoint, cut),
-        lambda cut: write(checkpoint, cut, {}, tmp_path / "x.gguf"),
+        lambda cut: write(Child(checkpoint, cut), tmp_path / "x.gguf"),
     ):
         with pytest.raises(ValueError, match=message) as refused:
             refuse(some_cut(checkpoint))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.carving.export.gguf.header import BLOCKS, read_gguf_header
-from zerolm.doctor.examine import diagnose
+from zerolm.diagnosis.examine import diagnose
 
 gguf: Any = pytest.importorskip("gguf")
 needs_llama_cpp = pytest.mark.skipif(

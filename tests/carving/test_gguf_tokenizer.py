@@ -15,6 +15,7 @@ from tiny import DECODER, logits_of
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model
@@ -24,14 +25,14 @@ llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not ins
 
 from zerolm.carving.export.gguf.check import PAGE, check  # noqa: E402
 from zerolm.carving.export.gguf.tokenizer import opened  # noqa: E402
-from zerolm.carving.export.gguf.vocabulary import SPLITS  # noqa: E402
+from zerolm.carving.export.gguf.vocabulary import SPLIT_PATTERNS  # noqa: E402
 from zerolm.carving.export.gguf.write import expressible, write  # noqa: E402
 
 VOCAB = 640
 SPECIAL = ["<unk>", "<s>", "</s>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 CORPUS = [PAGE, Path(__file__).read_text(encoding="utf-8")]
-EXPRESSIONS = {kind: expression for (expression, _), kind in SPLITS.items()}
+EXPRESSIONS = {kind: expression for (expression, _), kind in SPLIT_PATTERNS.items()}
 
 
 def byte_level(kind: str, whole_words: bool | None = None, size: int = VOCAB - 20) -> Tokenizer:
@@ -114,7 +115,7 @@ def parent(folder: Path, tokenizer: Tokenizer | None = None, **settings: Any) ->
 
 def written(checkpoint: Checkpoint, file: Path) -> Any:
     """The checked file of the whole parent, opened for its vocabulary."""
-    write(checkpoint, Cut.whole(dimensions(checkpoint)), {}, file)
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
     tokenizer = opened(checkpoint)
     assert tokenizer is not None
     check(file, logits_of(open_model(checkpoint)), tokenizer)
@@ -183,7 +184,7 @@ def test_added_tokens_templates_and_unused_rows(make: Callable[[], Tokenizer], t
 
 def test_a_file_with_another_tokenizer_fails_its_check(tmp_path: Path) -> None:
     checkpoint = parent(tmp_path / "parent", byte_level("qwen2"))
-    write(checkpoint, Cut.whole(dimensions(checkpoint)), {}, tmp_path / "child.gguf")
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), tmp_path / "child.gguf")
     other = opened(parent(tmp_path / "other", byte_level("gpt-2")))
     with pytest.raises(ValueError, match="other tokens than the tokenizer, from the token"):
         check(tmp_path / "child.gguf", logits_of(open_model(checkpoint)), other)
@@ -286,7 +287,7 @@ def test_refusals(make: Callable[[], Tokenizer | str], message: str, tmp_path: P
         expressible(checkpoint, cut)
     assert "\n" not in str(refused.value)
     with pytest.raises(ValueError, match=message):
-        write(checkpoint, cut, {}, tmp_path / "child.gguf")
+        write(Child(checkpoint, cut), tmp_path / "child.gguf")
     assert not (tmp_path / "child.gguf").exists()
 
 
@@ -337,5 +338,5 @@ def test_a_sentence_piece_file_takes_protobuf(tmp_path: Path, monkeypatch: pytes
 def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
     checkpoint = parent(tmp_path / "parent")
     assert opened(checkpoint) is None
-    write(checkpoint, Cut.whole(dimensions(checkpoint)), {}, tmp_path / "child.gguf")
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), tmp_path / "child.gguf")
     assert check(tmp_path / "child.gguf", logits_of(open_model(checkpoint)), None).difference < 1e-4

@@ -14,11 +14,6 @@ from safetensors.torch import load_file, save_file
 from tiny import saved
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-
-
 def shuffled_copy(folder: Path, target: Path) -> Path:
     """Return a copy whose FFN rows stand in another order, and whose file is said to be as old."""
     shutil.copytree(folder, target)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from carvings import killed_while
 from forked import contents, die, in_another_process, killed_at
 from tiny import saved
 
@@ -25,6 +27,14 @@ WISHES: dict[str, Any] = {
     "sequences": 12,
     "length": 16,
 }
+MOMENTS = (
+    ("weighing directions", 2),
+    ("weighing units", 2),
+    ("measuring cuts of each layer", 3),
+    ("measuring widths of the stream", 5),
+    ("repairing", 2),
+    ("opening the child again", 1),
+)
 
 
 def test_a_carving_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,17 +44,12 @@ def test_a_carving_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pyte
     zerolm.carve(parent, tmp_path / "whole", **WISHES)
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     before = contents(parent)
-    kills = 0
-    for moment in range(0, 200, 3):
-        if not in_another_process(
-            lambda at=moment: zerolm.carve(parent, out, **WISHES, progress=killed_at(at))  # type: ignore[misc]
-        ):
-            break
-        kills += 1
+    for words, step in MOMENTS:
+        work = partial(zerolm.carve, parent, out, **WISHES, progress=killed_while(words, step))
+        assert in_another_process(work) == signal.SIGKILL
         assert not out.exists()
-    assert kills > 2
-    ours, whole = contents(out), contents(tmp_path / "whole")
-    assert ours == whole
+    zerolm.carve(parent, out, **WISHES)
+    assert contents(out) == contents(tmp_path / "whole")
     assert contents(parent) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "child", "other", "parent", "whole"]
 

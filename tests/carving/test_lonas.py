@@ -12,14 +12,18 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from carvings import carve, rebuild
 from tiny import saved
 
 from zerolm.carving.importance.criterion import Criterion
-from zerolm.carving.planning.lonas import SPACES, choices_in, heuristic
+from zerolm.carving.kept_units import dimensions
+from zerolm.carving.planning.part_costs import Choices, StoredCosts
+from zerolm.carving.planning.size_spaces import SIZE_SPACES, SizeSpace
 from zerolm.carving.planning.sizes import costs_of, heuristic_of, plan_of
 from zerolm.carving.request import SizeRequest
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
+from zerolm.registry import Entry
 
 COST = CostModel()
 LLAMA = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
@@ -98,7 +102,7 @@ def test_the_spaces_are_as_large_as_published(llama: Checkpoint, bert: Checkpoin
 
 
 def _size(name: str, checkpoint: Checkpoint) -> int:
-    return math.prod(len(kind) for layer in choices_in(name, checkpoint).own for kind in layer)
+    return math.prod(len(kind) for layer in SIZE_SPACES[name].choices(checkpoint).by_layer for kind in layer)
 
 
 def test_plans_within_the_space_are_exact(llama: Checkpoint) -> None:
@@ -109,21 +113,22 @@ def test_plans_within_the_space_are_exact(llama: Checkpoint) -> None:
     widths = [len(layer.ffn) for layer in planned.cut.layers]
     assert planned.optimal
     assert widths == sorted(widths)
-    assert set(widths) <= set(SPACES["lonas-llama-7b"].ffn[0])
+    assert set(widths) <= {11008, 9632, 8256, 6880, 5504}
     assert planned.costs["macs"] <= limit
     assert planned.costs == costs_of(llama, COST, planned.cut, "lonas-llama-7b")
 
 
 def test_the_heuristic_takes_the_middle(llama: Checkpoint) -> None:
-    assert set(heuristic(choices_in("lonas-llama-7b", llama))) == {(32, 8256)}
+    space = SIZE_SPACES["lonas-llama-7b"]
+    assert set(space.heuristic(space.choices(llama))) == {(32, 8256)}
 
 
 def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
     tiny = Checkpoint.open(saved(tmp_path / "tiny", "llama"))
     with pytest.raises(ValueError, match=r"32 layers, attention 4096, FFN 11008; the parent has 3 layers"):
-        choices_in("lonas-llama-7b", tiny)
-    with pytest.raises(ValueError, match="space 'lonas' is not known; there are lonas-bert"):
-        choices_in("lonas", tiny)
+        SIZE_SPACES["lonas-llama-7b"].choices(tiny)
+    with pytest.raises(ValueError, match=r"space 'lonas' is not known; .*there are lonas-bert, lonas-llama"):
+        SIZE_SPACES["lonas"]
     with pytest.raises(ValueError, match="without budgets"):
         heuristic_of(
             llama,
@@ -140,9 +145,8 @@ def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
 
 
 def test_the_command_writes_the_heuristic_subnet(
-    bert: Checkpoint, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bert: Checkpoint, zerolm: Callable[..., Any]
 ) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     flags = ("--space", "lonas-bert", "--plan", "heuristic", "--criterion", "prefix", "--json")
     ran = zerolm("carve", str(bert.folder), *flags)
     assert ran.status == 0, ran.err
@@ -150,3 +154,30 @@ def test_the_command_writes_the_heuristic_subnet(
     assert found["plan"] == "heuristic"
     assert found["widths"][10] == {"layer": 10, "heads": 11, "kv_heads": 11, "ffn": 2198}
     assert found["costs"]["parent"]["macs"] / 1e9 == pytest.approx(11.21, abs=0.005)
+
+
+class Halves(SizeSpace):
+    """A plug-in's space: each layer keeps half of its neurons or all."""
+
+    def choices(self, checkpoint: Checkpoint) -> Choices:
+        parent = dimensions(checkpoint)
+        sizes = ((parent.kv_heads,), (parent.ffn // 2, parent.ffn))
+        return Choices(*sizes, (parent.depth,), (sizes,) * parent.depth)
+
+    def heuristic(self, choices: Choices) -> list[tuple[int, int]]:
+        return [(groups[-1], ffn[0]) for groups, ffn in choices.by_layer]
+
+
+@pytest.mark.parametrize("plan", ["heuristic", "weights"])
+def test_a_space_of_a_plugin(plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sizes are carved, its costs are those that everything else has, and its recipe is read again."""
+    monkeypatch.setattr(SIZE_SPACES, "_entries", dict(SIZE_SPACES._entries))
+    SIZE_SPACES.add(Entry("halves", Halves()))
+    parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
+    budgets = {"max_params": "0.9x"} if plan == "weights" else {}
+    carved = carve(parent, out, space="halves", plan=plan, budgets=budgets, form="padded")
+    assert {size["ffn"] for size in carved.widths} <= {20, 40}
+    assert carved.costs["child"] == costs_of(Checkpoint.open(parent), StoredCosts(), carved.cut)
+    again = rebuild(out / "recipe.json", parent, tmp_path / "again")
+    assert again.method.space == "halves"
+    assert again.costs == carved.costs

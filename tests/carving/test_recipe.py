@@ -8,18 +8,10 @@ from typing import Any
 
 import pytest
 from carvings import carve, rebuild
+from forked import contents
 from tiny import saved, word_tokenizer
 
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 12, "length": 16}
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
 SMALL = {"max_body_params": "0.6x"}

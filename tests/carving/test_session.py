@@ -12,7 +12,7 @@ from tiny import saved, word_tokenizer
 
 from zerolm.carving.export import verify
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
-from zerolm.carving.planning.sensitivity import BATCH, Loss
+from zerolm.carving.planning.sensitivity import LOSS_BATCH, Loss
 from zerolm.carving.pruning import apply_in_memory, carved_layer
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
@@ -20,11 +20,6 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import open_model
 from zerolm.text.calibration import tokens_of
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
 
 
 def running(folder: Path) -> Session:
@@ -39,7 +34,7 @@ def test_the_loss_of_a_cut_is_that_of_the_carved_network(name: str, tmp_path: Pa
     assert run.loss(cut) == pytest.approx(0.0, abs=1e-6)
     alone = LayerCut(1, cut.layers[1].groups, np.arange(0, cut.parent.ffn, 2))
     half = Cut(cut.parent, (cut.layers[0], alone, cut.layers[2]))
-    loss = Loss(Blocks(run.model, run.tokens.batches(BATCH)), 3)
+    loss = Loss(Blocks(run.model, run.tokens.batches(LOSS_BATCH)), 3)
     assert run.loss(half) == pytest.approx(loss.of(1, carved_layer(run.model, half, alone).module))
     two = Cut(cut.parent, (cut.layers[0], cut.layers[2]))
     assert run.loss(two) == pytest.approx(loss.of(1, None))

@@ -11,6 +11,7 @@ import pytest
 from tiny import saved
 
 from zerolm.carving.export import verify
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.folder import configuration, tensors
 from zerolm.carving.export.verify import compare_blocks, fits
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
@@ -42,7 +43,7 @@ def some_cut(parent: Checkpoint, *, uniform: bool) -> Cut:
 
 def written(parent: Checkpoint, cut: Cut, repaired: Repaired, folder: Path) -> Checkpoint:
     folder.mkdir()
-    write_shards(folder, tensors(parent, cut, repaired.named(parent.layout.name)), max_bytes=30_000)
+    write_shards(folder, tensors(Child(parent, cut, repaired)), max_bytes=30_000)
     (folder / "config.json").write_text(json.dumps(configuration(parent, cut)))
     return Checkpoint.open(folder)
 
@@ -91,7 +92,7 @@ def test_one_wrong_weight_is_found_and_its_layer_named(role: str, dtype: str, tm
 def test_what_is_outside_the_layers_is_compared_to_the_last_byte(
     role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "CHUNK", 10)
+    monkeypatch.setattr(verify, "COMPARED_BYTES", 10)
     parent = opened(tmp_path / "parent", "llama")
     cut = Cut.whole(dimensions(parent))
     child = written(parent, cut, Repaired(), tmp_path / "child")

@@ -14,19 +14,21 @@ from tiny import saved
 from zerolm.checkpoints import Checkpoint
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
-
-
 def data_bytes(folder: Path) -> int:
     """Return the bytes of the tensors in the files of a folder, without headers."""
     files = folder.glob("*.safetensors")
     return sum(file.stat().st_size - 8 - int.from_bytes(file.read_bytes()[:8], "little") for file in files)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "mixed"])
-@pytest.mark.parametrize("name", ["llama_tied", "llama_biased", "qwen3", "gpt2", "bert"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, dtype) for name in ("llama_tied", "gpt2", "bert") for dtype in ("float32", "mixed")),
+        *(("llama_tied", dtype) for dtype in ("bfloat16", "float16")),
+        ("llama_biased", "mixed"),
+        ("qwen3", "bfloat16"),
+    ],
+)
 def test_weight_bytes_are_those_of_the_file(
     name: str, dtype: str, zerolm: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from tiny import saved
 
 from zerolm.checkpoints import Checkpoint, identity
 from zerolm.checkpoints.headers import read_shard
-from zerolm.checkpoints.identity import BLOCK, SAMPLED, fingerprint, sampled, state_of
+from zerolm.checkpoints.identity import SAMPLE_BLOCK, SAMPLED, fingerprint, sampled, state_of
 
 
 @pytest.fixture(autouse=True)
@@ -107,12 +107,12 @@ def test_an_edit_in_place_at_the_same_time_is_another_state(tmp_path: Path) -> N
 
 def test_samples_are_bounded_and_meet_every_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large file some blocks are read: the first and the last bytes of each tensor among them."""
-    monkeypatch.setattr(identity, "SAMPLED", 16 * BLOCK)
+    monkeypatch.setattr(identity, "SAMPLED", 16 * SAMPLE_BLOCK)
     file = tmp_path / "large.safetensors"
     save_file({name: torch.zeros(512, 256) for name in "abcd"}, file)
     shard = read_shard(file)
     blocks = [block for tensor in shard.tensors.values() for block in identity._blocks(tensor, 4)]
-    assert sum(end - start for start, end in blocks) == 16 * BLOCK < shard.size
+    assert sum(end - start for start, end in blocks) == 16 * SAMPLE_BLOCK < shard.size
     content = sampled(shard)
     for tensor in shard.tensors.values():
         for place in (tensor.start, tensor.end - 1):

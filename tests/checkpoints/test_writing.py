@@ -160,7 +160,7 @@ def test_slices_equal_those_of_numpy(
             kept[axis] = np.array(sorted(indices), np.int64)
             expected = np.take(expected, kept[axis], axis)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slicing, "BLOCK", block)
+        patch.setattr(slicing, "COPIED_BYTES", block)
         patch.setattr(slicing, "SPAN_BYTES", span)
         assert joined(sliced(tensor, kept)) == expected.tobytes()
 
@@ -200,7 +200,7 @@ def test_long_runs_are_left_to_the_kernel(tmp_path: Path) -> None:
     chunks = []
     for chunk in sliced(tensor, {0: rows}):
         chunks.append(chunk if isinstance(chunk, Span) else np.array(chunk))
-        assert isinstance(chunk, Span) or chunk.nbytes <= slicing.BLOCK
+        assert isinstance(chunk, Span) or chunk.nbytes <= slicing.COPIED_BYTES
     assert [isinstance(chunk, Span) for chunk in chunks] == [False, True, False, False, False]
     assert joined(iter(chunks)) == stored(tensor)[rows].tobytes()
 
@@ -211,7 +211,7 @@ def test_the_chunk_written_is_never_the_tensor(tmp_path: Path, monkeypatch: pyte
     cols = np.arange(0, 1000, 3)
     sizes = [chunk.nbytes for chunk in sliced(tensor, {1: cols}) if isinstance(chunk, np.ndarray)]
     assert sum(sizes) == 8000 * len(cols) * 4
-    assert max(sizes) <= slicing.BLOCK
+    assert max(sizes) <= slicing.COPIED_BYTES
     assert writer.COPY_BYTES <= 4 << 20
 
 

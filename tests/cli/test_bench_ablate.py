@@ -67,12 +67,9 @@ def test_another_metric(data_folder: Path, zerolm: Callable[..., Any]) -> None:
 
 WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown benchmark": (("theirs",), ("'theirs'", "mine, ")),
-    "no file": (("nowhere.csv",), ("'nowhere.csv'",)),
     "names and all": (("mine", "--all"), ("mine and --all",)),
     "no names": ((), ("no benchmark is named; there are mine, yours, or --all of them",)),
     "no such metric": (("mine", "--metric", "bleu"), ("'bleu'", "ppl")),
-    "no folder": (("--data", "nowhere"), ("'nowhere'",)),
-    "unknown option": (("--draws", "3"), ("--draws",)),
 }
 
 

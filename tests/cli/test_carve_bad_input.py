@@ -21,8 +21,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import saved, word_tokenizer
 
-from zerolm.doctor import examine
-from zerolm.doctor.opening import opened
+from zerolm.diagnosis import examine
+from zerolm.diagnosis.opening import opened
 
 Zerolm = Callable[..., Any]
 CARVE = ("--keep-ffn", "0.5", "--out", "child")

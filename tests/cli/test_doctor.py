@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tiny import saved
 
-from zerolm.doctor import examine
-from zerolm.doctor.opening import opened
+from zerolm.diagnosis import examine
+from zerolm.diagnosis.opening import opened
 
 
 @pytest.fixture(autouse=True)

@@ -13,19 +13,19 @@ from scipy import stats
 
 from zerolm.architecture import Architecture, Ends, Floats, Layer, Matrix, Shapes
 from zerolm.calibration.alpha import GRID
-from zerolm.comparison.ablate import SEEDS, ablate
+from zerolm.comparison.ablate import DRAWN_SEEDS, ablate
 from zerolm.comparison.ablation import Ablation, AblationSection, Effect, best_of_grid
 from zerolm.comparison.bench import bench
 from zerolm.comparison.variants import embedding_terms, fused, split, variants
 from zerolm.groundtruth.reader import chosen, locate, quality, read, views
-from zerolm.report.ablation import ablation_section
-from zerolm.report.ablation_conclusions import conclusions, to_document
-from zerolm.report.ablation_findings import plain, sentences, signed
 from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.drawn import drawn_norms, drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS
 from zerolm.spaces import make_space
 from zerolm.statistics import kendall
+from zerolm.verbs.ablate_report import AblationReport
+from zerolm.verbs.ablation_conclusions import conclusions
+from zerolm.verbs.ablation_findings import plain, sentences, signed
 
 GPT2 = {"n_layer": 2, "d_model": 64, "d_inner": [100, 200], "n_head": [2, 2], "d_embed": 32, "div_val": 1}
 ROWS = """\
@@ -250,7 +250,7 @@ def test_ten_seeds(found: Ablation, data_folder: Path) -> None:
     truth = read(locate("gpt2_wt103", str(data_folder)))
     batch, result = ScoreBatch.of(views(truth)[0].architectures), quality(truth, truth.metric)
     draws = section(found, "gpt2_wt103").draws[0]
-    assert (draws.init, draws.alpha, len(draws.taus)) == ("scaled residual", 0.5, SEEDS)
+    assert (draws.init, draws.alpha, len(draws.taus)) == ("scaled residual", 0.5, DRAWN_SEEDS)
     attention, ffn = drawn_parts(batch, "scaled", 7)
     assert draws.taus[7] == kendall((0.5 * attention + 0.5 * ffn)[None], result)[0]
     assert draws.low <= draws.mean <= draws.high
@@ -290,7 +290,7 @@ def test_sentences_carry_the_numbers(found: Ablation) -> None:
 
 
 def test_json_is_plain_and_whole(found: Ablation) -> None:
-    told = json.loads(json.dumps(to_document(found), allow_nan=False))
+    told = json.loads(json.dumps(AblationReport(found).to_json(), allow_nan=False))
     assert told["grid"] == list(GRID)
     assert len(told["sections"]) == 9
     assert len(told["transfer"]) == 81
@@ -301,7 +301,7 @@ def test_json_is_plain_and_whole(found: Ablation) -> None:
 
 def test_the_page_shows_every_table(found: Ablation) -> None:
     bold = replace(found, sections=tuple(replace(each, metric="<b>") for each in found.sections))
-    shown = ablation_section(bold)
+    shown = AblationReport(bold).page()
     assert shown.count("<table") == 9 * 4 + 1
     assert "<b>" not in shown
     assert shown.count("&lt;b&gt;") == 9
@@ -335,5 +335,5 @@ def test_few_results_have_no_intervals(tmp_path: Path) -> None:
     assert {(each.low, each.high, each.direction) for each in effects} == {(None, None, 0)}
     assert [len(row) for row in small.transfers] == [1]
     assert "only one benchmark" in conclusions(small)["transfer"]
-    json.dumps(to_document(small), allow_nan=False)
-    assert "<table" in ablation_section(small)
+    json.dumps(AblationReport(small).to_json(), allow_nan=False)
+    assert "<table" in AblationReport(small).page()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zerolm.proxies import proxy_names
 from zerolm.testing.proxies import ProxyConformance, check_proxy
+from zerolm.zero_cost import proxy_names
 
 
 @pytest.mark.parametrize("name", proxy_names())

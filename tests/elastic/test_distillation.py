@@ -10,7 +10,7 @@ from portion import portion
 from tiny import model
 from torch import Tensor
 
-from zerolm.elastic.distillation import FeatureDistillation, Features, FeatureTeacher, Kind, compared
+from zerolm.supernets.distillation import FeatureDistillation, Features, FeatureTeacher, Kind, compared
 
 BLOCKS = ("bert", "mobile", "bert")
 KINDS = pytest.mark.parametrize("kind", ["relational", "classical"])

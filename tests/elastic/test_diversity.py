@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.elastic.diversity import diversity
+from zerolm.supernets.diversity import diversity
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 100))

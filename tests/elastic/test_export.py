@@ -13,13 +13,13 @@ from small_supernets import NAMES, SIZES, run_of, text_in
 from tiny import saved, word_tokenizer
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
 
-from zerolm.elastic import train as training
-from zerolm.elastic.export import ExportRequest, export
-from zerolm.elastic.folder import read_supernet, told_of
-from zerolm.elastic.learner import Aim, Growth, SupernetLearner
-from zerolm.elastic.teacher import teacher_in as opened_teacher
-from zerolm.elastic.text import supernet_text
-from zerolm.elastic.train import SupernetRequest, train_supernet
+from zerolm.supernets import train as training
+from zerolm.supernets.export import ExportRequest, export
+from zerolm.supernets.folder import read_supernet, told_of
+from zerolm.supernets.learner import Aim, Growth, SupernetLearner
+from zerolm.supernets.teacher import teacher_in as opened_teacher
+from zerolm.supernets.text import supernet_text
+from zerolm.supernets.train import SupernetRequest, train_supernet
 from zerolm.training.request import Execution
 from zerolm.training.train import TrainingFailed
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from zerolm.elastic.growth import grown, growths, mean_params, pca_count
+from zerolm.supernets.growth import grown, growths, mean_params, pca_count
 
 SEEDS = st.integers(0, 10**6)
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from portion import portion
 from small_supernets import NAMES, WORDS, space_of, supernet_of
 
-from zerolm.elastic.fusion import cka
-from zerolm.elastic.heads import head_similarity, with_fewer_heads, without_heads
 from zerolm.networks.build import build
 from zerolm.networks.modules.layer import Stack
 from zerolm.scores import make_score
+from zerolm.supernets.fusion import cka
+from zerolm.supernets.heads import head_similarity, with_fewer_heads, without_heads
 
 IDS = torch.randint(WORDS, (5, 9), generator=torch.Generator().manual_seed(1))
 

@@ -10,10 +10,10 @@ from small_supernets import NAMES, supernet_of
 
 from zerolm.architecture import Architecture
 from zerolm.costs import LATENCY, CostModel, TimedCosts
-from zerolm.elastic import latency as module
-from zerolm.elastic.latency import Timing, measured_latencies, measured_whole, microseconds
-from zerolm.elastic.search import ElasticSearch, search_paths
 from zerolm.solvers import Infeasible, SearchResult
+from zerolm.supernets import latency as module
+from zerolm.supernets.latency import Timing, measured_latencies, measured_whole, microseconds
+from zerolm.supernets.search import ElasticSearch, search_paths
 
 SHORT = Timing(2, 5, seconds=0.0)
 

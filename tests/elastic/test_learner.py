@@ -12,9 +12,9 @@ import torch
 from small_supernets import Drawn, run_of, space_of
 from torch import Tensor
 
-from zerolm.elastic.growth import grown
-from zerolm.elastic.learner import Aim, Growth, SupernetLearner
-from zerolm.elastic.supernet import Supernet
+from zerolm.supernets.growth import grown
+from zerolm.supernets.learner import Aim, Growth, SupernetLearner
+from zerolm.supernets.supernet import Supernet
 from zerolm.training.train import train
 from zerolm.training.watch import TrainingRun
 

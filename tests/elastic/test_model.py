@@ -18,8 +18,8 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
-from zerolm.elastic.export import named
-from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
+from zerolm.supernets.export import named
+from zerolm.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 
 AUTO: dict[str, Any] = {"elastic": AutoModelForMaskedLM, "elastic-causal": AutoModelForCausalLM}
 IDS = torch.randint(WORDS, (2, 9), generator=torch.Generator().manual_seed(1))

@@ -14,9 +14,14 @@ from small_supernets import run_of, text_in
 from torch import Tensor
 
 from zerolm.costs import CostModel
-from zerolm.elastic import search as module
-from zerolm.elastic.folder import read_supernet
-from zerolm.elastic.search import (
+from zerolm.networks.build import build
+from zerolm.scores import make_score
+from zerolm.solvers import Infeasible, search
+from zerolm.solvers.evolution import Evolution
+from zerolm.spaces.elastic import Elastic, ElasticCausal
+from zerolm.supernets import search as module
+from zerolm.supernets.folder import read_supernet
+from zerolm.supernets.search import (
     ElasticSearch,
     loss_score,
     path_loss,
@@ -25,14 +30,9 @@ from zerolm.elastic.search import (
     search_paths,
     search_supernet,
 )
-from zerolm.elastic.supernet import Supernet
-from zerolm.elastic.text import ElasticText
-from zerolm.elastic.train import SupernetRequest, train_supernet
-from zerolm.networks.build import build
-from zerolm.scores import make_score
-from zerolm.solvers import Infeasible, search
-from zerolm.solvers.evolution import Evolution
-from zerolm.spaces.elastic import Elastic, ElasticCausal
+from zerolm.supernets.supernet import Supernet
+from zerolm.supernets.text import ElasticText
+from zerolm.supernets.train import SupernetRequest, train_supernet
 from zerolm.text.predictions import predicted
 from zerolm.training import losses as losses_module
 from zerolm.training.losses import labelled

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from portion import portion
 from small_supernets import NAMES, WORDS, space_of, supernet_of
 
-from zerolm.elastic.supernet import Supernet, drawn_path
 from zerolm.networks.build import build
 from zerolm.scores import make_score
+from zerolm.supernets.supernet import Supernet, drawn_path
 
 IDS = torch.randint(WORDS, (2, 9), generator=torch.Generator().manual_seed(1))
 

@@ -14,9 +14,9 @@ sys.path.append(str(Path(__file__).parents[2] / "examples"))
 import classify_texts
 import find_answers
 
-from zerolm.elastic.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.spaces import make_space
 from zerolm.spaces.elastic import Elastic
+from zerolm.supernets.model import ElasticConfig, ElasticForCausalLM, ElasticForMaskedLM
 from zerolm.training.randomness import seeded
 
 

@@ -294,5 +294,5 @@ def test_disagreeing_duplicates_of_a_calibration() -> None:
 def test_the_metric_of_a_calibration_is_one_line() -> None:
     with pytest.raises(ValueError, match="metric: must be one line of at most 200 characters"):
         from_document({**DOCUMENTS["gpt2"], "metric": "loss\x1b[31m"})
-    with pytest.raises(ValueError, match="it: must be a JSON object"):
+    with pytest.raises(ValueError, match="it must be a JSON object, not"):
         from_document([])

@@ -21,7 +21,7 @@ from zerolm.groundtruth.reader import (
     read_csv,
     views,
 )
-from zerolm.groundtruth.truth import TrainedArchitecture, check
+from zerolm.groundtruth.truth import check
 
 GOOD = """\
 id,space,architecture.n_layer,architecture.d_model,architecture.d_inner,architecture.n_head,\
@@ -101,25 +101,6 @@ def test_settings_that_do_not_fit(settings: dict[str, Any], words: str, data_fol
         views(check(document | {"settings": settings}))
 
 
-def repeats(truth: GroundTruth) -> list[list[TrainedArchitecture]]:
-    """The architectures that were trained more than once: their entries, in the file's order."""
-    groups: dict[str, list[TrainedArchitecture]] = {}
-    for entry in truth.architectures:
-        groups.setdefault(json.dumps(entry.architecture, sort_keys=True), []).append(entry)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def test_repeats_are_found() -> None:
-    architectures = [{"x": 1, "y": [2]}, {"x": 2}, {"y": [2], "x": 1}, {"x": 1}]
-    entries = [
-        {"id": str(i), "architecture": a, "results": {"m": float(i)}} for i, a in enumerate(architectures)
-    ]
-    truth = check(
-        {"name": "n", "space": "s", "metric": "m", "higher_is_better": True, "architectures": entries}
-    )
-    assert [[entry.id for entry in group] for group in repeats(truth)] == [["0", "2"]]
-
-
 def change(old: str, new: str) -> Callable[[str], str]:
     def changed(text: str) -> str:
         assert old in text
@@ -186,7 +167,7 @@ def test_binary_junk(junk: bytes, tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zerolm.groundtruth.csv.MAX_BYTES", 100)
+    monkeypatch.setattr("zerolm.groundtruth.csv.MAX_CSV_BYTES", 100)
     with pytest.raises(ValueError, match="larger than 100 bytes"):
         read(written(tmp_path, GOOD))
 
@@ -262,14 +243,14 @@ def test_columns_are_one_line(text: str, tmp_path: Path) -> None:
 
 
 def test_messages_speak_of_json(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the file: must be a JSON object"):
+    with pytest.raises(ValueError, match="the file must be a JSON object, not"):
         read(written(tmp_path, "[]", "it.json"))
     entries = [{"id": "1", "architecture": [], "results": {}}, 3]
     document = {"name": "n", "space": "s", "metric": "m", "higher_is_better": True, "architectures": entries}
-    with pytest.raises(ValueError, match=r"architectures\.0\.architecture: must be a JSON object"):
+    with pytest.raises(ValueError, match=r"architectures\.0\.architecture must be a JSON object"):
         check(document)
     entries[0] = 3
-    with pytest.raises(ValueError, match=r"architectures\.0: must be a JSON object"):
+    with pytest.raises(ValueError, match=r"architectures\.0 must be a JSON object"):
         check(document)
     with pytest.raises(ValueError, match=r"a number has 5000 digits; at most 1000 are read$"):
         read(written(tmp_path, "9" * 5000, "it.json"))

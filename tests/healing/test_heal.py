@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from carvings import killed_while
 from forked import contents, in_another_process, killed_at
 from safetensors.numpy import load_file
 from tiny import byte_tokenizer, saved, word_tokenizer
@@ -294,23 +296,26 @@ def test_texts_and_lengths_that_cannot_be_are_refused(tmp_path: Path, llama: Any
     refused(out, tmp_path / "narrow", match="an encoder predicts no tokens", **encoder, losses="kl")
 
 
+MOMENTS = (
+    ("running the text", 3),
+    ("training", 6),
+    ("writing the weights", 9),
+    ("opening the child again", 1),
+)
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 
 
 @forks
-def test_killed_at_any_step_it_goes_on_to_the_same_child(tmp_path: Path, llama: Any) -> None:
+def test_killed_at_any_moment_it_goes_on_to_the_same_child(tmp_path: Path, llama: Any) -> None:
     parent, child, text = llama
     common = FAST | {"parent": parent, "text": text, "lora": 2}
     zerolm.heal(child, tmp_path / "whole", **common)
-    out, kills = tmp_path / "healed", 0
-    for moment in (3, 18, 33, 48, 63):
-        if not in_another_process(
-            lambda at=moment: zerolm.heal(child, out, **common, progress=killed_at(at))  # type: ignore[misc]
-        ):
-            break
-        kills += 1
+    out = tmp_path / "healed"
+    for words, step in MOMENTS:
+        work = partial(zerolm.heal, child, out, **common, progress=killed_while(words, step))
+        assert in_another_process(work) == signal.SIGKILL
         assert not out.exists()
-    assert kills >= 3
+    zerolm.heal(child, out, **common)
     assert difference(weights(out), weights(tmp_path / "whole")) <= 1e-6
     assert sorted(path.name for path in tmp_path.iterdir()) == ["healed", "whole"]
 

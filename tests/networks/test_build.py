@@ -24,7 +24,7 @@ from zerolm.scores import make_score
 from zerolm.spaces import SPACES, make_space, space_names
 from zerolm.spaces.blocks import SHARES
 from zerolm.spaces.elastic import SHARED
-from zerolm.spaces.flexibert import OPERATIONS, VIEWS
+from zerolm.spaces.flexibert import FLEXIBERT_VIEWS, OPERATIONS
 
 ONCE = (nn.GELU, nn.ReLU, nn.SiLU, nn.Softmax, nn.Dropout)
 
@@ -48,7 +48,7 @@ def small(draw: st.DrawFn, name: str) -> Architecture:
         ]
         choices: dict[str, Any] = {"hidden_size": draw(st.sampled_from((8, 12, 128)))}
         choices |= {"encoder_layers": layers}
-        return make_space(name, view=draw(st.sampled_from(VIEWS))).read(choices)
+        return make_space(name, view=draw(st.sampled_from(FLEXIBERT_VIEWS))).read(choices)
     if name in ("gpt2", "transformer_xl"):
         corpus = draw(st.sampled_from(("wt103", "lm1b"))) if name == "gpt2" else "wt103"
         choices = {"n_layer": depth, "d_model": 8, "d_inner": each(draw, depth, 3, 7, 16)}
@@ -399,7 +399,7 @@ def test_stock_classes_with_the_same_weights_give_the_same_logits(
 
 
 PUBLISHED: dict[str, list[tuple[str, dict[str, Any]]]] = {
-    "flexibert_glue": [("flexibert", {"view": view}) for view in VIEWS],
+    "flexibert_glue": [("flexibert", {"view": view}) for view in FLEXIBERT_VIEWS],
     "gpt2_wt103": [("gpt2", {"corpus": "wt103"})],
     "gpt2_lm1b": [("gpt2", {"corpus": "lm1b"})],
     "transformer_xl_wt103": [("transformer_xl", {"corpus": "wt103"})],

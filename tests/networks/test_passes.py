@@ -21,8 +21,8 @@ from zerolm.networks.network import Network
 from zerolm.networks.passes import NEEDS, Passes, Protocol
 from zerolm.networks.passes.record import Moments
 from zerolm.networks.passes.taps import as_it_was, entering, looking
-from zerolm.proxies import LeftOut, Proxy, find_proxy, proxy_names
-from zerolm.proxies.compute import compute
+from zerolm.zero_cost import LeftOut, Proxy, find_proxy, proxy_names
+from zerolm.zero_cost.compute import compute
 
 NAMES = ["flexibert", "transformer_xl", "llama", "bert", "stock gpt2"]
 ALL = list(NEEDS)

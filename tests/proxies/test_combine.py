@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from zerolm.architecture import Floats
-from zerolm.proxies.combine import layers_in, lswag, mean_rank, occurrences, rank_product, select_layers
+from zerolm.zero_cost.combine import layers_in, lswag, mean_rank, occurrences, rank_product, select_layers
 
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=9)
 TERMS = hnp.arrays(np.float64, SHAPES, elements=st.integers(-4, 4).map(float))

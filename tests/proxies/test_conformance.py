@@ -17,7 +17,6 @@ from torch.nn.modules.module import (
 
 from zerolm.networks.network import Network
 from zerolm.networks.passes import Passes
-from zerolm.proxies.registry import Finish, LeftOut, Proxy, Value
 from zerolm.testing.network_state import same, state
 from zerolm.testing.proxies import (
     RULES,
@@ -26,6 +25,7 @@ from zerolm.testing.proxies import (
     check_proxy,
 )
 from zerolm.testing.small_networks import small_batch, small_networks
+from zerolm.zero_cost.registry import Finish, LeftOut, Proxy, Value
 
 
 def made(

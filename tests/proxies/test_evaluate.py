@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from zerolm.architecture import Architecture
 from zerolm.networks.build import build
 from zerolm.networks.passes import NEEDS
-from zerolm.proxies import find_proxy
-from zerolm.proxies.candidates import Candidate
-from zerolm.proxies.compute import compute
-from zerolm.proxies.job import LIBRARIES, evaluate
-from zerolm.proxies.memory import bytes_needed
-from zerolm.proxies.settings import Settings
-from zerolm.proxies.store import Store
-from zerolm.proxies.verdict import judge
 from zerolm.spaces import make_space
 from zerolm.text.batches import random_source
+from zerolm.zero_cost import find_proxy
+from zerolm.zero_cost.candidates import Candidate
+from zerolm.zero_cost.compute import compute
+from zerolm.zero_cost.job import LIBRARIES, evaluate
+from zerolm.zero_cost.memory import bytes_needed
+from zerolm.zero_cost.settings import Settings
+from zerolm.zero_cost.store import Store
+from zerolm.zero_cost.verdict import judge
 
 LLAMA = make_space("llama", vocab=64)
 FEW = Settings(batch=4, length=8, parts=2)
@@ -145,7 +145,7 @@ def test_another_version_of_a_library_computes_again(library: str, monkeypatch: 
     other = f"{library} 99"
     with Store() as store:
         for libraries in (LIBRARIES, other):
-            monkeypatch.setattr("zerolm.proxies.job.LIBRARIES", libraries)
+            monkeypatch.setattr("zerolm.zero_cost.job.LIBRARIES", libraries)
             evaluate([Candidate.of(llama(), "one")], ["params"], random_source(64), FEW, store=store)
         versions = [row[0] for row in store._database.execute("SELECT version FROM measurements")]
     assert len(versions) == 2
@@ -182,7 +182,7 @@ def test_no_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def out_of_memory(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate\n 20 GiB")
 
-    monkeypatch.setattr("zerolm.proxies.job.compute", out_of_memory)
+    monkeypatch.setattr("zerolm.zero_cost.job.compute", out_of_memory)
     with (
         Store() as store,
         pytest.raises(ValueError, match=r"^one: the passes do not fit into the memory"),

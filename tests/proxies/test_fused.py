@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from zerolm.networks.network import Linear, Network, matrices_of
 from zerolm.networks.passes import Protocol
-from zerolm.proxies import find_proxy, proxy_names
-from zerolm.proxies.compute import compute
+from zerolm.zero_cost import find_proxy, proxy_names
+from zerolm.zero_cost.compute import compute
 
 
 class Apart(nn.Module):

@@ -23,9 +23,9 @@ from zerolm.networks.huggingface import stock_network
 from zerolm.networks.network import Linear, Network
 from zerolm.networks.passes import Passes, Protocol
 from zerolm.networks.passes.shared import singular_values
-from zerolm.proxies import find_proxy
-from zerolm.proxies.compute import compute
-from zerolm.proxies.definitions.activations import agreements, output_spectrum, spread
+from zerolm.zero_cost import find_proxy
+from zerolm.zero_cost.compute import compute
+from zerolm.zero_cost.definitions.activations import agreements, output_spectrum, spread
 
 NAMES = ["flexibert", "llama", "stock gpt2"]
 

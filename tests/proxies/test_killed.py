@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from forked import in_another_process
 
-from zerolm.proxies.executor import Work, run
-from zerolm.proxies.store import Evaluation, Key, Store
+from zerolm.zero_cost.executor import Work, run
+from zerolm.zero_cost.store import Evaluation, Key, Store
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 ITEMS = range(5)
@@ -137,8 +137,8 @@ def test_killed_while_the_file_is_made(tmp_path: Path, monkeypatch: pytest.Monke
 SCRIPT = """
 import sys, time
 from pathlib import Path
-from zerolm.proxies.executor import run
-from zerolm.proxies.store import Store
+from zerolm.zero_cost.executor import run
+from zerolm.zero_cost.store import Store
 sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
 from test_killed import ITEMS, evaluate, keys
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from zerolm.architecture import Floats
-from zerolm.proxies.combine import mean_rank, rank_product
-from zerolm.proxies.libra import Libra, Merge, calibration_split, choose, combined, information_gain
 from zerolm.statistics import spearman
+from zerolm.zero_cost.combine import mean_rank, rank_product
+from zerolm.zero_cost.libra import Libra, Merge, calibration_split, choose, combined, information_gain
 
 Proxies = dict[str, Floats]
 Problem = tuple[Proxies, Floats, Floats]

@@ -15,19 +15,19 @@ import torch
 from networks_small import batch_for, made
 
 from zerolm.networks.passes import Passes, Protocol
-from zerolm.proxies import find_proxy, proxy
-from zerolm.proxies.compute import compute, numbers
-from zerolm.proxies.registry import PROXIES, Proxy
+from zerolm.zero_cost import find_proxy, proxy
+from zerolm.zero_cost.compute import compute, numbers
+from zerolm.zero_cost.registry import PROXIES, Proxy
 
 SCRIPT = """
 import json, os, sys
 from pathlib import Path
-from zerolm.proxies import proxy
+from zerolm.zero_cost import proxy
 from zerolm.text.batches import random_source
-from zerolm.proxies.candidates import Candidate
-from zerolm.proxies.job import evaluate
-from zerolm.proxies.settings import Settings
-from zerolm.proxies.store import Store
+from zerolm.zero_cost.candidates import Candidate
+from zerolm.zero_cost.job import evaluate
+from zerolm.zero_cost.settings import Settings
+from zerolm.zero_cost.store import Store
 from zerolm.spaces import make_space
 
 @proxy("mine", source="a test", needs=["gradients"])

@@ -17,9 +17,9 @@ from zerolm.networks.batch import Batch
 from zerolm.networks.build import build
 from zerolm.networks.network import Linear, Network
 from zerolm.networks.passes import Passes, Protocol
-from zerolm.proxies import LeftOut, find_proxy, proxy_names
-from zerolm.proxies.compute import compute
 from zerolm.spaces import make_space
+from zerolm.zero_cost import LeftOut, find_proxy, proxy_names
+from zerolm.zero_cost.compute import compute
 
 FORWARD = ["flexibert", "transformer_xl", "llama", "bert", "stock gpt2"]
 PARTS = 4

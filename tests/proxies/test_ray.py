@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from zerolm.proxies.executor import Work, run
-from zerolm.proxies.store import Evaluation, Key, Store
+from zerolm.zero_cost.executor import Work, run
+from zerolm.zero_cost.store import Evaluation, Key, Store
 
 ray = pytest.importorskip("ray", reason="ray is not installed")
 pytestmark = pytest.mark.filterwarnings("default")  # Ray's own

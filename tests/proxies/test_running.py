@@ -15,8 +15,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.proxies.executor import Work, run
-from zerolm.proxies.store import Evaluation, Key, Store
+from zerolm.zero_cost.executor import Work, run
+from zerolm.zero_cost.store import Evaluation, Key, Store
 
 Asked = tuple[Key, ...]
 

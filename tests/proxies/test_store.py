@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.proxies import store as module
-from zerolm.proxies.store import APPLICATION, FORMAT, HEADER, Evaluation, Key, Store, StoreWarning
+from zerolm.zero_cost import store as module
+from zerolm.zero_cost.store import APPLICATION, FORMAT, HEADER, Evaluation, Key, Store, StoreWarning
 
 KEY = Key('{"hidden": 64}', "snip", "{}", "1")
 ONE = Evaluation(KEY, (0.1,), 0.5)

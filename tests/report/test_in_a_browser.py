@@ -1,4 +1,4 @@
-"""Every kind of page in a real browser: layout, text, colours, picking, copying, paper, and nothing loaded."""
+"""Every kind of page in a real browser: layout, text, colours, picking, copying, paper; nothing is loaded."""
 
 from __future__ import annotations
 

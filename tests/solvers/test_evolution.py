@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from zerolm.architecture import Architecture, Floats
 from zerolm.scores import WholeScore
-from zerolm.solvers import Infeasible, search
+from zerolm.solvers import Infeasible, exhaustive, search
 from zerolm.solvers import evolution as bred
 from zerolm.solvers.evolution import Evolution, evolution
-from zerolm.solvers.exhaustive import LIMIT
-from zerolm.solvers.problem import Budgets, Problem
-from zerolm.solvers.sampling import Picks, additive
+from zerolm.solvers.exhaustive import STATES_LIMIT
+from zerolm.solvers.problem import Budgets, Picks, Problem
+from zerolm.solvers.sampling import additive
 from zerolm.spaces import CandidateTable, make_space
 
 SIZES = st.builds(
@@ -42,7 +42,7 @@ def test_it_evaluates_what_keeps_the_budgets_until_it_has_all_or_enough(
         assert tuple(solution.costs.tolist()) == listed[genes].costs
 
 
-@pytest.mark.parametrize("limit", [LIMIT, 0], ids=["listed", "proven"])
+@pytest.mark.parametrize("limit", [STATES_LIMIT, 0], ids=["listed", "proven"])
 @given(problem_lists(max_problems=2), st.data())
 def test_it_is_empty_only_where_nothing_keeps_the_budgets(
     limit: int, problems: list[Problem], data: st.DataObject
@@ -50,8 +50,8 @@ def test_it_is_empty_only_where_nothing_keeps_the_budgets(
     """Also of a space that cannot be listed, and where no draw succeeds."""
     budgets, few = data.draw(limits(problems)), Evolution(population=3, generations=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bred, "LIMIT", limit)
-        patch.setattr(bred, "PATIENCE", 0)
+        patch.setattr(exhaustive, "STATES_LIMIT", limit)
+        patch.setattr(bred, "BARREN_DRAWS", 0)
         sample = evolution(problems, additive(problems), budgets, 0, few)
     assert budgets.allow(sample.costs).all()
     assert bool(sample.solutions) == bool(keeping(problems, budgets))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.costs import COSTS, CostModel
-from zerolm.scores import ClosedForm, make_score
+from zerolm.scores import make_score
 from zerolm.solvers import exhaustive, search
 from zerolm.solvers.exhaustive import States, count_states, multisets
 from zerolm.solvers.problem import Problem, compile_problems
@@ -64,19 +64,17 @@ def test_ties_of_a_deep_space_are_all_its_architectures(depth: int) -> None:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_states_of_a_space_stand_for_all_its_architectures(name: str) -> None:
-    score = make_score("geo")
-    assert isinstance(score, ClosedForm)
+    score = make_score("geo").terms
     problems = compile_problems(list(catalogue(name).space.backbones()), score, CostModel())
     found = States.of(problems)
     assert sum(int(ways) for ways in found.ways) == len(catalogue(name).architectures)
 
 
 def test_too_many_states_are_refused() -> None:
-    score = make_score("geo")
-    assert isinstance(score, ClosedForm)
+    score = make_score("geo").terms
     problems = compile_problems(list(catalogue("gpt2").space.backbones()), score, CostModel())
     with (
-        patch.object(exhaustive, "LIMIT", count_states(problems) - 1),
+        patch.object(exhaustive, "STATES_LIMIT", count_states(problems) - 1),
         pytest.raises(
             ValueError, match=r"method 'exhaustive' would visit .* states, more than .*; use exact or milp"
         ),

@@ -14,7 +14,7 @@ from portion import portion
 
 from zerolm.costs import COSTS
 from zerolm.solvers import milp
-from zerolm.solvers.problem import Budgets, Problem, at_least
+from zerolm.solvers.problem import Budgets, Picks, Problem, at_least
 from zerolm.solvers.proven import Proven
 from zerolm.spaces import CandidateTable
 
@@ -39,7 +39,7 @@ def test_the_least_objective_is_found(problems: list[Problem], data: st.DataObje
         for table, _ in problem.blocks
     ]
 
-    def value(picks: milp.Picks) -> float:
+    def value(picks: Picks) -> float:
         return float(sum(objective[block][list(chosen)].sum() for block, chosen in enumerate(picks)))
 
     good = [

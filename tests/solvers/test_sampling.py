@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Iterator
 from unittest.mock import patch
@@ -20,7 +19,7 @@ from scipy import stats
 from zerolm.architecture import Architecture
 from zerolm.costs import COSTS, CostModel
 from zerolm.scores import WholeScore
-from zerolm.solvers import SearchResult, sampling, search
+from zerolm.solvers import SearchResult, methods, sampling, search
 from zerolm.solvers.problem import Budgets, Problem
 from zerolm.solvers.sampling import Sample, additive, nsga2, random_sample
 
@@ -41,8 +40,7 @@ def quick() -> Iterator[None]:
     def short(*arguments: object, **options: object) -> Sample:
         return original(*arguments, **{"population": 20, "generations": 8, **options})  # type: ignore[arg-type]
 
-    module = importlib.import_module("zerolm.solvers.search")
-    with patch.object(module, "nsga2", short):
+    with patch.object(methods, "nsga2", short):
         yield
 
 
@@ -193,14 +191,6 @@ def test_baselines_of_a_whole_score() -> None:
     for baseline in result.baselines:
         assert baseline.choice.score == narrowest(baseline.choice.architecture)
         assert baseline.choice.score <= result.best[0].score
-
-
-@pytest.mark.parametrize("method", ["exact", "milp"])
-def test_a_whole_score_has_no_programme(method: str) -> None:
-    with pytest.raises(
-        ValueError, match="'narrowest' is not additive; use exhaustive, nsga2, evolution or random"
-    ):
-        search(catalogue("llama").space, WHOLE, method=method)
 
 
 def test_a_whole_score_that_sees_the_order_of_layers_claims_no_false_optimum() -> None:

@@ -16,18 +16,19 @@ from zerolm.calibration.pool import Pool
 from zerolm.calibration.predictor import Prediction, Predictor
 from zerolm.calibration.rivals import RIVALS, Rivals
 from zerolm.calibration.stacking import stacked_weights
+from zerolm.io.brief import brief
 from zerolm.scores import ClosedForm, Score, WholeScore, make_score
 from zerolm.settings import nearest, shown
 
-LEAST: Final = {
+LABELS_NEEDED: Final = {
     "auto": 5, "stack": 5, "dictionary": 5, "gp": 8, "blend": 8, "algorithm1": 3, "algorithm2": 3
 }  # fmt: skip
 """Labels that each method needs."""
-METHODS: Final = tuple(LEAST)
+METHODS: Final = tuple(LABELS_NEEDED)
 EXPECTING: Final = 8
 """Labels from which results are expected, with intervals."""
-MOST: Final = 1000
-LARGEST: Final = 1e100
+MOST_LABELS: Final = 1000
+LARGEST_RESULT: Final = 1e100
 """Results whose squares are sure to be numbers."""
 FIXED: Final = {"dictionary": (0.0, 0.0, 1.0, 0.0), "gp": (0.0, 0.0, 0.0, 1.0), "blend": (0.0, 0.0, 0.5, 0.5)}
 """Weights of ``RIVALS`` in the methods that ask no hidden labels."""
@@ -35,7 +36,7 @@ GUIDES: Final = ("geo", "geo_saturating", "stable_rank", "spectral_capacity", "b
 """Closed forms whose best architectures are re-ranked by a calibration that is not additive."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Calibration:
     """A ranking fitted to labels. ``method`` is never ``auto``: that stands for ``stack``.
 
@@ -49,6 +50,9 @@ class Calibration:
     dictionary: Dictionary | None
     predictor: Predictor | None
     seed: int = 0
+
+    def __repr__(self) -> str:
+        return brief(self, self.method, repr(self.labels))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -114,19 +118,21 @@ def calibrate(labels: Labels, method: str = "auto", *, seed: int = 0) -> Calibra
     """
     if method not in METHODS:
         raise ValueError(f"method {shown(method)} is not known{nearest(method, METHODS)}")
-    if len(labels) < LEAST[method]:
-        fits = [name for name in METHODS if LEAST[name] <= len(labels)]
+    if len(labels) < LABELS_NEEDED[method]:
+        fits = [name for name in METHODS if LABELS_NEEDED[name] <= len(labels)]
         raise ValueError(
-            f"method {method} needs at least {LEAST[method]} labelled architectures, but there are "
+            f"method {method} needs at least {LABELS_NEEDED[method]} labelled architectures, but there are "
             f"{len(labels)}; " + (f"{', '.join(fits)} need no more" if fits else "no method needs so few")
         )
-    if len(labels) > MOST:
-        raise ValueError(f"there are {len(labels)} labelled architectures; at most {MOST} can be fitted")
+    if len(labels) > MOST_LABELS:
+        count = len(labels)
+        raise ValueError(f"there are {count} labelled architectures; at most {MOST_LABELS} can be fitted")
     if not labels.varied:
         raise ValueError(f"all {len(labels)} labels have the same {labels.metric}: they rank nothing")
     largest = float(np.abs(labels.result).max())
-    if largest > LARGEST:
-        raise ValueError(f"{labels.metric} reaches {largest:g}: choose a unit with at most {LARGEST:g}")
+    if largest > LARGEST_RESULT:
+        unit = f"choose a unit with at most {LARGEST_RESULT:g}"
+        raise ValueError(f"{labels.metric} reaches {largest:g}: {unit}")
     return fitted(labels, method, seed)
 
 

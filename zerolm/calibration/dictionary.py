@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product, starmap
 from typing import Final
 
 import numpy as np
@@ -18,9 +19,9 @@ from zerolm.scores import ClosedForm, ScoreBatch
 from zerolm.statistics import kendall
 
 NODES: Final = 256
-ALPHAS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+ENTRY_ALPHAS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 POWERS: Final = (0, 1)
-KEPT: Final = 5
+SUMMED: Final = 5
 """Entries that are added up: one alone follows the noise of few labels, many blur what they say."""
 
 
@@ -58,7 +59,7 @@ def spectral_sums(rows: Floats, cols: Floats) -> dict[str, Floats]:
     }
 
 
-SUMS: Final = ("long", "short", "stable_rank", "nuclear", "effective_rank", "weights")
+MATRIX_SUMS: Final = ("long", "short", "stable_rank", "nuclear", "effective_rank", "weights")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class DictionaryEntry:
 
 ENTRIES: Final = (
     DictionaryEntry("width", 0.5, 0),
-    *(DictionaryEntry(size, alpha, power) for size in SUMS for alpha in ALPHAS for power in POWERS),
+    *starmap(DictionaryEntry, product(MATRIX_SUMS, ENTRY_ALPHAS, POWERS)),
 )
 
 
@@ -141,20 +142,20 @@ class Dictionary:
 
 
 def fit_dictionary(values: Floats, result: Floats) -> Dictionary:
-    """The ``KEPT`` entries of best tau-b with the labels, each divided by its deviation over them.
+    """The ``SUMMED`` entries of best tau-b with the labels, each divided by its deviation over them.
 
     ``values`` (61, n) are those of ``entry_values``, ``result`` (n,) is "higher is better". Entries of
     equal tau come in the order of ``ENTRIES``. ``ValueError`` where every entry is constant.
     """
     taus = np.round(kendall(values, result), 12)
-    ranked = np.argsort(np.where(np.isnan(taus), np.inf, -taus), kind="stable")[:KEPT]
-    kept = [int(i) for i in ranked if not np.isnan(taus[i])]
-    if not kept:
+    ranked = np.argsort(np.where(np.isnan(taus), np.inf, -taus), kind="stable")[:SUMMED]
+    rows = [int(i) for i in ranked if not np.isnan(taus[i])]
+    if not rows:
         raise ValueError("the labelled architectures do not differ in any closed form")
-    weights = 1.0 / values[kept].std(axis=1)
-    total = weights @ values[kept]
+    weights = 1.0 / values[rows].std(axis=1)
+    total = weights @ values[rows]
     return Dictionary(
-        tuple(ENTRIES[i] for i in kept),
+        tuple(ENTRIES[i] for i in rows),
         tuple(float(weight) for weight in weights),
         float(total.mean()),
         float(total.std()) or 1.0,

@@ -37,20 +37,20 @@ def expected_of(calibration: Calibration, architectures: Sequence[Architecture])
     ]
 
 
-def beyond(labels: Labels, asked: Pool) -> dict[str, Bools]:
+def beyond(labels: Labels, pool: Pool) -> dict[str, Bools]:
     """Return which architectures (n,) lie beyond all labels, in each of ``RANGES`` and each varied choice."""
-    known, names = labels.pool, ChoiceColumns.of(labels.pool.choices).means
+    labelled, names = labels.pool, ChoiceColumns.of(labels.pool.choices).means
     sizes = {name: make_score(name) for name in RANGES}
     outside = {
-        name: _outside(score.of_many(known.batch), score.of_many(asked.batch))
+        name: _outside(score.of_many(labelled.batch), score.of_many(pool.batch))
         for name, score in sizes.items()
     }
-    pairs = zip(names, columns(known.choices, names).T, columns(asked.choices, names).T, strict=True)
+    pairs = zip(names, columns(labelled.choices, names).T, columns(pool.choices, names).T, strict=True)
     return outside | {name: _outside(values, others) for name, values, others in pairs}
 
 
-def _outside(known: Floats, values: Floats) -> Bools:
-    return np.asarray((values < known.min()) | (values > known.max()), np.bool_)
+def _outside(labelled: Floats, values: Floats) -> Bools:
+    return np.asarray((values < labelled.min()) | (values > labelled.max()), np.bool_)
 
 
 def explained(result: SearchResult, calibration: Calibration) -> SearchResult:
@@ -64,8 +64,8 @@ def explained(result: SearchResult, calibration: Calibration) -> SearchResult:
         "weights": calibration.weights or None,
         "warnings": [*calibration.warnings, *_leaving(result, labels)],
     }
-    known = best_label(result.question, calibration)
-    result = replace(result, calibration=about, best_label=known)
+    label = best_label(result.question, calibration)
+    result = replace(result, calibration=about, best_label=label)
     compared = [result.baseline.choice] if result.baseline else []
     choices = [result.pick, *compared, *result.best, *(baseline.choice for baseline in result.baselines)]
     expectations = expected_of(calibration, [choice.architecture for choice in choices])
@@ -112,5 +112,5 @@ def _leaving(result: SearchResult, labels: Labels) -> list[str]:
         names = [name for name, values in outside.items() if values.any()]
     if not names:
         return []
-    said = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
-    return [f"{subject} beyond all labels in {said}: nothing that was trained supports the ranking there"]
+    ranges = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    return [f"{subject} beyond all labels in {ranges}: nothing that was trained supports the ranking there"]

@@ -12,8 +12,8 @@ from zerolm.architecture import Floats
 from zerolm.calibration.alpha import parts
 from zerolm.scores import ScoreBatch, make_score
 
-MAX_COLUMNS: Final = 256
-SHAPES: Final = (
+MAX_CHOICES: Final = 256
+SHAPE_FEATURES: Final = (
     *("depth", "width", "params", "body_params", "geo", "stable_rank", "spectral_capacity"),
     *("attention", "ffn", "capacity_attention", "capacity_ffn", "rank_ffn", "embedding"),
 )
@@ -21,21 +21,21 @@ SHAPES: Final = (
 
 
 def shape_features(batch: ScoreBatch) -> Floats:
-    """Return logarithms of 13 sizes of n architectures, (n, 13), in the order of ``SHAPES``."""
+    """Return logarithms of 13 sizes of n architectures, (n, 13), in the order of ``SHAPE_FEATURES``."""
     shapes, n = batch.shapes, len(batch.depths)
     owner = np.repeat(np.arange(n), batch.depths)
 
     def total(terms: Floats) -> Floats:
         return np.asarray(np.bincount(owner, weights=terms, minlength=n), np.float64)
 
-    sizes = {name: make_score(name).of_many(batch) for name in SHAPES[:7]}
+    sizes = {name: make_score(name).of_many(batch) for name in SHAPE_FEATURES[:7]}
     sides = np.minimum(shapes.rows // shapes.parts, shapes.cols) * shapes.parts
     sizes["attention"] = total((shapes.weights * shapes.attention).sum(axis=1))
     sizes["ffn"] = total((shapes.weights * shapes.ffn).sum(axis=1))
     sizes["capacity_attention"], sizes["capacity_ffn"] = parts(batch)
     sizes["rank_ffn"] = total((sides * shapes.ffn).sum(axis=1))
     sizes["embedding"] = np.array([a.ends.embedding for a in batch.architectures], np.float64) + 1.0
-    return np.log(np.maximum([sizes[name] for name in SHAPES], 1e-300)).T
+    return np.log(np.maximum([sizes[name] for name in SHAPE_FEATURES], 1e-300)).T
 
 
 def choice_columns(choices: Mapping[str, Any]) -> dict[str, float]:
@@ -76,7 +76,7 @@ class ChoiceColumns:
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, float]]) -> ChoiceColumns:
         names = dict.fromkeys(name for row in rows for name in row)
-        varied = [name for name in names if len({row.get(name, 0.0) for row in rows}) > 1][:MAX_COLUMNS]
+        varied = [name for name in names if len({row.get(name, 0.0) for row in rows}) > 1][:MAX_CHOICES]
         return cls(
             tuple(name for name in varied if not name.endswith("@slope")),
             tuple(name for name in varied if name.endswith("@slope")),

@@ -100,16 +100,16 @@ class GaussianProcess:
         top = max(float(kernel.evidence.max()) for kernel in kernels)
         weights = [np.exp(kernel.evidence - top) / len(grids[kernel.features]) for kernel in kernels]
         total = float(sum(weight.sum() for weight in weights))
-        kept = tuple(
+        weighed = tuple(
             (kernel, np.where(weight > NEGLIGIBLE * total, weight, 0.0) / total)
             for kernel, weight in zip(kernels, weights, strict=True)
             if weight.max() > NEGLIGIBLE * total
         )
-        share = sum(float(weight.sum()) for _, weight in kept)
-        kept = tuple((kernel, weight / share) for kernel, weight in kept)
+        share = sum(float(weight.sum()) for _, weight in weighed)
+        weighed = tuple((kernel, weight / share) for kernel, weight in weighed)
         count = len(sets) * len(NOISE)
         evidence = top + float(np.log(total / count)) - len(target) * float(np.log(spread))
-        return cls(level, spread, target, sets, kept, evidence)
+        return cls(level, spread, target, sets, weighed, evidence)
 
     def shares(self) -> Floats:
         """The posterior probability of each set of features, (s,)."""
@@ -123,8 +123,8 @@ class GaussianProcess:
         inputs = [standard(features) for standard, features in zip(self.sets, feature_sets, strict=True)]
         first, second = np.zeros(len(inputs[0])), np.zeros(len(inputs[0]))
         for kernel, weight in self.kernels:
-            known, new = self.sets[kernel.features].values, inputs[kernel.features]
-            across = _covariance(new, known, kernel.length, kernel.linear) @ kernel.vectors
+            inputs_seen, new = self.sets[kernel.features].values, inputs[kernel.features]
+            across = _covariance(new, inputs_seen, kernel.length, kernel.linear) @ kernel.vectors
             prior = kernel.linear * (new * new).sum(axis=1) + (1.0 - kernel.linear) + 1.0
             for i in np.flatnonzero(weight):
                 shrunk = across / (kernel.values + NOISE[i])

@@ -7,9 +7,10 @@ from typing import Any
 
 from zerolm.architecture import Floats, Ints
 from zerolm.calibration.pool import Pool
+from zerolm.io.brief import brief
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Labels:
     """Architectures of one space (with its settings) with their results, (n,), signed: higher is better."""
 
@@ -22,6 +23,10 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.result)
+
+    def __repr__(self) -> str:
+        better = "higher" if self.higher_is_better else "lower"
+        return brief(self, f"{len(self)} architectures of {self.space}", f"{self.metric}, {better} is better")
 
     @property
     def varied(self) -> bool:

@@ -11,10 +11,11 @@ import numpy as np
 from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.calibration.dictionary import entry_values
 from zerolm.calibration.features import choice_columns, shape_features
+from zerolm.io.brief import brief
 from zerolm.scores import ScoreBatch
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pool:
     """n architectures as columns; ``take`` restricts them without computing anything again."""
 
@@ -26,6 +27,9 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.architectures)
+
+    def __repr__(self) -> str:
+        return brief(self, f"{len(self)} architectures")
 
     @cached_property
     def batch(self) -> ScoreBatch:
@@ -47,8 +51,8 @@ class Pool:
 
     def take(self, indices: Sequence[int] | Ints) -> Pool:
         part = Pool(tuple(self.architectures[i] for i in indices))
-        known = part.__dict__  # where cached properties live
-        known["entries"] = self.entries[:, indices]
-        known["shapes"] = self.shapes[np.asarray(indices)]
-        known["choices"] = [self.choices[i] for i in indices]
+        attributes = part.__dict__  # where cached properties live
+        attributes["entries"] = self.entries[:, indices]
+        attributes["shapes"] = self.shapes[np.asarray(indices)]
+        attributes["choices"] = [self.choices[i] for i in indices]
         return part

@@ -10,7 +10,8 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.calibration.pool import Pool
-from zerolm.calibration.rivals import SETS, Rivals
+from zerolm.calibration.rivals import RIVALS, SETS, Rivals
+from zerolm.io.brief import brief
 
 LEVEL: Final = 0.9
 
@@ -24,7 +25,7 @@ class Prediction:
     high: Floats
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Predictor:
     """The weighted mean of rivals, with intervals of honest width.
 
@@ -36,6 +37,10 @@ class Predictor:
     rivals: Rivals
     weights: Floats
     factor: float
+
+    def __repr__(self) -> str:
+        weights = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(RIVALS, self.weights, strict=True))
+        return brief(self, weights, f"intervals x {self.factor:.3g}")
 
     @classmethod
     def of(cls, rivals: Rivals, weights: Floats) -> Predictor:

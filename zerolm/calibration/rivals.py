@@ -10,7 +10,7 @@ import numpy as np
 
 from zerolm.architecture import Floats
 from zerolm.calibration.dictionary import Dictionary
-from zerolm.calibration.features import SHAPES, ChoiceColumns, columns
+from zerolm.calibration.features import SHAPE_FEATURES, ChoiceColumns, columns
 from zerolm.calibration.gaussian import GaussianProcess
 from zerolm.calibration.pool import Pool
 from zerolm.scores import make_score
@@ -41,7 +41,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FittedLine:
     """The least-squares line from a score to the target; a score never counts against itself: slope >= 0."""
 
     centre: float
@@ -49,7 +49,7 @@ class Line:
     slope: float
 
     @classmethod
-    def fit(cls, score: Floats, target: Floats) -> Line:
+    def fit(cls, score: Floats, target: Floats) -> FittedLine:
         centred = score - score.mean()
         square = float(centred @ centred)
         slope = float(centred @ target) / square if square > 1e-20 * float(score @ score) else 0.0
@@ -79,7 +79,7 @@ class Rivals:
     dictionary: Dictionary
     vocabulary: ChoiceColumns
     process: GaussianProcess
-    lines: tuple[Line, ...]
+    lines: tuple[FittedLine, ...]
     alpha: float | None
 
     @classmethod
@@ -99,7 +99,7 @@ class Rivals:
         else:
             process = GaussianProcess.fit(features, scale.of(result))
         target = scale.of(result)
-        lines = tuple(Line.fit(score, target) for score in _scores(pool, dictionary, alpha))
+        lines = tuple(FittedLine.fit(score, target) for score in _scores(pool, dictionary, alpha))
         return cls(pool, scale, target, dictionary, vocabulary, process, lines, alpha)
 
     def predict(self, pool: Pool) -> tuple[Floats, Floats]:
@@ -130,7 +130,7 @@ def _likelier(features: Sequence[Floats], result: Floats) -> tuple[Scale, Gaussi
 
 def _scores(pool: Pool, dictionary: Dictionary, alpha: float | None) -> tuple[Floats, ...]:
     """Return what lines are drawn through, (n,) each: logarithms of sizes, the dictionary's sum, ZeroLM's."""
-    sizes = (pool.shapes[:, SHAPES.index(name)] for name in UNCALIBRATED)
+    sizes = (pool.shapes[:, SHAPE_FEATURES.index(name)] for name in UNCALIBRATED)
     zerolm = () if alpha is None else (make_score("zerolm", alpha=alpha).of_many(pool.batch),)
     return (*sizes, dictionary.placed(pool.entries), *zerolm)
 
@@ -144,5 +144,5 @@ def _sets(pool: Pool, vocabulary: ChoiceColumns, dictionary: Dictionary) -> Sequ
         shapes,
         np.hstack([shapes, means]),
         np.hstack([shapes, slopes]),
-        *(shapes[:, [SHAPES.index(name)]] for name in UNCALIBRATED),
+        *(shapes[:, [SHAPE_FEATURES.index(name)]] for name in UNCALIBRATED),
     )

@@ -14,15 +14,15 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.calibration.dictionary import fit_dictionary
-from zerolm.calibration.features import SHAPES
+from zerolm.calibration.features import SHAPE_FEATURES
 from zerolm.calibration.labels import Labels, part
 from zerolm.calibration.rivals import RIVALS, Rivals, Scale
 
-LEAST: Final = 12
+LEAST_STACKED: Final = 12
 """Labels from which some are hidden; below it all rivals count the same."""
-FEW: Final = 100
+FEW_LABELS: Final = 100
 """Labels up to which chance matters more than time: splits and folds are repeated."""
-SPLITS: Final = (12, 4)
+STACKING_SPLITS: Final = (12, 4)
 """Random splits, of few and of many labels."""
 RANGES: Final = ("depth", "width", "body_params")
 """Sizes beyond which a search may lead."""
@@ -36,7 +36,7 @@ def stacked_weights(labels: Labels, scale: Scale, seed: int) -> Floats:
     target = scale.of(labels.result)
     level, spread = target.mean(), target.std()
     rows, results = [], []
-    for hidden in _hidden(labels, seed) if len(labels) >= LEAST else ():
+    for hidden in _hidden(labels, seed) if len(labels) >= LEAST_STACKED else ():
         seen = part(labels, np.setdiff1d(np.arange(len(labels)), hidden))
         if not seen.varied:
             continue
@@ -49,11 +49,11 @@ def stacked_weights(labels: Labels, scale: Scale, seed: int) -> Floats:
         results.append((target[hidden] - level) / spread)
     if not rows:
         return equal
-    predictions, known = np.concatenate(rows), np.concatenate(results)
-    pull = np.sqrt(SHRINKAGE * len(known) / len(labels))
+    predictions, targets = np.concatenate(rows), np.concatenate(results)
+    pull = np.sqrt(SHRINKAGE * len(targets) / len(labels))
     from scipy.optimize import nnls  # heavy, and needed only here
 
-    weights, _ = nnls(np.vstack([predictions, pull * np.eye(len(RIVALS))]), np.append(known, pull * equal))
+    weights, _ = nnls(np.vstack([predictions, pull * np.eye(len(RIVALS))]), np.append(targets, pull * equal))
     return np.asarray(weights / weights.sum()) if weights.sum() > 0.0 else equal
 
 
@@ -61,9 +61,9 @@ def _hidden(labels: Labels, seed: int) -> Iterator[Ints]:
     """Return thirds of the labels: random ones, and the largest by each of ``RANGES``."""
     generator = np.random.default_rng(seed)
     n = len(labels)
-    for _ in range(SPLITS[n > FEW]):
+    for _ in range(STACKING_SPLITS[n > FEW_LABELS]):
         yield generator.permutation(n)[: n // 3]
     for name in RANGES:
         order = generator.permutation(n)  # of equal sizes any may be hidden
-        sizes = labels.pool.shapes[order, SHAPES.index(name)]
+        sizes = labels.pool.shapes[order, SHAPE_FEATURES.index(name)]
         yield order[np.argsort(-sizes, kind="stable")][: n // 3]

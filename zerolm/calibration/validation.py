@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Floats
-from zerolm.calibration.calibrate import LEAST, fitted
+from zerolm.calibration.calibrate import LABELS_NEEDED, fitted
 from zerolm.calibration.labels import Labels, part
 from zerolm.calibration.rivals import UNCALIBRATED
-from zerolm.calibration.stacking import FEW
+from zerolm.calibration.stacking import FEW_LABELS
 from zerolm.progress import Progress, silent
 from zerolm.scores import make_score
 from zerolm.statistics import kendall
@@ -65,14 +65,14 @@ def judge(
     inside: list[float] = []
     widths: list[float] = []
     label_widths: list[float] = []
-    repeats = REPEATS[len(labels) > FEW]
+    repeats = REPEATS[len(labels) > FEW_LABELS]
     for repeat in range(repeats):
         order = generator.permutation(len(labels))
         for fold in range(FOLDS):
             progress("judging on hidden labels", repeat * FOLDS + fold, repeats * FOLDS)
             hidden = order[fold::FOLDS]
             seen = np.setdiff1d(order, hidden)
-            if len(seen) < LEAST[method] or len(hidden) < 2 or not part(labels, seen).varied:
+            if len(seen) < LABELS_NEEDED[method] or len(hidden) < 2 or not part(labels, seen).varied:
                 continue
             try:
                 calibration = fitted(part(labels, seen), method, seed)
@@ -89,11 +89,11 @@ def judge(
                 label_widths.append(float(ordered[-2] - ordered[1]))
     columns = np.array(taus).reshape(len(taus), 1 + len(names))
     means = [_mean(column[~np.isnan(column)]) for column in columns.T]
-    own = columns[:, 0][~np.isnan(columns[:, 0])]
+    fold_taus = columns[:, 0][~np.isnan(columns[:, 0])]
     return Judgement(
         len(taus),
         means[0],
-        float(own.std()) if len(own) else None,
+        float(fold_taus.std()) if len(fold_taus) else None,
         dict(zip(names, means[1:], strict=True)),
         _mean(np.array(inside)),
         _mean(np.array(widths)),

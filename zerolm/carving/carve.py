@@ -8,13 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.formats import FORMATS, UNEVEN, Format
 from zerolm.carving.importance.criteria import criterion_of, needs_tokens
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.lonas import choices_in
 from zerolm.carving.planning.part_costs import StoredCosts, stored_bits, window_note
 from zerolm.carving.planning.plan import Planned
+from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.planning.sizes import (
     budgets_of,
     costs_of,
@@ -24,12 +25,12 @@ from zerolm.carving.planning.sizes import (
     rounding,
     width_note,
 )
-from zerolm.carving.recipe import Making, Recipe, document, read_recipe, versions_of
+from zerolm.carving.recipe import Recipe, document, read_recipe, versions_of
 from zerolm.carving.request import Destination, Methods, SizeRequest
-from zerolm.carving.result import Carved, CarvingMethod, spectrum
+from zerolm.carving.result import Carved, CarvingMethod, spectrum, stream, widths
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
-from zerolm.checkpoints import Checkpoint, Ledger, ledger_of
+from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
@@ -43,42 +44,6 @@ NOWHERE: Final = Destination()
 FINALISTS: Final = 4
 NEAR: Final = 2.0
 """So many plans at most are measured, of those that are foretold to lose no more than twice the least."""
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """A parent and what is to be done with it; ``session`` is None where no tokens are needed.
-
-    ``recipe`` is that of the child that is built again.
-    """
-
-    name: str
-    checkpoint: Checkpoint
-    request: SizeRequest
-    methods: Methods
-    session: Session | None
-    output: Destination
-    costs: CostModel
-    progress: Progress
-    recipe: Recipe | None = None
-
-    @property
-    def form(self) -> str:
-        return self.output.form or "hf"
-
-    @property
-    def format(self) -> Format:
-        return FORMATS[self.form]
-
-    @cached_property
-    def basis(self) -> Basis:
-        """The basis of the stream: that of the session, without one by the weights."""
-        if self.session is not None:
-            return self.session.basis
-        return weights_basis(self.checkpoint, progress=self.progress)
-
-    def costs_of(self, cut: Cut | None = None) -> dict[str, int]:
-        return costs_of(self.checkpoint, self.costs, cut, self.request.space)
 
 
 def carve(
@@ -96,30 +61,15 @@ def carve(
     goes on when it is started again. Raises ``ValueError``, in one line, for what cannot be done; nothing is
     written then.
     """
-    checkpoint = _opened(parent, destination)
-    costs = costs or StoredCosts()
+    checkpoint, costs = _opened(parent, destination), costs or StoredCosts()
     if size.space is not None:
-        choices_in(size.space, checkpoint)
+        SIZE_SPACES[size.space].choices(checkpoint)
     limits = budgets_of(size.budgets, costs_of(checkpoint, costs, space=size.space))
-    size = size.within(limits)
     methods.check()
+    place = replace(destination, form=destination.form or "hf")
     session = _session(checkpoint, methods, progress)
-    form = destination.form or "hf"
-    job = Job(
-        str(parent), checkpoint, size, methods, session, replace(destination, form=form), costs, progress
-    )
-    _check_possible(job)
-    criterion = _criterion(job, _sound(checkpoint, progress))
-    if methods.plan == "heuristic":
-        return _finished(job, heuristic_of(checkpoint, criterion, size))
-    if methods.plan == "weights" or session is None:
-        return _planned(job, plan_of(checkpoint, criterion, size, costs))
-    is_free = bool(limits) and size.space is None and size.keep.get("hidden") != 1
-    table = session.table(criterion, _cuttable(checkpoint), stream=checkpoint.family.cut.hidden and is_free)
-    planned, measured = _best_measured(job, session, plans_of(checkpoint, table, size, costs))
-    predicted = table.predicted(_narrowed(job, planned.cut, planned.width))
-    known = table.stream.known(checkpoint.layout.tied) if table.stream else None
-    return _planned(job, planned, {"predicted": predicted}, known, measured)
+    size = size.within(limits)
+    return Carving(str(parent), checkpoint, size, methods, place, costs, progress, session).planned()
 
 
 def rebuild(
@@ -136,18 +86,17 @@ def rebuild(
     Without repair the bytes are the same anywhere; with it ``text`` must be the text that the recipe names,
     and the bytes are the same on the same machine. The ``note`` says where they are not.
     """
-    checkpoint = _opened(parent, destination)
-    _sound(checkpoint, progress)
-    made = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
-    methods = made.methods(None if text is None else str(text))
+    checkpoint, costs = _opened(parent, destination), costs or StoredCosts()
+    ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
+    read = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
+    methods = read.methods(None if text is None else str(text))
     session = _session(checkpoint, methods, progress)
     if session is not None:
-        made.check_text(session.tokens.text)
-    output = replace(destination, form=destination.form or made.method.format)
-    size = SizeRequest(shape=made.method.shape, space=made.method.space)
-    costs = costs or StoredCosts()
-    job = Job(str(parent), checkpoint, size, methods, session, output, costs, progress, made)
-    return _finished(job, _narrowed(job, made.cut, made.width))
+        read.check_text(session.tokens.text)
+    place = replace(destination, form=destination.form or read.method.format)
+    size = SizeRequest(shape=read.method.shape, space=read.method.space)
+    carving = Carving(str(parent), checkpoint, size, methods, place, costs, progress, session, read)
+    return carving.finished(carving.narrowed(read.cut, read.width))
 
 
 def _opened(parent: str | Path, destination: Destination) -> Checkpoint:
@@ -171,6 +120,7 @@ def _check_outside(place: Path, parent: Path) -> None:
 
 
 def _session(checkpoint: Checkpoint, methods: Methods, progress: Progress) -> Session | None:
+    """Return what runs the parent on tokens; None where no method needs any."""
     if methods.text is None:
         return None
     from zerolm.carving.session import Session
@@ -178,33 +128,192 @@ def _session(checkpoint: Checkpoint, methods: Methods, progress: Progress) -> Se
     return Session(checkpoint, methods, progress)
 
 
-def _check_possible(job: Job) -> None:
-    """Refuse before the long work what could only fail after it."""
-    checkpoint, request, output = job.checkpoint, job.request, job.output
-    layout, family, form = checkpoint.layout, checkpoint.family, job.format
-    if family.task == "next" and layout.name("head") is None and not layout.tied:
-        raise ValueError(
-            f"a {family.name} without a language-model head cannot be compared, so it is not carved"
+@dataclass(frozen=True, eq=False)
+class Carving:
+    """A parent and what is to be done with it; ``session`` is None where no tokens are needed.
+
+    ``recipe`` is that of a child that is built again.
+    """
+
+    parent: str
+    checkpoint: Checkpoint
+    size: SizeRequest
+    methods: Methods
+    destination: Destination
+    costs: CostModel
+    progress: Progress
+    session: Session | None
+    recipe: Recipe | None = None
+
+    @property
+    def format(self) -> Format:
+        return FORMATS[str(self.destination.form)]
+
+    @cached_property
+    def basis(self) -> Basis:
+        """The basis of the stream: that of the session, without one by the weights."""
+        if self.session is not None:
+            return self.session.basis
+        return weights_basis(self.checkpoint, progress=self.progress)
+
+    def costs_of(self, cut: Cut | None = None) -> dict[str, int]:
+        return costs_of(self.checkpoint, self.costs, cut, self.size.space)
+
+    def planned(self) -> Carved:
+        """Plan the sizes, and return the outcome."""
+        checkpoint, size, session = self.checkpoint, self.size, self.session
+        self._check_possible()
+        criterion = self._criterion()
+        if self.methods.plan == "heuristic":
+            return self.finished(heuristic_of(checkpoint, criterion, size))
+        if self.methods.plan == "weights" or session is None:
+            return self._with_notes(plan_of(checkpoint, criterion, size, self.costs))
+        is_free = bool(size.budgets) and size.space is None and size.keep.get("hidden") != 1
+        narrows = checkpoint.family.cut.hidden and is_free
+        table = session.table(criterion, _cuttable(checkpoint), with_stream=narrows)
+        plan, measured = self._best_measured(session, plans_of(checkpoint, table, size, self.costs))
+        predicted = table.predicted(self.narrowed(plan.cut, plan.width))
+        by_width = table.stream.by_width(checkpoint.layout.tied) if table.stream else None
+        return self._with_notes(plan, {"predicted": predicted}, by_width, measured)
+
+    def _check_possible(self) -> None:
+        """Refuse before the long work what could only fail after it."""
+        checkpoint, size, form = self.checkpoint, self.size, self.destination.form
+        layout, family, is_written = checkpoint.layout, checkpoint.family, self.destination.folder is not None
+        if family.task == "next" and layout.name("head") is None and not layout.tied:
+            raise ValueError(
+                f"a {family.name} without a language-model head cannot be compared, so it is not carved"
+            )
+        file_format = self.format  # one that is not known is refused also where nothing is written
+        if is_written and form == "hf" and not size.is_uniform and size.budgets:
+            raise ValueError(UNEVEN)
+        if self.methods.plan != "heuristic":
+            any_layer = Indifferent(-1.0 if self.methods.plan == "measured" else None)
+            rounding(checkpoint, size, plan_of(checkpoint, any_layer, size, self.costs))
+        if is_written and form != "hf":
+            file_format.check(checkpoint, Cut.whole(dimensions(checkpoint)))
+
+    def _criterion(self) -> Criterion:
+        """Return the criterion, with the weights or the tokens that it needs."""
+        name = self.methods.criterion
+        ledger = ledger_of(self.checkpoint, progress=self.progress)  # refuses weights that are not finite
+        if needs_tokens(name) and self.session is not None:
+            return self.session.importance()
+        return criterion_of(name, self.checkpoint, ledger, seed=self.methods.seed)
+
+    def _best_measured(self, session: Session, plans: Sequence[Planned]) -> tuple[Planned, str]:
+        """Return the plan that loses least when it is repaired, of the best beside each width of the stream.
+
+        The table tells how to divide a loss between layers; repair gives back more of some kinds of units
+        than of others, so between widths what is left after it decides. Also what was measured, in words.
+        """
+        near = [plan for plan in plans if plan.worth >= NEAR * plans[0].worth][:FINALISTS]
+        if len(near) < 2:
+            return plans[0], ""
+        cuts = [self.narrowed(plan.cut, plan.width) for plan in near]
+        losses = session.finals(cuts)
+        best = min(range(len(near)), key=losses.__getitem__)
+        texts = ", ".join(f"{loss:.3g} at {_width_of(cut)}" for cut, loss in zip(cuts, losses, strict=True))
+        return near[best], f"the best plans of each hidden size, repair {self.methods.repair}, lose {texts}"
+
+    def narrowed(self, cut: Cut, width: Width | None) -> Cut:
+        """Return the cut with a stream of this width."""
+        if width is None:
+            return cut
+        narrowing = self.basis.narrowing(width)
+        share = f"{narrowing.kept:.1%} of its energy stays"
+        self.progress(f"narrowing the stream to {width.hidden} of {cut.parent.hidden} directions: {share}")
+        return replace(cut, narrowing=narrowing)
+
+    def _with_notes(
+        self,
+        plan: Planned,
+        losses: Mapping[str, float] | None = None,
+        by_width: Mapping[int, float] | None = None,
+        measured: str = "",
+    ) -> Carved:
+        """Return the outcome of a plan; ``by_width`` are measured losses by the width of the stream."""
+        cut = self.narrowed(plan.cut, plan.width)
+        notes = (
+            rounding(self.checkpoint, self.size, plan),
+            window_note(self.checkpoint, self.costs),
+            width_note(cut),
+            measured,
         )
-    if output.folder is not None and job.form == "hf" and not request.is_uniform and request.budgets:
-        raise ValueError(UNEVEN)
-    if job.methods.plan != "heuristic":
-        any_layer = Indifferent(-1.0 if job.methods.plan == "measured" else None)
-        rounding(checkpoint, request, plan_of(checkpoint, any_layer, request, job.costs))
-    if output.folder is not None and job.form != "hf":
-        form.check(checkpoint, Cut.whole(dimensions(checkpoint)))
+        rows = spectrum(self.basis, by_width) if cut.narrowing or by_width else []
+        note = "; ".join(filter(None, notes))
+        return self.finished(cut, optimal=plan.optimal, losses=losses, note=note, rows=rows)
 
+    def finished(
+        self,
+        cut: Cut,
+        *,
+        optimal: bool | None = None,
+        losses: Mapping[str, float] | None = None,
+        note: str = "",
+        rows: Sequence[dict[str, Any]] = (),
+    ) -> Carved:
+        """Return the outcome of a cut, with its child on the disk where one is wanted.
 
-def _sound(checkpoint: Checkpoint, progress: Progress) -> Ledger:
-    """Return the ledger of a parent, which also tells that all its weights are finite."""
-    return ledger_of(checkpoint, progress=progress)
+        ``rows`` are the spectrum of the stream.
+        """
+        if self.destination.folder is not None:
+            self.format.check(self.checkpoint, cut)
+        costs = {"parent": self.costs_of(), "child": self.costs_of(cut)}
+        if self.format.pads:
+            costs["stored"] = self.costs_of(cut.padded())
+        methods, size, form = self.methods, self.size, str(self.destination.form)
+        measured = {"measured": self.session.loss(cut)} if losses and self.session is not None else {}
+        carved = Carved(
+            self.parent,
+            self.checkpoint.family.name,
+            CarvingMethod(
+                methods.criterion, methods.repair, methods.plan, size.layer_shape, form, size.space
+            ),
+            costs,
+            stored_bits(self.checkpoint, self.costs),
+            optimal,
+            {**(losses or {}), **measured},
+            widths(cut),
+            stream(cut),
+            asdict(cut.parent),
+            note,
+            spectrum=list(rows),
+            kept=cut,
+        )
+        folder = self.destination.folder
+        return carved if folder is None else self._written(carved, cut, folder)
 
+    def _written(self, carved: Carved, cut: Cut, out: Path) -> Carved:
+        """Write the child into a new folder, opened again and compared before the folder gets its name."""
+        from zerolm.carving.export.write_child import write
+        from zerolm.carving.session import Session
 
-def _criterion(job: Job, ledger: Ledger) -> Criterion:
-    """Return the criterion, with the weights or the tokens that it needs."""
-    if needs_tokens(job.methods.criterion) and job.session is not None:
-        return job.session.importance()
-    return criterion_of(job.methods.criterion, job.checkpoint, ledger, seed=job.methods.seed)
+        session = self.session or Session(self.checkpoint, self.methods, self.progress)
+        finish = self.destination.finish
+        repaired = session.repaired(cut, self.recipe.ridges or None if self.recipe else None)
+        losses = dict(carved.losses)
+        if losses and repaired.arrays:
+            losses["repaired"] = session.loss(cut, repaired)
+        notes = [carved.note, repaired.note]
+        versions = versions_of("torch", "transformers")
+        parent = origin_of(self.checkpoint.folder), session.fingerprint
+        recipe = document(
+            replace(carved, losses=losses), *parent, session.calibration, repaired.ridges, versions
+        )
+        with new_folder(out, self.destination.force) as folder:
+            child, more = Child(self.checkpoint, cut, repaired), REPORT if finish else ()
+            sha256 = write(child, recipe, folder, more, progress=self.progress)
+            if self.recipe and self.recipe.method.format == self.destination.form:
+                notes.append(self.recipe.difference(sha256, versions))
+            self.progress("opening the child again")
+            proof = self.format.verified(session, cut, repaired, folder)
+            note = "; ".join(filter(None, notes))
+            carved = replace(carved, losses=losses, note=note, verified=asdict(proof))
+            if finish:
+                finish(folder, carved)
+        session.done()
+        return carved
 
 
 def _cuttable(checkpoint: Checkpoint) -> list[str]:
@@ -213,118 +322,7 @@ def _cuttable(checkpoint: Checkpoint) -> list[str]:
     return [kind for kind, possible in (("groups", can.heads), ("ffn", can.ffn)) if possible]
 
 
-def _best_measured(job: Job, session: Session, plans: Sequence[Planned]) -> tuple[Planned, str]:
-    """Return the plan that loses least when it is repaired, of the best ones beside each width of the stream.
-
-    The table tells how to divide a loss between layers; repair gives back more of some kinds of units than of
-    others, so between widths what is left after it decides. Also what was measured, in words.
-    """
-    near = [plan for plan in plans if plan.worth >= NEAR * plans[0].worth][:FINALISTS]
-    if len(near) < 2:
-        return plans[0], ""
-    cuts = [_narrowed(job, plan.cut, plan.width) for plan in near]
-    losses = session.finals(cuts)
-    best = min(range(len(near)), key=losses.__getitem__)
-    texts = ", ".join(f"{loss:.3g} at {_width_of(cut)}" for cut, loss in zip(cuts, losses, strict=True))
-    return near[best], f"the best plans of each hidden size, repair {job.methods.repair}, lose {texts}"
-
-
 def _width_of(cut: Cut) -> str:
     """Return the width of the stream in words."""
     untied = cut.narrowing and not cut.narrowing.width.tied
     return f"{cut.hidden} with its own head" if untied else str(cut.hidden)
-
-
-def _planned(
-    job: Job,
-    planned: Planned,
-    losses: Mapping[str, float] | None = None,
-    widths: Mapping[int, float] | None = None,
-    measured: str = "",
-) -> Carved:
-    """Return the outcome of a plan; ``widths`` are known losses by the width of the stream."""
-    cut = _narrowed(job, planned.cut, planned.width)
-    notes = (
-        rounding(job.checkpoint, job.request, planned),
-        window_note(job.checkpoint, job.costs),
-        width_note(cut),
-        measured,
-    )
-    note = "; ".join(filter(None, notes))
-    told = spectrum(job.basis, widths) if cut.narrowing or widths else []
-    return _finished(job, cut, optimal=planned.optimal, losses=losses, note=note, told=told)
-
-
-def _narrowed(job: Job, cut: Cut, width: Width | None) -> Cut:
-    """Return the cut with a stream of this width."""
-    if width is None:
-        return cut
-    narrowing = job.basis.narrowing(width)
-    share = f"{narrowing.kept:.1%} of its energy stays"
-    job.progress(f"narrowing the stream to {width.hidden} of {cut.parent.hidden} directions: {share}")
-    return replace(cut, narrowing=narrowing)
-
-
-def _finished(
-    job: Job,
-    cut: Cut,
-    *,
-    optimal: bool | None = None,
-    losses: Mapping[str, float] | None = None,
-    note: str = "",
-    told: list[dict[str, Any]] | None = None,
-) -> Carved:
-    """Return the outcome of a plan, with its child on the disk where one is wanted."""
-    form = job.format
-    if job.output.folder is not None:
-        form.check(job.checkpoint, cut)
-    costs = {"parent": job.costs_of(), "child": job.costs_of(cut)}
-    if form.pads:
-        costs["stored"] = job.costs_of(cut.padded())
-    methods, request = job.methods, job.request
-    measured = {"measured": job.session.loss(cut)} if losses and job.session is not None else {}
-    carved = Carved(
-        job.name,
-        job.checkpoint.family.name,
-        CarvingMethod(
-            methods.criterion, methods.repair, methods.plan, request.layer_shape, job.form, request.space
-        ),
-        cut,
-        costs,
-        stored_bits(job.checkpoint, job.costs),
-        optimal,
-        {**(losses or {}), **measured},
-        note,
-        spectrum=told or [],
-    )
-    return carved if job.output.folder is None else _written(job, carved, job.output.folder)
-
-
-def _written(job: Job, carved: Carved, out: Path) -> Carved:
-    """Write the child into a new folder, opened again and compared before the folder gets its name."""
-    from zerolm.carving.export.write_child import write
-    from zerolm.carving.session import Session
-
-    session = job.session or Session(job.checkpoint, job.methods, job.progress)
-    repaired = session.repaired(carved.cut, job.recipe.ridges or None if job.recipe else None)
-    losses = dict(carved.losses)
-    if losses and repaired.arrays:
-        losses["repaired"] = session.loss(carved.cut, repaired)
-    notes = [carved.note, repaired.note]
-    versions = versions_of("torch", "transformers")
-    origin = origin_of(job.checkpoint.folder)
-    making = Making(origin, session.fingerprint, session.calibration, repaired.ridges, versions)
-    with new_folder(out, job.output.force) as folder:
-        recipe = document(replace(carved, losses=losses), making)
-        more = REPORT if job.output.finish else ()
-        sha256 = write(job.checkpoint, carved.cut, repaired, recipe, folder, more, progress=job.progress)
-        if job.recipe and job.recipe.method.format == job.form:
-            notes.append(job.recipe.difference(sha256, versions))
-        job.progress("opening the child again")
-        proof = job.format.verified(session, carved.cut, repaired, folder)
-        note = "; ".join(filter(None, notes))
-        carved = replace(carved, losses=losses, note=note, verified=asdict(proof))
-        if job.output.finish:
-            job.output.finish(folder, carved)
-    session.done()
-    return carved

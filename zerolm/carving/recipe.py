@@ -13,23 +13,23 @@ import numpy as np
 import zerolm
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
-from zerolm.carving.planning.lonas import choices_in
+from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import MAX_TOKENS, Methods
-from zerolm.carving.result import Carved, CarvingMethod, stream
+from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
 from zerolm.io.files import parse_json, read_text
 from zerolm.text.defaults import RANDOM
 
-FORMAT: Final = "zerolm-recipe"
-VERSION: Final = 4
+RECIPE_FORMAT: Final = "zerolm-recipe"
+RECIPE_VERSION: Final = 4
 """The first two knew a parent by the extremes of its weights, which a shuffled one has too; the third had no
 width of the stream."""
-READABLE: Final = (3, VERSION)
-MAX_BYTES: Final = 64 << 20
-MAX_TEXT: Final = 80
+READABLE: Final = (3, RECIPE_VERSION)
+MAX_RECIPE_BYTES: Final = 64 << 20
+MAX_NAME: Final = 80
 Place = tuple[int, str]
 BASES: Final = ("loss", "weights")
 MAX_STAGES: Final = 1000
@@ -142,31 +142,28 @@ def from_layers(parent: Dimensions, layers: Any) -> Cut:
     return Cut(parent, tuple(cuts))
 
 
-@dataclass(frozen=True)
-class Making:
-    """How a child was made, as its recipe says it: its ``parent`` and the SHA-256 of that one's ``weights``.
+def document(
+    carved: Carved,
+    parent: Origin,
+    weights: str,
+    calibration: Mapping[str, Any] | None,
+    ridges: Mapping[Place, float],
+    versions: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the recipe of a child as plain JSON, but for the files that are written with it.
 
-    ``calibration`` tells of the tokens, ``ridges`` are by (layer, role), ``versions`` by name.
+    ``weights`` is the SHA-256 of its parent's; ``calibration`` tells of the tokens, ``ridges`` are by (layer,
+    role), ``versions`` those of the software.
     """
-
-    parent: Origin
-    weights: str
-    calibration: Mapping[str, Any] | None
-    ridges: Mapping[Place, float]
-    versions: Mapping[str, str]
-
-
-def document(carved: Carved, making: Making) -> dict[str, Any]:
-    """Return the recipe of a child as plain JSON, but for the files that are written with it."""
     method = asdict(carved.method)
     written_as, space = method.pop("format"), method.pop("space")
     return {
-        "format": FORMAT,
-        "version": VERSION,
-        "parent": making.parent.name,
-        "revision": making.parent.revision,
-        **making.parent.licence,
-        "parent_weights": making.weights,
+        "format": RECIPE_FORMAT,
+        "version": RECIPE_VERSION,
+        "parent": parent.name,
+        "revision": parent.revision,
+        **parent.licence,
+        "parent_weights": weights,
         "family": carved.family,
         **method,
         "written_as": written_as,
@@ -174,10 +171,10 @@ def document(carved: Carved, making: Making) -> dict[str, Any]:
         "costs": carved.costs,
         "weight_bits": carved.weight_bits,
         "losses": carved.losses,
-        "calibration": making.calibration,
-        "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in making.ridges.items()},
-        "versions": dict(making.versions),
-        "stream": stream(carved.cut),
+        "calibration": calibration,
+        "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in ridges.items()},
+        "versions": dict(versions),
+        "stream": carved.stream,
         "layers": to_layers(carved.cut),
     }
 
@@ -185,61 +182,62 @@ def document(carved: Carved, making: Making) -> dict[str, Any]:
 def read_recipe(file: Path, checkpoint: Checkpoint, weights: str) -> Recipe:
     """Read a recipe for a parent with these ``weights``; ``ValueError`` where it is none, or of another."""
     try:
-        return _recipe(parse_json(read_text(file, MAX_BYTES)), checkpoint, weights)
+        return _recipe(parse_json(read_text(file, MAX_RECIPE_BYTES)), checkpoint, weights)
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"recipe {str(file)!r} cannot be used: {error}") from None
 
 
-def _recipe(given: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
-    if not isinstance(given, dict) or given.get("format") != FORMAT:
+def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
+    if not isinstance(document, dict) or document.get("format") != RECIPE_FORMAT:
         raise ValueError("it is no recipe of a carved child")
-    if given.get("version") in (1, 2):
+    if document.get("version") in (1, 2):
         raise ValueError(
-            f"its version is {given['version']}, which does not tell its parent from one with shuffled "
-            f"weights; {VERSION} can be read: carve again"
+            f"its version is {document['version']}, which does not tell its parent from one with shuffled "
+            f"weights; {RECIPE_VERSION} can be read: carve again"
         )
-    if given.get("version") not in READABLE:
-        known = " and ".join(map(str, READABLE))
-        raise ValueError(f"its version is {str(given.get('version'))[:MAX_TEXT]}; {known} can be read")
-    if given.get("parent_weights") != weights:
-        parent = str(given.get("parent"))[:MAX_TEXT]
+    if document.get("version") not in READABLE:
+        versions = " and ".join(map(str, READABLE))
+        raise ValueError(f"its version is {str(document.get('version'))[:MAX_NAME]}; {versions} can be read")
+    if document.get("parent_weights") != weights:
+        parent = str(document.get("parent"))[:MAX_NAME]
         raise ValueError(f"it was made for a parent with other weights: {parent!r}")
     names = ("criterion", "repair", "plan", "shape", "written_as")
-    criterion, repair, plan, shape, written_as = (_text(name, given.get(name)) for name in names)
+    criterion, repair, plan, shape, written_as = (_text(name, document.get(name)) for name in names)
     for registry, name in ((REPAIRS, repair), (CRITERIA, criterion)):
         registry.entry(name)
-    if given.get("family") != checkpoint.family.name:
-        raise ValueError(f"it was made for a {str(given.get('family'))[:40]}, not a {checkpoint.family.name}")
-    space = given.get("space")
+    if document.get("family") != checkpoint.family.name:
+        family = str(document.get("family"))[:40]
+        raise ValueError(f"it was made for a {family}, not a {checkpoint.family.name}")
+    space = document.get("space")
     if space is not None:
-        choices_in(_text("space", space), checkpoint)
-    _check_healing(given.get("healing", []))
+        SIZE_SPACES[_text("space", space)].choices(checkpoint)
+    _check_healing(document.get("healing", []))
     whole = dimensions(checkpoint)
     return Recipe(
-        from_layers(whole, given.get("layers")),
+        from_layers(whole, document.get("layers")),
         CarvingMethod(criterion, repair, plan, shape, written_as, space),
-        _calibration(given.get("calibration")),
-        _ridges(given.get("ridges"), whole.depth),
-        _texts("sha256", given.get("sha256")),
-        _texts("versions", given.get("versions")),
-        *_stream(given.get("stream"), whole, checkpoint),
-        given,
+        _calibration(document.get("calibration")),
+        _ridges(document.get("ridges"), whole.depth),
+        _texts("sha256", document.get("sha256")),
+        _texts("versions", document.get("versions")),
+        *_stream(document.get("stream"), whole, checkpoint),
+        document,
     )
 
 
-def _check_healing(given: Any) -> None:
+def _check_healing(stages: Any) -> None:
     """Refuse what a recipe says of how its child was trained where a card cannot say it."""
-    texts = {"source": str, "trained_on": int, "sha256": str}
+    of_text = {"source": str, "trained_on": int, "sha256": str}
     measures = ("before", "after", "parent")
-    if not isinstance(given, list) or len(given) > MAX_STAGES:
-        raise ValueError(f"its healing is {str(given)[:40]!r}, not a list of at most {MAX_STAGES} stages")
-    for stage in given:
+    if not isinstance(stages, list) or len(stages) > MAX_STAGES:
+        raise ValueError(f"its healing is {str(stages)[:40]!r}, not a list of at most {MAX_STAGES} stages")
+    for stage in stages:
         losses: Any = stage.get("losses_on_held_out") if isinstance(stage, dict) else None
         sound = (
             _has(stage, STAGE)
             and isinstance(stage.get("lora"), int | None)
             and all(isinstance(name, str) for name in stage["losses"])
-            and all(_has(text, texts) for text in stage["texts"])
+            and all(_has(text, of_text) for text in stage["texts"])
             and _has(losses, dict.fromkeys(measures, dict))
             and all(_has(losses[name], dict.fromkeys(losses["before"], (int, float))) for name in measures)
         )
@@ -247,61 +245,61 @@ def _check_healing(given: Any) -> None:
             raise ValueError(f"a stage of its healing is {str(stage)[:40]!r}, not what zerolm heal writes")
 
 
-def _has(given: Any, fields: Mapping[str, Any]) -> bool:
+def _has(value: Any, fields: Mapping[str, Any]) -> bool:
     """Return whether JSON is an object with these fields of these types."""
-    return isinstance(given, dict) and all(isinstance(given.get(name), kind) for name, kind in fields.items())
+    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in fields.items())
 
 
-def _stream(given: Any, parent: Dimensions, checkpoint: Checkpoint) -> tuple[Width | None, str | None]:
+def _stream(stream: Any, parent: Dimensions, checkpoint: Checkpoint) -> tuple[Width | None, str | None]:
     """Return the width of a recipe's stream and its basis; ``ValueError`` where it does not fit."""
-    if given is None:
+    if stream is None:
         return None, None
     fields = {"hidden": int, "tied": bool, "basis": str, "kept_energy": float}
-    sound = isinstance(given, dict) and set(given) == set(fields)
-    if not sound or not all(type(given[name]) is kind for name, kind in fields.items()):
+    sound = isinstance(stream, dict) and set(stream) == set(fields)
+    if not sound or not all(type(stream[name]) is kind for name, kind in fields.items()):
         raise ValueError(f"its stream must hold {', '.join(fields)}")
-    if not checkpoint.family.cut.hidden or not 1 <= given["hidden"] <= parent.hidden:
-        raise ValueError(f"its stream is {given['hidden']} wide, that of the parent {parent.hidden}")
-    if given["basis"] not in BASES or (given["tied"] and not checkpoint.layout.tied):
-        raise ValueError(f"its stream has the basis {given['basis'][:40]!r} and tied {given['tied']}")
-    return Width(given["hidden"], given["tied"]), given["basis"]
+    if not checkpoint.family.cut.hidden or not 1 <= stream["hidden"] <= parent.hidden:
+        raise ValueError(f"its stream is {stream['hidden']} wide, that of the parent {parent.hidden}")
+    if stream["basis"] not in BASES or (stream["tied"] and not checkpoint.layout.tied):
+        raise ValueError(f"its stream has the basis {stream['basis'][:40]!r} and tied {stream['tied']}")
+    return Width(stream["hidden"], stream["tied"]), stream["basis"]
 
 
-def _text(name: str, given: Any) -> str:
-    if not isinstance(given, str) or len(given) > MAX_TEXT:
-        raise ValueError(f"its {name} is {str(given)[:40]!r}")
-    return given
+def _text(name: str, text: Any) -> str:
+    if not isinstance(text, str) or len(text) > MAX_NAME:
+        raise ValueError(f"its {name} is {str(text)[:40]!r}")
+    return text
 
 
-def _texts(name: str, given: Any) -> dict[str, str]:
-    if not isinstance(given, dict):
-        raise ValueError(f"its {name} is {str(given)[:40]!r}, not an object of texts")
-    return {key: _text(name, text) for key, text in given.items()}
+def _texts(name: str, texts: Any) -> dict[str, str]:
+    if not isinstance(texts, dict):
+        raise ValueError(f"its {name} is {str(texts)[:40]!r}, not an object of texts")
+    return {key: _text(name, text) for key, text in texts.items()}
 
 
-def _calibration(given: Any) -> Mapping[str, Any] | None:
-    if given is None:
+def _calibration(calibration: Any) -> Mapping[str, Any] | None:
+    if calibration is None:
         return None
     fields = {"text": (str, type(None)), "seed": (int, type(None)), "sequences": (int,), "length": (int,)}
-    sound = isinstance(given, dict) and set(given) == set(fields)
-    if not sound or not all(isinstance(given[name], kinds) for name, kinds in fields.items()):
+    sound = isinstance(calibration, dict) and set(calibration) == set(fields)
+    if not sound or not all(isinstance(calibration[name], kinds) for name, kinds in fields.items()):
         raise ValueError(f"its calibration must hold {', '.join(fields)}")
-    sequences, length = given["sequences"], given["length"]
+    sequences, length = calibration["sequences"], calibration["length"]
     if not (sequences >= 1 and length >= 2 and sequences * length <= MAX_TOKENS):
         raise ValueError(f"its calibration has {sequences} sequences of {length} tokens")
-    return dict(given)
+    return dict(calibration)
 
 
-def _ridges(given: Any, depth: int) -> dict[Place, float]:
+def _ridges(shares: Any, depth: int) -> dict[Place, float]:
     ridges: dict[Place, float] = {}
-    if not isinstance(given, dict):
+    if not isinstance(shares, dict):
         raise ValueError("it lists no ridges")
-    for place, ridge in given.items():
+    for place, ridge in shares.items():
         role, _, layer = place.partition(" ")
-        known = layer.isdecimal() and (
+        is_place = layer.isdecimal() and (
             (role in IN_LAYER and int(layer) < depth) or (role == "final_norm" and int(layer) == depth)
         )
-        if not known or not isinstance(ridge, float | int) or not 0 < ridge < 1e6:
+        if not is_place or not isinstance(ridge, float | int) or not 0 < ridge < 1e6:
             raise ValueError(f"its ridge of {place[:40]!r} is {ridge!r}")
         ridges[int(layer), role] = float(ridge)
     return ridges

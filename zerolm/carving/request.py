@@ -45,7 +45,7 @@ class SizeRequest:
     """The sizes of a child: widths outright (shares of the parent's), or within budgets.
 
     What has no share is free within budgets, whole without. ``multiple_of`` holds for FFN widths and the
-    stream's. ``space`` names one of LoNAS, whose sizes and whose costs then count.
+    stream's. ``space`` names one of ``SIZE_SPACES``, whose sizes and whose costs then count.
     """
 
     limits: Any = part(Limits, group="How small")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.width.narrowing import Basis
 
-STEPS: Final = 32
+SPECTRUM_STEPS: Final = 32
 """Widths at which the spectrum of the stream is told."""
 
 
@@ -35,44 +35,74 @@ class Carved:
     of the whole plan, and of the ``repaired`` one. ``note`` says what was done other than asked. ``verified``
     is None where nothing was written. ``spectrum`` lists for widths of the stream (``hidden``) what share of
     its energy they keep (``kept_energy``) and, where it was measured, the ``loss`` of that width alone; it is
-    empty where the stream was not looked at.
+    empty where the stream was not looked at. ``widths`` are the sizes of each kept layer, ``stream`` the
+    width of a narrower stream and how it came about, ``parent_sizes`` those of the parent. ``kept`` lists all
+    units; a result that was read back has none, for its recipe lists them.
     """
 
     parent: str
     family: str
     method: CarvingMethod
-    cut: Cut
     costs: dict[str, dict[str, int]]
     weight_bits: list[int]
     optimal: bool | None
     losses: dict[str, float]
+    widths: list[dict[str, int]]
+    stream: dict[str, Any] | None
+    parent_sizes: dict[str, int]
     note: str = ""
     verified: dict[str, Any] | None = None
     spectrum: list[dict[str, Any]] = field(default_factory=list)
+    kept: Cut | None = None
 
     @property
-    def widths(self) -> list[dict[str, int]]:
-        """Return the sizes of each kept layer."""
-        return widths(self.cut)
+    def cut(self) -> Cut:
+        """Return the kept units; ``ValueError`` where the result was read back."""
+        if self.kept is None:
+            raise ValueError("a result that was read back does not list the kept units; its recipe does")
+        return self.kept
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the cut, as one flat object."""
-        own = {name: value for name, value in vars(self).items() if name not in ("cut", "method")}
-        return {
-            **own,
-            **asdict(self.method),
-            "widths": self.widths,
-            "stream": stream(self.cut),
-            "parent_sizes": asdict(self.cut.parent),
-        }
+        last = ("widths", "stream", "parent_sizes")
+        first = {name: value for name, value in vars(self).items() if name not in ("kept", "method", *last)}
+        return {**first, **asdict(self.method), **{name: getattr(self, name) for name in last}}
+
+    @classmethod
+    def from_json(cls, document: Any) -> Carved:
+        """Return the result that ``to_json`` gave; ``ValueError`` names the first field that is wrong."""
+        kinds, of_method = get_type_hints(cls), get_type_hints(CarvingMethod)
+        del kinds["kept"], kinds["method"]
+        fields = read_fields(kinds | of_method, document)
+        method = CarvingMethod(**{name: fields.pop(name) for name in of_method})
+        return cls(method=method, **fields)
+
+
+def read_fields(kinds: Mapping[str, Any], document: Any) -> dict[str, Any]:
+    """Return the fields of a JSON object, which has these and no others, each of its type.
+
+    ``ValueError`` names the first that is missing, not known or of another type.
+    """
+    from pydantic import ConfigDict, ValidationError, create_model
+
+    from zerolm.groundtruth.truth import first_problem
+
+    fields: dict[str, Any] = {name: (kind, ...) for name, kind in kinds.items()}
+    model = create_model("Result", __config__=ConfigDict(extra="forbid", strict=True), **fields)
+    try:
+        model.model_validate(document)
+    except ValidationError as error:
+        raise ValueError(first_problem(error, "the result")) from None
+    return {name: document[name] for name in kinds}  # as they were read: 1 stays an integer
 
 
 def spectrum(basis: Basis, losses: Mapping[int, float] | None = None) -> list[dict[str, Any]]:
-    """Return what widths of the stream keep of its energy, at even steps and where ``losses`` are known."""
-    whole, known = len(basis.energy), losses or {}
-    sizes = {max(1, round(step * whole / STEPS)) for step in range(1, STEPS + 1)} | set(known)
+    """Return what widths of the stream keep of its energy, at even steps and where there are ``losses``."""
+    whole, losses = len(basis.energy), losses or {}
+    even = {max(1, round(step * whole / SPECTRUM_STEPS)) for step in range(1, SPECTRUM_STEPS + 1)}
     return [
-        {"hidden": size, "kept_energy": basis.kept(size), "loss": known.get(size)} for size in sorted(sizes)
+        {"hidden": size, "kept_energy": basis.kept(size), "loss": losses.get(size)}
+        for size in sorted(even | set(losses))
     ]
 
 

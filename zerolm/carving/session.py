@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -13,14 +13,13 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.carving.evaluation.divergence import pooling_of
-from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
+from zerolm.carving.importance.criteria import definition_of
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.planning.sensitivity import (
-    BATCH,
-    SEQUENCES,
-    SHARES,
+    LOSS_BATCH,
+    LOSS_SEQUENCES,
     STREAM_SHARES,
     Loss,
     LossTable,
@@ -31,9 +30,9 @@ from zerolm.carving.pruning import Place, Repaired, apply_in_memory, carved_laye
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.repair.walk import repair
 from zerolm.carving.request import Methods
+from zerolm.carving.result import stream
 from zerolm.carving.width.loss_basis import loss_basis
 from zerolm.carving.width.narrowing import Basis
-from zerolm.carving.width.weights_basis import weights_basis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache
@@ -44,6 +43,8 @@ from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
 BASIS: Final = ("vectors", "energy", "last", "gain")
+CACHE_FORMAT: Final = 1
+"""One more where what is cached comes about, or is kept, in another way."""
 
 
 class Session:
@@ -96,88 +97,76 @@ class Session:
         """How an encoder's tokens become one embedding."""
         return pooling_of(self.checkpoint.folder)
 
-    def _cache(self, kind: str, *key: object) -> ArrayCache:
-        """Return the cache of what also depends on ``key``; none where a plug-in chooses the units."""
-        if self.methods.criterion not in (*WEIGHTS_ONLY, *WITH_TOKENS):
-            return ArrayCache()
-        return ArrayCache.of(
-            kind,
-            zerolm.__version__,
-            repr(sorted(self.checkpoint.config.items())),
-            self.fingerprint,
-            self.tokens.digest(),
-            self.methods.criterion,
-            *key,
-        )
+    @cached_property
+    def _measured_on(self) -> tuple[object, ...]:
+        """The parent, how its family is read, and the tokens: all that is measured depends on them.
+
+        The digest of the tokens stands for the text, its tokenizer, sequences, length and seed.
+        """
+        parent = self.checkpoint
+        config = repr(sorted(parent.config.items()))
+        versions = CACHE_FORMAT, zerolm.__version__
+        return *versions, self.fingerprint, config, repr(parent.family), self.tokens.digest()
+
+    def _cache(self, kind: str, *options: object) -> ArrayCache:
+        """Return the cache of a part that depends on nothing else but these options of its own."""
+        return ArrayCache.of(kind, *self._measured_on, *options)
 
     def importance(self) -> Criterion:
         """Return the criterion by what the tokens make units send."""
-        cache = self._cache("importances")
         name = self.methods.criterion
+        definition = definition_of(name)
+        cache = ArrayCache() if definition is None else self._cache("importances", name, definition)
         return Additive(importances(self.model, self.tokens, name, cache=cache, progress=self.progress))
 
     @cached_property
     def basis(self) -> Basis:
-        """The basis of the stream: by what the tokens' loss feels, without tokens by the weights."""
-        if self.methods.text is None:
-            return weights_basis(self.checkpoint, progress=self.progress)
+        """The basis of the stream, by what the tokens' loss feels."""
         cache = self._cache("basis")
-        known = cache.get("loss")
-        if known is None:
+        arrays = cache.get("loss")
+        if arrays is None:
             sums = self._cache("basis sums")
-            made = loss_basis(self.model, self.tokens, cache=sums, progress=self.progress)
-            known = {name: getattr(made, name) for name in BASIS}
-            cache.put("loss", known)
+            basis = loss_basis(self.model, self.tokens, cache=sums, progress=self.progress)
+            arrays = {name: getattr(basis, name) for name in BASIS}
+            cache.put("loss", arrays)
             sums.forget()
-        return Basis("loss", **known)
+        return Basis("loss", **arrays)
 
-    def table(self, by: Criterion, kinds: list[str], *, stream: bool) -> LossTable:
+    def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
         """Return the measured losses of cutting one layer alone, and of narrowing the stream if wanted."""
-        seed = self.methods.seed if self.methods.criterion == "random" else None
-        table = self._layers(by, kinds, seed)
-        if not stream:
+        pooling = self.pooling
+        cache = self._cache("sensitivity", pooling)
+        table = measured_losses(
+            self.model, self.tokens, by, kinds, pooling=pooling, cache=cache, progress=self.progress
+        )
+        if not with_stream:
             return table
-        cache = self._cache("stream", STREAM_SHARES)
-        tied = self.checkpoint.layout.tied
+        cache, tied = self._cache("stream", STREAM_SHARES), self.checkpoint.layout.tied
         losses = stream_losses(
             self.model, self.tokens, self.basis, tied=tied, cache=cache, progress=self.progress
         )
         return replace(table, stream=losses)
-
-    def _layers(self, by: Criterion, kinds: list[str], seed: int | None) -> LossTable:
-        return measured_losses(
-            self.model,
-            self.tokens,
-            by,
-            kinds,
-            batch=BATCH,
-            pooling=self.pooling,
-            cache=self._cache("sensitivity", SHARES, kinds, seed, self.pooling),
-            progress=self.progress,
-        )
 
     def repaired(self, cut: Cut, ridges: Mapping[Place, float] | None = None) -> Repaired:
         """Return new output matrices for the cut, with these ridges or chosen ones."""
         rule = self.methods.repair
         if rule == "none":
             return Repaired()
-        width = asdict(cut.narrowing.width) if cut.narrowing else None
-        cache = self._cache("repair", rule, to_layers(cut), width, sorted((ridges or {}).items()))
+        cache = self._cache("repair", rule, *_options(cut), sorted((ridges or {}).items()))
         self._spent.append(cache)
         return repair(self.model, cut, self.tokens, rule, ridges=ridges, cache=cache, progress=self.progress)
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         """Return the losses of whole cuts, repaired on some sequences and measured on others."""
-        fitted, judged = self.tokens.spread(2 * SEQUENCES).halves()
+        fitted, judged = self.tokens.spread(2 * LOSS_SEQUENCES).halves()
         if not len(judged):
             fitted = judged = self.tokens
         rule, depth = self.methods.repair, cuts[0].parent.depth
-        loss = Loss(Blocks(self.model, judged.batches(BATCH)), depth, self.pooling)
+        loss = Loss(Blocks(self.model, judged.batches(LOSS_BATCH)), depth, self.pooling)
         losses = []
         for number, cut in enumerate(cuts):
             self.progress("measuring the best plans, repaired", number, len(cuts))
-            width = asdict(cut.narrowing.width) if cut.narrowing else None
-            cache = self._cache("finals", rule, to_layers(cut), width)
+            cache = self._cache("finals", rule, self.pooling, *_options(cut))
             row = cache.get("loss")
             if row is None:
                 row = {"loss": np.array(loss.of_cut(cut, repair(self.model, cut, fitted, rule)))}
@@ -193,7 +182,7 @@ class Session:
     def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
         """Return the loss of the whole cut on the tokens that the table was measured on, in its units."""
         self.progress("measuring the plan")
-        blocks = Blocks(self.model, self.tokens.spread(SEQUENCES).batches(BATCH))
+        blocks = Blocks(self.model, self.tokens.spread(LOSS_SEQUENCES).batches(LOSS_BATCH))
         return Loss(blocks, cut.parent.depth, self.pooling).of_cut(cut, repaired)
 
     def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:
@@ -213,3 +202,8 @@ class Session:
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
         """Return the carved parent, in memory and in float32."""
         return apply_in_memory(open_model(self.checkpoint), cut, repaired)
+
+
+def _options(cut: Cut) -> tuple[object, ...]:
+    """Return what tells a cut of a parent from all others, where tokens say the basis of its stream."""
+    return to_layers(cut), stream(cut)

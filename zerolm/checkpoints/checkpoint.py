@@ -17,11 +17,12 @@ from zerolm.checkpoints.layout import Layout
 from zerolm.checkpoints.shards import read_shards
 from zerolm.families.family import Family
 from zerolm.families.known import family_of
+from zerolm.io.brief import brief
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Checkpoint:
     """A folder, read and checked; no weights are in memory.
 
@@ -34,6 +35,9 @@ class Checkpoint:
     layout: Layout
     shards: tuple[Shard, ...]
     tensors: dict[str, TensorInfo]
+
+    def __repr__(self) -> str:
+        return brief(self, str(self.folder), f"{self.family.name}, {len(self.tensors)} tensors")
 
     @classmethod
     def open(cls, name: str | Path) -> Checkpoint:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.io.brief import brief
 from zerolm.io.files import parse_json
 
 MAX_HEADER: Final = 100_000_000
@@ -59,7 +60,7 @@ class TensorInfo:
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Shard:
     """One safetensors file: its tensors in the order in which they lie.
 
@@ -71,6 +72,9 @@ class Shard:
     header: str
     size: int
     modified: int
+
+    def __repr__(self) -> str:
+        return brief(self, str(self.file), f"{len(self.tensors)} tensors, {self.size:,} bytes")
 
 
 def read_shard(file: Path) -> Shard:

@@ -15,11 +15,11 @@ from zerolm.checkpoints.headers import Shard, TensorInfo
 from zerolm.io.cache import ArrayCache
 from zerolm.progress import Progress, silent
 
-VERSION: Final = "1"
-BLOCK: Final = 4096
+FINGERPRINT_VERSION: Final = "1"
+SAMPLE_BLOCK: Final = 4096
 SAMPLED: Final = 4 << 20
 """Bytes of a shard that are sampled: all of a smaller one; at least one block of each tensor."""
-CHUNK: Final = 1 << 20
+HASHED_BYTES: Final = 1 << 20
 
 
 def state_of(shard: Shard) -> tuple[object, ...]:
@@ -42,7 +42,7 @@ def sampled(shard: Shard) -> str:
     digest = hashlib.sha256()
     with shard.file.open("rb", buffering=0) as file:
         for tensor in shard.tensors.values():
-            for start, end in _blocks(tensor, max(1, SAMPLED // (BLOCK * len(shard.tensors)))):
+            for start, end in _blocks(tensor, max(1, SAMPLED // (SAMPLE_BLOCK * len(shard.tensors)))):
                 file.seek(start)
                 digest.update(file.read(end - start))
     return digest.hexdigest()
@@ -50,12 +50,12 @@ def sampled(shard: Shard) -> str:
 
 def _blocks(tensor: TensorInfo, count: int) -> Iterator[tuple[int, int]]:
     """Yield where the sampled blocks of a tensor begin and end: evenly, or all of it where it is short."""
-    if tensor.end - tensor.start <= count * BLOCK:
+    if tensor.end - tensor.start <= count * SAMPLE_BLOCK:
         yield tensor.start, tensor.end
         return
     for step in range(count):
-        start = tensor.start + step * (tensor.end - tensor.start - BLOCK) // max(count - 1, 1)
-        yield start, start + BLOCK
+        start = tensor.start + step * (tensor.end - tensor.start - SAMPLE_BLOCK) // max(count - 1, 1)
+        yield start, start + SAMPLE_BLOCK
 
 
 def fingerprint(checkpoint: Checkpoint, *, progress: Progress = silent) -> str:
@@ -67,7 +67,7 @@ def fingerprint(checkpoint: Checkpoint, *, progress: Progress = silent) -> str:
     digests: dict[str, bytes] = {}
     done, of = 0, sum(shard.size for shard in checkpoint.shards)
     for shard in checkpoint.shards:
-        cache = ArrayCache.of("fingerprints", VERSION, *state_of(shard))
+        cache = ArrayCache.of("fingerprints", FINGERPRINT_VERSION, *state_of(shard))
         stored = (cache.get("tensors") or {}).get("sha256")
         if stored is None or stored.shape != (len(shard.tensors), 32) or stored.dtype != np.uint8:
             progress("hashing the weights", done, of)
@@ -93,11 +93,11 @@ def _hashed(shard: Shard) -> np.ndarray[tuple[int, int], np.dtype[np.uint8]]:
 
 def _digest(tensor: TensorInfo) -> bytes:
     digest, left = hashlib.sha256(), tensor.end - tensor.start
-    buffer = memoryview(bytearray(min(CHUNK, left)))
+    buffer = memoryview(bytearray(min(HASHED_BYTES, left)))
     with tensor.file.open("rb", buffering=0) as file:
         file.seek(tensor.start)
         while left:
-            count = file.readinto(buffer[: min(CHUNK, left)])
+            count = file.readinto(buffer[: min(HASHED_BYTES, left)])
             if not count:
                 raise ValueError(f"{str(tensor.file)!r} was cut off while it was read")
             digest.update(buffer[:count])

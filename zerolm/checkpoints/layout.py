@@ -121,8 +121,8 @@ def _placed(
     family: Family, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo], sizes: ModelSizes
 ) -> Iterator[tuple[str, Slot]]:
     """Yield the tensors by name, with their slots, from the first layer to the last."""
-    given = config.get("architectures")
-    with_head = any(name in family.head_classes for name in (given if isinstance(given, list) else ()))
+    classes = config.get("architectures")
+    with_head = any(name in family.head_classes for name in (classes if isinstance(classes, list) else ()))
     body, head = family.tensors.body, family.tensors.head
     prefix = next(
         (p for p in family.tensors.prefixes if p + body[0].name in tensors), family.tensors.prefixes[0]

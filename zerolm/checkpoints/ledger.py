@@ -12,7 +12,7 @@ from zerolm.checkpoints.headers import Shard
 from zerolm.checkpoints.identity import check_unchanged, threads
 from zerolm.checkpoints.layout import Slot
 from zerolm.checkpoints.matrix_sums import Summing, Sums, Totals, plain, sums_of
-from zerolm.checkpoints.shard_sums import Record, content_of, load, record_path, save
+from zerolm.checkpoints.shard_sums import ShardRecord, content_of, load, record_path, save
 from zerolm.progress import Progress, silent
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ WORTH_COMPILING: Final = 256 << 20
 class Ledger:
     """Totals of all tensors, and sums of the rows and columns of the matrices in layers."""
 
-    def __init__(self, records: Mapping[str, Record]) -> None:
+    def __init__(self, records: Mapping[str, ShardRecord]) -> None:
         self._records = records
 
     def rows(self, name: str) -> Sums:
@@ -58,7 +58,7 @@ def ledger_of(
     slots = checkpoint.layout.slots
     of = sum(shard.size for shard in checkpoint.shards)
     summing = best_summing(of)
-    records: dict[str, Record] = {}
+    records: dict[str, ShardRecord] = {}
     done = 0
     for shard in checkpoint.shards:
         check_unchanged(shard)
@@ -98,9 +98,9 @@ def best_summing(size: int) -> Summing:
 
 def _pass_over(
     shard: Shard, wanted: Mapping[str, bool], summing: Summing, done: int, of: int, progress: Progress
-) -> Record:
+) -> ShardRecord:
     """Pass over a shard, its tensors shared among threads, the largest first so that all end together."""
-    record = Record()
+    record = ShardRecord()
     tensors = sorted((shard.tensors[name] for name in wanted), key=lambda tensor: tensor.start - tensor.end)
     pool = ThreadPoolExecutor(threads())
     try:

@@ -13,7 +13,7 @@ from zerolm.checkpoints.folder import inside
 from zerolm.io.files import read_text
 
 MAX_CARD: Final = 1 << 20
-MAX_TEXT: Final = 300
+MAX_LICENCE: Final = 300
 LICENCES: Final = ("license", "license_name", "license_link")
 
 
@@ -58,5 +58,5 @@ def top_level(text: str) -> dict[str, str]:
     return {
         str(key.value): value.value
         for key, value in pairs
-        if isinstance(value, yaml.ScalarNode) and 0 < len(value.value) <= MAX_TEXT
+        if isinstance(value, yaml.ScalarNode) and 0 < len(value.value) <= MAX_LICENCE
     }

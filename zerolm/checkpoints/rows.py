@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from zerolm.checkpoints.headers import TensorInfo
 
-BLOCK: Final = 2 << 20
+READ_BYTES: Final = 2 << 20
 """Bytes read at once: what stays in a core's own cache while it is summed up."""
 INTEGERS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -24,7 +24,7 @@ class RowReader:
     What ``read`` returns is overwritten by the next call.
     """
 
-    def __init__(self, tensor: TensorInfo, file: FileIO, block: int = BLOCK) -> None:
+    def __init__(self, tensor: TensorInfo, file: FileIO, block: int = READ_BYTES) -> None:
         self.tensor, self.file = tensor, file
         self.rows = tensor.shape[0] if tensor.shape else 1
         self.cols = math.prod(tensor.shape[1:])
@@ -53,6 +53,6 @@ class RowReader:
 
 
 @contextmanager
-def row_reader(tensor: TensorInfo, block: int = BLOCK) -> Iterator[RowReader]:
+def row_reader(tensor: TensorInfo, block: int = READ_BYTES) -> Iterator[RowReader]:
     with open(tensor.file, "rb", buffering=0) as file:
         yield RowReader(tensor, file, block)

@@ -19,13 +19,13 @@ from zerolm.checkpoints.identity import state_of
 from zerolm.checkpoints.matrix_sums import Sums, Totals
 from zerolm.io.files import cache_folder, replacing
 
-VERSION: Final = "2"
-COLUMNS: Final = {"squares": "f8", "absolute": "f8", "largest": "f4", "smallest": "f4"}
+SUMS_VERSION: Final = "2"
+SUM_TYPES: Final = {"squares": "f8", "absolute": "f8", "largest": "f4", "smallest": "f4"}
 """How a file holds the sums: no weight has more digits than a float32."""
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ShardRecord:
     """By tensor: its totals, and the sums of its rows and columns where they are wanted."""
 
     totals: dict[str, Totals] = field(default_factory=dict)
@@ -44,11 +44,11 @@ def record_path(shard: Shard, wanted: Mapping[str, bool]) -> Path:
 
     ``wanted`` maps its tensors to whether each row and column counts.
     """
-    key = [VERSION, *state_of(shard), *sorted(wanted.items())]
+    key = [SUMS_VERSION, *state_of(shard), *sorted(wanted.items())]
     return cache_folder("ledgers") / f"{hashlib.sha256(repr(key).encode()).hexdigest()}.npz"
 
 
-def save(path: Path, record: Record, shard: Shard, wanted: Mapping[str, bool], content: str) -> None:
+def save(path: Path, record: ShardRecord, shard: Shard, wanted: Mapping[str, bool], content: str) -> None:
     """Store a record, with the SHA-256 of the shard or ``""``.
 
     A cache that cannot be written is no reason to fail.
@@ -58,7 +58,7 @@ def save(path: Path, record: Record, shard: Shard, wanted: Mapping[str, bool], c
     with suppress(OSError), replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         _put(archive, "content", np.array(content))
         _put(archive, "totals", totals)
-        for column, kind in COLUMNS.items():  # one after another: they are large
+        for column, kind in SUM_TYPES.items():  # one after another: they are large
             pieces = [getattr(sums, column) for sums in ordered]
             _put(archive, column, np.concatenate([np.empty(0, kind), *pieces], dtype=kind))
 
@@ -68,24 +68,24 @@ def _put(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
         np.lib.format.write_array(file, array, allow_pickle=False)
 
 
-def load(path: Path, shard: Shard, wanted: Mapping[str, bool], content: str) -> Record | None:
+def load(path: Path, shard: Shard, wanted: Mapping[str, bool], content: str) -> ShardRecord | None:
     """Return a stored record; None where there is none, or it is damaged or of another ``content``."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in (*COLUMNS, "totals", "content")}
+            arrays = {name: file[name] for name in (*SUM_TYPES, "totals", "content")}
     except Exception:  # damage shows in many ways
         return None
     sizes = [size for name in _detailed(shard, wanted) for size in shard.tensors[name].shape]
-    shapes = dict.fromkeys(COLUMNS, (sum(sizes),)) | {"totals": (len(wanted), 5)}
+    shapes = dict.fromkeys(SUM_TYPES, (sum(sizes),)) | {"totals": (len(wanted), 5)}
     if not all(arrays[name].shape == shape and _is_finite(arrays[name]) for name, shape in shapes.items()):
         return None
     if content and str(arrays["content"]) != content:
         return None
     pieces = (
-        Sums(*(arrays[column][start:end] for column in COLUMNS))
+        Sums(*(arrays[column][start:end] for column in SUM_TYPES))
         for start, end in pairwise(np.cumsum([0, *sizes]))
     )
-    record = Record()
+    record = ShardRecord()
     for name, (count, *sums) in zip(wanted, arrays["totals"].tolist(), strict=True):
         record.totals[name] = Totals(int(count), *sums)
     for name in _detailed(shard, wanted):

@@ -16,22 +16,22 @@ from zerolm.checkpoints.writer import Chunk, Span
 
 SPAN_BYTES: Final = 256 << 10
 """Runs of whole rows from this size on are left to the kernel to copy."""
-BLOCK: Final = 4 << 20
+COPIED_BYTES: Final = 4 << 20
 
 
-def sliced(tensor: TensorInfo, kept: Mapping[int, Ints]) -> Iterator[Chunk]:
+def sliced(tensor: TensorInfo, indices_of: Mapping[int, Ints]) -> Iterator[Chunk]:
     """The bytes of ``tensor[kept[0]][:, kept[1]]``; an axis that is not named is kept whole.
 
     Indices ascend strictly, else ``ValueError``. Arrays are raw integers, each overwritten when the next is
     asked for; memory is bounded by a few megabytes whatever the tensor.
     """
-    for axis, indices in kept.items():
+    for axis, indices in indices_of.items():
         _check(tensor, axis, indices)
-    if not tensor.shape or not kept:
+    if not tensor.shape or not indices_of:
         yield Span(tensor.file, tensor.start, tensor.end)
         return
-    rows, cols = kept.get(0, np.arange(tensor.shape[0])), kept.get(1)
-    with row_reader(tensor, BLOCK) as reader:
+    rows, cols = indices_of.get(0, np.arange(tensor.shape[0])), indices_of.get(1)
+    with row_reader(tensor, COPIED_BYTES) as reader:
         waiting = 0
         for first, last in _runs(rows):
             if cols is None and (last - first) * reader.row_bytes >= SPAN_BYTES:

@@ -21,7 +21,7 @@ HOMES: Final = {
     "score": "zerolm.scores:SCORES",
     "format": "zerolm.carving.export.formats:FORMATS",
     "repair": "zerolm.carving.repair.rules:REPAIRS",
-    "proxy": "zerolm.proxies.definitions",
+    "proxy": "zerolm.zero_cost.definitions",
     "benchmark": "zerolm.groundtruth.cache:shipped_names",
 }
 """Where the names of each kind are."""

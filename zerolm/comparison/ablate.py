@@ -19,13 +19,13 @@ from zerolm.scores import ScoreBatch, make_score
 from zerolm.scores.drawn import drawn_parts
 from zerolm.scores.initialisation import INITIALISATIONS
 from zerolm.statistics import Bootstrap, Resampled, agreement, enough, gain, kendall
+from zerolm.statistics.bootstrap import RESAMPLES
 
-DRAWS: Final = 1000
-SEEDS: Final = 10
+DRAWN_SEEDS: Final = 10
 EVEN: Final = 0.5
 OWN: Final = "scaled"
 """The space's own initialisation: deviation 0.02, residual projections scaled where the space says so."""
-LABELS: Final = {"scaled": "scaled residual", "normal": "normal 0.02"}
+INIT_LABELS: Final = {"scaled": "scaled residual", "normal": "normal 0.02"}
 
 Values = tuple[str, float | None, bool, Floats]
 """A score, its alpha, whether the labels chose it, and what it gives, (n,)."""
@@ -36,7 +36,7 @@ def ablate(
     *,
     data: str | None = None,
     metric: str | None = None,
-    draws: int = DRAWS,
+    draws: int = RESAMPLES,
     unusable: Unusable | None = None,
     progress: Progress = silent,
 ) -> Ablation:
@@ -48,11 +48,11 @@ def ablate(
     return ablated(subjects(names, data, metric, unusable=unusable), draws, progress)
 
 
-def ablated(given: Sequence[Subject], draws: int = DRAWS, progress: Progress = silent) -> Ablation:
+def ablated(ready: Sequence[Subject], draws: int = RESAMPLES, progress: Progress = silent) -> Ablation:
     """Return the ablation of benchmarks that were read."""
     sections: list[AblationSection] = []
-    of = sum(len(subject.views) for subject in given)
-    for subject in given:
+    of = sum(len(subject.views) for subject in ready)
+    for subject in ready:
         bootstrap = Bootstrap(subject.result, enough(len(subject.result), draws))
         for view in subject.views:
             where = f", view {view.name}" if view.name else ""
@@ -84,7 +84,7 @@ def _section(subject: Subject, view: View, bootstrap: Bootstrap) -> AblationSect
 
 
 def label(init: str, scaled: bool) -> str:
-    return LABELS["normal"] if init == OWN and not scaled else LABELS.get(init, init)
+    return INIT_LABELS["normal"] if init == OWN and not scaled else INIT_LABELS.get(init, init)
 
 
 def curve(parts: Parts, result: Floats, rest: Floats | float = 0.0) -> tuple[float | None, ...]:
@@ -101,10 +101,10 @@ def _matrix_variants(view: View, result: Floats) -> Iterator[tuple[str, list[Val
 
 
 def _scores(batch: ScoreBatch, result: Floats, terms: dict[str, Floats]) -> list[Values]:
-    own, rest = parts(batch), terms.get("zerolm", 0.0)
-    best = best_of_grid(curve(own, result, rest))
-    values: list[Values] = [("zerolm", EVEN, False, mixed(own, EVEN, rest))]
-    values.append(("zerolm", best, True, mixed(own, best, rest)))
+    capacities, rest = parts(batch), terms.get("zerolm", 0.0)
+    best = best_of_grid(curve(capacities, result, rest))
+    values: list[Values] = [("zerolm", EVEN, False, mixed(capacities, EVEN, rest))]
+    values.append(("zerolm", best, True, mixed(capacities, best, rest)))
     for name in ("geo", "stable_rank"):
         values.append((name, None, False, make_score(name).of_many(batch) + terms.get(name, 0.0)))
     return values
@@ -114,10 +114,10 @@ def _initialised(
     batch: ScoreBatch, inits: Iterable[str], scaled: bool, result: Floats
 ) -> Iterator[tuple[str, list[Values]]]:
     for init in inits:
-        own = parts(batch, init)
-        best = best_of_grid(curve(own, result))
+        capacities = parts(batch, init)
+        best = best_of_grid(curve(capacities, result))
         alphas = ((EVEN, False), (1.0, False), (best, True))
-        yield label(init, scaled), [("zerolm", a, saw, mixed(own, a)) for a, saw in alphas]
+        yield label(init, scaled), [("zerolm", a, saw, mixed(capacities, a)) for a, saw in alphas]
 
 
 def _effects(variants_values: Iterable[tuple[str, list[Values]]], bootstrap: Bootstrap) -> Iterator[Effect]:
@@ -136,10 +136,10 @@ def _effects(variants_values: Iterable[tuple[str, list[Values]]], bootstrap: Boo
 
 def _drawn(batch: ScoreBatch, init: str, shown: str, alpha: float | None, result: Floats) -> Draws:
     """Ten networks of each architecture; no ``alpha`` asks for the best one of the closed form."""
-    own = parts(batch, init)
-    used = best_of_grid(curve(own, result)) if alpha is None else alpha
-    closed = mixed(own, used)
-    scores = np.array([mixed(drawn_parts(batch, init, seed), used) for seed in range(SEEDS)])
+    capacities = parts(batch, init)
+    used = best_of_grid(curve(capacities, result)) if alpha is None else alpha
+    closed = mixed(capacities, used)
+    scores = np.array([mixed(drawn_parts(batch, init, seed), used) for seed in range(DRAWN_SEEDS)])
     itself = agreement(closed, result)
     return Draws(
         shown,

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from zerolm.calibration.alpha import GRID
+from zerolm.io.brief import brief
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class BorrowedAlpha:
     same_data: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AblationSection:
     """One benchmark in one view. ``curve`` is the tau-b of ``zerolm`` over the grid of alphas."""
 
@@ -110,6 +111,10 @@ class AblationSection:
     initialisations: tuple[Effect, ...]
     draws: tuple[Draws, ...]
     curve: tuple[float | None, ...]
+
+    def __repr__(self) -> str:
+        effects = len(self.matrices) + len(self.initialisations)
+        return brief(self, self.title, f"{effects} effects on {self.n} networks by {self.metric}")
 
     @property
     def title(self) -> str:
@@ -149,8 +154,8 @@ class Ablation:
 
 def best_of_grid(taus: Sequence[float | None]) -> float:
     """The alpha with the best tau-b; of equals, as where one kind of matrix is alone, that nearest 0.5."""
-    known = [-math.inf if tau is None else round(tau, 12) for tau in taus]
-    return max(zip(known, GRID, strict=True), key=lambda pair: (pair[0], -abs(pair[1] - 0.5)))[1]
+    rounded = [-math.inf if tau is None else round(tau, 12) for tau in taus]
+    return max(zip(rounded, GRID, strict=True), key=lambda pair: (pair[0], -abs(pair[1] - 0.5)))[1]
 
 
 def _transfer(of: AblationSection, on: AblationSection) -> BorrowedAlpha:
@@ -160,5 +165,5 @@ def _transfer(of: AblationSection, on: AblationSection) -> BorrowedAlpha:
 
 
 def _over(function: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return function(known) if len(known) == len(values) else None
+    defined = [value for value in values if value is not None]
+    return function(defined) if len(defined) == len(values) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from zerolm.architecture import Floats
 from zerolm.comparison.results import Comparison, Section
@@ -13,8 +13,8 @@ from zerolm.groundtruth.reader import GroundTruth, View
 from zerolm.progress import Progress, silent
 from zerolm.scores.capacity import ALPHAS
 from zerolm.statistics import Bootstrap, enough, noise_ceiling
+from zerolm.statistics.bootstrap import RESAMPLES
 
-DRAWS: Final = 1000
 More = Callable[[GroundTruth, View], Mapping[str, Floats]]
 """Further scores (n,) of the architectures of a view, by name; higher is expected to be better."""
 
@@ -25,7 +25,7 @@ def bench(
     data: str | None = None,
     metric: str | None = None,
     options: Mapping[str, Sequence[Any]] | None = None,
-    draws: int = DRAWS,
+    draws: int = RESAMPLES,
     more: More = lambda *_: {},
     limit: int | None = None,
     view: str | None = None,
@@ -42,13 +42,13 @@ def bench(
     checked before anything is scored: what cannot be is a ``ValueError``, or told to ``unusable`` and left
     out. Fewer than eight architectures have no intervals.
     """
-    asked = {"alpha": ALPHAS, **(options or {})}
-    if len(asked.get("init", ())) > 1:
+    values = {"alpha": ALPHAS, **(options or {})}
+    if len(values.get("init", ())) > 1:
         raise ValueError("a benchmark is read with one init at a time; give one")
     sections: list[Section] = []
-    given = list(subjects(names, data, metric, limit=limit, unusable=unusable))
-    of = sum(view in (None, reading.name) for subject in given for reading in subject.views)
-    for subject in given:
+    ready = list(subjects(names, data, metric, limit=limit, unusable=unusable))
+    of = sum(view in (None, reading.name) for subject in ready for reading in subject.views)
+    for subject in ready:
         ceiling = noise_ceiling(*runs_of(subject))
         bootstrap = Bootstrap(subject.result, enough(len(subject.result), draws))
         for reading in subject.views:
@@ -56,5 +56,5 @@ def bench(
                 where = f", view {reading.name}" if reading.name else ""
                 progress(f"scoring {subject.truth.name}{where}", len(sections), of)
                 others = more(subject.truth, reading)
-                sections.append(section_of(subject, reading, bootstrap, asked, ceiling, others))
+                sections.append(section_of(subject, reading, bootstrap, values, ceiling, others))
     return Comparison(sections)

@@ -49,7 +49,7 @@ def _truths(document: Any) -> Iterator[GroundTruth]:
 
 @dataclass(frozen=True)
 class SectionRecord:
-    """What a document says of a section that cannot be computed again."""
+    """The part of a section in a document that cannot be computed again."""
 
     benchmark: str
     view: str | None

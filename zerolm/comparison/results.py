@@ -11,6 +11,7 @@ from typing import Any, Final
 from zerolm.architecture import Floats
 from zerolm.comparison.published import BEST, Published
 from zerolm.groundtruth.truth import GroundTruth
+from zerolm.io.brief import brief
 from zerolm.statistics import Ceiling, budget_ladder, random_regret
 
 ALIKE: Final = 0.05
@@ -81,7 +82,7 @@ class AlphaPoint:
     level: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Section:
     """One benchmark in one view: its rows, and what the report draws.
 
@@ -99,6 +100,10 @@ class Section:
     scores: dict[str, Floats]
     regrets: dict[str, Floats]
     left_out: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        networks = f"{len(self.result)} networks by {self.metric}"
+        return brief(self, self.title, f"{len(self.rows)} scores of {networks}")
 
     @property
     def title(self) -> str:

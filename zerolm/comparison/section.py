@@ -35,7 +35,7 @@ PARAMETERS: Final = ("params", "body_params")
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _Scored:
     """One score of a section, resampled, before it is compared with the baselines."""
 
     score: str
@@ -66,9 +66,9 @@ def section_of(
     }
     resampled = {alpha: bootstrap.resample(values) for alpha, values in grid.items()}
     best = max(GRID, key=lambda alpha: _or(resampled[alpha].observed.tau, -math.inf))
-    asked = [
-        *(_Asked("zerolm", alpha, grid[alpha], resampled[alpha]) for alpha in alphas),
-        _Asked("zerolm", "best", grid[best], resampled[best], best_alpha=best),
+    scored = [
+        *(_Scored("zerolm", alpha, grid[alpha], resampled[alpha]) for alpha in alphas),
+        _Scored("zerolm", "best", grid[best], resampled[best], best_alpha=best),
     ]
     left_out: dict[str, str] = {}
     for label, name, variant in _others(options):
@@ -78,16 +78,16 @@ def section_of(
         except Exception as error:  # a stranger's score may raise anything
             left_out[label] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             continue
-        asked.append(_Asked(label, None, values, bootstrap.resample(values), score.baseline))
-    known = {one.score for one in asked}
-    asked += [
-        _Asked(name, None, values, bootstrap.resample(values))
+        scored.append(_Scored(label, None, values, bootstrap.resample(values), score.baseline))
+    names = {one.score for one in scored}
+    scored += [
+        _Scored(name, None, values, bootstrap.resample(values))
         for name, values in others.items()
-        if name not in known
+        if name not in names
     ]
-    parameters = {one.score: one.resampled for one in asked if one.score in PARAMETERS}
+    parameters = {one.score: one.resampled for one in scored if one.score in PARAMETERS}
     rows, scores, regrets = [], {}, {}
-    for one in asked:
+    for one in scored:
         curve = regret_curve(one.values, result, cost, 1)
         ordered = ordered_pairs(one.values, result, pairs)
         row = ScoreRow(
@@ -139,15 +139,15 @@ def _finite(score: Score, batch: ScoreBatch) -> Floats:
     return values
 
 
-def _agreement(asked: _Asked, parameters: Mapping[str, Resampled]) -> dict[str, Any]:
+def _agreement(scored: _Scored, parameters: Mapping[str, Resampled]) -> dict[str, Any]:
     """Return the fields of a row that say how it agrees, and whether it beats ``parameters``."""
-    resampled = asked.resampled
+    resampled = scored.resampled
     observed = resampled.observed
     tau, rho = interval(resampled.tau), interval(resampled.rho)
     gained = gain(resampled, parameters["body_params"])
     rivals = max(_or(other.observed.tau, -math.inf) for other in parameters.values())
     verdict = None
-    if not asked.baseline and not math.isnan(observed.tau):
+    if not scored.baseline and not math.isnan(observed.tau):
         verdict = "not better" if observed.tau <= rivals else "better" if gained[1] > 0 else "unclear"
     numbers = {
         "tau": observed.tau, "tau_low": tau.low, "tau_high": tau.high,

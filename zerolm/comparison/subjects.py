@@ -50,8 +50,8 @@ def subjects(
     for name in dict.fromkeys(chosen(names, data)):
         try:
             truth = thinned(read(locate(name, data)), limit)
-            asked = truth.asked(metric)
-            ready.append(Subject(truth, asked, ranked(truth, asked), views(truth)))
+            named_metric = truth.metric_of(metric)
+            ready.append(Subject(truth, named_metric, ranked(truth, named_metric), views(truth)))
         except ValueError as error:
             if unusable is None:
                 raise

@@ -60,15 +60,15 @@ def fused(matrices: Matrices) -> Matrices:
 
 def _dropper(label: str) -> Callable[[Matrices], Matrices]:
     def without(matrices: Matrices) -> Matrices:
-        kept = []
+        remaining = []
         for matrix in matrices:
             left = [each for each in _projections(matrix) if each != label]
             if len(left) == matrix.parts:
-                kept.append(matrix)
+                remaining.append(matrix)
             elif left:
                 rows = matrix.rows // matrix.parts * len(left)
-                kept.append(replace(matrix, rows=rows, parts=len(left), name="".join(left)))
-        return tuple(kept)
+                remaining.append(replace(matrix, rows=rows, parts=len(left), name="".join(left)))
+        return tuple(remaining)
 
     return without
 

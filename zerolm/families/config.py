@@ -24,7 +24,7 @@ LIMITS: Final = {
 }
 """The largest sizes that are read, ``MAX_WIDTH`` where nothing is said: exact int64 cannot overflow."""
 FULL, SLIDING = "full_attention", "sliding_attention"
-COUNTS: Final = ("depth", "heads", "kv_heads", "head_size")
+COUNT_LABELS: Final = ("depth", "heads", "kv_heads", "head_size")
 """Sizes that are no axis of a tensor."""
 CHOICES: Final = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
 
@@ -66,19 +66,19 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
     for name, value in family.config.only.items():
         if config.get(name) not in (None, value):
             raise ValueError(f"{name} is {_short(config[name])}; only {family.name} with {value!r} are read")
-    given = {label: size_of(family, config, label) for label in family.config.sizes}
-    if given["heads"] % given["kv_heads"]:
-        names = [f"{_field(family, name)} {given[name]}" for name in ("heads", "kv_heads")]
+    by_label = {label: size_of(family, config, label) for label in family.config.sizes}
+    if by_label["heads"] % by_label["kv_heads"]:
+        names = [f"{_field(family, name)} {by_label[name]}" for name in ("heads", "kv_heads")]
         raise ValueError(" is not divisible by ".join(names))
-    if given.get("active", 0) > given.get("experts", 0):
-        raise ValueError(f"{given['active']} experts are chosen of {given['experts']}")
-    head = given["head_size"]
-    axes = {"q": given["heads"] * head, "kv": given["kv_heads"] * head, "head": head}
+    if by_label.get("active", 0) > by_label.get("experts", 0):
+        raise ValueError(f"{by_label['active']} experts are chosen of {by_label['experts']}")
+    head = by_label["head_size"]
+    axes = {"q": by_label["heads"] * head, "kv": by_label["kv_heads"] * head, "head": head}
     return ModelSizes(
-        **{name: given[name] for name in (*CHOICES, "vocab")},
+        **{name: by_label[name] for name in (*CHOICES, "vocab")},
         tied=is_tied(family, config),
-        windows=tuple(_windows(family, config, given["depth"])),
-        sizes=axes | {label: size for label, size in given.items() if label not in COUNTS},
+        windows=tuple(_windows(family, config, by_label["depth"])),
+        sizes=axes | {label: size for label, size in by_label.items() if label not in COUNT_LABELS},
     )
 
 

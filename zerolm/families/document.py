@@ -14,8 +14,8 @@ RULE: Final = re.compile(r"(?:(\d+)\*)?([a-z_]+)(?:/([a-z_]+))?")
 """A size by other sizes: ``heads``, ``4*hidden``, ``hidden/heads``."""
 RENAMED: Final = {"model_type": "name", "modules": "module_names"}
 """Names in the document that a ``Family`` has otherwise."""
-NEEDED: Final = ("depth", "hidden", "heads", "ffn")
-ALL_NEEDED: Final = (*NEEDED, "kv_heads", "head_size", "vocab", "positions")
+NEEDED_SIZES: Final = ("depth", "hidden", "heads", "ffn")
+ALL_NEEDED: Final = (*NEEDED_SIZES, "kv_heads", "head_size", "vocab", "positions")
 FREE_AXES: Final = ("labels", "head", "q", "kv")
 
 
@@ -81,7 +81,7 @@ def _check(family: Family) -> None:
     if (cut.indivisible in ("kept", "refused")) != (cut.written_as is None):
         raise ValueError(f"cut.indivisible is {cut.indivisible!r}: kept, refused, or a family and written_as")
     sizes, tensors = family.config.sizes, family.tensors
-    for label in ALL_NEEDED if tensors.body else NEEDED:
+    for label in ALL_NEEDED if tensors.body else NEEDED_SIZES:
         if label not in sizes:
             raise ValueError(f"config.sizes lacks {label!r}")
     for label, size in sizes.items():

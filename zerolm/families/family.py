@@ -225,22 +225,22 @@ class Family:
     @cached_property
     def modules(self) -> Modules:
         """The places of its modules, by the names of its tensors where nothing else is said."""
-        given = self.module_names
+        modules = self.module_names
         weights = [p for p in self.tensors.body if not p.role.endswith(BIAS) and p.name.endswith(".weight")]
         names = {p.role: p.name.removesuffix(".weight") for p in weights}
         inside = {role: name.partition(".{layer}.")[2] for role, name in names.items() if "{layer}" in name}
         linear = [p for p in weights if p.in_layer and not p.of_experts and len(p.axes) == 2]
         order = ("q", "k", "v", "o", "gate", "up", "down")
         linear = [p for role in order for p in linear if p.roles[0] == role]
-        projections = given.projections or {p.role: inside[p.role] for p in linear}
+        projections = modules.projections or {p.role: inside[p.role] for p in linear}
         first = next(iter(projections.values()), "")
         return Modules(
-            layers=given.layers or names.get("o", "").partition(".{layer}.")[0],
-            attention=given.attention or first.rpartition(".")[0],
+            layers=modules.layers or names.get("o", "").partition(".{layer}.")[0],
+            attention=modules.attention or first.rpartition(".")[0],
             projections=projections,
-            between=given.between or inside["attention_post_norm" if self.norm == "post" else "ffn_norm"],
-            final=given.final or names.get("final_norm"),
+            between=modules.between or inside["attention_post_norm" if self.norm == "post" else "ffn_norm"],
+            final=modules.final or names.get("final_norm"),
             before=inside.get("attention_norm"),
             outputs={p.role: p.axes[1 if p.transposed else 0] for p in linear},
-            resized=given.resized,
+            resized=modules.resized,
         )

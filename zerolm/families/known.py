@@ -18,7 +18,7 @@ FOLDER: Final = "ZEROLM_FAMILIES"
 """The environment variable that names a folder with the user's own families, one JSON file each."""
 GROUP: Final = "zerolm.families"
 """The group of entry points whose values are a document, or the path of a JSON file with one."""
-MAX_BYTES: Final = 1 << 20
+MAX_FAMILY_BYTES: Final = 1 << 20
 
 
 def families() -> dict[str, Family]:
@@ -33,24 +33,24 @@ def families() -> dict[str, Family]:
 
 def family_named(kind: object) -> Family:
     """Return the family of a ``model_type``, whatever is known of it; ``ValueError`` says which there are."""
-    known = families()
-    if not isinstance(kind, str) or kind not in known:
-        given = (
+    by_name = families()
+    if not isinstance(kind, str) or kind not in by_name:
+        problem = (
             f"model_type {str(kind)[:60]!r} is not known" if kind else "the configuration has no model_type"
         )
-        raise ValueError(f"{given}; there are {', '.join(known)}")
-    return known[kind]
+        raise ValueError(f"{problem}; there are {', '.join(by_name)}")
+    return by_name[kind]
 
 
 def family_of(config: Mapping[str, Any]) -> Family:
     """Return the family of a configuration, with its tensors; ``ValueError`` says which there are."""
     kind = config.get("model_type")
-    known = families()
-    if isinstance(kind, str) and kind in known and known[kind].tensors.body:
-        return known[kind]
-    described = ", ".join(name for name, family in known.items() if family.tensors.body)
-    given = f"model_type {str(kind)[:60]!r} is not known" if kind else "the configuration has no model_type"
-    raise ValueError(f"{given}; there are {described}")
+    by_name = families()
+    if isinstance(kind, str) and kind in by_name and by_name[kind].tensors.body:
+        return by_name[kind]
+    described = ", ".join(name for name, family in by_name.items() if family.tensors.body)
+    problem = f"model_type {str(kind)[:60]!r} is not known" if kind else "the configuration has no model_type"
+    raise ValueError(f"{problem}; there are {described}")
 
 
 @cache
@@ -78,7 +78,7 @@ def _add_folder(registry: Registry[Family], folder: Path) -> None:
         raise ValueError(f"{FOLDER} names {str(folder)!r}, which is no folder")
     for file in sorted(folder.glob("*.json")):
         try:
-            _add(registry, parse_json(read_text(file, MAX_BYTES)), str(file))
+            _add(registry, parse_json(read_text(file, MAX_FAMILY_BYTES)), str(file))
         except (OSError, ValueError, RecursionError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(f"family {str(file)!r} cannot be read: {reason}") from None
@@ -90,5 +90,5 @@ def _document(value: Any) -> Any:
         return value
     path = Path(value) if isinstance(value, str | os.PathLike) else value
     if isinstance(path, Path):
-        return parse_json(read_text(path, MAX_BYTES))
+        return parse_json(read_text(path, MAX_FAMILY_BYTES))
     return parse_json(path.read_text("utf-8"))

@@ -29,8 +29,8 @@ from zerolm.groundtruth.truth import NO_LINE, GroundTruth, check, is_line
 from zerolm.io.files import parse_json, read_text
 from zerolm.spaces import space_names
 
-MAX_BYTES: Final = 64 << 20
-MAX_COLUMNS: Final = 1000
+MAX_CSV_BYTES: Final = 64 << 20
+MAX_CSV_COLUMNS: Final = 1000
 CHOICE: Final = "architecture."
 
 Row = tuple[int, dict[str, str]]
@@ -40,7 +40,7 @@ Row = tuple[int, dict[str, str]]
 def read_csv(path: Path) -> GroundTruth:
     """The architectures and results of a CSV file; ``ValueError`` names line and column of what is wrong."""
     try:
-        text = read_text(path, MAX_BYTES)
+        text = read_text(path, MAX_CSV_BYTES)
     except (OSError, ValueError) as error:
         raise ValueError(f"benchmark file {str(path)!r} cannot be read: {error}") from None
     try:
@@ -59,8 +59,8 @@ def csv_rows(text: str) -> list[Row]:
     if not lines:
         raise ValueError("it is empty")
     (_, columns), *rest = lines
-    if len(columns) > MAX_COLUMNS:
-        raise ValueError(f"it has {len(columns)} columns; at most {MAX_COLUMNS} are read")
+    if len(columns) > MAX_CSV_COLUMNS:
+        raise ValueError(f"it has {len(columns)} columns; at most {MAX_CSV_COLUMNS} are read")
     for column in columns:
         if not column or columns.count(column) > 1:
             raise ValueError(f"column {column!r} is named twice" if column else "a column has no name")
@@ -139,8 +139,8 @@ def _ids(rows: Sequence[Row]) -> list[str]:
 def _space(rows: Sequence[Row]) -> str:
     name = _cell(rows[0], "space")
     if name not in space_names():
-        known = ", ".join(space_names())
-        raise ValueError(f"{_place(rows[0], 'space')}: {name!r} is not known; there are {known}")
+        possible = ", ".join(space_names())
+        raise ValueError(f"{_place(rows[0], 'space')}: {name!r} is not known; there are {possible}")
     for row in rows:
         if _cell(row, "space") != name:
             raise ValueError(f"{_place(row, 'space')}: one file holds one space, here {name!r}")

@@ -13,13 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from zerolm.architecture import Architecture
 from zerolm.calibration import Calibration, Judgement, Labels, Pool, calibrate
-from zerolm.calibration.calibrate import MOST
+from zerolm.calibration.calibrate import MOST_LABELS
 from zerolm.groundtruth.reader import named_corpus, quality, read, views
-from zerolm.groundtruth.truth import GroundTruth, Line, first_problem
+from zerolm.groundtruth.truth import GroundTruth, Line
 from zerolm.io.files import parse_json, read_text
+from zerolm.io.plain import first_problem
 from zerolm.spaces import SearchSpace, make_space
 
-MAX_BYTES: Final = 64 << 20
+MAX_CALIBRATION_BYTES: Final = 64 << 20
 READING: Final = ("view", "corpus")
 """Settings that decide what a configuration means; the others are ranges."""
 
@@ -38,7 +39,7 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
         raise ValueError(
             f"the labels in {str(path)!r} are of space {truth.space!r}, but the search is of {space.name!r}"
         )
-    metric = truth.asked(metric)
+    metric = truth.metric_of(metric)
     result = quality(truth, metric)
     if space is not None:
         same_reading(_told(truth), space, f"the labels in {str(path)!r}")
@@ -46,18 +47,19 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
     reading = views(truth)[0]
     values = {entry.id: entry.results[metric] for entry in truth.architectures}
     try:
-        kept = _distinct(reading.architectures, values, metric)
+        distinct = _distinct(reading.architectures, values, metric)
     except ValueError as error:
         raise ValueError(f"benchmark {truth.name}: {error}") from None
-    if len(kept) > MOST:
-        raise ValueError(f"{str(path)!r} holds {len(kept)} architectures; at most {MOST} can be fitted")
+    if len(distinct) > MOST_LABELS:
+        count = f"{str(path)!r} holds {len(distinct)} architectures"
+        raise ValueError(f"{count}; at most {MOST_LABELS} can be fitted")
     return Labels(
         truth.space,
         reading.settings,
         metric,
         truth.is_higher_better(metric),
-        Pool.of([reading.architectures[i] for i in kept]),
-        result[kept],
+        Pool.of([reading.architectures[i] for i in distinct]),
+        result[distinct],
     )
 
 
@@ -138,7 +140,7 @@ class _Document(BaseModel):
     higher_is_better: bool
     method: Literal["stack", "dictionary", "gp", "blend", "algorithm1", "algorithm2"]
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
-    labels: Annotated[list[_Label], Field(min_length=2, max_length=MOST)]
+    labels: Annotated[list[_Label], Field(min_length=2, max_length=MOST_LABELS)]
 
 
 def to_document(calibration: Calibration, judgement: Judgement | None = None) -> dict[str, Any]:
@@ -183,11 +185,11 @@ def from_document(document: Any, *, space: SearchSpace | None = None) -> Calibra
     try:
         checked = _Document.model_validate(document)
     except ValidationError as error:
-        raise ValueError(first_problem(error, "it")) from None
+        raise ValueError(first_problem(error, "it", document)) from None
     if space is not None and checked.space != space.name:
         raise ValueError(f"its labels are of space {checked.space!r}, but the search is of {space.name!r}")
-    own = _space(checked)  # settings that no space takes are refused whichever space reads the labels
-    space = space or own
+    labelled_space = _space(checked)  # settings that it does not take are refused, whichever space reads
+    space = space or labelled_space
     same_reading(checked.settings, space, "its labels")
     architectures = [space.read(label.architecture) for label in checked.labels]
     results = {f"labels.{i}": label.result for i, label in enumerate(checked.labels)}
@@ -214,7 +216,7 @@ def _space(document: _Document) -> SearchSpace:
 def load(path: Path, *, space: SearchSpace | None = None) -> Calibration:
     """A calibration from its JSON file; ``ValueError`` in one line if it is none, or of another space."""
     try:
-        return from_document(parse_json(read_text(path, MAX_BYTES)), space=space)
+        return from_document(parse_json(read_text(path, MAX_CALIBRATION_BYTES)), space=space)
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"calibration {str(path)!r} cannot be used: {error}") from None
 

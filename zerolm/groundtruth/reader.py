@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 
 from zerolm.architecture import Architecture, Floats
-from zerolm.calibration.calibrate import LARGEST
+from zerolm.calibration.calibrate import LARGEST_RESULT
 from zerolm.groundtruth.cache import PACKED, SHIPPED, cache_folder, shipped_names
 from zerolm.groundtruth.csv import read_csv
 from zerolm.groundtruth.truth import (
-    MAX_BYTES,
+    MAX_BENCHMARK_BYTES,
     GroundTruth,
     TrainedArchitecture,
     check,
@@ -28,7 +28,7 @@ from zerolm.groundtruth.truth import (
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import nearest
 from zerolm.spaces import make_space, space_names, space_settings
-from zerolm.spaces.flexibert import VIEWS
+from zerolm.spaces.flexibert import FLEXIBERT_VIEWS
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ __all__ = [
     "views",
 ]
 
-FORMATS: Final = (".json", ".csv")
+FILE_ENDINGS: Final = (".json", ".csv")
 MAX_UNPACKED: Final = 8 << 20
 
 
@@ -72,22 +72,22 @@ class View:
     settings: dict[str, Any]
 
 
-def data_folders(given: str | None) -> tuple[Path, ...]:
+def data_folders(paths: str | None) -> tuple[Path, ...]:
     """Return the folders with benchmark files: those given, else those of ``ZEROLM_DATA``.
 
     Where neither names one, they are the user's cache, which need not exist, and the package. Several are
     separated as in ``PATH``; of a name that is in several the first counts.
     """
-    named = [name for name in (given or os.environ.get("ZEROLM_DATA", "")).split(os.pathsep) if name]
+    named = [name for name in (paths or os.environ.get("ZEROLM_DATA", "")).split(os.pathsep) if name]
     for name in named:
         if not Path(name).is_dir():
             raise ValueError(f"{name!r} is not a folder")
     return tuple(dict.fromkeys(map(Path, named))) or (cache_folder(), SHIPPED)
 
 
-def same_folders(given: str | None) -> str:
+def same_folders(paths: str | None) -> str:
     """Return the data folders as text that means the same wherever it is read."""
-    return os.pathsep.join(str(folder.absolute()) for folder in data_folders(given))
+    return os.pathsep.join(str(folder.absolute()) for folder in data_folders(paths))
 
 
 def known_names(*folders: Path) -> list[str]:
@@ -101,7 +101,7 @@ def benchmark_files(*folders: Path) -> dict[str, Path]:
         (-place, _form(file) == ".json", file.name, file)
         for place, folder in enumerate(folders)
         for file in folder.glob("*")
-        if (_form(file) in FORMATS or _is_packed(file)) and file.is_file()
+        if (_form(file) in FILE_ENDINGS or _is_packed(file)) and file.is_file()
     ]
     return {_name(file): file for *_, file in sorted(benchmarks)}
 
@@ -129,19 +129,19 @@ def chosen(names: Sequence[str], data: str | None, *, every: bool = False) -> li
     if names:
         return list(names)
     folders = data_folders(data)
-    known = known_names(*folders)
-    if not known:
+    names = known_names(*folders)
+    if not names:
         raise ValueError(
             f"{_quoted(folders)} holds no benchmark; {', '.join(shipped_names())} can be named without"
         )
     if not every:
-        raise ValueError(f"no benchmark is named; there are {', '.join(known)}, or --all of them")
-    return known
+        raise ValueError(f"no benchmark is named; there are {', '.join(names)}, or --all of them")
+    return names
 
 
 def is_file_name(name: str) -> bool:
     """Return whether a benchmark is named by its file, not by its name in the data folder."""
-    return _form(Path(name)) in FORMATS or Path(name).name != name
+    return _form(Path(name)) in FILE_ENDINGS or Path(name).name != name
 
 
 def locate(name: str, data: str | None) -> Path:
@@ -164,8 +164,8 @@ def read(path: Path) -> GroundTruth:
         return read_csv(path)
     try:
         if form != ".json" and not _is_packed(path) and path.is_file():
-            raise ValueError(f"only {' and '.join(FORMATS)} files are read")
-        document = parse_json(unpacked(path) if _is_packed(path) else read_text(path, MAX_BYTES))
+            raise ValueError(f"only {' and '.join(FILE_ENDINGS)} files are read")
+        document = parse_json(unpacked(path) if _is_packed(path) else read_text(path, MAX_BENCHMARK_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"benchmark file {str(path)!r} cannot be read: {error}") from None
     try:
@@ -191,14 +191,14 @@ def quality(truth: GroundTruth, metric: str) -> Floats:
     values = []
     for entry in truth.architectures:
         if metric not in entry.results:
-            known = ", ".join(sorted(entry.results)) or "none"
-            raise ValueError(f"benchmark {truth.name}: {entry.id} has no metric {metric!r}; it has {known}")
+            metrics = ", ".join(sorted(entry.results)) or "none"
+            raise ValueError(f"benchmark {truth.name}: {entry.id} has no metric {metric!r}; it has {metrics}")
         if not math.isfinite(entry.results[metric]):
             raise ValueError(f"benchmark {truth.name}: {metric} of {entry.id} is not a finite number")
-        if abs(entry.results[metric]) > LARGEST:
+        if abs(entry.results[metric]) > LARGEST_RESULT:
             raise ValueError(
                 f"benchmark {truth.name}: {metric} of {entry.id} is {entry.results[metric]:g}: choose a unit "
-                f"with at most {LARGEST:g}"
+                f"with at most {LARGEST_RESULT:g}"
             )
         values.append(entry.results[metric])
     sign = 1.0 if truth.is_higher_better(metric) else -1.0
@@ -216,10 +216,10 @@ def ranked(truth: GroundTruth, metric: str) -> Floats:
 
 def named_corpus(truth: GroundTruth) -> str | None:
     """The corpus that the name or the task of a benchmark speaks of, as in those that are published."""
-    said = f"{truth.name} {truth.task}".lower()
-    if "lm1b" in said:
+    words = f"{truth.name} {truth.task}".lower()
+    if "lm1b" in words:
         return "lm1b"
-    return "wt103" if "wt103" in said or "wikitext-103" in said else None
+    return "wt103" if "wt103" in words or "wikitext-103" in words else None
 
 
 def views(truth: GroundTruth) -> list[View]:
@@ -233,15 +233,15 @@ def views(truth: GroundTruth) -> list[View]:
         raise ValueError(
             f"benchmark {truth.name}: space {truth.space!r} is not known; there are {known_spaces}"
         )
-    known = space_settings(truth.space)
+    declared = space_settings(truth.space)
     settings = truth.settings
     if settings is None:
-        settings = {name: value for name, value in truth.shared.items() if name in known} or None
+        settings = {name: value for name, value in truth.shared.items() if name in declared} or None
     if settings is not None:
         return [View(settings.get("view"), _networks(truth, settings), settings)]
-    if "view" in known:
-        return [View(view, _networks(truth, {"view": view}), {"view": view}) for view in VIEWS]
-    settings = {"corpus": named_corpus(truth) or "wt103"} if "corpus" in known else {}
+    if "view" in declared:
+        return [View(view, _networks(truth, {"view": view}), {"view": view}) for view in FLEXIBERT_VIEWS]
+    settings = {"corpus": named_corpus(truth) or "wt103"} if "corpus" in declared else {}
     return [View(None, _networks(truth, settings), settings)]
 
 

@@ -9,8 +9,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, 
 from pydantic_core import PydanticCustomError
 
 from zerolm.groundtruth.directions import known_direction
+from zerolm.io.brief import brief
+from zerolm.io.plain import first_problem as first_problem
 
-MAX_BYTES: Final = 256 << 20
+MAX_BENCHMARK_BYTES: Final = 256 << 20
 _LINE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,200}")
 NO_LINE: Final = "must be one line of at most 200 characters"
 
@@ -43,6 +45,12 @@ class TrainedArchitecture(BaseModel):
     repeats: dict[Line, list[FiniteFloat]] = {}
     group: Line | None = None
 
+    def __repr__(self) -> str:
+        results = ", ".join(f"{name} {result:g}" for name, result in self.results.items())
+        return brief(self, self.id, results)
+
+    __str__ = __repr__
+
 
 class GroundTruth(BaseModel):
     """A benchmark file: architectures of one space with their results.
@@ -65,13 +73,19 @@ class GroundTruth(BaseModel):
     count: int | None = None
     architectures: Annotated[list[TrainedArchitecture], Field(min_length=2)]
 
+    def __repr__(self) -> str:
+        count = f"{len(self.architectures)} architectures of {self.space}"
+        return brief(self, self.name, count, f"metric {self.metric}")
+
+    __str__ = __repr__
+
     @property
     def shared(self) -> dict[str, Any]:
         """Return what all networks share, as ``fields`` tells under ``constant``."""
         constant = self.fields.get("constant")
         return constant if isinstance(constant, dict) else {}
 
-    def asked(self, metric: str | None) -> str:
+    def metric_of(self, metric: str | None) -> str:
         """Return the metric that is meant: the one named, else the file's own, else its only one."""
         metrics = list(dict.fromkeys(name for entry in self.architectures for name in entry.results))
         metric = metric or self.metric or (metrics[0] if len(metrics) == 1 else None)
@@ -86,15 +100,15 @@ class GroundTruth(BaseModel):
         """Return the direction of a metric; ``ValueError`` where neither the file nor its name says it."""
         if metric in self.directions:
             return self.directions[metric] == "higher"
-        known = known_direction(metric)
+        higher = known_direction(metric)
         if metric == self.metric and self.higher_is_better is not None:
-            known = self.higher_is_better
-        if known is None:
+            higher = self.higher_is_better
+        if higher is None:
             raise ValueError(
                 f"benchmark {self.name}: nobody knows whether higher or lower {metric!r} is better: head the "
                 f"column {metric}:higher or {metric}:lower, or in JSON give higher_is_better or directions"
             )
-        return known
+        return higher
 
 
 def check(document: Any) -> GroundTruth:
@@ -102,7 +116,7 @@ def check(document: Any) -> GroundTruth:
     try:
         truth = GroundTruth.model_validate(document)
     except ValidationError as error:
-        raise ValueError(first_problem(error, "the file")) from None
+        raise ValueError(first_problem(error, "the file", document)) from None
     if len({entry.id for entry in truth.architectures}) < len(truth.architectures):
         raise ValueError("some architectures have the same id")
     if truth.count is not None and truth.count != len(truth.architectures):
@@ -112,16 +126,6 @@ def check(document: Any) -> GroundTruth:
     return truth
 
 
-def first_problem(error: ValidationError, whole: str) -> str:
-    """Where a document is wrong, and how, in one line; ``whole`` is what the document itself is called."""
-    first = error.errors()[0]
-    steps = (str(step) for step in first["loc"] if step != "[key]")
-    place = ".".join(step if is_line(step) else ascii(step)[:60] for step in steps) or whole
-    if first["type"] in ("dict_type", "model_type"):
-        return f"{place}: must be a JSON object"
-    return f"{place}: {first['msg'].lower()}"
-
-
 def thinned(truth: GroundTruth, count: int | None) -> GroundTruth:
     """At most ``count`` of the architectures, evenly spread over the file; all of them for None."""
     total = len(truth.architectures)
@@ -129,5 +133,5 @@ def thinned(truth: GroundTruth, count: int | None) -> GroundTruth:
         return truth
     if count < 2:
         raise ValueError(f"benchmark {truth.name}: {count} of {total} architectures cannot be ranked; take 2")
-    kept = [truth.architectures[place * total // count] for place in range(count)]
-    return truth.model_copy(update={"architectures": kept, "count": count})
+    few = [truth.architectures[place * total // count] for place in range(count)]
+    return truth.model_copy(update={"architectures": few, "count": count})

@@ -31,9 +31,9 @@ class Compact:
 
         It has no dropout.
         """
-        own = dimensions(child)
+        sizes = dimensions(child)
         cut = Cut(
-            own,
+            sizes,
             tuple(
                 LayerCut(place, np.arange(len(layer.groups)), np.arange(len(layer.ffn)))
                 for place, layer in enumerate(recipe.cut.layers)
@@ -45,11 +45,11 @@ class Compact:
 
     def values(self) -> dict[str, NDArray[np.float32]]:
         """Return the weights as they are now by the names of the child's tensors."""
-        own = {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+        weights = dict(self.model.named_parameters())
         prefix = f"{self.model.base_model_prefix}."
         return {
-            stored: own[name].float().cpu().numpy()
+            stored: weights[name].detach().float().cpu().numpy()
             for stored, role in parameters(self.checkpoint).items()
             for name in (role, f"{prefix}{role}")
-            if name in own
+            if name in weights
         }

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.carving.evaluation.divergence import pooling_of
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.export.trained import TrainedWeights
 from zerolm.carving.export.write_child import write
@@ -30,7 +31,7 @@ from zerolm.healing.request import HealRequest
 from zerolm.healing.result import Healed
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
-from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer
+from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer, without_deprecations
 from zerolm.progress import Progress, silent
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
 from zerolm.text.encoding import edges
@@ -40,7 +41,7 @@ from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
 from zerolm.training.teacher import CachedTeacher, LiveTeacher, fill, teacher_cache
-from zerolm.training.train import train
+from zerolm.training.train import recompute_activations, train
 from zerolm.training.watch import EVENTS, LOG, TrainingRun
 
 LORA_ALPHA: Final = 2
@@ -142,12 +143,12 @@ class Healing:
     def identity(self) -> dict[str, Any]:
         """Return what makes the run what it is: one with another does not go on with its checkpoints."""
         request, patient = self.request, self.patient
-        own = asdict(replace(request, texts=replace(request.texts, sources=())))
-        own["texts"] = [[text.sha256, len(text.ids)] for text in self.corpus.texts]
-        own |= {"mix": request.texts.mix, "length": self.corpus.length}
-        own |= {"losses": list(self.objective.weights), "pooling": self.held_out.pooling}
-        own["child"], own["teacher"] = (fingerprint(one) for one in (patient.child, patient.teacher))
-        return {**own, "zerolm": zerolm.__version__}
+        identity = asdict(replace(request, texts=replace(request.texts, sources=())))
+        identity["texts"] = [[text.sha256, len(text.ids)] for text in self.corpus.texts]
+        identity |= {"mix": request.texts.mix, "length": self.corpus.length}
+        identity |= {"losses": list(self.objective.weights), "pooling": self.held_out.pooling}
+        identity["child"], identity["teacher"] = map(fingerprint, (patient.child, patient.teacher))
+        return {**identity, "zerolm": zerolm.__version__}
 
     def healed(self, work: Path) -> Healed:
         """Train; the network of ``compact`` is then the healed one."""
@@ -205,7 +206,8 @@ class Healing:
         weights = TrainedWeights(compact.values(), compact.model)
         stages = [*document.get("healing", []), stage_of(healed)]
         recipe = {**document, "written_as": form, "healing": stages}
-        write(compact.checkpoint, compact.cut, weights, recipe, folder, more, progress=self.progress)
+        child = Child(compact.checkpoint, compact.cut, weights)
+        write(child, recipe, folder, more, progress=self.progress)
         self.progress("opening the child again")
         proof = FORMATS[form].verified_trained(compact.checkpoint, compact.cut, weights, folder)
         before, after = (damage_of(healed.losses[when]) for when in ("before", "after"))
@@ -226,7 +228,7 @@ class Healing:
         """Return what is trained: all weights, or adapters of all matrices in the layers."""
         self._attending(model)
         if self.request.execution.checkpointing:
-            model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
+            recompute_activations(model)
         rank = self.request.lora
         if rank is None:
             return model
@@ -235,7 +237,8 @@ class Healing:
         except ModuleNotFoundError:
             raise ModuleNotFoundError("adapters need peft: pip install 'zerolm[train]'") from None
         config = LoraConfig(r=rank, lora_alpha=LORA_ALPHA * rank, target_modules="all-linear")
-        return get_peft_model(model, config)
+        with without_deprecations():
+            return get_peft_model(model, config)
 
     def _learner(self, model: PreTrainedModel, teacher: PreTrainedModel) -> Student:
         """Return the child with its losses, each weighed so that it begins as large as the first."""
@@ -275,8 +278,10 @@ class Healing:
         return pace
 
     def _request(self, tokens: int, rate: float) -> TrainingRequest:
-        own = self.request
-        return TrainingRequest(tokens, own.batch, self.corpus.length, Schedule(rate), own.seed, own.execution)
+        request, length = self.request, self.corpus.length
+        return TrainingRequest(
+            tokens, request.batch, length, Schedule(rate), request.seed, request.execution
+        )
 
     def _teacher(self, model: PreTrainedModel, data: Sequences) -> Teacher | None:
         """Return what the losses ask: the teacher itself, or its predictions on the disk."""
@@ -301,5 +306,6 @@ class Healing:
 
     def _names(self) -> dict[str, str]:
         patient = self.patient
-        own = {"child": patient.child, "parent": patient.parent, "teacher": patient.teacher}
-        return {"family": patient.child.family.name} | {name: str(one.folder) for name, one in own.items()}
+        checkpoints = {"child": patient.child, "parent": patient.parent, "teacher": patient.teacher}
+        folders = {name: str(checkpoint.folder) for name, checkpoint in checkpoints.items()}
+        return {"family": patient.child.family.name} | folders

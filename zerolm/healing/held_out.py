@@ -21,10 +21,10 @@ from zerolm.progress import Progress
 from zerolm.text.tokens import Tokens
 from zerolm.training.watch import Judge
 
-ROOM: Final = 512 << 20
+JUDGE_ROOM: Final = 512 << 20
 """Bytes of the parent's predictions that are kept in memory to judge a run as it goes."""
-SEQUENCES: Final = 32
-BATCH: Final = 8
+JUDGE_SEQUENCES: Final = 32
+JUDGE_BATCH: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,24 +48,24 @@ class HeldOut:
     def judge(self, model: PreTrainedModel, parent: PreTrainedModel) -> Judge:
         """Return the measure of a network on some of the sequences; the parent is not needed any more."""
         length, vocabulary = self.tokens.ids.shape[1], int(parent.config.vocab_size)
-        some = self.tokens.spread(min(SEQUENCES, max(1, ROOM // (4 * length * vocabulary))))
-        batches = some.batches(BATCH)
+        some = self.tokens.spread(min(JUDGE_SEQUENCES, max(1, JUDGE_ROOM // (4 * length * vocabulary))))
+        batches = some.batches(JUDGE_BATCH)
         pooling = self.pooling
         if pooling is None:
-            kept = [log_probabilities(parent, inputs)[:, :-1] for inputs in batches]
+            references = [log_probabilities(parent, inputs)[:, :-1] for inputs in batches]
         else:
-            kept = [embeddings(parent, inputs, pooling) for inputs in batches]
+            references = [embeddings(parent, inputs, pooling) for inputs in batches]
 
         def measured() -> dict[str, float]:
             if pooling is not None:
                 near = [
                     torch.cosine_similarity(embeddings(model, inputs, pooling), theirs, dim=-1)
-                    for inputs, theirs in zip(batches, kept, strict=True)
+                    for inputs, theirs in zip(batches, references, strict=True)
                 ]
                 return {"cosine": float(torch.cat(near).mean())}
             sums = [
                 surprise_and_divergence(log_probabilities(model, inputs)[:, :-1], theirs, inputs)
-                for inputs, theirs in zip(batches, kept, strict=True)
+                for inputs, theirs in zip(batches, references, strict=True)
             ]
             count = sum(inputs["input_ids"][:, 1:].numel() for inputs in batches)
             return asdict(Divergence.of(np.sum(sums, axis=0), count))

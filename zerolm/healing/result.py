@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final, get_type_hints
+
+from zerolm.carving.result import read_fields
+
+NAME_FIELDS: Final = ("family", "child", "parent", "teacher", "format")
+"""The fields of ``names`` of a child that was written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,5 +30,12 @@ class Healed:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as one object."""
-        own = asdict(self)
-        return {**own.pop("names"), **own}
+        fields = asdict(self)
+        return {**fields.pop("names"), **fields}
+
+    @classmethod
+    def from_json(cls, document: Any) -> Healed:
+        """Return the result that ``to_json`` gave; ``ValueError`` names the first field that is wrong."""
+        kinds = {name: kind for name, kind in get_type_hints(cls).items() if name != "names"}
+        fields = read_fields(dict.fromkeys(NAME_FIELDS, str) | kinds, document)
+        return cls({name: fields.pop(name) for name in NAME_FIELDS}, **fields)

@@ -12,8 +12,9 @@ from zerolm.carving.export.formats import FORMATS, UNEVEN
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sizes import budgets_of, costs_of
-from zerolm.carving.recipe import MAX_BYTES
+from zerolm.carving.recipe import MAX_RECIPE_BYTES
 from zerolm.carving.request import Destination, KeptShares, Methods, SizeRequest
+from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.healing.heal import heal
@@ -24,7 +25,7 @@ from zerolm.io.folders import check_new, work_folder
 from zerolm.progress import Progress, silent
 from zerolm.training.processes import processes
 
-SHARES: Final = {"heads": "kv_heads", "ffn": "ffn", "layers": "depth", "hidden": "hidden"}
+SIZES_OF_SHARES: Final = {"heads": "kv_heads", "ffn": "ffn", "layers": "depth", "hidden": "hidden"}
 """The names of shares, and of the sizes that they are of."""
 RECIPE: Final = "recipe.json"
 
@@ -55,6 +56,24 @@ class CarvedAndHealed:
     carving: dict[str, Any]
     healed: Healed
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the carving with what healing did, as one object; the child is the healed one."""
+        healing = self.healed.to_json()
+        written = {name: healing[name] for name in ("format", "verified")}
+        return {**self.carving, **written, "healing": healing}
+
+    @classmethod
+    def from_json(cls, document: Any) -> CarvedAndHealed:
+        """Return the result that ``to_json`` gave; ``ValueError`` names the first field that is wrong."""
+        if not isinstance(document, dict) or "healing" not in document:
+            raise ValueError("healing: field required")
+        carving = {name: value for name, value in document.items() if name != "healing"}
+        Carved.from_json(carving)
+        try:
+            return cls(carving, Healed.from_json(document["healing"]))
+        except ValueError as error:
+            raise ValueError(f"healing: {error}") from None
+
 
 Finish = Callable[[Path, CarvedAndHealed], None]
 """Writes the files of ``REPORT`` into the folder of a child that was carved, healed and verified."""
@@ -78,14 +97,14 @@ def carve_and_heal(
     checkpoint, out, form = Checkpoint.open(parent), destination.place, destination.form or "hf"
     check_new(out, destination.force)
     _check_possible(stages, checkpoint, form)
-    told = {
+    identity = {
         "parent": str(checkpoint.folder),
         "settings": [str(stages.size), str(stages.methods), str(stages.costs)],
         "request": str(stages.request),
         "stages": stages.count,
     }
     staged, request = out.absolute().parent / f"{out.name}.stages", _part(stages)
-    with work_folder(staged, told, destination.force) as work:
+    with work_folder(staged, identity, destination.force) as work:
         source, first = checkpoint, None
         for stage in range(1, stages.count + 1):
             cut = work / str(stage) / out.name  # a GGUF is named for its folder
@@ -133,13 +152,15 @@ def _carved(
     progress: Progress,
 ) -> dict[str, Any]:
     """Carve the child of a stage, unless it is there, and return its plain JSON."""
-    kept = out.parent / "carving.json"
+    file = out.parent / "carving.json"
     if not (out / RECIPE).is_file():
         form = "padded" if stages.uneven else "hf"
         size, place = _size(stages, stage, *opened), Destination(out, form)
-        carved = carve(opened[1].folder, size, stages.methods, place, costs=stages.costs, progress=progress)
-        write_json(kept, carved.to_json())
-    document: dict[str, Any] = parse_json(read_text(kept, MAX_BYTES))
+        carved = carve(
+            opened[1].folder, size, stages.methods, place, costs=stages.costs, progress=progress
+        )
+        write_json(file, carved.to_json())
+    document: dict[str, Any] = parse_json(read_text(file, MAX_RECIPE_BYTES))
     return document
 
 
@@ -151,7 +172,7 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
     way, size = stage / stages.count, stages.size
     keep = dict[str, float]()
     for name, share in size.keep.items():
-        whole, left = (getattr(dimensions(one), SHARES[name]) for one in (parent, source))
+        whole, left = (getattr(dimensions(one), SIZES_OF_SHARES[name]) for one in (parent, source))
         keep[name] = min(1.0, share**way * whole / left)
     size = replace(size, shares=KeptShares(**keep))
     if not size.budgets:
@@ -171,7 +192,7 @@ def _rebased(cut: Path, source: Path, first: Mapping[str, Any], document: dict[s
 
     Without ridges: what was trained between cannot be built again from a recipe.
     """
-    before, own = (parse_json(read_text(folder / RECIPE, MAX_BYTES)) for folder in (source, cut))
+    before, recipe = (parse_json(read_text(folder / RECIPE, MAX_RECIPE_BYTES)) for folder in (source, cut))
     layers = [
         {
             "layer": before["layers"][entry["layer"]]["layer"],
@@ -180,23 +201,23 @@ def _rebased(cut: Path, source: Path, first: Mapping[str, Any], document: dict[s
                 for kind in ("groups", "ffn")
             },
         }
-        for entry in own["layers"]
+        for entry in recipe["layers"]
     ]
-    stream = _stream(before["stream"], own["stream"])
+    stream = _stream(before["stream"], recipe["stream"])
     origin = {name: before[name] for name in ("parent", "revision", "parent_weights", "family")}
     licence = {name: before[name] for name in before if name.startswith("license")}
-    costs = {**own["costs"], "parent": first["costs"]["parent"]}
-    told = {"layers": layers, "stream": stream, "costs": costs, "ridges": {}, "healing": before["healing"]}
-    write_json(cut / RECIPE, {**own, **origin, **licence, **told})
-    kept = [entry["layer"] for entry in layers]
-    widths = [{**one, "layer": layer} for one, layer in zip(document["widths"], kept, strict=True)]
+    costs = {**recipe["costs"], "parent": first["costs"]["parent"]}
+    changes = {"layers": layers, "stream": stream, "costs": costs, "ridges": {}, "healing": before["healing"]}
+    write_json(cut / RECIPE, {**recipe, **origin, **licence, **changes})
+    numbers = [entry["layer"] for entry in layers]
+    widths = [{**one, "layer": layer} for one, layer in zip(document["widths"], numbers, strict=True)]
     whole = {name: first[name] for name in ("parent", "parent_sizes")}
     return {**document, **whole, "widths": widths, "stream": stream, "costs": costs}
 
 
-def _stream(before: Mapping[str, Any] | None, own: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _stream(before: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the stream of two narrowings, one after the other, in the words of a recipe."""
-    if before is None or own is None:
-        last = own or before
+    if before is None or second is None:
+        last = second or before
         return None if last is None else dict(last)
-    return {**own, "kept_energy": before["kept_energy"] * own["kept_energy"]}
+    return {**second, "kept_energy": before["kept_energy"] * second["kept_energy"]}

@@ -21,9 +21,9 @@ MAX_DIGITS: Final = 1000
 
 def cache_folder(kind: str) -> Path:
     """Return a folder of the cache: below ``ZEROLM_CACHE``, else ``XDG_CACHE_HOME``, else ``~/.cache``."""
-    own = os.environ.get("ZEROLM_CACHE")
-    if own:
-        return Path(own).absolute() / kind
+    folder = os.environ.get("ZEROLM_CACHE")
+    if folder:
+        return Path(folder).absolute() / kind
     caches = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(caches):  # its specification has relative ones ignored
         return Path(caches) / "zerolm" / kind

@@ -173,19 +173,19 @@ def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterato
         raise ValueError(f"{str(work)!r} is a link; remove it")
     check_writable(path)
     work.mkdir(exist_ok=True)
-    own, file = json.loads(json.dumps(identity)), work / RUN
+    record, file = json.loads(json.dumps(identity)), work / RUN
     with locked(work, _busy(path)):
         before = _run_of(file)
-        if before is not None and before != own and not force:
-            name = next(name for name in {**own, **before} if own.get(name) != before.get(name))
+        if before is not None and before != record and not force:
+            name = next(name for name in {**record, **before} if record.get(name) != before.get(name))
             raise ValueError(
                 f"a run that was killed left its checkpoints in {str(work)!r}, with {name} "
-                f"{shown(before.get(name))}, not {shown(own.get(name))}: give the same to go on, or --force "
-                f"to begin anew"
+                f"{shown(before.get(name))}, not {shown(record.get(name))}: give the same to go on, or "
+                f"--force to begin anew"
             )
-        if before != own:
+        if before != record:
             _empty(work)
-            write_json(file, own)
+            write_json(file, record)
         try:
             yield work
         except BaseException:
@@ -198,10 +198,10 @@ def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterato
 def _run_of(file: Path) -> dict[str, Any] | None:
     """Return what run a folder is of; None where it does not say."""
     try:
-        told = parse_json(read_text(file, MAX_RECIPE))
+        record = parse_json(read_text(file, MAX_RECIPE))
     except (OSError, ValueError, RecursionError):
         return None
-    return told if isinstance(told, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 @contextmanager

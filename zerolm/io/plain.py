@@ -1,20 +1,108 @@
-"""Plain JSON as dataclasses: every field of its type, or one line that names the field."""
+"""Plain JSON as typed values: a field that does not fit is named by its path."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from zerolm.settings import shown
 
-Kind = TypeVar("Kind")
+if TYPE_CHECKING:  # pydantic takes longer to import than a search of a small space
+    from pydantic import TypeAdapter, ValidationError
+
+Value = TypeVar("Value")
+DEMANDS: Final = {
+    "int_type": "an integer",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "none_required": "null",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a JSON object",
+    "dataclass_type": "a JSON object",
+    "model_type": "a JSON object",
+}
+"""What each kind of error of pydantic asks for."""
 
 
-def checked(kind: type[Kind], document: Any) -> Kind:
-    """Return plain JSON as a dataclass, every field of its type; ``ValueError`` says what is wrong."""
+def checked(kind: type[Value], document: Any, name: str = "") -> Value:
+    """Return plain JSON as a value of a type, such as a dataclass; ``name`` is the path of the document.
+
+    Nothing is converted but integers where a float is asked for, lists to tuples, and objects to dataclasses;
+    fields that a dataclass lacks are ignored. ``ValueError`` says in one line which field is wrong:
+    ``pick.costs.params must be an integer, not 'x'``.
+    """
+    from pydantic import ValidationError
+
     try:
-        return TypeAdapter(kind).validate_json(json.dumps(document), strict=True)
+        text = json.dumps(document)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"{name or 'it'} is no plain JSON: {error}") from None
+    try:
+        value: Value = _adapter(kind).validate_json(text, strict=True)  # type: ignore[arg-type]
+        return value
     except ValidationError as error:
-        from zerolm.groundtruth.truth import first_problem
+        raise ValueError(first_problem(error, name or "it", document)) from None
 
-        raise ValueError(first_problem(error, "it")) from None
+
+class Fields:
+    """The fields of a JSON object, read one by one."""
+
+    def __init__(self, document: Any) -> None:
+        self._document: dict[str, Any] = checked(dict[str, Any], document)
+
+    def read(self, name: str, kind: type[Value]) -> Value:
+        """Return a field as a value of a type; ``ValueError`` where it is missing or does not fit."""
+        if name not in self._document:
+            raise ValueError(f"{name} is required")
+        return checked(kind, self._document[name], name)
+
+    def optional(self, name: str, kind: type[Value]) -> Value | None:
+        """Return a field, None where it is missing or null."""
+        return None if self._document.get(name) is None else self.read(name, kind)
+
+
+def first_problem(error: ValidationError, whole: str, document: Any = None) -> str:
+    """Return in one line where a document is wrong, and how; ``whole`` is what the document is called.
+
+    The ``document`` tells the steps of a path from pydantic's names of the members of a union.
+    """
+    errors = error.errors()
+    first = errors[0]
+    path = _path(first["loc"], document, first["type"] == "missing")
+    place = ".".join([*([] if whole in ("it", "the file") and path else [whole]), *map(_step, path)])
+    if first["type"] == "missing":
+        return f"{place} is required"
+    same = [each for each in errors if _path(each["loc"], document) == path]
+    wanted = [DEMANDS.get(each["type"]) or each.get("ctx", {}).get("expected") for each in same]
+    if not all(wanted):
+        return f"{place}: {first['msg'].lower()}"
+    return f"{place} must be {' or '.join(dict.fromkeys(map(str, wanted)))}, not {shown(first['input'])}"
+
+
+def _path(steps: tuple[int | str, ...], document: Any, missing: bool = False) -> list[int | str]:
+    """Return the steps that lead into a document, or where a field is missing, to it."""
+    if document is None:
+        return [step for step in steps if step != "[key]"]
+    path: list[int | str] = []
+    for step in steps:
+        is_item = isinstance(document, list | tuple) and isinstance(step, int) and step < len(document)
+        if is_item or (isinstance(document, dict) and step in document):
+            document = document[step]
+            path.append(step)
+    return [*path, steps[-1]] if missing else path
+
+
+def _step(step: int | str) -> str:
+    text = str(step)
+    return text if text.isprintable() and 0 < len(text) <= 200 else ascii(text)[:60]
+
+
+@lru_cache(maxsize=256)
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)

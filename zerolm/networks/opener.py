@@ -5,6 +5,7 @@ No code of a folder runs and no pickle is opened.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -191,6 +192,14 @@ def quiet() -> None:
     """Keep transformers from writing to the terminal."""
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def without_deprecations() -> Iterator[None]:
+    """Within, libraries may use names that transformers has deprecated, and no user is told."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+        yield
 
 
 def _check_sizes(family: Family, config: Mapping[str, Any]) -> None:

@@ -7,12 +7,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 import numpy as np
 
 from zerolm.architecture import Architecture, Ends, Floats, Ints, Shapes
 from zerolm.costs import CostModel
+from zerolm.io.brief import brief
 from zerolm.registry import Entry, Registry
 from zerolm.settings import REQUIRED, Setting, check_settings
 
@@ -46,7 +47,7 @@ def unit_factor(depth: Ints, mean_width: Floats) -> Floats:
     return np.ones(np.broadcast(depth, mean_width).shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClosedForm:
     """A score that is a factor of (depth, mean width) times a sum over layers, plus a constant.
 
@@ -54,6 +55,12 @@ class ClosedForm:
     ``factor(depth, mean_width)`` is positive; ``ends`` gives what the parts outside the layers add
     (only scores that count parameters or operations have it). Higher is better.
     """
+
+    additive: ClassVar = True
+    guides: ClassVar[tuple[ClosedForm, ...]] = ()
+    sees_choices: ClassVar = False
+    measured: ClassVar = False
+    table: ClassVar[ChoiceTable | None] = None
 
     name: str
     layer: Callable[[Shapes, Ints], Floats | Ints]
@@ -63,6 +70,9 @@ class ClosedForm:
     sees_depth: bool = False
     baseline: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return _brief(self)
 
     def of_many(self, architectures: Sequence[Architecture] | ScoreBatch) -> Floats:
         """Return scores (n,) of architectures, all layers in one vectorised call.
@@ -78,6 +88,11 @@ class ClosedForm:
     def of(self, architecture: Architecture) -> float:
         return float(self.of_many([architecture])[0])
 
+    @property
+    def terms(self) -> ClosedForm:
+        """Return the part that is a sum over layers: all of it."""
+        return self
+
 
 @dataclass(frozen=True)
 class ChoiceTable:
@@ -91,16 +106,18 @@ class ChoiceTable:
     weigh: Callable[[Floats, Ints], Floats]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WholeScore:
     """A score of a whole network that need not be a sum over layers. Higher is better.
 
     ``many`` scores several at once where that is faster. ``guides`` are closed forms whose best
     architectures are worth scoring: a search may re-rank those. ``sees_choices`` where architectures of
     the same shape, or of the same layers in another order, need not share their score; one with a
-    ``table`` sees them, and its best is proven. ``measured`` where it is a result itself, such as a loss, of
-    which 1 % is much: the best is picked then, not the cheapest near it.
+    ``table`` sees them, and its best is proven. A score is ``measured`` where it is itself a
+    result, such as a loss: 1 % of it is much, so the best is picked, not the cheapest near it.
     """
+
+    additive: ClassVar = False
 
     name: str
     whole: Callable[[Architecture], float]
@@ -113,6 +130,9 @@ class WholeScore:
     measured: bool = False
     table: ChoiceTable | None = None
 
+    def __repr__(self) -> str:
+        return _brief(self)
+
     def of_many(self, architectures: Sequence[Architecture] | ScoreBatch) -> Floats:
         batch = architectures.architectures if isinstance(architectures, ScoreBatch) else architectures
         if self.many:
@@ -122,8 +142,20 @@ class WholeScore:
     def of(self, architecture: Architecture) -> float:
         return float(self.whole(architecture))
 
+    @property
+    def terms(self) -> ClosedForm:
+        """Return the part that is a sum over layers: nothing, 0 for each."""
+        return ClosedForm(self.name, lambda shapes, depth: np.zeros(len(shapes)), self.source)
+
 
 Score = ClosedForm | WholeScore
+
+
+def _brief(score: Score) -> str:
+    options = (f", {name}={value}" for name, value in score.options.items())
+    return brief(score, "".join([score.name, *options]))
+
+
 ScoreKind = Literal["closed_form", "whole", "cost"]
 
 
@@ -214,13 +246,13 @@ def make_score(name: str, /, costs: CostModel | None = None, **options: Any) -> 
     entry = SCORES.entry(name)
     definition = entry.value
     bound = check_settings(f"score {name!r}", entry.options, options)
-    given = {option: bound[option] for option in options}
+    named = {option: bound[option] for option in options}
     if definition.kind == "whole":
         return WholeScore(
             name,
             lambda architecture: float(definition.function(architecture, **bound)),
             entry.source,
-            options=given,
+            options=named,
         )
     if definition.kind == "cost":
         return _cost_form(name, definition, costs or CostModel(), entry.source)
@@ -235,7 +267,7 @@ def make_score(name: str, /, costs: CostModel | None = None, **options: Any) -> 
         definition.factor,
         sees_depth=definition.sees_depth,
         baseline=definition.baseline,
-        options=given,
+        options=named,
     )
 
 

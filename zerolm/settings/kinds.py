@@ -26,7 +26,7 @@ LONGEST_PATH: Final = 4000
 """What file systems take."""
 
 
-class Declared(Protocol):
+class DeclaredSetting(Protocol):
     """A setting as its kind reads it: its name, its choices and bounds, and what stands for its value."""
 
     @property
@@ -51,15 +51,15 @@ class Kind:
     def __init__(self, metavar: str, annotation: str) -> None:
         self.metavar, self.annotation = metavar, annotation
 
-    def parse(self, setting: Declared, value: Any) -> Any:
+    def parse(self, setting: DeclaredSetting, value: Any) -> Any:
         """Return the value of what a user types, or YAML holds; ``ValueError`` says what is possible."""
         return setting.check(value)
 
-    def check(self, setting: Declared, value: Any) -> Any:
+    def check(self, setting: DeclaredSetting, value: Any) -> Any:
         """Return a value of Python or JSON in its plain form; ``ValueError`` where it is none of the kind."""
         raise NotImplementedError
 
-    def repeatable(self, setting: Declared, value: Any) -> Any:
+    def repeatable(self, setting: DeclaredSetting, value: Any) -> Any:
         """Return a checked value as it means the same wherever a run is repeated."""
         return value
 
@@ -75,7 +75,7 @@ class Kind:
 class FlagKind(Kind):
     """A switch."""
 
-    def check(self, setting: Declared, value: Any) -> bool:
+    def check(self, setting: DeclaredSetting, value: Any) -> bool:
         if not isinstance(value, bool):
             raise ValueError(f"{setting.name} must be true or false, not {shown(value)}")
         return value
@@ -87,7 +87,7 @@ class FlagKind(Kind):
 class TextKind(Kind):
     """One word or more."""
 
-    def check(self, setting: Declared, value: Any) -> str:
+    def check(self, setting: DeclaredSetting, value: Any) -> str:
         if not isinstance(value, str):
             raise ValueError(f"{setting.name} must be text, not {shown(value)}")
         if not value.strip():
@@ -98,7 +98,7 @@ class TextKind(Kind):
 class PathKind(Kind):
     """A file, a folder, or a word in its place."""
 
-    def check(self, setting: Declared, value: Any) -> str:
+    def check(self, setting: DeclaredSetting, value: Any) -> str:
         if not isinstance(value, str | PathLike) or not isinstance(fspath(value), str):
             raise ValueError(f"{setting.name} must be a path, not {shown(value)}")
         path = fspath(value)
@@ -108,7 +108,7 @@ class PathKind(Kind):
             raise ValueError(f"{setting.name} {shown(path)} is too long for a path")
         return path
 
-    def repeatable(self, setting: Declared, value: Any) -> Any:
+    def repeatable(self, setting: DeclaredSetting, value: Any) -> Any:
         is_word = value in setting.metavar.split("|")
         return value if is_word else absolute(value)
 
@@ -120,13 +120,13 @@ class NamesKind(PathKind):
         super().__init__(metavar, annotation)
         self.are_paths = are_paths
 
-    def repeatable(self, setting: Declared, value: Any) -> Any:
+    def repeatable(self, setting: DeclaredSetting, value: Any) -> Any:
         return [absolute(name) for name in value] if self.are_paths and value else value
 
-    def parse(self, setting: Declared, value: Any) -> Any:
+    def parse(self, setting: DeclaredSetting, value: Any) -> Any:
         return setting.check(value.split(",") if isinstance(value, str) else value)
 
-    def check(self, setting: Declared, value: Any) -> Any:
+    def check(self, setting: DeclaredSetting, value: Any) -> Any:
         names = [value] if isinstance(value, str | PathLike) else value
         if not isinstance(names, list | tuple) or not all(isinstance(n, str | PathLike) for n in names):
             raise ValueError(f"{setting.name} must be names, not {shown(value)}")
@@ -151,21 +151,21 @@ class NumberKind(Kind):
         super().__init__(metavar, annotation)
         self.read, self.is_integral, self.quotes = read, is_integral, quotes
 
-    def parse(self, setting: Declared, value: Any) -> Any:
+    def parse(self, setting: DeclaredSetting, value: Any) -> Any:
         number = setting.check_choice(self.read(setting.name.rstrip("_"), value))
         return in_bounds(setting, number, self.is_integral, typed=value if self.quotes else None)
 
-    def check(self, setting: Declared, value: Any) -> Any:
+    def check(self, setting: DeclaredSetting, value: Any) -> Any:
         return in_bounds(setting, value, self.is_integral)
 
 
 class AmountKind(NumberKind):
     """A count or size, or a share of what is known later: 0.8x."""
 
-    def parse(self, setting: Declared, value: Any) -> Any:
+    def parse(self, setting: DeclaredSetting, value: Any) -> Any:
         return setting.check(parse_share(value) or self.read(setting.name, value))
 
-    def check(self, setting: Declared, value: Any) -> Any:
+    def check(self, setting: DeclaredSetting, value: Any) -> Any:
         return parse_share(value) or super().check(setting, value)
 
 
@@ -178,12 +178,12 @@ class NumbersKind(Kind):
         super().__init__(metavar, annotation)
         self.is_integral, self.keeps_order = is_integral, keeps_order
 
-    def parse(self, setting: Declared, value: Any) -> Any:
+    def parse(self, setting: DeclaredSetting, value: Any) -> Any:
         if self.is_integral:
             return setting.check(parse_integers(setting.name, value, setting.step))
         return setting.check(parse_numbers(setting.name, value))
 
-    def check(self, setting: Declared, value: Any) -> tuple[Any, ...]:
+    def check(self, setting: DeclaredSetting, value: Any) -> tuple[Any, ...]:
         _check_list(setting, value, self.is_integral)
         if not value:
             raise ValueError(
@@ -196,7 +196,7 @@ class NumbersKind(Kind):
 class IntervalKind(Kind):
     """Two numbers LOW:HIGH."""
 
-    def parse(self, setting: Declared, value: Any) -> Any:
+    def parse(self, setting: DeclaredSetting, value: Any) -> Any:
         if not isinstance(value, str):
             return setting.check(value)
         try:
@@ -206,7 +206,7 @@ class IntervalKind(Kind):
             raise ValueError(message) from None
         return setting.check(ends)
 
-    def check(self, setting: Declared, value: Any) -> tuple[float, float]:
+    def check(self, setting: DeclaredSetting, value: Any) -> tuple[float, float]:
         _check_list(setting, value, False)
         try:
             low, high = (float(end) for end in value)
@@ -227,7 +227,7 @@ def absolute(path: Any) -> Any:
     return os.path.abspath(path) if isinstance(path, str) and os.path.exists(path) else path
 
 
-def in_bounds(setting: Declared, value: Any, is_integral: bool, typed: Any = None) -> Any:
+def in_bounds(setting: DeclaredSetting, value: Any, is_integral: bool, typed: Any = None) -> Any:
     """Return a number within the bounds of a setting; ``ValueError`` quotes what was ``typed``."""
     typed = value if typed is None else typed
     article = "an" if is_integral else "a"
@@ -244,24 +244,24 @@ def in_bounds(setting: Declared, value: Any, is_integral: bool, typed: Any = Non
     return number
 
 
-def _check_list(setting: Declared, value: Any, is_integral: bool) -> None:
+def _check_list(setting: DeclaredSetting, value: Any, is_integral: bool) -> None:
     if isinstance(value, str) or not isinstance(value, Sequence):
         several = _several(setting, is_integral)
         raise ValueError(f"the range of {setting.name} must be a list of {several}, not {shown(value)}")
 
 
-def _is_positive(setting: Declared, is_integral: bool) -> bool:
+def _is_positive(setting: DeclaredSetting, is_integral: bool) -> bool:
     """Return whether 0 itself is out."""
     return setting.low == 0 and not is_integral
 
 
-def _several(setting: Declared, is_integral: bool) -> str:
+def _several(setting: DeclaredSetting, is_integral: bool) -> str:
     if is_integral:
         return "integers"
     return "positive numbers" if _is_positive(setting, is_integral) else "numbers"
 
 
-def _one(setting: Declared, is_integral: bool) -> str:
+def _one(setting: DeclaredSetting, is_integral: bool) -> str:
     """Return one number in words: integer from 1 to 64."""
     is_positive = _is_positive(setting, is_integral)
     one = ("positive " if is_positive else "") + ("integer" if is_integral else "number")

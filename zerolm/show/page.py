@@ -91,7 +91,8 @@ def table_html(sheet: Sheet) -> str:
 
 
 def _part(sheet: Sheet, level: int) -> str:
-    inner = body(sheet, level + 1)
+    has_heading = bool(sheet.title) and not sheet.folded
+    inner = body(sheet, level + has_heading)
     if sheet.folded:  # it is unfolded where the page is printed
         return f"<details data-print><summary>{escape(sheet.title)}</summary>{inner}</details>"
     return (f"<h{level}>{escape(sheet.title)}</h{level}>" if sheet.title else "") + inner

@@ -13,9 +13,9 @@ from zerolm.architecture import Architecture
 from zerolm.scores import make_score
 from zerolm.spaces import SearchSpace
 
-PATIENCE: Final = 5000
+USELESS_DRAWS: Final = 5000
 """Draws in a row that may all be of no use."""
-COUNTED: Final = {"params": "parameters", "body_params": "parameters without embeddings and head"}
+SIZE_WORDS: Final = {"params": "parameters", "body_params": "parameters without embeddings and head"}
 
 
 def drawn(
@@ -38,7 +38,7 @@ def drawn(
     nearest: dict[str, float] = {}
     architectures, seen = list[Architecture](), set[str]()
     since = 0
-    while since < PATIENCE:
+    while since < USELESS_DRAWS:
         ticket = generator.randrange(below[-1])  # integers: the sizes are beyond floats
         backbone = backbones[bisect_right(below, ticket)]
         layers: list[dict[str, Any]] = []
@@ -79,8 +79,8 @@ def _rare(space: str, budgets: Mapping[str, int], nearest: Mapping[str, float], 
                 ("more than", "smallest", "more") if side == "max" else ("fewer than", "largest", "fewer")
             )
             return (
-                f"{PATIENCE:,} architectures drawn from {space!r} in a row have {more} {limit:,} "
-                f"{COUNTED[cost]}, the {end} of all {nearest[name]:,.0f}: allow {advice}"
+                f"{USELESS_DRAWS:,} architectures drawn from {space!r} in a row have {more} {limit:,} "
+                f"{SIZE_WORDS[cost]}, the {end} of all {nearest[name]:,.0f}: allow {advice}"
             )
     within = " within the budgets" if budgets else ""
     return f"only {count} different architectures of {space!r}{within} were drawn; ask for so many at most"

@@ -10,17 +10,15 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.costs import COSTS
-from zerolm.solvers.exact import thinned
 from zerolm.solvers.exhaustive import States, Ways
 from zerolm.solvers.problem import Budgets, Solution, at_least
 from zerolm.solvers.sampling import Sample
+from zerolm.solvers.staircase import FRONT_POINTS, staircase, thinned
 from zerolm.statistics import tie_ranks
 
 KV_BYTES, MACS, PARAMS = COSTS.index("kv_bytes"), COSTS.index("macs"), COSTS.index("params")
 PREFERENCE = (KV_BYTES, MACS, PARAMS)
 """What decides among equals, in this order."""
-FRONT_POINTS = 4000
-"""Points of a front up to which it is given whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +32,21 @@ class Count:
 class Engine(Protocol):
     """Answers within the budgets that it was made for."""
 
-    optimal: bool
-    complete_front: bool
+    @property
+    def optimal(self) -> bool:
+        """Return whether no architecture scores more than the first in order."""
+
+    @property
+    def complete(self) -> bool:
+        """Return whether ``extreme`` and the lack of a solution speak of all architectures."""
+
+    @property
+    def ordered(self) -> bool:
+        """Return whether of equals those come first that ``cheapest`` prefers."""
+
+    @property
+    def complete_front(self) -> bool:
+        """Return whether the front, once it was asked for, was given whole."""
 
     def in_order(self) -> Iterator[tuple[Solution, float]]:
         """Return solutions best first, each with a proven upper bound on it and all that follow."""
@@ -58,11 +69,19 @@ class Engine(Protocol):
 
 
 class StateList:
-    """Answers from a list of states: of all of them (proven), or of a sample."""
+    """Answers from a list of states: of all of them, of those that can be best, or of a sample.
 
-    def __init__(self, states: States | Sample, budgets: Budgets, column: int, optimal: bool) -> None:
-        self.states, self.column, self.optimal = states, column, optimal
-        self.budgets, self.complete_front = budgets, True
+    ``optimal`` where the best of all is listed; ``complete`` where all are that may tie with it.
+    """
+
+    ordered = True
+
+    def __init__(
+        self, states: States | Sample, budgets: Budgets, column: int, optimal: bool, complete: bool = True
+    ) -> None:
+        self.states, self.column = states, column
+        self.optimal, self.complete = optimal, optimal and complete
+        self.complete_front = True
         self.allowed = np.flatnonzero(budgets.allow(states.costs))
         self.score: Floats = states.score[self.allowed]
         self.costs: Ints = states.costs[self.allowed]
@@ -75,14 +94,7 @@ class StateList:
             yield self._solution(int(i)), float(self.score[i])
 
     def front(self) -> list[Solution]:
-        cost = self.costs[:, self.column]
-        order = np.lexsort((-self.score, cost))
-        if not len(order):
-            return []
-        score = self.score[order]
-        running = np.maximum.accumulate(score)
-        higher = score[1:] > running[:-1] + 1e-12 * np.abs(running[:-1])
-        points = order[np.concatenate([[True], higher])]
+        points = staircase(self.costs[:, self.column], self.score)
         self.complete_front = len(points) <= FRONT_POINTS
         return [self._solution(int(i)) for i in thinned(points, FRONT_POINTS)]
 
@@ -90,7 +102,7 @@ class StateList:
         ways = self.ways[at_least(self.score, threshold)]
         if ways.dtype != object and float(ways.sum(dtype=np.float64)) > 2**62:
             ways = ways.astype(object)
-        return Count(int(ways.sum()), self.optimal)
+        return Count(int(ways.sum()), self.complete)
 
     def cheapest(self, threshold: float) -> Solution:
         close = np.flatnonzero(at_least(self.score, threshold))

@@ -16,13 +16,13 @@ import numpy as np
 
 from zerolm.architecture import Ints
 from zerolm.solvers.engine import PARAMS
-from zerolm.solvers.exhaustive import LIMIT, States, count_states
+from zerolm.solvers.exhaustive import States, listable
 from zerolm.solvers.limits import single_limits
-from zerolm.solvers.problem import Budgets, Problem, Solution
+from zerolm.solvers.problem import Budgets, Picks, Problem, Solution
 from zerolm.solvers.proven import Proven
-from zerolm.solvers.sampling import Draw, Evaluate, Picks, Sample, uniform
+from zerolm.solvers.sampling import Draw, Evaluate, Sample, uniform
 
-PATIENCE: Final = 200
+BARREN_DRAWS: Final = 200
 """Children in a row that may all be known or beyond the budgets."""
 Genes = tuple[int, Picks]
 
@@ -40,7 +40,7 @@ class Evolution:
     mutation: float = 0.1
 
 
-SIZES: Final = Evolution()
+USUAL_SIZES: Final = Evolution()
 
 
 def evolution(
@@ -48,14 +48,14 @@ def evolution(
     evaluate: Evaluate,
     budgets: Budgets,
     seed: int = 0,
-    sizes: Evolution = SIZES,
+    sizes: Evolution = USUAL_SIZES,
 ) -> Sample:
     """Return all that was evaluated: distinct architectures within the budgets, a generation at a time.
 
-    Where crossover and mutation give nothing new, architectures are drawn; where draws give nothing new
-    either, those left are listed. Of a space too large for a list, one is found by proof where no draw keeps
-    the budgets. So it is empty only where nothing keeps them, and what can be listed is never left out for
-    being rare. It ends early where all are known. The same seed gives the same architectures.
+    Where crossover and mutation give nothing new, architectures are drawn. Where draws give nothing new
+    either, a small space is listed; in a space too large for a list, an exact solver gives one architecture
+    if none is there yet. So the sample is empty only where nothing keeps the budgets, and in a small space no
+    architecture is too rare to be found. It ends when all are evaluated. It repeats with its ``seed``.
     """
     able = [index for index, problem in enumerate(problems) if _reaches(problem, budgets)]
     if not able:
@@ -97,7 +97,7 @@ class _Breeder:
 
     @cached_property
     def _listable(self) -> bool:
-        return count_states(self._searched) <= LIMIT
+        return listable(self._searched)
 
     @cached_property
     def _left(self) -> Iterator[Solution]:
@@ -112,25 +112,29 @@ class _Breeder:
         return (states.solution(i) for i in order.tolist())
 
     def add(
-        self, brood: dict[Genes, Ints], count: int, known: dict[Genes, Solution], make: Callable[[], Genes]
+        self,
+        brood: dict[Genes, Ints],
+        count: int,
+        evaluated: dict[Genes, Solution],
+        make: Callable[[], Genes],
     ) -> None:
         """Add so many new architectures within the budgets, fewer where these are too rare."""
         wanted, since = len(brood) + count, 0
-        while len(brood) < wanted and since < PATIENCE:
+        while len(brood) < wanted and since < BARREN_DRAWS:
             genes, since = make(), since + 1
-            if genes in known or genes in brood:
+            if genes in evaluated or genes in brood:
                 continue
             costs = self._costs(genes)
             if self.budgets.allow(costs):
                 brood[genes], since = costs, 0
 
-    def complete(self, brood: dict[Genes, Ints], size: int, known: dict[Genes, Solution]) -> None:
+    def complete(self, brood: dict[Genes, Ints], size: int, evaluated: dict[Genes, Solution]) -> None:
         """Bring a brood to its size by what draws missed; where that cannot be listed, by one if need be."""
-        if len(brood) == size or (not self._listable and (brood or known)):
+        if len(brood) == size or (not self._listable and (brood or evaluated)):
             return
         for solution in self._left:
             genes = self.able[solution.problem], solution.picks
-            if genes not in known and genes not in brood:
+            if genes not in evaluated and genes not in brood:
                 brood[genes] = solution.costs
             if len(brood) == size:
                 return

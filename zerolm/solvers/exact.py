@@ -15,6 +15,7 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.solvers.problem import Problem, Solution
+from zerolm.solvers.staircase import staircase, thinned
 from zerolm.spaces import CandidateTable
 
 UNREACHED = -(1 << 62)
@@ -78,13 +79,6 @@ def add_choice(front: Front, cost: Ints, score: Ints) -> Front:
     return prune(base + step * reached, total[reached])
 
 
-def thinned(points: Ints, most: int | None) -> Ints:
-    """Return at most ``most`` of the points, evenly chosen, both ends among them."""
-    if most is None or len(points) <= most:
-        return points
-    return points[np.linspace(0, len(points) - 1, most).round().astype(np.int64)]
-
-
 def merge(a: Front, b: Front) -> Front:
     if not len(a.cost) or not len(b.cost):
         return b if not len(a.cost) else a
@@ -125,15 +119,15 @@ class Exact:
 
     def prefix(self, blocks: Sequence[tuple[CandidateTable, int]]) -> Front:
         """Return the front of these choices, made one after the other."""
-        front, made = ORIGIN, tuple[tuple[int, int], ...]()
+        front, path = ORIGIN, tuple[tuple[int, int], ...]()
         for table, count in blocks:
             for chosen in range(1, count + 1):
-                key = (*made, (id(table), chosen))
+                key = (*path, (id(table), chosen))
                 if key not in self._fronts:
                     costs, scores = table.costs[:, self.column], self.integers(table)
                     self._fronts[key] = add_choice(front, costs, scores)
                 front = self._fronts[key]
-            made = (*made, (id(table), count))
+            path = (*path, (id(table), count))
         return front
 
     def points(self, problem: Problem) -> Front:
@@ -181,11 +175,7 @@ class Exact:
             return []
         cost, score = np.concatenate(costs), np.concatenate(scores)
         owner, total = np.concatenate(owners), np.concatenate(sums)
-        order = np.lexsort((-score, cost))
-        running = np.maximum.accumulate(score[order])
-        margin = 1e-12 * np.abs(running)
-        higher = np.concatenate([[True], score[order][1:] > (running + margin)[:-1]])
-        chosen = thinned(order[higher], most)
+        chosen = thinned(staircase(cost, score), most)
         solutions: dict[int, Solution] = {}
         for index in np.unique(owner[chosen]).tolist():
             problem = self.problems[index]

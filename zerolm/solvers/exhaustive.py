@@ -19,7 +19,7 @@ from zerolm.spaces import CandidateTable
 Ways = NDArray[Any]
 """Counts of architectures: int64, or Python integers where they are larger."""
 
-LIMIT = 4_000_000
+STATES_LIMIT = 4_000_000
 """States up to which a space is enumerated: some 400 MB."""
 
 
@@ -29,6 +29,11 @@ def count_states(problems: Sequence[Problem]) -> int:
         math.prod(math.comb(len(table) + count - 1, count) for table, count in problem.blocks)
         for problem in problems
     )
+
+
+def listable(problems: Sequence[Problem]) -> bool:
+    """Return whether the states are few enough to be listed."""
+    return count_states(problems) <= STATES_LIMIT
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +53,10 @@ class States:
     @classmethod
     def of(cls, problems: Sequence[Problem]) -> States:
         states = count_states(problems)
-        if states > LIMIT:
+        if states > STATES_LIMIT:
             raise ValueError(
-                f"method 'exhaustive' would visit {states:.3g} states, more than {LIMIT}; use exact or milp"
+                f"method 'exhaustive' would visit {states:.3g} states, more than {STATES_LIMIT}; "
+                f"use exact or milp"
             )
         parts = [_enumerate(problem) for problem in problems]
         sizes = [len(score) for score, _, _ in parts]

@@ -16,13 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
-from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem, Solution, at_least
+from zerolm.solvers.problem import UNBOUNDED, Budgets, Picks, Problem, Solution, at_least
 from zerolm.solvers.relaxed import Relaxation
 
 OBJECTIVE_SCALE = 1e4
 """HiGHS stops at an absolute gap of 1e-6: objectives span this much, so that the gap is nothing."""
-
-Picks = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ from zerolm.spaces import Backbone, Candidates, CandidateTable, RepeatedTable
 from zerolm.statistics import TOLERANCE
 
 UNBOUNDED = (1 << 62) - 1
+Picks = tuple[tuple[int, ...], ...]
+"""Indices of candidates, sorted, in each block of a problem."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,10 @@ class Budgets:
             ("min", int(i)) for i in np.flatnonzero(self.low > low)
         ]
 
+    def limit(self, side: str, column: int) -> int:
+        """Return the limit of a cost at one side, "max" or "min"."""
+        return int((self.high if side == "max" else self.low)[column])
+
     def replaced(self, side: str, column: int, value: int) -> Budgets:
         low, high = self.low.copy(), self.high.copy()
         (high if side == "max" else low)[column] = value
@@ -119,16 +125,16 @@ class Budgets:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Candidate indices per block (sorted) in the problem of index ``problem``."""
+    """Picks in the problem of index ``problem``, with their score and costs (k,)."""
 
     problem: int
-    picks: tuple[tuple[int, ...], ...]
+    picks: Picks
     score: float
     costs: Ints
 
 
-CostColumns = dict[int, Ints]
-"""Costs of candidates (c, k) and of ends (k,), by the id of what they are of."""
+CostColumns = dict[int, tuple[object, Ints]]
+"""Candidates with their costs (c, k), and ends with theirs (k,), by id: what is stored keeps its id."""
 
 
 def affordable(
@@ -152,14 +158,14 @@ def affordable(
 
 def _of_layers(candidates: Candidates, costs: CostModel, columns: CostColumns) -> Ints:
     if id(candidates) not in columns:
-        columns[id(candidates)] = costs.rows(lambda: candidates.layers, candidates.shapes)
-    return columns[id(candidates)]
+        columns[id(candidates)] = candidates, costs.rows(lambda: candidates.layers, candidates.shapes)
+    return columns[id(candidates)][1]
 
 
 def _of_ends(ends: Ends, costs: CostModel, columns: CostColumns) -> Ints:
     if id(ends) not in columns:
-        columns[id(ends)] = costs.ends(ends)
-    return columns[id(ends)]
+        columns[id(ends)] = ends, costs.ends(ends)
+    return columns[id(ends)][1]
 
 
 def compile_problems(

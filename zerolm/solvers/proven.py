@@ -12,29 +12,31 @@ import numpy as np
 
 from zerolm.solvers import milp
 from zerolm.solvers.counting import count_at_least
-from zerolm.solvers.engine import FRONT_POINTS, PREFERENCE, Count
+from zerolm.solvers.engine import PREFERENCE, Count
 from zerolm.solvers.exact import Exact
 from zerolm.solvers.limits import is_constant, proportion, single_limits
-from zerolm.solvers.problem import Budgets, Problem, Solution, at_least
+from zerolm.solvers.problem import Budgets, Picks, Problem, Solution, at_least
 from zerolm.solvers.relaxed import Relaxation
+from zerolm.solvers.staircase import FRONT_POINTS
 
-COUNTED = 2000
+TIES_LISTED = 2000
 """Tied shapes that are looked at one by one where they cannot be counted in closed form."""
-LEVELS = 12
+FRONT_LEVELS = 12
 """Points of the front where each one takes a search with several budgets."""
 
 
 class Proven:
     """Answers from exact dynamic programming where one cost is bounded, else from HiGHS."""
 
-    optimal = True
+    optimal = complete = True
+    ordered = False
 
     def __init__(self, problems: Sequence[Problem], budgets: Budgets, column: int, programmes: bool) -> None:
         self.problems, self.budgets, self.column = problems, budgets, column
         self.active = budgets.active(problems)
         self.programmes = programmes
         self.complete_front = not programmes
-        self.seen: dict[tuple[int, milp.Picks], Solution] = {}
+        self.seen: dict[tuple[int, Picks], Solution] = {}
         self.leading = _representatives(problems, bool(np.any(budgets.low > 0)))
         if programmes:
             self.relaxed = Relaxation(problems, budgets)
@@ -60,7 +62,7 @@ class Proven:
         if least is None or top is None:
             return []
         points: list[Solution] = []
-        for level in np.geomspace(max(least, 1), max(int(top[0].costs[self.column]), 1), LEVELS):
+        for level in np.geomspace(max(least, 1), max(int(top[0].costs[self.column]), 1), FRONT_LEVELS):
             if points and level < points[-1].costs[self.column]:
                 continue
             limit = min(max(least, round(level)), int(self.budgets.high[self.column]))
@@ -89,10 +91,10 @@ class Proven:
         if self.programmes:  # each one more would take a programme of its own
             solutions = list(self.seen.values())
         else:
-            solutions = [s for s, _ in itertools.islice(self._stream(range(len(self.problems))), COUNTED)]
+            solutions = [s for s, _ in itertools.islice(self._stream(range(len(self.problems))), TIES_LISTED)]
         good = [s for s in solutions if at_least(s.score, threshold)]
         every = not self.programmes or len(self.leading) == len(self.problems)
-        ended = not self.programmes and len(solutions) < COUNTED
+        ended = not self.programmes and len(solutions) < TIES_LISTED
         ways = sum(self.problems[s.problem].ways(s.picks) for s in good)
         return Count(ways, every and (ended or len(good) < len(solutions)))
 

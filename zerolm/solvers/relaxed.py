@@ -16,9 +16,9 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.solvers.problem import Budgets, Problem
 
-ROUNDING = 1e-12
+BOUND_ROUNDING = 1e-12
 """Share of the terms of a bound that is added to it, for what floats round away."""
-KEPT = 100
+PRICES_KEPT = 100
 """Prices that are remembered for other budgets, the last that were found."""
 
 
@@ -43,7 +43,7 @@ class Relaxation:
         self._extremes = [np.stack(ends) for ends in zip(*(p.extreme_costs for p in problems), strict=True)]
         self._factor = np.array([problem.factor for problem in problems])
         self._offset = np.array([problem.offset for problem in problems])
-        self._priced = deque[tuple[Floats, Floats]](maxlen=KEPT)
+        self._priced = deque[tuple[Floats, Floats]](maxlen=PRICES_KEPT)
         """Signed prices (k,), negative where the least is limited, with the sums (p,) at these prices."""
         self._limit(budgets)
         self._add(np.zeros(len(budgets.names)))
@@ -83,7 +83,7 @@ class Relaxation:
     def _lower(self, prices: Floats, sums: Floats) -> None:
         limit = np.where(prices < 0, self.budgets.low, self.budgets.high)
         worth = np.where(prices != 0, (limit - self._own) * prices, 0.0)
-        margin = ROUNDING * (np.abs(sums) + np.abs(worth).sum(axis=1))
+        margin = BOUND_ROUNDING * (np.abs(sums) + np.abs(worth).sum(axis=1))
         bound = self._factor * (sums + worth.sum(axis=1) + margin) + self._offset
         self.bounds = np.minimum(self.bounds, bound)
 

@@ -3,62 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
-from zerolm.architecture import Architecture
 from zerolm.costs import COSTS, LATENCY
+from zerolm.io.brief import brief
+from zerolm.io.plain import Fields
+from zerolm.solvers.choice import (
+    Baseline,
+    BaselineDocument,
+    BestLabel,
+    Choice,
+    ChoiceDocument,
+    Expected,
+    LabelDocument,
+    Reference,
+    ReferenceDocument,
+)
 from zerolm.solvers.engine import Count
 from zerolm.spaces import SearchSpace, make_space
 
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """The result that a calibration expects of an architecture when it is trained, in its metric's unit.
-
-    ``low`` to ``high`` holds nine of ten results of architectures drawn as the labels were;
-    ``extrapolated`` where the depth, width, size or a choice lies beyond all labels.
-    """
-
-    mean: float
-    low: float
-    high: float
-    extrapolated: bool
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An architecture with its score, its costs by name, and what is expected of it if labels tell."""
-
-    architecture: Architecture
-    score: float
-    costs: dict[str, int]
-    expected: Expected | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        document = {"architecture": self.architecture.choices, "score": self.score, "costs": self.costs}
-        return {**document, "expected": asdict(self.expected)} if self.expected else document
-
-    @classmethod
-    def from_json(cls, space: SearchSpace, document: dict[str, Any]) -> Choice:
-        expected = document.get("expected")
-        return cls(
-            space.read(document["architecture"]),
-            document["score"],
-            document["costs"],
-            Expected(**expected) if expected else None,
-        )
-
-
-@dataclass(frozen=True)
-class BestLabel:
-    """The labelled architecture with the best ``result`` of those within the budgets."""
-
-    choice: Choice
-    result: float
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self.choice.to_json(), "result": self.result}
+__all__ = [
+    "Baseline",
+    "BestLabel",
+    "Binding",
+    "BoundsTest",
+    "Certificate",
+    "Choice",
+    "Expected",
+    "LatencyTable",
+    "ParetoFront",
+    "Peak",
+    "Plateau",
+    "Question",
+    "Reference",
+    "SearchResult",
+    "VocabularyChoice",
+]
 
 
 @dataclass(frozen=True)
@@ -87,33 +68,6 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Baseline:
-    """The choice of another score within the same budgets; ``value`` is that score of it."""
-
-    name: str
-    value: float
-    choice: Choice
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "value": self.value, **self.choice.to_json()}
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The network that a search was to better, by its ``name``; ``exclusions`` are what keeps it out.
-
-    There are none where it is an architecture of the space.
-    """
-
-    name: str
-    choice: Choice
-    exclusions: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "exclusions": self.exclusions, **self.choice.to_json()}
-
-
-@dataclass(frozen=True)
 class Binding:
     """A bound that costs score: relaxed, it allows ``score``; ``gain`` is relative, None where the best is 0.
 
@@ -123,8 +77,8 @@ class Binding:
 
     bound: str
     kind: str
-    at: float | str
-    relaxed_to: float | str
+    at: int | float | str
+    relaxed_to: int | float | str
     score: float
     gain: float | None
     words: str = ""
@@ -143,11 +97,11 @@ class Peak:
     """The best score within the budgets at one depth and mean width."""
 
     depth: int
-    width: float
+    width: int | float
     score: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LatencyTable:
     """The latencies that a search went by, as one machine took them, in whole microseconds.
 
@@ -162,6 +116,10 @@ class LatencyTable:
     ends: int
     layers: list[dict[str, Any]]
     whole: int | None = None
+
+    def __repr__(self) -> str:
+        run = f"{self.batch} x {self.tokens} tokens on {self.threads} threads"
+        return brief(self, f"{len(self.layers)} layers, {run}", f"whole {self.whole} us")
 
     def to_json(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -187,7 +145,7 @@ class VocabularyChoice:
         return dict(self.__dict__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Question:
     """The space, score with its options, budgets, and conditions of running that a search was asked for.
 
@@ -205,8 +163,12 @@ class Question:
     baseline: Reference | None = None
     vocabularies: tuple[VocabularyChoice, ...] = ()
 
+    def __repr__(self) -> str:
+        limits = ", ".join(f"{name} {limit:,}" for name, limit in self.budgets.items())
+        return brief(self, f"{self.space.name} by {self.score}", limits or "no budgets")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class ParetoFront:
     """The best score at each ``cost``, cheapest first: all ``points``, or where not ``complete`` some."""
 
@@ -214,8 +176,11 @@ class ParetoFront:
     points: list[Choice]
     complete: bool
 
+    def __repr__(self) -> str:
+        return brief(self, f"{len(self.points)} points by {self.cost}", f"complete {self.complete}")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Plateau:
     """How flat the optimum is.
 
@@ -228,8 +193,12 @@ class Plateau:
     near_ties: Count
     landscape: list[Peak] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        ties, near_ties = (f"{count.value:.6g}" for count in (self.ties, self.near_ties))
+        return brief(self, f"{ties} ties, {near_ties} near ties", f"{len(self.landscape)} peaks")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class BoundsTest:
     """The bounds that cost score; where not ``tested``, nothing is known of them.
 
@@ -239,6 +208,10 @@ class BoundsTest:
     tested: bool = False
     binding: list[Binding] = field(default_factory=list)
     free: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        binding = ", ".join(bound.bound for bound in self.binding)
+        return brief(self, f"binding: {binding or 'none'}", f"free: {', '.join(self.free) or 'none'}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -319,37 +292,58 @@ class SearchResult:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the result that ``to_json`` told."""
-        space = make_space(document["space"], **document["settings"])
-        exact = document["certificate"]["counts"] == "exact"
-
-        def choice(told: dict[str, Any]) -> Choice:
-            return Choice.from_json(space, told)
-
-        label, latency, told = document["best_label"], document.get("latency"), document.get("baseline")
-        asked = {name: document[name] for name in ("score", "options", "budgets", "conditions")}
-        asked["latency"] = LatencyTable(**latency) if latency else None
-        asked["vocabularies"] = tuple(VocabularyChoice(**one) for one in document.get("vocabularies", ()))
-        asked["baseline"] = Reference(told["name"], choice(told), told["exclusions"]) if told else None
+        """Return the result of a document of ``to_json``; ``ValueError`` names the field that is wrong."""
+        fields = Fields(document)
+        question = _question(fields)
+        space, certificate = question.space, fields.read("certificate", Certificate)
+        exact = certificate.counts == "exact"
+        label = fields.optional("best_label", LabelDocument)
+        baselines = enumerate(fields.read("baselines", list[BaselineDocument]))
         return cls(
-            question=Question(space, **asked),
-            certificate=Certificate(**document["certificate"]),
-            pick=choice(document["pick"]),
-            best=[choice(told) for told in document["best"]],
+            question=question,
+            certificate=certificate,
+            pick=fields.read("pick", ChoiceDocument).choice(space, "pick"),
+            best=_choices(fields, "best", space),
             front=ParetoFront(
-                document["front_cost"], [choice(p) for p in document["front"]], document["front_complete"]
+                fields.read("front_cost", str),
+                _choices(fields, "front", space),
+                fields.read("front_complete", bool),
             ),
             plateau=Plateau(
-                Count(document["ties"], exact),
-                Count(document["near_ties"], exact),
-                [Peak(*peak) for peak in document["landscape"]],
+                Count(fields.read("ties", int), exact),
+                Count(fields.read("near_ties", int), exact),
+                [Peak(*peak) for peak in fields.read("landscape", list[tuple[int, int | float, float]])],
             ),
-            baselines=[Baseline(told["name"], told["value"], choice(told)) for told in document["baselines"]],
+            baselines=[
+                Baseline(each.name, each.value, each.choice(space, f"baselines.{i}")) for i, each in baselines
+            ],
             bounds=BoundsTest(
-                document["bounds_tested"],
-                [Binding(**told) for told in document["binding"]],
-                document.get("free", []),
+                fields.read("bounds_tested", bool),
+                fields.read("binding", list[Binding]),
+                fields.optional("free", list[str]) or [],
             ),
-            calibration=document["calibration"],
-            best_label=BestLabel(choice(label), label["result"]) if label else None,
+            calibration=fields.optional("calibration", dict[str, Any]),
+            best_label=BestLabel(label.choice(space, "best_label"), label.result) if label else None,
         )
+
+
+def _question(fields: Fields) -> Question:
+    name, settings = fields.read("space", str), fields.read("settings", dict[str, Any])
+    space = make_space(name, **settings)
+    other = fields.optional("baseline", ReferenceDocument)
+    baseline = Reference(other.name, other.choice(space, "baseline"), other.exclusions) if other else None
+    return Question(
+        space,
+        fields.read("score", str),
+        fields.read("options", dict[str, Any]),
+        fields.read("budgets", dict[str, int]),
+        fields.read("conditions", dict[str, int]),
+        fields.optional("latency", LatencyTable),
+        baseline,
+        fields.optional("vocabularies", tuple[VocabularyChoice, ...]) or (),
+    )
+
+
+def _choices(fields: Fields, name: str, space: SearchSpace) -> list[Choice]:
+    choices = fields.read(name, list[ChoiceDocument])
+    return [each.choice(space, f"{name}.{i}") for i, each in enumerate(choices)]

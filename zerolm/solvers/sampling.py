@@ -12,9 +12,8 @@ import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.solvers.exhaustive import Ways
-from zerolm.solvers.problem import Budgets, Problem, Solution
+from zerolm.solvers.problem import Budgets, Picks, Problem, Solution
 
-Picks = tuple[tuple[int, ...], ...]
 Evaluate = Callable[[Sequence[tuple[int, Picks]]], Floats]
 """Scores (n,) of n (problem, picks) pairs."""
 Draw = Callable[[random.Random], tuple[int, Picks]]

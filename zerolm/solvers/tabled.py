@@ -14,20 +14,12 @@ import numpy as np
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.costs import COSTS
 from zerolm.scores import ChoiceTable
-from zerolm.solvers.engine import Count, StateList
 from zerolm.solvers.problem import Budgets, Problem, Solution
 from zerolm.solvers.sampling import Sample
 from zerolm.spaces import Backbone, CandidateTable
 
-LIMIT: Final = 4_000_000
+PATHS_LIMIT: Final = 4_000_000
 """Different costs up to which architectures are told by them."""
-
-
-class BestOfCosts(StateList):
-    """Answers from the best architecture of each vector of costs; of those there may be more that tie."""
-
-    def count(self, threshold: float) -> Count:
-        return Count(super().count(threshold).value, False)
 
 
 def best_of_costs(
@@ -67,8 +59,8 @@ def _merged(problem: Problem, columns: Sequence[Floats], budgets: Budgets) -> tu
         sums = np.add.outer(sums, column).ravel()
         fits = np.flatnonzero(((costs + less <= budgets.high) & (costs + more >= budgets.low)).all(axis=1))
         best = fits[_best(sums[fits], costs[fits], less, more, budgets)]
-        if len(best) > LIMIT:
-            raise ValueError(f"paths have more than {LIMIT} different costs; use evolution")
+        if len(best) > PATHS_LIMIT:
+            raise ValueError(f"paths have more than {PATHS_LIMIT} different costs; use evolution")
         picks = np.column_stack([picks[best // count], best % count])
         sums, costs = sums[best], costs[best]
     return sums, costs, picks

@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Bools, Floats, Ints
-from zerolm.solvers.engine import FRONT_POINTS, PREFERENCE, Count
-from zerolm.solvers.exact import thinned
+from zerolm.solvers.engine import PREFERENCE, Count
 from zerolm.solvers.problem import UNBOUNDED, Budgets, Problem, Solution, at_least
+from zerolm.solvers.staircase import FRONT_POINTS, staircase, thinned
 from zerolm.spaces import CandidateTable, RepeatedTable
 from zerolm.statistics import tie_ranks
 
-LEVELS: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
+MARGINS: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
 """How far below the best, relative to it, is looked at by and by."""
 
 
@@ -33,7 +33,7 @@ class Tied:
     not looked at further.
     """
 
-    optimal = True
+    optimal = complete = ordered = True
 
     def __init__(self, problems: Sequence[Problem], budgets: Budgets, column: int) -> None:
         self.problems, self.column, self.complete_front = problems, column, True
@@ -48,7 +48,7 @@ class Tied:
         best, above = self.best, np.inf
         if best is None:
             return
-        for level in LEVELS:
+        for level in MARGINS:
             threshold = best - level * abs(best) if level < 1 else -np.inf
             states = self._states(threshold)
             states = states.rows(~at_least(states.score, above)) if above < np.inf else states
@@ -59,13 +59,7 @@ class Tied:
 
     def front(self) -> list[Solution]:
         points = _States.joined([group.front(self.column) for group in self.groups], self.problems)
-        order = np.lexsort((*points.places, -points.score, points.costs[:, self.column]))
-        if not len(order):
-            return []
-        score = points.score[order]
-        running = np.maximum.accumulate(score)
-        higher = score[1:] > running[:-1] + 1e-12 * np.abs(running[:-1])
-        chosen = order[np.concatenate([[True], higher])]
+        chosen = staircase(points.costs[:, self.column], points.score, *points.places)
         self.complete_front = len(chosen) <= FRONT_POINTS
         return [points.solution(i) for i in thinned(chosen, FRONT_POINTS).tolist()]
 

@@ -16,7 +16,7 @@ from zerolm.spaces.vision import PATCH, ffn_width, vision_layer
 from zerolm.spaces.words import runs
 
 HEAD_SIZE: Final = 64
-TOKENS: Final = 14 * 14 + 1
+IMAGE_TOKENS: Final = 14 * 14 + 1
 RELATIVE: Final = 4 * (2 * 14 + 2) * HEAD_SIZE
 """Relative positions of a layer: keys and values, each a vertical and a horizontal table of 30 x 64."""
 FIELDS: Final = ("hidden_dim", "mlp_ratio", "depth", "num_heads")
@@ -29,7 +29,7 @@ class Ranges(NamedTuple):
     mlp_ratio: tuple[float, ...]
 
 
-SIZES: Final = {
+SUPERNETS: Final = {
     "tiny": Ranges((12, 13, 14), (192, 216, 240), (3, 4), (3.5, 4.0)),
     "small": Ranges((12, 13, 14), (320, 384, 448), (5, 6, 7), (3.0, 3.5, 4.0)),
     "base": Ranges((14, 15, 16), (528, 576, 624), (9, 10), (3.0, 3.5, 4.0)),
@@ -50,7 +50,7 @@ class AutoFormer(SearchSpace):
     task = "image"
     network = "zerolm.networks.modules.autoformer:autoformer"
     declared = (
-        Setting("size", "text", "tiny", "supernet whose ranges are the defaults", choices=tuple(SIZES)),
+        Setting("size", "text", "tiny", "supernet whose ranges are the defaults", choices=tuple(SUPERNETS)),
         *with_defaults(
             (DEPTH, HIDDEN, replace(HEADS, high=MAX_WIDTH // HEAD_SIZE), MLP_RATIO),
             **dict.fromkeys(Ranges._fields),
@@ -64,7 +64,7 @@ class AutoFormer(SearchSpace):
     classes: int
 
     def completed(self, values: dict[str, Any]) -> dict[str, Any]:
-        usual = SIZES[values["size"]]._asdict()
+        usual = SUPERNETS[values["size"]]._asdict()
         return {name: usual[name] if value is None else value for name, value in values.items()}
 
     def check(self) -> None:
@@ -122,7 +122,7 @@ class AutoFormer(SearchSpace):
 
     def _ends(self, d: int) -> Ends:
         return Ends(
-            embedding=PATCH * d + d + d + TOKENS * d,  # patches and their bias, class token, positions
+            embedding=PATCH * d + d + d + IMAGE_TOKENS * d,  # patches and their bias, class token, positions
             head_matrices=(Matrix("head", self.classes, d, name="head"),),
             vectors=2 * d + self.classes,
         )

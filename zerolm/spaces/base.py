@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Self
 
 from zerolm.architecture import Architecture
 from zerolm.families.family import Task
+from zerolm.io.brief import brief
 from zerolm.registry import Entry, Registry
 from zerolm.settings import Setting, check_settings
 from zerolm.spaces.candidates import Backbone
@@ -41,13 +42,22 @@ class SearchSpace(ABC):
     settings: dict[str, Any]
     """The ranges and settings in force, plain JSON; ``type(self)(**settings)`` rebuilds the space."""
 
-    def __init__(self, /, **given: Any) -> None:
+    def __init__(self, /, **settings: Any) -> None:
         """Take settings in place of the declared defaults; ``ValueError`` names what is not possible."""
-        values = self.completed(check_settings(f"space {self.name!r}", self.declared, given))
+        values = self.completed(check_settings(f"space {self.name!r}", self.declared, settings))
         self.settings = {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
         methods = {name for name in values if callable(getattr(type(self), name, None))}  # autoformer's size
         vars(self).update({name: values[name] for name in values.keys() - methods})
         self.check()
+
+    def __repr__(self) -> str:
+        return brief(self, ", ".join(f"{name}={value!r}" for name, value in self.settings.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and type(self) is type(other) and self.settings == other.settings
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self.settings))
 
     def completed(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return the settings, those that are None by default filled in."""

@@ -136,13 +136,13 @@ class LlamaBlocks(Llama):
         is used, KV heads as many as every layer's numbers divide. An FFN beyond the first of a layer is a
         layer whose attention is zero, one that is narrower than the widest, or missing, is filled with zeros.
         """
-        choices, own = architecture.choices, ("vocab", "positions", "tied")
+        choices, shared = architecture.choices, ("vocab", "positions", "tied")
         kv_heads, ffn, stacks = (
             by_layer(choices[name], architecture.depth) for name in ("kv_heads", "ffn", "ffn_stack")
         )
         depth = sum(max(1, stack) for stack in stacks)
         sizes = {"depth": depth, "kv_heads": lcm(*kv_heads), "ffn": max(1, *ffn)}
-        llama = Llama(**{name: self.settings[name] for name in own})
+        llama = Llama(**{name: self.settings[name] for name in shared})
         alike = ("hidden", "head_size", "heads")
         return llama, llama.read({**{name: choices[name] for name in alike}, **sizes})
 
@@ -177,8 +177,8 @@ class LlamaBlocks(Llama):
         whole = columns["kv_heads"] == columns["heads"]
         firsts = ~(whole & np.isin(columns["share"], pairs[1:]))
         ways = np.where(whole & np.isin(columns["share"], pairs), len(pairs), 1)
-        own = super()._columns(make, {name: column[firsts] for name, column in columns.items()})
-        return BlockCandidates(own.make, own.columns, ways[firsts], pairs)
+        merged = super()._columns(make, {name: column[firsts] for name, column in columns.items()})
+        return BlockCandidates(merged.make, merged.columns, ways[firsts], pairs)
 
     @property
     def _pairs(self) -> tuple[str, ...]:

@@ -38,12 +38,12 @@ def field(choices: Mapping[str, Any], name: str) -> Any:
     return choices[name]
 
 
-def no_others(choices: Mapping[str, Any], known: Sequence[str]) -> None:
+def no_others(choices: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuse choices that are not ``known``."""
-    unknown = [str(name) for name in choices if name not in known]
+    unknown = [str(name) for name in choices if name not in names]
     if unknown:
         raise ValueError(
-            f"the architecture has an unknown field {shown(unknown[0])}{nearest(unknown[0], known)}"
+            f"the architecture has an unknown field {shown(unknown[0])}{nearest(unknown[0], names)}"
         )
 
 

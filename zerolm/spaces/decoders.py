@@ -25,7 +25,7 @@ SPACE_OF: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "bert": ("bert", {}),
 }
 """The space of a family's shapes, and what has to be set of it."""
-UNITS: Final = {"M": 10**6, "B": 10**9}
+NAME_UNITS: Final = {"M": 10**6, "B": 10**9}
 GATED: Final[Mapping[str, Mapping[str, Any]]] = {
     "llama": {},
     "qwen2": {"qkv_bias": True},
@@ -89,13 +89,13 @@ class Decoder:
     def document(self) -> dict[str, Any]:
         """Return it as an architecture of its family's space, plain JSON."""
         name, settings = SPACE_OF[self.family]
-        own = {"vocab": self.vocab, "tied": self.tied, "positions": self.positions}
-        return {"space": name, "settings": {**own, **settings}, "architecture": self.choices}
+        sizes = {"vocab": self.vocab, "tied": self.tied, "positions": self.positions}
+        return {"space": name, "settings": {**sizes, **settings}, "architecture": self.choices}
 
     @property
     def published_range(self) -> tuple[Decimal, Decimal]:
         """Return the least and the largest count that is rounded, or cut off, to the published one."""
-        number, unit = Decimal(self.published[:-1]), UNITS[self.published[-1]]
+        number, unit = Decimal(self.published[:-1]), NAME_UNITS[self.published[-1]]
         digit = Decimal(1).scaleb(int(number.as_tuple().exponent))
         return (number - digit / 2) * unit, (number + digit) * unit
 

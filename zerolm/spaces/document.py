@@ -52,8 +52,8 @@ def scores_of(
     """
     if not isinstance(architecture, Architecture):
         architecture = from_document(architecture)
-    given = options or {}
-    chosen = {name: variants(name, given) for name in names} if names else all_variants(given)[0]
+    values = options or {}
+    chosen = {name: variants(name, values) for name in names} if names else all_variants(values)[0]
     rows = []
     for name, choices in chosen.items():
         for choice in choices:

@@ -35,7 +35,7 @@ class Elastic(SearchSpace):
     summary = "encoders of BERT and MobileBERT blocks with shared projections, the paths of a supernet (ELM)"
     task: ClassVar[Task] = "masked"
     network = "zerolm.networks.modules.elastic:elastic"
-    known: ClassVar[tuple[str, ...]] = ("bert", "mobile")
+    block_kinds: ClassVar[tuple[str, ...]] = ("bert", "mobile")
     declared: ClassVar[tuple[Setting, ...]] = (
         Setting("depth", "integer", 12, "number of layers", low=1, high=MAX_DEPTH),
         Setting("hidden", "integer", 528, "hidden size", low=1, high=MAX_WIDTH),
@@ -68,13 +68,14 @@ class Elastic(SearchSpace):
 
     def check(self) -> None:
         integer("step x steps", self.largest)
-        for setting, known in (("blocks", self.known), ("shares", tuple(SHARED))):
+        for setting, possible in (("blocks", self.block_kinds), ("shares", tuple(SHARED))):
             names = getattr(self, setting)
             for name in names:
-                if name not in known:
-                    raise ValueError(f"{setting} has {shown(name)}, which is not known{nearest(name, known)}")
+                if name not in possible:
+                    others = nearest(name, possible)
+                    raise ValueError(f"{setting} has {shown(name)}, which is not known{others}")
             if not names or len(set(names)) < len(names):
-                raise ValueError(f"{setting} must list one or more of {', '.join(known)}, each once")
+                raise ValueError(f"{setting} must list one or more of {', '.join(possible)}, each once")
         if self.widths is not None:
             if len(self.widths) != self.depth * len(self.kinds):
                 raise ValueError(
@@ -148,8 +149,8 @@ class Elastic(SearchSpace):
         """Return the candidates of a layer, each kind in each of its widths."""
         choices = [
             {"block": block, "share": share, "ffn": width}
-            for (block, share), own in zip(self.kinds, widths, strict=True)
-            for width in own
+            for (block, share), kind_widths in zip(self.kinds, widths, strict=True)
+            for width in kind_widths
         ]
         return Candidates.of([(choice, self.layer(choice)) for choice in choices])
 
@@ -159,9 +160,9 @@ class Elastic(SearchSpace):
             raise ValueError(f"a layer must be an object, not {shown(choice)}")
         no_others(choice, ("block", "share", "ffn", "heads", "head_size"))
         block, share = field(choice, "block"), field(choice, "share")
-        for name, value, known in (("block", block, self.known), ("share", share, tuple(SHARED))):
-            if value not in known:
-                raise ValueError(f"{name} {shown(value)} is not known{nearest(str(value), known)}")
+        for name, value, possible in (("block", block, self.block_kinds), ("share", share, tuple(SHARED))):
+            if value not in possible:
+                raise ValueError(f"{name} {shown(value)} is not known{nearest(str(value), possible)}")
         ffn, heads = integer("ffn", field(choice, "ffn")), integer("heads", choice.get("heads", self.heads))
         if block == "mobile" and self.hidden % NARROW:
             raise ValueError(f"hidden {self.hidden} is not divisible by {NARROW}, as MobileBERT blocks need")
@@ -208,7 +209,7 @@ class ElasticCausal(Elastic):
     summary = "decoders of BERT, MobileBERT and llama blocks with shared projections, the paths of a supernet"
     task = "next"
     network = "zerolm.networks.modules.elastic:elastic_causal"
-    known = ("bert", "mobile", "llama")
+    block_kinds = ("bert", "mobile", "llama")
     declared = with_defaults(Elastic.declared, blocks=("bert", "mobile", "llama"))
 
     def ends(self) -> Ends:

@@ -14,7 +14,7 @@ from zerolm.spaces.choices import field, integer, no_others
 from zerolm.spaces.ranges import DEPTH, FFN, HEADS, HIDDEN
 from zerolm.spaces.words import counted
 
-VIEWS: Final = ("declared", "published", "trained")
+FLEXIBERT_VIEWS: Final = ("declared", "published", "trained")
 OPERATIONS: Final[tuple[tuple[str, str | int], ...]] = (
     ("SA", "SDP"),
     ("SA", "WMA"),
@@ -23,7 +23,7 @@ OPERATIONS: Final[tuple[tuple[str, str | int], ...]] = (
     ("DSC", 5),
     ("DSC", 9),
 )
-VOCABULARY: Final = 30522
+BERT_VOCABULARY: Final = 30522
 POSITIONS: Final = 512
 EMBEDDING: Final = 128
 PUBLISHED_HIDDEN: Final = 256
@@ -45,7 +45,13 @@ class FlexiBert(SearchSpace):
     task = "masked"
     network = "zerolm.networks.modules.flexibert:flexibert"
     declared = (
-        Setting("view", "text", "declared", "network that a configuration stands for", choices=VIEWS),
+        Setting(
+            "view",
+            "text",
+            "declared",
+            "network that a configuration stands for",
+            choices=FLEXIBERT_VIEWS,
+        ),
         *with_defaults(
             (DEPTH, HIDDEN, HEADS, FFN), depth=(2, 4), hidden=(128, 256), heads=(2, 4), ffn=(512, 1024)
         ),
@@ -123,7 +129,7 @@ class FlexiBert(SearchSpace):
     def _ends(self, hidden: int) -> Ends:
         width = self._width(hidden)
         project = width != EMBEDDING
-        shapes = [(rows, EMBEDDING) for rows in (VOCABULARY, POSITIONS, 2)]
+        shapes = [(rows, EMBEDDING) for rows in (BERT_VOCABULARY, POSITIONS, 2)]
         shapes += [(width, EMBEDDING)] if project else []
         matrices = tuple(Matrix("embedding", rows, cols, name="embedding") for rows, cols in shapes)
         return Ends(
@@ -150,9 +156,9 @@ class FlexiBert(SearchSpace):
         if operation == "DSC":
             integer("operation_parameter", parameter, 1, 1024)
         elif (operation, parameter) not in OPERATIONS:
-            known = ", ".join(f"{a} {b}" for a, b in OPERATIONS)
+            possible = ", ".join(f"{a} {b}" for a, b in OPERATIONS)
             raise ValueError(
-                f"operation {shown(operation)} {shown(parameter)} is not known; there are {known}"
+                f"operation {shown(operation)} {shown(parameter)} is not known; there are {possible}"
             )
         h = self._width(hidden)
         if h % heads:

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from zerolm.spaces.uniform import UniformSpace, ranged
 
-ROUNDING: Final = 1e-9
+RANGE_ROUNDING: Final = 1e-9
 """Of floating point, at the ends of a range around a value."""
-FEW: Final = 8
+VALUES_LISTED: Final = 8
 """Values that are listed."""
 
 
@@ -63,7 +63,7 @@ def _off_step(space: UniformSpace, choices: Mapping[str, Any]) -> Iterator[str]:
 
 
 def around(
-    space: UniformSpace, choices: Mapping[str, Any], share: float, given: Collection[str]
+    space: UniformSpace, choices: Mapping[str, Any], share: float, fixed: Collection[str]
 ) -> dict[str, Any]:
     """Return the settings of a space cut to what lies within a share of an architecture's sizes.
 
@@ -75,14 +75,14 @@ def around(
     depth, hidden, size, heads = (choices[name] for name in ("depth", "hidden", "head_size", "heads"))
     near = {"depth": [depth], "hidden": [hidden], "ffn": _several(choices["ffn"])}
     groups = [heads // count for count in _several(choices["kv_heads"])]
-    for name, own in near.items():
-        low, high = _ends(own, share)
+    for name, sizes in near.items():
+        low, high = _ends(sizes, share)
         inside = {value for value in settings[name] if low <= value <= high}
-        if not inside and name in given:
-            raise ValueError(_nothing(name, steps(settings[name]), share, own))
-        settings[name] = sorted(inside if name in given else {*inside, *own})
+        if not inside and name in fixed:
+            raise ValueError(_nothing(name, steps(settings[name]), share, sizes))
+        settings[name] = sorted(inside if name in fixed else {*inside, *sizes})
     for name, more in (("head_size", [size]), ("heads_per_kv", groups)):
-        if name in settings and name not in given:
+        if name in settings and name not in fixed:
             settings[name] = sorted({*settings[name], *more})
     ratios = {
         "hidden_per_depth": [hidden / depth],
@@ -90,26 +90,26 @@ def around(
         "query_per_hidden": [heads * size / hidden],
     }
     for name, values in ratios.items():
-        if name in settings and name not in given:
+        if name in settings and name not in fixed:
             low, high = settings[name]
             settings[name] = [min(low, *values), max(high, *values)]
     kv_widths = [heads // group * size for group in groups]
-    for name, own in (("query_width", [heads * size]), ("kv_width", kv_widths)):
+    for name, sizes in (("query_width", [heads * size]), ("kv_width", kv_widths)):
         if name in settings:
-            (low, high), (least, most) = settings[name], _ends(own, share)
+            (low, high), (least, most) = settings[name], _ends(sizes, share)
             if max(low, least) > min(high, most):
-                raise ValueError(_nothing(name, ranged((low, high)), share, own))
+                raise ValueError(_nothing(name, ranged((low, high)), share, sizes))
             settings[name] = [max(low, least), min(high, most)]
     return settings
 
 
-def _nothing(name: str, given: str, share: float, own: Sequence[int]) -> str:
-    return f"{name} {given} holds nothing within {100 * share:g}% of the baseline's {own[0]}"
+def _nothing(name: str, values: str, share: float, sizes: Sequence[int]) -> str:
+    return f"{name} {values} holds nothing within {100 * share:g}% of the baseline's {sizes[0]}"
 
 
-def _ends(own: Sequence[int], share: float) -> tuple[int, int]:
+def _ends(sizes: Sequence[int], share: float) -> tuple[int, int]:
     """Return the least and the largest integer within a share of values."""
-    return ceil(min(own) * (1 - share) - ROUNDING), floor(max(own) * (1 + share) + ROUNDING)
+    return ceil(min(sizes) * (1 - share) - RANGE_ROUNDING), floor(max(sizes) * (1 + share) + RANGE_ROUNDING)
 
 
 def _several(value: Any) -> list[int]:
@@ -123,4 +123,4 @@ def steps(values: Sequence[int]) -> str:
         step = apart.pop()
         return f"{values[0]}:{values[-1]}" + (f":{step}" if step > 1 else "")
     many = f"{len(values)} from {values[0]} to {values[-1]}"
-    return ",".join(map(str, values)) if len(values) <= FEW else many
+    return ",".join(map(str, values)) if len(values) <= VALUES_LISTED else many

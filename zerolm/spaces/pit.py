@@ -18,7 +18,7 @@ from zerolm.spaces.vision import PATCH, ffn_width, vision_layer
 
 DEPTHS: Final = {"depth1": (1, 2, 3), "depth2": (4, 6, 8), "depth3": (2, 4, 6)}
 STAGES: Final = len(DEPTHS)
-TOKENS: Final = 27 * 27
+STEM_TOKENS: Final = 27 * 27
 """Patches of 16 pixels every 8 pixels of an image of 224 x 224."""
 FIELDS: Final = ("base_dim", "mlp_ratio", "depth", "num_heads")
 
@@ -129,7 +129,7 @@ class Pit(SearchSpace):
         first, last = widths[0], widths[-1]
         pooling = sum(9 * b + b + a * b + b for a, b in pairwise(widths))  # 3 x 3 a channel; class token
         return Ends(
-            embedding=PATCH * first + first + first + TOKENS * first + pooling,
+            embedding=PATCH * first + first + first + STEM_TOKENS * first + pooling,
             head_matrices=(Matrix("head", self.classes, last, name="head"),),
             vectors=2 * last + self.classes,
         )

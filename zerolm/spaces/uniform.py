@@ -19,20 +19,20 @@ from zerolm.spaces.choices import alike, each_layer, field, integer, no_others
 from zerolm.spaces.ranges import DEPTH, FFN, FFN_PER_HIDDEN, HIDDEN
 from zerolm.spaces.words import uniform_words
 
-STEP: Final = 64
+OPEN_STEP: Final = 64
 """Hidden sizes and FFN widths that a range is opened to are multiples of it."""
-LARGEST: Final = 8192
+OPEN_HIDDEN: Final = 8192
 """The largest hidden size that a range is opened to."""
 OPEN: Final[dict[str, tuple[float, ...]]] = {
     "depth": tuple(range(1, 97)),
-    "hidden": tuple(range(STEP, LARGEST + 1, STEP)),
+    "hidden": tuple(range(OPEN_STEP, OPEN_HIDDEN + 1, OPEN_STEP)),
     "head_size": (32, 48, 64, 80, 96, 128, 160, 192, 256),
     "heads_per_kv": tuple(range(1, 17)),
     "hidden_per_depth": (4.0, 512.0),
     "ffn_per_hidden": (1.0, 8.0),
     "query_per_hidden": (0.25, 4.0),
-    "query_width": (1.0, 4.0 * LARGEST),
-    "kv_width": (1.0, 4.0 * LARGEST),
+    "query_width": (1.0, 4.0 * OPEN_HIDDEN),
+    "kv_width": (1.0, 4.0 * OPEN_HIDDEN),
 }
 """How far each range is opened to tell what it excludes."""
 
@@ -87,10 +87,10 @@ class UniformSpace(SearchSpace):
     tied: bool = True
     per_layer: bool = False
 
-    def __init__(self, /, **given: Any) -> None:
+    def __init__(self, /, **settings: Any) -> None:
         self._made: dict[Any, Any] = {}
         """Ends by hidden size and candidates by their sizes: spaces that differ in a range share them."""
-        super().__init__(**given)
+        super().__init__(**settings)
 
     @abstractmethod
     def layer(self, hidden: int, heads: int, kv_heads: int, head_size: int, ffn: int) -> Layer:
@@ -113,15 +113,16 @@ class UniformSpace(SearchSpace):
                     candidates = self._candidates(hidden, head_size, together)
                     if not candidates:
                         continue
-                    own = {"heads": together[0]} if self.per_layer else {}
+                    heads_choice = {"heads": together[0]} if self.per_layer else {}
                     for depth in self._depths(hidden):
                         block = ChoiceBlock(candidates, depth, tied=not self.per_layer)
-                        choices = {"depth": depth, "hidden": hidden, "head_size": head_size, **own}
+                        choices = {"depth": depth, "hidden": hidden, "head_size": head_size, **heads_choice}
                         yield Backbone(choices, hidden, ends, (block,))
 
     def join(self, backbone: Backbone, layers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        own = {name: alike([layer[name] for layer in layers]) for name in (*self.of_attention, *self.of_ffn)}
-        joined = {**layers[0], **backbone.choices, **own}
+        names = (*self.of_attention, *self.of_ffn)
+        of_layers = {name: alike([layer[name] for layer in layers]) for name in names}
+        joined = {**layers[0], **backbone.choices, **of_layers}
         return {name: joined[name] for name in self._fields}
 
     def read(self, choices: Mapping[str, Any]) -> Architecture:
@@ -135,9 +136,9 @@ class UniformSpace(SearchSpace):
         columns = self.read_layers(choices, depth, heads)
         make = partial(self.layer, hidden=hidden, heads=heads, head_size=head_size)
         rows = list(zip(*columns.values(), strict=True))
-        made = {row: make(**dict(zip(columns, row, strict=True))) for row in set(rows)}
+        layer_of = {row: make(**dict(zip(columns, row, strict=True))) for row in set(rows)}
         read = {**choices, **{name: alike(values) for name, values in columns.items()}}
-        return Architecture(self.name, read, tuple(made[row] for row in rows), self.ends(hidden))
+        return Architecture(self.name, read, tuple(layer_of[row] for row in rows), self.ends(hidden))
 
     def read_layers(self, choices: Mapping[str, Any], depth: int, heads: int) -> dict[str, tuple[Any, ...]]:
         """Return what layers may differ in, one of each a layer; ``ValueError`` where it makes no sense."""
@@ -201,8 +202,8 @@ class UniformSpace(SearchSpace):
             columns |= {name: np.tile(np.array(values), len(attentions)) for name, values in of_ffn}
             make = partial(self.layer, hidden=hidden, head_size=head_size)
             self._made[key] = self._columns(make, columns)
-        made: Candidates = self._made[key]
-        return made
+        candidates: Candidates = self._made[key]
+        return candidates
 
     def _attentions(self, head_size: int, heads: Sequence[int]) -> list[tuple[Any, ...]]:
         """Return numbers of heads with what goes with them, ``of_attention``."""
@@ -298,10 +299,10 @@ class UniformSpace(SearchSpace):
     def _steps(self) -> str:
         """Return what else widths and heads have to be, for messages."""
         steps = [("multiple_of", self.multiple_of), ("tensor_parallel", self.tensor_parallel)]
-        told = [f"{name} {step}" for name, step in steps if step > 1]
+        limits = [f"{name} {step}" for name, step in steps if step > 1]
         widths = [("query_width", self.query_width), ("kv_width", self.kv_width)]
-        told += [f"{name} {ranged(ends)}" for name, ends in widths if ends != (1.0, MAX_WIDTH)]
-        return f", with {' and '.join(told)}" if told else ""
+        limits += [f"{name} {ranged(ends)}" for name, ends in widths if ends != (1.0, MAX_WIDTH)]
+        return f", with {' and '.join(limits)}" if limits else ""
 
 
 def _span(values: Sequence[int]) -> str:

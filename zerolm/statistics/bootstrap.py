@@ -19,6 +19,8 @@ from zerolm.statistics.ranks import correlation, tie_ranks
 
 EXACT_IN_SINGLE: Final = 1 << 24
 """Single precision holds every integer up to here; no sum below exceeds n^2."""
+RESAMPLES: Final = 1000
+"""Bootstrap resamples of a comparison unless another number is asked for."""
 FEWEST: Final = 8
 """Architectures from which a percentile interval means something; resamples of fewer are too much alike."""
 

@@ -102,8 +102,8 @@ def _concordance(x: Ints, y: Ints) -> Ints:
         rows = slice(start, start + step)
         above = y[rows, None] > y
         for i, ranks in enumerate(narrow):
-            own = ranks[rows, None]
-            excess[i] += np.count_nonzero((own > ranks) & above) - np.count_nonzero((own < ranks) & above)
+            rank = ranks[rows, None]
+            excess[i] += np.count_nonzero((rank > ranks) & above) - np.count_nonzero((rank < ranks) & above)
     return excess
 
 

@@ -13,10 +13,11 @@ from zerolm.networks.batch import Batch
 from zerolm.networks.network import Network
 from zerolm.networks.passes import NEEDS, Passes
 from zerolm.networks.passes.protocol import Mode
-from zerolm.proxies.compute import numbers
-from zerolm.proxies.registry import LeftOut, Proxy, find_proxy
 from zerolm.testing.network_state import close, same, state, tensors
 from zerolm.testing.small_networks import SETTINGS, shuffled, small_batch, small_networks
+from zerolm.zero_cost.compute import numbers
+from zerolm.zero_cost.definitions import find_proxy
+from zerolm.zero_cost.registry import LeftOut, Proxy
 
 Numbers = tuple[float, ...]
 ROUNDING: Final = 1e-6
@@ -112,8 +113,8 @@ class Checks:
     ) -> Passes:
         """The passes with what the proxy needs, and nothing else unless said."""
         protocol = replace(SETTINGS, mode=mode).protocol(network.task)
-        asked = frozenset(self.proxy.needs if needs is None else needs)
-        passes = Passes(network, batch or small_batch(network), protocol, asked)
+        needed = frozenset(self.proxy.needs if needs is None else needs)
+        passes = Passes(network, batch or small_batch(network), protocol, needed)
         passes.run()
         return passes
 

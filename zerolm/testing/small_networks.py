@@ -13,9 +13,9 @@ from zerolm.architecture import Architecture
 from zerolm.networks.batch import Batch
 from zerolm.networks.build import build
 from zerolm.networks.network import Network
-from zerolm.proxies.settings import Settings
 from zerolm.spaces import make_space
 from zerolm.text.batches import random_source
+from zerolm.zero_cost.settings import Settings
 
 SETTINGS: Final = Settings(batch=16, length=8, parts=4)
 WORDS: Final = 64

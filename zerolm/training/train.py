@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-from transformers import PrinterCallback, Trainer, TrainingArguments
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
 
 from zerolm.networks.opener import quiet
 from zerolm.progress import TrainingFailed as TrainingFailed
@@ -76,6 +76,12 @@ def train(
                 safetensors.torch.load_model(learner, good / WEIGHTS)
             raise
     return Trained(time.monotonic() - begun, watch.rows)
+
+
+def recompute_activations(model: PreTrainedModel) -> None:
+    """Have the backward pass compute activations within layers again, so that they take no memory."""
+    enable = getattr(model, "activation_checkpointing_enable", None)  # its name since transformers 5.23
+    (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
 
 
 def last_checkpoint(folder: Path) -> Path | None:

@@ -14,8 +14,8 @@ from zerolm.verbs.shared import needing_torch
 
 if TYPE_CHECKING:
     from zerolm.comparison.bench import More
-    from zerolm.proxies.job import Measured
     from zerolm.verbs.bench_report import BenchReport
+    from zerolm.zero_cost.job import Measured
 
 OF_PROXIES = ("text", "jobs", "store")
 """Settings that say nothing where no proxy is named."""
@@ -101,8 +101,8 @@ class BenchSettings(Request):
                     raise ValueError(f"{name} is of networks that are built: name proxies too")
             return lambda *_: {}
         with needing_torch():
-            from zerolm.proxies.measure import measuring
-            from zerolm.proxies.request import ProxyRequest
+            from zerolm.zero_cost.measure import measuring
+            from zerolm.zero_cost.request import ProxyRequest
         store = None if self.store is None else Path(self.store)
         request = ProxyRequest(self.proxies, self.text or "random", jobs=self.jobs or 1, store=store)
         return measuring(request, measured, progress)

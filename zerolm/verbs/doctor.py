@@ -39,7 +39,7 @@ class DoctorSettings(Request):
     folder: str = argument("path", REQUIRED, "a folder with a checkpoint, sound or not", metavar="DIR")
 
     def run(self, progress: Progress = silent) -> DoctorReport:
-        from zerolm.doctor.examine import diagnose
+        from zerolm.diagnosis.examine import diagnose
 
         diagnosis = diagnose(Path(self.folder), progress=progress)
         verdicts = [Verdict(**asdict(verdict)) for verdict in diagnosis.verdicts]

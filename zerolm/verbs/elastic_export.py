@@ -18,7 +18,7 @@ from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import needing_torch
 
 if TYPE_CHECKING:
-    from zerolm.elastic.export import Exported, ExportRequest
+    from zerolm.supernets.export import Exported, ExportRequest
 
 PATH_BYTES: Final = 16 << 20
 """The most that is read of a file with a path."""
@@ -73,7 +73,7 @@ class ExportPathSettings(Request):
     def run(self, progress: Progress = silent) -> PathReport:
         choices = choices_in(Path(self.path))
         with needing_torch("supernets are networks", "train"):
-            from zerolm.elastic.export import export
+            from zerolm.supernets.export import export
 
             def finish(folder: Path, exported: Exported) -> None:
                 self._report(exported).write_into(folder)
@@ -90,7 +90,7 @@ class ExportPathSettings(Request):
 
     def _request(self, choices: dict[str, Any]) -> ExportRequest:
         """Return what is handed over; its paths hold wherever the run is gone on with."""
-        from zerolm.elastic.export import ExportRequest
+        from zerolm.supernets.export import ExportRequest
 
         paths = self.configuration()
         return ExportRequest(

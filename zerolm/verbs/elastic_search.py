@@ -57,9 +57,9 @@ class SupernetSearchSettings(Request):
 
     def run(self, progress: Progress = silent) -> SupernetSearchReport:
         with needing_torch("supernets are networks", "train"):
-            from zerolm.elastic.search import ElasticSearch, search_supernet
             from zerolm.io.files import cache_folder
             from zerolm.solvers.evolution import Evolution
+            from zerolm.supernets.search import ElasticSearch, search_supernet
             from zerolm.verbs.search_report import SupernetSearchReport
 
             sizes = Evolution(self.population, self.generations)

@@ -10,7 +10,7 @@ from zerolm.settings.request import argument, setting
 from zerolm.verbs.shared import precision
 
 if TYPE_CHECKING:
-    from zerolm.elastic.learner import Aim
+    from zerolm.supernets.learner import Aim
     from zerolm.training.request import TrainingRequest
 
 
@@ -33,7 +33,7 @@ class TeacherSettings:
 
     def aim(self) -> Aim:
         """Return the losses: of the text, and of a teacher where one is named."""
-        from zerolm.elastic.learner import Aim
+        from zerolm.supernets.learner import Aim
 
         if self.teacher is None:
             if self.teacher_only:

@@ -18,8 +18,8 @@ from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import needing_torch
 
 if TYPE_CHECKING:
-    from zerolm.elastic.learner import Growth
-    from zerolm.elastic.train import SupernetRequest, TrainedSupernet
+    from zerolm.supernets.learner import Growth
+    from zerolm.supernets.train import SupernetRequest, TrainedSupernet
 
 LABELS: Final = ("What was found", "How it grew", "How far to trust it")
 MAPS: Final = 6
@@ -48,7 +48,7 @@ class GrowthSettings:
 
     def plan(self) -> Growth:
         """Return how a supernet grows."""
-        from zerolm.elastic.learner import ETA, Growth
+        from zerolm.supernets.learner import ETA, Growth
 
         eta = ETA if self.eta is None else dict.fromkeys(ETA, self.eta)
         return Growth(self.epochs, self.growth, most=self.mean_params, eta=eta, fixed=self.growth == 0)
@@ -101,7 +101,7 @@ class TrainSupernetSettings(Request):
     def run(self, progress: Progress = silent) -> SupernetReport:
         settings = self._of_space()
         with needing_torch("supernets are trained", "train"):
-            from zerolm.elastic.train import train_supernet
+            from zerolm.supernets.train import train_supernet
 
             def finish(folder: Path, trained: TrainedSupernet) -> None:
                 self._report(trained, settings).write_into(folder)
@@ -119,7 +119,7 @@ class TrainSupernetSettings(Request):
 
     def _request(self, settings: dict[str, Any]) -> SupernetRequest:
         """Return what is trained; its paths hold wherever the run is gone on with."""
-        from zerolm.elastic.train import SupernetRequest
+        from zerolm.supernets.train import SupernetRequest
 
         paths = self.configuration()
         return SupernetRequest(

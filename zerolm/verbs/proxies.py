@@ -14,8 +14,8 @@ from zerolm.verbs.report import run_of
 from zerolm.verbs.shared import backend, data, metric, needing_torch
 
 if TYPE_CHECKING:
-    from zerolm.proxies.request import ProxyRequest
     from zerolm.verbs.proxies_report import ProxiesReport
+    from zerolm.zero_cost.request import ProxyRequest
 
 PASSES = ("mode", "upstream", "batch", "length", "seed", "device")
 NETWORKS = ("count", "max_params", "limit", "view", "metric", "data")
@@ -87,7 +87,7 @@ class ProxiesSettings(Request):
 
     def run(self, progress: Progress = silent) -> ProxiesReport:
         with needing_torch():
-            from zerolm.proxies.measure import measure
+            from zerolm.zero_cost.measure import measure
         from zerolm.verbs.proxies_report import ProxiesReport
 
         result = measure(self.target, self._request(), progress=progress)
@@ -95,7 +95,7 @@ class ProxiesSettings(Request):
         return replace(report, run=run_of(self, **self._repeatable()))
 
     def _request(self) -> ProxyRequest:
-        from zerolm.proxies.request import ProxyRequest, Selection
+        from zerolm.zero_cost.request import ProxyRequest, Selection
 
         return ProxyRequest(
             names=self.proxies,

@@ -26,7 +26,7 @@ class ProxyListSettings(Request):
 
     def run(self, progress: Progress = silent) -> ProxyListing:
         with needing_torch():
-            from zerolm.proxies import find_proxy, proxy_names
+            from zerolm.zero_cost import find_proxy, proxy_names
         proxies = [find_proxy(name) for name in proxy_names()]
         return ProxyListing([ListedProxy(one.name, list(one.needs), one.sign, one.source) for one in proxies])
 

@@ -37,7 +37,7 @@ OF_BENCHMARKS: Final = ("metric", "section", "rows", "libra", "benchmarks")
 
 @dataclass(frozen=True)
 class ProxyPasses:
-    """How proxies were computed, as ``zerolm.proxies.settings`` says."""
+    """How proxies were computed, as ``zerolm.zero_cost.settings`` says."""
 
     mode: str
     upstream: str | None
@@ -78,7 +78,7 @@ class ProxyTable:
 
 @dataclass(frozen=True)
 class LibraChoice:
-    """What LIBRA chose by labels of ``calibration`` architectures, and how that does on ``test`` others."""
+    """The choice of LIBRA by ``calibration`` labels, and how it does on the ``test`` others."""
 
     chosen: list[str]
     calibration: int

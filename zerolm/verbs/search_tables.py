@@ -11,7 +11,7 @@ from zerolm.show.text import show_cost, show_score
 from zerolm.solvers.result import Binding, Choice, LatencyTable, Reference, SearchResult, VocabularyChoice
 from zerolm.spaces import shape_text
 from zerolm.verbs.search_charts import identity
-from zerolm.verbs.search_words import COUNTING, difference, expected_interval
+from zerolm.verbs.search_words import COUNTING, difference, expected_range
 
 Places = Mapping[str, int]
 """The number of the record of each architecture, by its ``identity``."""
@@ -28,7 +28,8 @@ SUMMED: Final = (
 def best(result: SearchResult, places: Places) -> Sheet:
     """Return the best architectures."""
     ranked = ((str(rank), choice) for rank, choice in enumerate(result.best, 1))
-    return _choices(result, places, f"The best {len(result.best)} shapes", "rank", ranked)
+    title = f"The best {len(result.best)} shapes" if len(result.best) > 1 else "The best shape"
+    return _choices(result, places, title, "rank", ranked)
 
 
 def beside(result: SearchResult, reference: Reference, places: Places) -> Sheet:
@@ -100,7 +101,7 @@ def _choices(
 
 def _head(result: SearchResult, first: str, score: str) -> Row:
     about = result.calibration
-    expected = [f"expected {about['metric']}"] if about and result.pick.expected else []
+    expected = [f"expected {about['metric']} (90 %)"] if about and result.pick.expected else []
     heads = [column_of(name).head for name in result.cost_names]
     return [first, Cell("shape", "shape"), score, *heads, *expected]
 
@@ -112,7 +113,7 @@ def _cells(result: SearchResult, choice: Choice, score: str, record: int | None 
     expected: list[Cell | str] = []
     if result.pick.expected:
         value = choice.expected
-        expected = [Cell(f"{value.mean:.4g}", note=f"({expected_interval(value)})") if value else "-"]
+        expected = [Cell(f"{value.mean:.4g}", note=f"({expected_range(value)})") if value else "-"]
     return [shape, score, *costs, *expected]
 
 

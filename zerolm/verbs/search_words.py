@@ -56,13 +56,13 @@ def reason(result: SearchResult) -> str:
 
 def show_expected(expected: Expected) -> str:
     """Return the expected result with its interval, and whether it goes beyond the labels."""
-    return f"{expected.mean:.4g} ({expected_interval(expected)})"
+    return f"{expected.mean:.4g} (90 %: {expected_range(expected)})"
 
 
-def expected_interval(expected: Expected) -> str:
-    """Return the interval of an expected result, and whether that goes beyond the labels."""
+def expected_range(expected: Expected) -> str:
+    """Return the ends of the interval of an expected result, and whether it goes beyond the labels."""
     beyond = ", beyond all labels" if expected.extrapolated else ""
-    return f"90 %: {expected.low:.4g} to {expected.high:.4g}{beyond}"
+    return f"{expected.low:.4g} to {expected.high:.4g}{beyond}"
 
 
 def expectation_lines(result: SearchResult) -> Iterator[str]:

@@ -25,14 +25,13 @@ from os import PathLike
 from typing import Any, Final, Protocol
 
 '''
-TAIL: Final = """
-from zerolm.groundtruth.labels import read_labels as read_labels
+HELPERS: Final = """from zerolm.groundtruth.labels import read_labels as read_labels
+from zerolm.progress import Progress as Progress
 from zerolm.scores import make_score as make_score
 from zerolm.spaces import make_space as make_space
 from zerolm.verbs.load import load as load
-
-__version__: Final[str]
 """
+TAIL: Final = "\n__version__: Final[str]\n"
 
 
 def stub() -> str:
@@ -43,7 +42,7 @@ def stub() -> str:
     imports = [f"from {module} import {name} as {name}" for module, name in homes]
     names = public_names()
     groups = sorted({name.split()[0] for name in VERBS if " " in name} | {n for n in names if not names[n]})
-    parts = [HEAD + "\n".join(imports) + "\nfrom zerolm.progress import Progress as Progress\n"]
+    parts = [HEAD + HELPERS + "\n".join(imports) + "\n"]
     parts += [_group(group) for group in groups]
     plain = {name: command for name, command in names.items() if command and name not in groups}
     parts += [_function(name, command) for name, command in sorted(plain.items())]
@@ -81,9 +80,12 @@ def _lines(name: str, command: str, indent: str, is_method: bool = False) -> lis
 def _parameters(verb: Verb) -> Iterator[str]:
     request = verb.request
     placed = request.by_place()
-    extra = {name: [kind.__name__ for kind in kinds] for name, kinds in request.objects().items()}
+    extra = {name: [_typed(kind) for kind in kinds] for name, kinds in request.objects().items()}
+    has_default = False
     for setting in placed:
-        yield _parameter(setting, extra)
+        text = _parameter(setting, extra)
+        yield text if text.endswith("= ...") or not has_default else f"{text} = ..."
+        has_default |= text.endswith("= ...")
     others = [setting for setting in request.settings() if setting not in placed]
     further = _further(request)
     if others or further or request.takes_progress:
@@ -118,6 +120,10 @@ def _further(request: type[Request]) -> Sequence[Setting]:
     ]
     by_name = {setting.name: setting for entry in entries for setting in entry.options}
     return [setting for name, setting in by_name.items() if name not in taken]
+
+
+def _typed(kind: type) -> str:
+    return f"{kind.__name__}[str, Any]" if kind.__module__ == "collections.abc" else kind.__name__
 
 
 def _objects(verb: Verb) -> Iterator[type]:

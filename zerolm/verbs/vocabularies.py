@@ -19,7 +19,7 @@ PER_TOKEN: Final = ("macs",)
 
 @dataclass(frozen=True)
 class Scope:
-    """What is searched: a space, the budgets, and the conditions of the costs."""
+    """A space that is searched, the budgets, and the conditions of the costs."""
 
     space: SearchSpace
     budgets: dict[str, int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerolm.networks.passes import Passes
-from zerolm.proxies import proxy
+from zerolm.zero_cost import proxy
 
 
 @proxy("slim_gradient", source="an example", needs=["gradients"])

@@ -144,13 +144,13 @@ def pooling_of(folder: Path) -> str:
     file = folder / "1_Pooling" / "config.json"
     if not file.is_file():
         return "mean"
-    said = read_object(folder, "1_Pooling/config.json")
-    modes = {name for name, on in said.items() if name.startswith("pooling_mode_") and on is True}
-    known = {
+    document = read_object(folder, "1_Pooling/config.json")
+    modes = {name for name, on in document.items() if name.startswith("pooling_mode_") and on is True}
+    poolings = {
         "pooling_mode_mean_tokens": "mean",
         "pooling_mode_max_tokens": "max",
         "pooling_mode_cls_token": "cls",
     }
-    if len(modes) != 1 or not modes <= set(known):
+    if len(modes) != 1 or not modes <= set(poolings):
         raise ValueError(f"{file}: pooling by {', '.join(sorted(modes)) or 'nothing'} is not known")
-    return known[modes.pop()]
+    return poolings[modes.pop()]

@@ -16,11 +16,10 @@ from zerolm.carving.evaluation.divergence import Made, fidelities, perplexities_
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.part_costs import Choices, part_costs
-from zerolm.carving.planning.plan import PARAMS
+from zerolm.carving.planning.part_costs import PARAMS, Choices, part_costs
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.pruning import apply_in_memory
-from zerolm.carving.recipe import MAX_BYTES, read_recipe
+from zerolm.carving.recipe import MAX_RECIPE_BYTES, read_recipe
 from zerolm.carving.width.narrowing import Width
 from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
@@ -33,11 +32,11 @@ from zerolm.text.calibration import tokens_of
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.tokens import Tokens
 
-SEEDS: Final = (0, 1, 2)
+DRAW_SEEDS: Final = (0, 1, 2)
 ROWS: Final = ("child", "parent", "random", "uniform")
 COMPARED: Final = (
     "random, uniform: same size and layers as the child, no repair, no rotation "
-    f"(random: {len(SEEDS)} draws, mean)"
+    f"(random: {len(DRAW_SEEDS)} draws, mean)"
 )
 NOT_COMPARED: Final = (
     "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
@@ -77,13 +76,13 @@ class Evaluated:
 
     def to_json(self) -> dict[str, Any]:
         child, parent = (row.values for row in self.rows[:2])
-        whole = {"parent_perplexity": parent["perplexity"]} if "perplexity" in parent else {}
+        of_parent = {"parent_perplexity": parent["perplexity"]} if "perplexity" in parent else {}
         shortened = {"shortened": self.shortened} if self.shortened else {}
         return {
             "sequences": self.sequences,
             "tokens": self.tokens,
             **child,
-            **whole,
+            **of_parent,
             "rows": [row.to_json() for row in self.rows],
             "note": self.note,
             **shortened,
@@ -118,12 +117,12 @@ def evaluate(
         cuts = of_the_same_size(theirs, cut, progress)
     progress("opening both")
     model, reference = open_model(ours), open_model(theirs)
-    made: list[Made] = [lambda: model]
-    made += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
+    makers: list[Made] = [lambda: model]
+    makers += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
     children = [opened(other, parent)[0] for other in beside]
     neighbours = list({other.folder.resolve(): other for other in children}.values())
-    made += [partial(_same, open_model(other)) for other in neighbours]
-    judged = iter(_judged(made, reference, tokens, theirs, progress))
+    makers += [partial(_same, open_model(other)) for other in neighbours]
+    judged = iter(_judged(makers, reference, tokens, theirs, progress))
     params = partial(_params, theirs)
     parent_row = _row("parent", params(None), [next(judged)])
     child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
@@ -169,12 +168,12 @@ def _same(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def _judged(
-    made: Sequence[Made], reference: PreTrainedModel, tokens: Tokens, parent: Checkpoint, progress: Progress
+    makers: Sequence[Made], reference: PreTrainedModel, tokens: Tokens, parent: Checkpoint, progress: Progress
 ) -> list[dict[str, float]]:
     """Return the measures of the parent and then of each network on the tokens."""
     if is_decoder(parent):
-        return [asdict(row) for row in perplexities_and_kls(made, reference, tokens, progress=progress)]
-    cosines = fidelities(made, reference, tokens, pooling=pooling_of(parent.folder), progress=progress)
+        return [asdict(row) for row in perplexities_and_kls(makers, reference, tokens, progress=progress)]
+    cosines = fidelities(makers, reference, tokens, pooling=pooling_of(parent.folder), progress=progress)
     return [{"cosine": cosine} for cosine in cosines]
 
 
@@ -209,29 +208,29 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     where the child has no recipe of this parent, and layers that went or sizes that no cut gives it. Raises
     ``ValueError`` where the recipe is that of another child.
     """
-    whole, own = dimensions(parent), dimensions(child)
+    whole, sizes = dimensions(parent), dimensions(child)
     file = child.folder / "recipe.json"
     weights = fingerprint(parent) if file.is_file() else ""
     if weights and _made_for(file) == weights:
         recipe = read_recipe(file, parent, weights)
         cut, width = recipe.cut, recipe.width or Width(whole.hidden, parent.layout.tied)
-        told = (len(cut.layers), *cut.largest, width.hidden, width.tied)
-        if told != (own.depth, own.kv_heads, own.ffn, own.hidden, child.layout.tied):
+        of_recipe = (len(cut.layers), *cut.largest, width.hidden, width.tied)
+        if of_recipe != (sizes.depth, sizes.kv_heads, sizes.ffn, sizes.hidden, child.layout.tied):
             raise ValueError(
                 f"recipe {str(file)!r} is of another child: its sizes are not those of the configuration"
             )
         return replace(cut, narrowing=weights_channels(parent).narrowing(width)) if recipe.width else cut
     same = ("depth", "hidden", "head_size", "heads_per_group")
-    alike = all(getattr(own, size) == getattr(whole, size) for size in same)
-    if not alike or own.kv_heads > whole.kv_heads or own.ffn > whole.ffn:
+    alike = all(getattr(sizes, size) == getattr(whole, size) for size in same)
+    if not alike or sizes.kv_heads > whole.kv_heads or sizes.ffn > whole.ffn:
         return None
-    return _cut(Cut.whole(whole), own.kv_heads, own.ffn)
+    return _cut(Cut.whole(whole), sizes.kv_heads, sizes.ffn)
 
 
 def _made_for(recipe: Path) -> object:
     """Return the fingerprint of the parent that a recipe names."""
     try:
-        document = parse_json(read_text(recipe, MAX_BYTES))
+        document = parse_json(read_text(recipe, MAX_RECIPE_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"recipe {str(recipe)!r} cannot be used: {error}") from None
     return document.get("parent_weights") if isinstance(document, dict) else None
@@ -241,12 +240,12 @@ def of_the_same_size(parent: Checkpoint, cut: Cut, progress: Progress = silent) 
     """Return ``random`` cuts, one a seed, with the sizes of this one, and the ``uniform`` one by capacity."""
     ledger = ledger_of(parent, progress=progress)
     capacity = criterion_of("capacity", parent, ledger)
-    draws = [chosen(criterion_of("random", parent, ledger, seed=seed), cut) for seed in SEEDS]
+    draws = [chosen(criterion_of("random", parent, ledger, seed=seed), cut) for seed in DRAW_SEEDS]
     if cut.narrowing:
         width, channels = cut.narrowing.width, weights_channels(parent)
-        orders = [np.random.default_rng(seed).permutation(cut.parent.hidden) for seed in SEEDS]
+        orders = [np.random.default_rng(seed).permutation(cut.parent.hidden) for seed in DRAW_SEEDS]
         streams = (channels.reordered(order).narrowing(width) for order in orders)
-        draws = [replace(draw, narrowing=own) for draw, own in zip(draws, streams, strict=True)]
+        draws = [replace(draw, narrowing=stream) for draw, stream in zip(draws, streams, strict=True)]
     return {"random": draws, "uniform": [chosen(capacity, uniform(parent, cut))]}
 
 

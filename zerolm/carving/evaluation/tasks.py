@@ -19,7 +19,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import is_decoder, open_model
 from zerolm.progress import Progress, silent
 
-BATCH: Final = 8
+TASK_BATCH: Final = 8
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Tasks:
                     self.parent.folder, local_files_only=True, trust_remote_code=False
                 )
                 wrapped = self.harness.models.huggingface.HFLM(
-                    model, "causal", tokenizer=tokenizer, batch_size=BATCH, trust_remote_code=False
+                    model, "causal", tokenizer=tokenizer, batch_size=TASK_BATCH, trust_remote_code=False
                 )
                 results = self.harness.simple_evaluate(
                     wrapped,

@@ -128,5 +128,5 @@ def _origin(recipe: Mapping[str, Any]) -> str:
 
 def plain(text: str) -> str:
     """Return a text in one line, without what Markdown takes for more than text."""
-    shown = "".join(character if character.isprintable() else " " for character in text)
-    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", " ".join(shown.split()))
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", " ".join(line.split()))

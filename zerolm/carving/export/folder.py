@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
+from zerolm.carving.export.child_tensors import Child, ChildTensor
+from zerolm.carving.kept_units import Cut
+from zerolm.checkpoints import Checkpoint, Outgoing
 
-from zerolm.architecture import Ints
-from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.width.maps import StreamMaps
-from zerolm.checkpoints import Checkpoint, Outgoing, sliced
-from zerolm.checkpoints.dtypes import narrowed
-from zerolm.checkpoints.writer import Chunk
-
-Matrices = Mapping[str, NDArray[np.float32]]
-"""New values by the parent's name of a tensor, in the shape that the cut leaves."""
 REMOTE: Final = ("auto_map", "custom_pipelines", "custom_generate")
 """Fields that name code of the parent's folder, which no child has."""
 
@@ -26,16 +18,16 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
     """Refuse a cut whose ``largest`` sizes the stock class of the family cannot be configured for."""
     family, parent = checkpoint.family, cut.parent
     groups, ffn = cut.largest
-    asked = {
+    cuts = {
         "layers": len(cut.layers) < parent.depth,
         "heads": groups < parent.kv_heads,
         "ffn": ffn < parent.ffn,
     }
     if cut.narrowing and not family.cut.hidden:
         raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
-    for kind, is_cut in asked.items():
+    for kind, is_cut in cuts.items():
         if is_cut and not getattr(family.cut, kind):
-            possible = [name for name in asked if getattr(family.cut, name)]
+            possible = [name for name in cuts if getattr(family.cut, name)]
             raise ValueError(
                 f"a {family.name} can be cut in {' and '.join(possible)}, not in {kind}: {family.cut.note}"
             )
@@ -100,149 +92,26 @@ def without_code(value: Any) -> Any:
     return [without_code(part) for part in value] if isinstance(value, list) else value
 
 
-def tensors(
-    checkpoint: Checkpoint,
-    cut: Cut,
-    repaired: Matrices | None = None,
-    fitted: Mapping[tuple[int, str], NDArray[np.float32]] | None = None,
-) -> list[Outgoing]:
-    """Return the child's tensors in the order of the parent's files, cut when their turn comes.
+def tensors(child: Child) -> list[Outgoing]:
+    """Return the tensors of a child in the order of the parent's files, cut when their turn comes.
 
-    ``fitted`` maps of a narrower stream, by layer and norm, take the place of those of its basis. Layers are
-    filled up with zeros to the ``largest`` sizes, part by part where a matrix is fused.
+    Layers are filled up with zeros to the ``largest`` sizes. ``ValueError`` where a new weight does not fit.
     """
-    places = {layer.layer: (place, layer) for place, layer in enumerate(cut.layers)}
-    slots, maps = checkpoint.layout.slots, maps_for(checkpoint, cut, fitted or {})
-    outgoing = [
-        _outgoing(checkpoint, cut, name, places, repaired or {}, maps)
-        for name in checkpoint.tensors
-        if name in slots
-        and (slots[name].layer is None or slots[name].layer in places)
-        and not (maps and slots[name].role == "head" and checkpoint.layout.tied)
+    places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
+    head = next((pattern.name for pattern in child.parent.family.tensors.head if pattern.role == "head"), "")
+    return [
+        Outgoing(
+            head if tensor.is_made_anew else _name(tensor, places),
+            tensor.info.dtype,
+            tensor.padded_shape,
+            tensor.padded_blocks,
+        )
+        for tensor in child.tensors()
     ]
-    return outgoing if maps is None else [*outgoing, *_new_head(checkpoint, maps)]
 
 
-def maps_for(
-    checkpoint: Checkpoint, cut: Cut, fitted: Mapping[tuple[int, str], NDArray[np.float32]]
-) -> StreamMaps | None:
-    """Return the maps of a cut's narrower stream for a parent's stored tensors; None where it has none."""
-    if cut.narrowing is None:
-        return None
-
-    def gain(norm: str, layer: int | None) -> NDArray[np.float32]:
-        name = checkpoint.layout.name(norm, layer)
-        assert name is not None
-        return checkpoint.read(name)
-
-    return StreamMaps(cut.narrowing, checkpoint.layout.depth, gain, fitted)
-
-
-def _new_head(checkpoint: Checkpoint, maps: StreamMaps) -> Iterator[Outgoing]:
-    """Yield the head of a child whose parent's is its embedding, where it has one of its own."""
-    if not checkpoint.layout.tied or maps.narrowing.width.tied:
-        return
-    source = checkpoint.layout.name("embedding")
-    assert source is not None
-    name = next(p.name for p in checkpoint.family.tensors.head if p.role == "head")
-    info = checkpoint.tensors[source]
-    shape = (info.shape[0], maps.narrowing.width.hidden)
-    yield Outgoing(name, info.dtype, shape, lambda: products(checkpoint, source, "head", None, {}, maps))
-
-
-def products(
-    checkpoint: Checkpoint,
-    name: str,
-    role: str,
-    layer: int | None,
-    kept: Mapping[int, Ints],
-    maps: StreamMaps,
-) -> Iterator[NDArray[Any]]:
-    """Yield a tensor of the narrower stream as it is stored, some rows at a time."""
-    dtype = checkpoint.tensors[name].dtype
-    for block in maps.blocks(role, layer, taken(checkpoint, name, kept), dtype):
-        yield narrowed(block, dtype)
-
-
-def _outgoing(
-    checkpoint: Checkpoint,
-    cut: Cut,
-    name: str,
-    places: Mapping[int, tuple[int, LayerCut]],
-    repaired: Matrices,
-    maps: StreamMaps | None,
-) -> Outgoing:
-    info, slot = checkpoint.tensors[name], checkpoint.layout.slots[name]
-    on_stream = maps is not None and "hidden" in slot.axes
-    if slot.layer is None:
-        if name in repaired:
-            check_repaired(repaired, name, info.shape)
-            return Outgoing(name, info.dtype, info.shape, lambda: [narrowed(repaired[name], info.dtype)])
-        if maps is None or not on_stream:
-            return Outgoing(name, info.dtype, info.shape, lambda: sliced(info, {}))
-        shape = child_shape(cut, slot.axes, info.shape, {})
-        return Outgoing(
-            name, info.dtype, shape, lambda: products(checkpoint, name, slot.role, None, {}, maps)
-        )
-    place, layer = places[slot.layer]
-    kept = kept_indices(cut, layer, slot.axes, info.shape)
-    shape = child_shape(cut, slot.axes, info.shape, kept)
-    new_name = re.sub(r"\.\d+\.", f".{place}.", name, count=1)
-    check_repaired(repaired, name, shape)
-    whole = tuple(
-        cut.parent.length(label, *cut.largest) or size for label, size in zip(slot.axes, shape, strict=True)
-    )
-    if name not in repaired and whole == shape:
-        if maps is None or not on_stream:
-            return Outgoing(new_name, info.dtype, shape, lambda: sliced(info, kept))
-        return Outgoing(
-            new_name,
-            info.dtype,
-            shape,
-            lambda: products(checkpoint, name, slot.role, slot.layer, kept, maps),
-        )
-
-    def filled() -> Iterator[Chunk]:
-        if name in repaired:
-            value = narrowed(repaired[name], info.dtype)
-        elif maps is None or not on_stream:
-            value = taken(checkpoint, name, kept)
-        else:
-            value = np.concatenate(list(products(checkpoint, name, slot.role, slot.layer, kept, maps)))
-        padded = np.zeros(whole, value.dtype)
-        spots = [cut.places(layer, label) for label in slot.axes]
-        lengths = zip(spots, shape, strict=True)
-        padded[np.ix_(*(np.arange(size) if spot is None else spot for spot, size in lengths))] = value
-        yield padded
-
-    return Outgoing(new_name, info.dtype, whole, filled)
-
-
-def kept_indices(cut: Cut, layer: LayerCut, axes: tuple[str, ...], shape: tuple[int, ...]) -> dict[int, Ints]:
-    """Return the kept indices of a tensor by axis, without those that stay whole."""
-    indices = {axis: cut.kept(layer, label) for axis, label in enumerate(axes)}
-    return {axis: x for axis, x in indices.items() if x is not None and len(x) < shape[axis]}
-
-
-def child_shape(
-    cut: Cut, axes: tuple[str, ...], shape: tuple[int, ...], kept: Mapping[int, Ints]
-) -> tuple[int, ...]:
-    """Return the shape of the part of a tensor that a child has."""
-    return tuple(
-        cut.hidden if label == "hidden" else len(kept[axis]) if axis in kept else size
-        for axis, (label, size) in enumerate(zip(axes, shape, strict=True))
-    )
-
-
-def taken(checkpoint: Checkpoint, name: str, kept: Mapping[int, Ints]) -> NDArray[Any]:
-    """Return the kept part of a stored tensor, raw; mapped where all is kept."""
-    raw: NDArray[Any] = np.asarray(checkpoint.raw(name))
-    for axis, indices in kept.items():
-        raw = raw.take(indices, axis=axis)
-    return raw
-
-
-def check_repaired(repaired: Matrices, name: str, shape: tuple[int, ...]) -> None:
-    """Raise ``ValueError`` where a repaired tensor has another shape than the cut leaves."""
-    if name in repaired and repaired[name].shape != shape:
-        raise ValueError(f"the repair of {name!r} has shape {repaired[name].shape}, but {shape} is left")
+def _name(tensor: ChildTensor, places: Mapping[int, int]) -> str:
+    """Return the name of a tensor with the number that its layer has in the child."""
+    if tensor.kept is None:
+        return tensor.source
+    return re.sub(r"\.\d+\.", f".{places[tensor.kept.layer]}.", tensor.source, count=1)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.folder import check_sizes, configuration, tensors
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint, write_shards
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from zerolm.carving.export.verify import Verified
     from zerolm.carving.pruning import Repaired
     from zerolm.carving.session import Session
-
-    NewWeights = Repaired | TrainedWeights
-    """Weights in the place of those that are stored."""
 
 UNEVEN: Final = (
     "the stock class has one size for all layers: a per-layer cut cannot be written as hf; "
@@ -42,9 +40,7 @@ class Format(ABC):
         """Raise ``ValueError`` for a cut that cannot be written so."""
 
     @abstractmethod
-    def write(
-        self, checkpoint: Checkpoint, cut: Cut, repaired: NewWeights, folder: Path, progress: Progress
-    ) -> tuple[str, dict[str, Any] | None]:
+    def write(self, child: Child, folder: Path, progress: Progress) -> tuple[str, dict[str, Any] | None]:
         """Write the weights into a folder; return the type of the model and its configuration, if any."""
 
     @abstractmethod
@@ -69,12 +65,9 @@ class StockFolder(Format):
             raise ValueError(UNEVEN)
         check_sizes(checkpoint, cut)
 
-    def write(
-        self, checkpoint: Checkpoint, cut: Cut, repaired: NewWeights, folder: Path, progress: Progress
-    ) -> tuple[str, dict[str, Any] | None]:
-        config = configuration(checkpoint, cut) | attention_kinds(checkpoint, cut)
-        outgoing = tensors(checkpoint, cut, repaired.named(checkpoint.layout.name), repaired.arrays)
-        write_shards(folder, outgoing, progress=progress)
+    def write(self, child: Child, folder: Path, progress: Progress) -> tuple[str, dict[str, Any] | None]:
+        config = configuration(child.parent, child.cut) | attention_kinds(child.parent, child.cut)
+        write_shards(folder, tensors(child), progress=progress)
         return str(config["model_type"]), config
 
     def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
@@ -114,17 +107,13 @@ class GgufFile(Format):
 
         write.expressible(checkpoint, cut)
 
-    def write(
-        self, checkpoint: Checkpoint, cut: Cut, repaired: NewWeights, folder: Path, progress: Progress
-    ) -> tuple[str, dict[str, Any] | None]:
+    def write(self, child: Child, folder: Path, progress: Progress) -> tuple[str, dict[str, Any] | None]:
         from zerolm.carving.export.gguf.write import write
         from zerolm.checkpoints.origin import origin_of
 
-        name = origin_of(checkpoint.folder).name.rpartition("/")[2]
-        arrays = repaired.named(checkpoint.layout.name)
-        file = folder / f"{name}-carved.gguf"
-        write(checkpoint, cut, arrays, file, fitted=repaired.arrays, progress=progress)
-        gguf = checkpoint.family.gguf
+        name = origin_of(child.parent.folder).name.rpartition("/")[2]
+        write(child, folder / f"{name}-carved.gguf", progress=progress)
+        gguf = child.parent.family.gguf
         return gguf.architecture if gguf else "", None
 
     def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:

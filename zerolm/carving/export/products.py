@@ -19,14 +19,14 @@ from torch import Tensor
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Repaired, carved_layer
 from zerolm.carving.width.in_memory import maps_of, put
-from zerolm.carving.width.maps import BLOCK, StreamMaps, Values
+from zerolm.carving.width.maps import PRODUCT_BLOCK, StreamMaps, Values
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
 from zerolm.families.known import family_named
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import StockLayer
 
-STEPS: Final = {"BF16": 2.0**-8, "F16": 2.0**-10, "F32": 2.0**-16}
+ROUNDING_STEPS: Final = {"BF16": 2.0**-8, "F16": 2.0**-10, "F32": 2.0**-16}
 """The rounding of a stored type, relative to a weight; of F32, that of the products."""
 PROBES: Final = 8
 
@@ -86,9 +86,9 @@ def check_outside(
     raw, dtype = parent.raw(theirs), parent.tensors[theirs].dtype
     shape = (*raw.shape[:-1], maps.narrowing.width.hidden)
     same = ours in child.tensors and child.tensors[ours].shape == shape
-    for start in range(0, len(raw) if raw.ndim == 2 else 1, BLOCK):
-        rows = slice(start, start + BLOCK) if raw.ndim == 2 else slice(None)
+    for start in range(0, len(raw) if raw.ndim == 2 else 1, PRODUCT_BLOCK):
+        rows = slice(start, start + PRODUCT_BLOCK) if raw.ndim == 2 else slice(None)
         values: NDArray[np.float32] = widened(np.asarray(raw[rows]), dtype)
-        same = same and is_product(child.read(ours, rows), maps, role, None, values, STEPS[dtype])
+        same = same and is_product(child.read(ours, rows), maps, role, None, values, ROUNDING_STEPS[dtype])
     if not same:
         raise ValueError(f"{ours!r} of the written child differs from what was carved")

@@ -11,8 +11,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Ints
-from zerolm.carving.export.folder import maps_for
-from zerolm.carving.export.products import STEPS, check_outside, checked_layer
+from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.products import ROUNDING_STEPS, check_outside, checked_layer
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Repaired, carved_layer
 from zerolm.carving.width.maps import StreamMaps
@@ -24,13 +24,13 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import parameters
 from zerolm.networks.opener import mapped_model
 
-TOLERANCE: Final = 1e-4
+OUTPUT_TOLERANCE: Final = 1e-4
 """Largest difference of outputs, relative to their largest magnitude, that rounding may explain."""
 ROUNDED: Final = 1e-3
 """The same where weights are products, which round to either of two neighbours."""
 BLOCK_TOLERANCE: Final = 1e-5
 """The same of one layer, all weights being as they are stored."""
-CHUNK: Final = 16 << 20
+COMPARED_BYTES: Final = 16 << 20
 """Bytes compared at a time."""
 
 
@@ -53,7 +53,7 @@ def compare(
     *,
     length: int = 64,
     seed: int = 0,
-    tolerance: float = TOLERANCE,
+    tolerance: float = OUTPUT_TOLERANCE,
 ) -> Verified:
     """Run both on the same random tokens; ``ValueError`` where they differ by more than rounding."""
     generator = torch.Generator().manual_seed(seed)
@@ -88,7 +88,7 @@ def compare_blocks(
     layer or the tensor that differs.
     """
     stored = as_stored(child, cut, repaired or Repaired())
-    _same_outside(child, parent, maps_for(parent, cut, stored.arrays))
+    _same_outside(child, parent, Child(parent, cut, stored).maps)
     length = min(length, parent.layout.sizes.get("positions", length))
     batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
     ours, theirs = (Blocks(mapped_model(opened), [batch]) for opened in (child, parent))
@@ -146,7 +146,7 @@ def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None
             raise ValueError(f"the written child lacks {name!r}")
         ours, theirs = child.tensors[name], parent.tensors[name]
         same = (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        for start in range(0, theirs.end - theirs.start, CHUNK):
+        for start in range(0, theirs.end - theirs.start, COMPARED_BYTES):
             same = same and _bytes(ours, start) == _bytes(theirs, start)
         if not same:
             raise ValueError(f"{name!r} of the written child differs from the parent's")
@@ -159,21 +159,21 @@ def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None
 def _bytes(tensor: TensorInfo, start: int) -> bytes:
     with tensor.file.open("rb") as file:
         file.seek(tensor.start + start)
-        return file.read(min(CHUNK, tensor.end - tensor.start - start))
+        return file.read(min(COMPARED_BYTES, tensor.end - tensor.start - start))
 
 
 def as_stored(child: Checkpoint, cut: Cut, repaired: Repaired) -> Repaired:
     """Return the repaired matrices, rounded as the child stores them."""
     places = {kept.layer: place for place, kept in enumerate(cut.layers)}
-    own = Repaired()
+    stored = Repaired()
     for (layer, role), values in repaired.arrays.items():
         if role not in WRITERS:
-            own.arrays[layer, role] = values
+            stored.arrays[layer, role] = values
             continue
         name = child.layout.name(role, places[layer])
         dtype = child.tensors[name].dtype if name else "F32"
-        own.arrays[layer, role] = widened(narrowed(values, dtype), dtype)
-    return own
+        stored.arrays[layer, role] = widened(narrowed(values, dtype), dtype)
+    return stored
 
 
 def _within(ours: Tensor, theirs: Tensor, places: Sequence[Ints | None]) -> bool:
@@ -191,7 +191,7 @@ def _corner(ours: Tensor, places: Sequence[Ints | None]) -> Tensor:
 
 def coarseness(child: Checkpoint) -> float:
     """Return the rounding of the coarsest type that weights are stored in."""
-    return max(STEPS[child.tensors[name].dtype] for name in child.layout.slots)
+    return max(ROUNDING_STEPS[child.tensors[name].dtype] for name in child.layout.slots)
 
 
 def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:

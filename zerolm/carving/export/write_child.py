@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from zerolm.carving.export.card import card
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.folder import REMOTE, without_code
 from zerolm.carving.export.formats import FORMATS
-from zerolm.carving.export.trained import TrainedWeights
-from zerolm.carving.kept_units import Cut
-from zerolm.carving.pruning import Repaired
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import read_object
+from zerolm.io.files import write_json
 from zerolm.progress import Progress, silent
 
-LICENCES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "USE_POLICY")
+LICENCE_FILES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "USE_POLICY")
 
 
 def write(
-    checkpoint: Checkpoint,
-    cut: Cut,
-    repaired: Repaired | TrainedWeights,
+    child: Child,
     recipe: Mapping[str, Any],
     folder: Path,
     more: Sequence[str] = (),
@@ -36,22 +32,22 @@ def write(
 
     The recipe lists ``more`` files that are still to come.
     """
-    form = FORMATS[recipe["written_as"]]
-    kind, config = form.write(checkpoint, cut, repaired, folder, progress)
+    checkpoint, form = child.parent, FORMATS[recipe["written_as"]]
+    kind, config = form.write(child, folder, progress)
     weights = sorted(file for file in folder.iterdir() if file.suffix != ".json")
     sha256 = {file.name: _sha256(file) for file in weights}
     if config is not None:
-        _write_json(folder / "config.json", config)
+        write_json(folder / "config.json", config)
     for name in checkpoint.other_files():
-        is_licence = name.name.upper().startswith(LICENCES)
+        is_licence = name.name.upper().startswith(LICENCE_FILES)
         if name.name.lower() != "readme.md" and (is_licence or not form.has_tokenizer):
             _copy(checkpoint.folder, name, folder)
     auto = _auto_class(checkpoint) if config is not None else weights[0].name
-    told = card(recipe, kind, auto, checkpoint.layout.hidden)
-    (folder / "README.md").write_text(told, encoding="utf-8")
+    text = card(recipe, kind, auto, checkpoint.layout.hidden)
+    (folder / "README.md").write_text(text, encoding="utf-8")
     files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
     whole = {**recipe, "sha256": sha256, "files": sorted([*files, "recipe.json", *more])}
-    _write_json(folder / "recipe.json", whole)
+    write_json(folder / "recipe.json", whole)
     return sha256
 
 
@@ -65,7 +61,7 @@ def _copy(source: Path, name: Path, folder: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     content = (source / name).read_bytes() if name.suffix == ".json" and len(name.parts) == 1 else b""
     if any(f'"{field}"'.encode() in content for field in REMOTE):
-        _write_json(place, without_code(read_object(source, str(name))))
+        write_json(place, without_code(read_object(source, str(name))))
     else:
         shutil.copyfile(source / name, place)
 
@@ -73,7 +69,3 @@ def _copy(source: Path, name: Path, folder: Path) -> None:
 def _sha256(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -7,9 +7,14 @@ One that needs no tokens is a function from the shares of all layers (``weights.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import zerolm
 from zerolm.carving.importance import weights
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.checkpoints import Checkpoint, Ledger
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
     from zerolm.networks.roles import StockLayer
 
 MAW: Final = "MAW (arXiv 2512.22671)"
-TOKENS: Final = ("tokens", "torch")
+NEEDS_TOKENS: Final = ("tokens", "torch")
 Made = Entry[Callable[..., Any]]
 CRITERIA: Final[Registry[Callable[..., Any]]] = Registry("criterion", "zerolm.criteria")
 
@@ -46,8 +51,8 @@ BUILT_IN: Final = (
     Made("magnitude", weights.magnitude, "sum of |w|"),
     Made("random", weights.random, "drawn"),
     Made("prefix", weights.prefix, "the first units"),
-    Made("amp", amp, "AMP (arXiv 2504.21174)", TOKENS),
-    Made("output_energy", output_energy, "energy sent into the residual stream", TOKENS),
+    Made("amp", amp, "AMP (arXiv 2504.21174)", NEEDS_TOKENS),
+    Made("output_energy", output_energy, "energy sent into the residual stream", NEEDS_TOKENS),
 )
 for _entry in BUILT_IN:
     CRITERIA.add(_entry)
@@ -60,10 +65,31 @@ def needs_tokens(name: str) -> bool:
     return "tokens" in CRITERIA.entry(name).needs
 
 
+def definition_of(name: str) -> str | None:
+    """Return what tells a criterion from another of the same name: the SHA-256 of its package's sources.
+
+    Empty for one of zerolm, whose version says it. None where nothing tells: what such a one measures is not
+    cached.
+    """
+    value = CRITERIA[name]
+    if not (inspect.isfunction(value) or inspect.isclass(value)):
+        return None
+    package = value.__module__.partition(".")[0]
+    if package == zerolm.__name__:
+        return ""
+    place = getattr(sys.modules.get(package), "__file__", None)
+    if place is None:
+        return None
+    file, digest = Path(place), hashlib.sha256()
+    for source in sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
 def criterion_of(name: str, checkpoint: Checkpoint, ledger: Ledger, *, seed: int = 0) -> Criterion:
     """Return a criterion that needs nothing but weights; ``ValueError`` for another name."""
     if needs_tokens(name):
         raise ValueError(f"criterion {name!r} needs tokens")
-    made = CRITERIA[name](weights.all_shares(checkpoint, ledger), seed)
-    assert isinstance(made, Criterion)
-    return made
+    criterion = CRITERIA[name](weights.all_shares(checkpoint, ledger), seed)
+    assert isinstance(criterion, Criterion)
+    return criterion

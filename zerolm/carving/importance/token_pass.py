@@ -36,14 +36,14 @@ def importances(
     worth: dict[str, list[Floats]] = {"groups": [], "ffn": []}
     for number in range(sizes.depth):
         progress(f"weighing units by {criterion}", number, sizes.depth)
-        known = cache.get(f"layer-{number}")
-        if known is None:
+        row = cache.get(f"layer-{number}")
+        if row is None:
             stream.before(number)
             statistics = CRITERIA[criterion](sizes, stream.blocks.layer(number))
-            known = _measured(stream, number, statistics)
-            cache.put(f"layer-{number}", known)
+            row = _measured(stream, number, statistics)
+            cache.put(f"layer-{number}", row)
         for kind, layers in worth.items():
-            layers.append(known[kind])
+            layers.append(row[kind])
     return worth
 
 

@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
+from zerolm.carving.planning.part_costs import PARAMS
 from zerolm.costs import COSTS
 from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
 
-PARAMS: Final = COSTS.index("params")
-LARGEST: Final = 1 << 24
+MAX_TOTALS: Final = 1 << 24
 """Pairs of totals, and steps of a programme, up to which this is worth it."""
 
 
@@ -78,7 +78,7 @@ def best_pair(groups: Side, ffn: Side, fixed: Ints, budgets: Budgets) -> tuple[I
 def fits(groups: Side, ffn: Side) -> bool:
     """Whether costs depend on the totals alone, and there are few enough of them."""
     work = (side.totals * side.worth.size for side in (groups, ffn))
-    small = groups.totals * ffn.totals <= LARGEST and sum(work) <= 64 * LARGEST
+    small = groups.totals * ffn.totals <= MAX_TOTALS and sum(work) <= 64 * MAX_TOTALS
     return small and groups.price() is not None and ffn.price() is not None
 
 

@@ -15,6 +15,7 @@ from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
 
+PARAMS: Final = COSTS.index("params")
 WEIGHT_BYTES: Final = COSTS.index("weight_bytes")
 
 
@@ -28,19 +29,19 @@ class StoredCosts(CostModel):
 class Choices:
     """The numbers of KV groups and of neurons that a layer may keep, ascending; and of layers.
 
-    ``own`` lists (groups, neurons) for each layer where they differ; all of them are in the others. ``width``
-    is that of the residual stream, None for the parent's.
+    ``by_layer`` lists (groups, neurons) for each layer where they differ; all of them are in the others.
+    ``width`` is that of the residual stream, None for the parent's.
     """
 
     groups: tuple[int, ...]
     ffn: tuple[int, ...]
     depth: tuple[int, ...]
-    own: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+    by_layer: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
     width: Width | None = None
 
     def of(self, layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the numbers of KV groups and of neurons that this layer may keep."""
-        return self.own[layer] if self.own else (self.groups, self.ffn)
+        return self.by_layer[layer] if self.by_layer else (self.groups, self.ffn)
 
 
 @dataclass(frozen=True, eq=False)

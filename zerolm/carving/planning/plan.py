@@ -11,7 +11,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, Dimensions
 from zerolm.carving.planning.equal_layers import Side, best_pair, fits
-from zerolm.carving.planning.part_costs import Choices, PartCosts
+from zerolm.carving.planning.part_costs import PARAMS, Choices, PartCosts
 from zerolm.carving.width.narrowing import Width
 from zerolm.costs import COSTS
 from zerolm.solvers.limits import bounded_columns, single_limits
@@ -20,7 +20,6 @@ from zerolm.solvers.proven import Proven
 from zerolm.spaces import CandidateTable
 from zerolm.statistics import TOLERANCE
 
-PARAMS: Final = COSTS.index("params")
 GONE: Final = (0, 0)
 
 
@@ -91,7 +90,7 @@ def plan_per_layer(
     """
     all_stay = criterion.without(0) is None or len(choices.depth) == 1
     groups, ffn = (_side(parent, criterion, choices, prices, kind) for kind in ("groups", "ffn"))
-    if all_stay and not choices.own and fits(groups, ffn):
+    if all_stay and not choices.by_layer and fits(groups, ffn):
         return _on_lattice(parent, criterion, prices, budgets, groups, ffn)
     return _by_search(parent, criterion, choices, prices, budgets)
 

@@ -6,6 +6,7 @@ interpolated and summed, rank whole plans far better.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -29,14 +30,14 @@ from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
-SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
+CUT_SHARES: Final = (0.0, 0.125, 0.25, 0.5, 0.625, 0.75, 0.875)
 """Kept shares of the FFN, and of KV groups where there are many, where a layer is measured: one or more."""
 STREAM_SHARES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
 """Kept shares of the width of the stream where it is measured."""
 MANY: Final = 8
-SEQUENCES: Final = 64
-BATCH: Final = 4
-KEPT: Final = 1 << 28
+LOSS_SEQUENCES: Final = 64
+LOSS_BATCH: Final = 4
+MAX_PROBABILITIES: Final = 1 << 28
 """Probabilities of the parent that are kept (1 GiB); where there are more, each cut makes them again."""
 
 Wanted = Tensor | tuple[Tensor, Tensor]
@@ -96,7 +97,7 @@ class StreamLosses:
     sizes: Ints
     losses: dict[bool, Floats]
 
-    def known(self, tied: bool) -> dict[int, float]:
+    def by_width(self, tied: bool) -> dict[int, float]:
         """Return the measured losses by width."""
         return dict(zip(self.sizes.tolist(), self.losses[tied].tolist(), strict=True))
 
@@ -130,7 +131,7 @@ def stream_losses(
     """
     whole = Cut.whole(dimensions_of(model))
     hidden = whole.parent.hidden
-    loss = Loss(Blocks(model, tokens.spread(SEQUENCES).batches(BATCH)), whole.parent.depth)
+    loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).batches(LOSS_BATCH)), whole.parent.depth)
     sizes = np.unique([max(1, round(share * hidden)) for share in STREAM_SHARES])
     losses: dict[bool, list[float]] = {}
     for head in {False, tied}:
@@ -155,7 +156,7 @@ def measured_losses(
     kinds: Sequence[str],
     *,
     progress: Progress = silent,
-    batch: int = BATCH,
+    batch: int = LOSS_BATCH,
     pooling: str = "mean",
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> LossTable:
@@ -163,31 +164,42 @@ def measured_losses(
 
     ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. Layers below the cut one are not run
     again: their output is the parent's. An encoder's embeddings are pooled by ``pooling``, as ``pooling_of``
-    its folder says. Layers that are in the ``cache`` are not measured again.
+    its folder says. Losses are in the ``cache`` under the units that they are losses of, whoever chose them,
+    and are not measured again.
     """
     parent = dimensions_of(model)
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
     sizes = {kind: _sizes(whole) if kind in kinds else np.array([whole]) for kind, whole in wholes.items()}
-    loss = Loss(Blocks(model, tokens.spread(SEQUENCES).batches(batch)), parent.depth, pooling)
+    loss = Loss(Blocks(model, tokens.spread(LOSS_SEQUENCES).batches(batch)), parent.depth, pooling)
     rows = []
     for layer in range(parent.depth):
         progress("measuring cuts of each layer", layer, parent.depth)
-        row = cache.get(f"layer-{layer}")
+        units = {
+            kind: [by.choose(layer, kind, int(count)) for count in counts[:-1]]
+            for kind, counts in sizes.items()
+        }
+        name = f"layer-{layer}-{_digest(units)}"
+        row = cache.get(name)
         if row is None:
-            row = _row(model, loss, layer, by, sizes)
-            cache.put(f"layer-{layer}", row)
+            row = _row(model, loss, layer, units)
+            cache.put(name, row)
         rows.append(row)
     losses = {kind: [row[kind] for row in rows] for kind in sizes}
     return LossTable(by, sizes, losses, np.array([float(row["gone"]) for row in rows]))
 
 
-def _row(model: PreTrainedModel, loss: Loss, layer: int, by: Criterion, sizes: dict[str, Ints]) -> Arrays:
-    """Return the losses of cuts of one layer, (s,) of each kind, and of its absence (``gone``)."""
+def _digest(units: dict[str, list[Ints]]) -> str:
+    """Return the SHA-256 of the units that are kept by kind and size."""
+    content = repr([(kind, [kept.tolist() for kept in sizes]) for kind, sizes in units.items()])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _row(model: PreTrainedModel, loss: Loss, layer: int, units: dict[str, list[Ints]]) -> Arrays:
+    """Return the losses of a layer cut to these units, (s,) of each kind, and of its absence (``gone``)."""
     whole = Cut.whole(dimensions_of(model))
     row: Arrays = {"gone": np.array(loss.of(layer, None))}
-    for kind, counts in sizes.items():
-        chosen = (by.choose(layer, kind, int(count)) for count in counts[:-1])
-        cuts = (_alone(model, whole, layer, kind, units) for units in chosen)
+    for kind, sizes in units.items():
+        cuts = (_alone(model, whole, layer, kind, kept) for kept in sizes)
         row[kind] = np.array([*(loss.of(layer, module) for module in cuts), 0.0])
     return row
 
@@ -195,7 +207,7 @@ def _row(model: PreTrainedModel, loss: Loss, layer: int, by: Criterion, sizes: d
 def _sizes(whole: int) -> Ints:
     if whole <= MANY:
         return np.arange(1, whole + 1)
-    return np.unique([max(1, round(share * whole)) for share in (*SHARES, 1.0)])
+    return np.unique([max(1, round(share * whole)) for share in (*CUT_SHARES, 1.0)])
 
 
 def _alone(model: PreTrainedModel, whole: Cut, layer: int, kind: str, units: Ints) -> nn.Module:
@@ -257,7 +269,7 @@ class Loss:
             return self.wanted[index]
         output = self._output(index, self.blocks.finish(index, self.last[index]))
         wanted = output if output.dim() == 2 else predictions(output)
-        if output.numel() * len(self.blocks.batches) <= KEPT:
+        if output.numel() * len(self.blocks.batches) <= MAX_PROBABILITIES:
             self.wanted[index] = wanted
         return wanted
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.planning.lonas import choices_in, heuristic, part_costs_in
 from zerolm.carving.planning.part_costs import Choices, PartCosts, part_costs
 from zerolm.carving.planning.plan import Planned, plan_per_layer, plan_uniform
+from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.request import SHAPES, SizeRequest
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
@@ -21,15 +21,15 @@ from zerolm.settings.units import parse_share
 from zerolm.solvers.problem import Budgets
 from zerolm.statistics import TOLERANCE
 
-GRID: Final = 64
+FFN_STEPS: Final = 64
 """Steps of FFN widths that a plan within budgets tries, where nothing else is asked for."""
 HIDDEN_STEP: Final = 128
 """Steps of the stream's width are powers of two, up to this one and to an eighth of the parent's."""
-FLAT: Final = 0.9
+FLAT_SPECTRUM: Final = 0.9
 """A narrower stream that keeps less of the energy is worth a word."""
-KERNELS: Final = 32
+KERNEL_MULTIPLE: Final = 32
 """Widths that are no multiple of this run slowly."""
-UNITS: Final = {
+UNIT_NAMES: Final = {
     "heads": "KV groups",
     "ffn": "FFN neurons",
     "layers": "layers",
@@ -70,7 +70,7 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
         raise ValueError(f"floors, divisors and steps must be at least 1, not {least}")
     parent, cut = dimensions(checkpoint), checkpoint.family.cut
     hidden = width.hidden if width else parent.hidden
-    step = request.multiple_of or max(1, parent.ffn // GRID)
+    step = request.multiple_of or max(1, parent.ffn // FFN_STEPS)
     every = 1 if "ffn" in request.keep and request.multiple_of is None else step
     groups = (
         count
@@ -104,15 +104,16 @@ def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -
     criterion tells which loses less.
     """
     sizes, tied = sizes_of(checkpoint, request)["hidden"], checkpoint.layout.tied
-    share, possible = request.keep.get("hidden"), tuple([sizes.whole])
+    share = request.keep.get("hidden")
+    possible: tuple[int, ...] = (sizes.whole,)
     usual = Width(sizes.whole, tied)
-    told = sizes.can_be_cut and request.space is None and criterion.narrower(usual) is not None
+    can_tell = sizes.can_be_cut and request.space is None and criterion.narrower(usual) is not None
     if share is not None:
         _check_share("hidden", share, sizes, checkpoint.family.cut.hidden_note)
         possible = (sizes.nearest(share),)
-    elif request.budgets and told:
+    elif request.budgets and can_tell:
         possible = sizes.possible
-    heads = (True, False) if tied and told and request.budgets else (tied,)
+    heads = (True, False) if tied and can_tell and request.budgets else (tied,)
     return [
         None if hidden == sizes.whole else Width(hidden, head)
         for hidden in possible
@@ -130,7 +131,7 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
             raise ValueError(
                 "a space says the sizes, layer by layer: beside it go budgets, or --plan heuristic"
             )
-        return choices_in(request.space, checkpoint)
+        return SIZE_SPACES[request.space].choices(checkpoint)
     kinds = sizes_of(checkpoint, request, width)
     chosen = {}
     for kind, sizes in kinds.items():
@@ -139,7 +140,7 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
         if kind not in request.keep and not is_free:  # what is not named stays whole
             chosen[kind] = tuple(size for size in sizes.possible if size == sizes.whole)
     if not chosen["heads"] or not chosen["ffn"]:
-        step = request.multiple_of or max(1, kinds["ffn"].whole // GRID)
+        step = request.multiple_of or max(1, kinds["ffn"].whole // FFN_STEPS)
         raise ValueError(
             f"no size is left: {kinds['heads'].whole} KV groups and {kinds['ffn'].whole} neurons in steps of "
             f"{step}, divisible by {request.tensor_parallel}, at least {request.least_groups} and "
@@ -190,16 +191,16 @@ def width_note(cut: Cut) -> str:
     if narrowing is None:
         return ""
     notes = []
-    if narrowing.kept < FLAT:
+    if narrowing.kept < FLAT_SPECTRUM:
         notes.append(
             f"the stream's spectrum is flat: {cut.hidden} of its {cut.parent.hidden} directions keep "
             f"{narrowing.kept:.1%} of its energy"
         )
-    if cut.hidden % KERNELS:
-        smaller = range(KERNELS, cut.parent.hidden, KERNELS)
+    if cut.hidden % KERNEL_MULTIPLE:
+        smaller = range(KERNEL_MULTIPLE, cut.parent.hidden, KERNEL_MULTIPLE)
         nearest = min(smaller, key=lambda size: abs(size - cut.hidden), default=None)
         other = f"; {nearest} is one" if nearest else ""
-        notes.append(f"a hidden size of {cut.hidden} is slow, being no multiple of {KERNELS}{other}")
+        notes.append(f"a hidden size of {cut.hidden} is slow, being no multiple of {KERNEL_MULTIPLE}{other}")
     return "; ".join(notes)
 
 
@@ -210,7 +211,7 @@ def _rounded(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[str]:
         share = request.keep.get(kind)
         if share is not None and share < 1.0 and sizes.nearest(share) == sizes.whole:
             cure = f"; the nearest share that cuts is {sizes.sharp()}" if sizes.sharp() else ""
-            yield f"--keep-{kind} {share:g} of {sizes.whole} {UNITS[kind]} rounds to all of them{cure}"
+            yield f"--keep-{kind} {share:g} of {sizes.whole} {UNIT_NAMES[kind]} rounds to all of them{cure}"
 
 
 def plan_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest, costs: CostModel) -> Planned:
@@ -273,16 +274,15 @@ def _plan_beside(
 def heuristic_of(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -> Cut:
     """Return the heuristic subnet of the request's space, with the units that the criterion chooses."""
     if request.space is None or request.budgets:
-        raise ValueError("the heuristic plan is that of a --space of LoNAS, without budgets")
-    sizes = heuristic(choices(checkpoint, request))
+        raise ValueError("the heuristic plan is that of a --space, without budgets")
+    sizes = SIZE_SPACES[request.space].heuristic(choices(checkpoint, request))
     return Cut.of(dimensions(checkpoint), range(len(sizes)), sizes.__getitem__, criterion.choose)
 
 
 def prices_of(checkpoint: Checkpoint, sizes: Choices, costs: CostModel, space: str | None) -> PartCosts:
-    """Return the costs of the parts of a checkpoint, as a LoNAS ``space`` counts where there is one."""
-    if space is None:
-        return part_costs(checkpoint, sizes, costs)
-    return part_costs_in(space, checkpoint, sizes, costs)
+    """Return the costs of the parts of a checkpoint, as a ``space`` counts where there is one."""
+    count = part_costs if space is None else SIZE_SPACES[space].part_costs
+    return count(checkpoint, sizes, costs)
 
 
 def costs_of(
@@ -297,9 +297,9 @@ def costs_of(
     return dict(zip(COSTS, prices.of(sizes).tolist(), strict=True))
 
 
-def budgets_of(asked: Mapping[str, int | str], parent: Mapping[str, int]) -> dict[str, int]:
+def budgets_of(budgets: Mapping[str, int | str], parent: Mapping[str, int]) -> dict[str, int]:
     """Return budgets as integers: ``0.8x`` is a share of the parent's cost of that name."""
-    return {name: _budget(name, value, parent) for name, value in asked.items()}
+    return {name: _budget(name, value, parent) for name, value in budgets.items()}
 
 
 def _budget(name: str, value: int | str, parent: Mapping[str, int]) -> int:

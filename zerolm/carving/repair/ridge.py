@@ -20,7 +20,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-GRID: Final = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+RIDGES: Final = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
 """The ridges tried, as shares of the mean diagonal."""
 UNTRIED: Final = 1e-2
 """The ridge where nothing is held out to choose it on."""
@@ -113,7 +113,7 @@ class Fit:
                 moments.add(x[rows], t[rows])
 
     def best(
-        self, start: Tensor, grid: tuple[float, ...] = GRID, share: float | None = None
+        self, start: Tensor, grid: tuple[float, ...] = RIDGES, share: float | None = None
     ) -> tuple[Tensor, float]:
         """Return the columns (k, d), solved on all tokens, and their ridge: ``share`` or the best of some."""
         if share is None:

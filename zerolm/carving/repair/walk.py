@@ -29,7 +29,7 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Ints
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Place, Repaired, carved_layer, enter
-from zerolm.carving.repair.ridge import GRID, Fit
+from zerolm.carving.repair.ridge import RIDGES, Fit
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.width.in_memory import put
 from zerolm.io.cache import ArrayCache, Arrays
@@ -48,7 +48,7 @@ def repair(
     method: str = "least-squares",
     *,
     progress: Progress = silent,
-    grid: tuple[float, ...] = GRID,
+    grid: tuple[float, ...] = RIDGES,
     batch: int = 8,
     ridges: Mapping[Place, float] | None = None,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
@@ -65,16 +65,16 @@ def repair(
     walk = Walk(model, cut, tokens, grid, batch, ridges)
     for place, layer in enumerate(walk.kept):
         progress(f"repairing, {method}", place, len(walk.kept))
-        known = cache.get(f"layer-{layer}")
-        if known is not None:
-            walk.take(layer, known)
+        arrays = cache.get(f"layer-{layer}")
+        if arrays is not None:
+            walk.take(layer, arrays)
             continue
         REPAIRS[method](walk, layer, few)
         cache.put(f"layer-{layer}", walk.arrays(layer))
     if method == "least-squares" and not few and cut.narrowing and not cut.narrowing.width.tied:
-        known = cache.get("head")
-        if known is not None:
-            walk.take(cut.parent.depth, known)
+        arrays = cache.get("head")
+        if arrays is not None:
+            walk.take(cut.parent.depth, arrays)
         else:
             walk.read_by_head()
             cache.put("head", walk.arrays(cut.parent.depth))
@@ -265,9 +265,9 @@ class Walk:
         shares = {role: x for (at, role), x in self.repaired.ridges.items() if at == layer}
         return arrays | {f"ridge-{role}": np.array(share) for role, share in shares.items()}
 
-    def take(self, layer: int, known: Arrays) -> None:
+    def take(self, layer: int, arrays: Arrays) -> None:
         """Note down what was repaired before."""
-        for name, x in known.items():
+        for name, x in arrays.items():
             if name.startswith("ridge-"):
                 self.repaired.ridges[layer, name.removeprefix("ridge-")] = float(x)
             else:

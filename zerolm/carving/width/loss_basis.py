@@ -20,12 +20,12 @@ from zerolm.networks.roles import StockLayer, layer_list, norm_gain
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
-BY: Final = "loss"
-SEQUENCES: Final = 64
+BY_LOSS: Final = "loss"
+BASIS_SEQUENCES: Final = 64
 """So many, evenly spread, suffice: second moments of a few thousand tokens hardly move."""
-BATCH: Final = 2
+BASIS_BATCH: Final = 2
 EPSILON: Final = 1e-12
-SUMS: Final = ("energy", "metric", "last")
+BASIS_SUMS: Final = ("energy", "metric", "last")
 SAVED: Final = 8
 """How often sums are stored."""
 READ: Final = ("attention_norm", "ffn_norm")
@@ -47,10 +47,11 @@ def loss_basis(
     Hidden states of one batch are in memory, one of each layer. Sums that are in the ``cache`` are gone on
     with.
     """
-    blocks = Blocks(model, tokens.spread(SEQUENCES).batches(BATCH))
+    blocks = Blocks(model, tokens.spread(BASIS_SEQUENCES).batches(BASIS_BATCH))
     gain = norm_gain(model, "final_norm", None).double().cpu().numpy()
     count, size = len(blocks.batches), len(gain)
-    sums = cache.get("sums") or {name: np.zeros((size, size)) for name in SUMS} | {"batches": np.array(0)}
+    zeros = {name: np.zeros((size, size)) for name in BASIS_SUMS}
+    sums = cache.get("sums") or zeros | {"batches": np.array(0)}
     for index in range(int(sums["batches"]), count):
         progress("weighing directions of the stream", index, count)
         _add_batch(model, blocks, index, sums)
@@ -58,7 +59,7 @@ def loss_basis(
             cache.put("sums", sums)
     energy, last = sums["energy"], sums["last"]
     vectors = ordered_basis(energy, sums["metric"])
-    return Basis(BY, vectors, energies(vectors, energy), last / np.trace(last), gain)
+    return Basis(BY_LOSS, vectors, energies(vectors, energy), last / np.trace(last), gain)
 
 
 def _add_batch(model: PreTrainedModel, blocks: Blocks, index: int, sums: Arrays) -> None:

@@ -10,11 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.carving.width.narrowing import READERS, WRITERS, Narrowing
+from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
 
 Values = NDArray[np.float32]
-BLOCK: Final = 1024
+PRODUCT_BLOCK: Final = 1024
 """Rows or columns of a product at a time: the same everywhere, so that the same product has the same bits."""
+
+
+def stored_gain(checkpoint: Checkpoint, norm: str, layer: int | None) -> Values:
+    """Return the gain (d,) of a norm as a checkpoint stores it."""
+    name = checkpoint.layout.name(norm, layer)
+    assert name is not None
+    return checkpoint.read(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +56,8 @@ class StreamMaps:
             yield self._written(raw, dtype)
         else:
             factor = self._factor(role, layer)
-            for start in range(0, len(raw), BLOCK):
-                yield widened(raw[start : start + BLOCK], dtype) @ factor
+            for start in range(0, len(raw), PRODUCT_BLOCK):
+                yield widened(raw[start : start + PRODUCT_BLOCK], dtype) @ factor
 
     def whole(self, role: str, layer: int | None, raw: NDArray[Any], dtype: str) -> Values:
         """Return the child's tensor."""
@@ -73,7 +81,7 @@ class StreamMaps:
         if raw.ndim == 1:
             return across @ widened(raw, dtype)
         out = np.empty((len(across), raw.shape[1]), np.float32)
-        for start in range(0, raw.shape[1], BLOCK):
-            columns = np.ascontiguousarray(raw[:, start : start + BLOCK])
-            out[:, start : start + BLOCK] = across @ widened(columns, dtype)
+        for start in range(0, raw.shape[1], PRODUCT_BLOCK):
+            columns = np.ascontiguousarray(raw[:, start : start + PRODUCT_BLOCK])
+            out[:, start : start + PRODUCT_BLOCK] = across @ widened(columns, dtype)
         return out

@@ -37,7 +37,7 @@ WRITERS: Final = ("o", "down", "o_bias", "down_bias")
 """The roles of what is added to the stream."""
 RIDGE: Final = 1e-6
 """Of the mean energy of a component, where the dropped ones are foretold."""
-SMALL: Final = 1e-2
+SMALL_GAIN: Final = 1e-2
 """Gains of a tied head below this share of the largest do not divide."""
 
 
@@ -114,7 +114,7 @@ class Basis:
         foretold = basis + np.linalg.solve(inner + ridge, (crossed - basis @ inner).T).T  # B
         if not width.tied:
             return Narrowing(self.by, basis, scale, basis, foretold, None, kept)
-        divides = np.abs(gains) >= SMALL * np.abs(gains).max()
+        divides = np.abs(gains) >= SMALL_GAIN * np.abs(gains).max()
         embedding = self.gain[:, None] * foretold / np.where(divides, gains, 1.0)
         embedding = np.where(divides, embedding, basis)
         return Narrowing(self.by, basis, scale, embedding, foretold, gains * scale, kept)

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Floats
+from zerolm.carving.width.maps import stored_gain
 from zerolm.carving.width.narrowing import READERS, Basis, channel_basis, energies, ordered_basis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
 from zerolm.progress import Progress, silent
 
-BY: Final = "weights"
-ROWS: Final = 512
+BY_WEIGHTS: Final = "weights"
+SAMPLED_ROWS: Final = 512
 """Evenly spread rows (or columns) of a matrix that its second moments are taken from."""
 
 
@@ -36,8 +37,8 @@ def weights_basis(checkpoint: Checkpoint, *, progress: Progress = silent) -> Bas
     read += _normalised(_reading(checkpoint, "head", None))
     energy = embedding / np.trace(embedding) + written / max(np.trace(written), 1e-300)
     vectors = ordered_basis(energy, read)
-    gain = _gain(checkpoint, "final_norm", None).astype(np.float64)
-    return Basis(BY, vectors, energies(vectors, energy), np.eye(len(vectors)), gain)
+    gain = stored_gain(checkpoint, "final_norm", None).astype(np.float64)
+    return Basis(BY_WEIGHTS, vectors, energies(vectors, energy), np.eye(len(vectors)), gain)
 
 
 def weights_channels(checkpoint: Checkpoint) -> Basis:
@@ -49,7 +50,7 @@ def weights_channels(checkpoint: Checkpoint) -> Basis:
     )
     embedding = np.square(_embeddings(checkpoint)).sum(axis=0, dtype=np.float64)
     energy = embedding / embedding.sum() + written / max(np.sum(written), 1e-300)
-    return channel_basis(energy, _gain(checkpoint, "final_norm", None).astype(np.float64))
+    return channel_basis(energy, stored_gain(checkpoint, "final_norm", None).astype(np.float64))
 
 
 def _moments(rows: NDArray[np.float32]) -> Floats:
@@ -62,14 +63,8 @@ def _normalised(rows: NDArray[np.float32]) -> Floats:
     return np.asarray(moments / max(np.trace(moments), 1e-300))
 
 
-def _gain(checkpoint: Checkpoint, norm: str, layer: int | None) -> NDArray[np.float32]:
-    name = checkpoint.layout.name(norm, layer)
-    assert name is not None
-    return checkpoint.read(name)
-
-
 def _spread(count: int) -> NDArray[np.int64]:
-    return np.linspace(0, count - 1, min(count, ROWS)).astype(np.int64)
+    return np.linspace(0, count - 1, min(count, SAMPLED_ROWS)).astype(np.int64)
 
 
 def _embeddings(checkpoint: Checkpoint) -> NDArray[np.float32]:
@@ -82,7 +77,7 @@ def _reading(checkpoint: Checkpoint, role: str, layer: int | None) -> NDArray[np
     """Return rows of a reading matrix with the gain of its norm in them."""
     stored = "embedding" if role == "head" and checkpoint.layout.tied else role
     rows = _sampled(checkpoint, stored, layer)
-    return np.asarray(rows * _gain(checkpoint, READERS[role], layer))
+    return np.asarray(rows * stored_gain(checkpoint, READERS[role], layer))
 
 
 def _sampled(checkpoint: Checkpoint, role: str, layer: int | None) -> NDArray[np.float32]:

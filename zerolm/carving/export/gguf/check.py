@@ -18,8 +18,8 @@ from transformers import PreTrainedTokenizerBase
 
 from zerolm.carving.export.verify import Verified
 
-LENGTH: Final = 32
-ROUNDING: Final = {LlamaFileType.MOSTLY_F16: 4e-3, LlamaFileType.MOSTLY_BF16: 3e-2}
+CHECKED_LENGTH: Final = 32
+LOGIT_ROUNDING: Final = {LlamaFileType.MOSTLY_F16: 4e-3, LlamaFileType.MOSTLY_BF16: 3e-2}
 """The error, of the largest logit, of readers that round to 16 bits what they multiply by weights."""
 PAGE: Final = """def mean(values: list[float]) -> float:
     \"\"\"What 12345 numbers have in common; it's 3.14159, isn't it?\"\"\"
@@ -69,8 +69,8 @@ def _open(file: Path) -> Any:
     from llama_cpp import Llama
 
     full = GGMLQuantizationType.F32
-    settings: dict[str, Any] = {"n_ctx": LENGTH, "n_batch": LENGTH, "type_k": full, "type_v": full}
-    settings |= {"n_threads": 1, "n_threads_batch": 1}
+    settings: dict[str, Any] = {"n_ctx": CHECKED_LENGTH, "n_batch": CHECKED_LENGTH}
+    settings |= {"type_k": full, "type_v": full, "n_threads": 1, "n_threads_batch": 1}
     try:
         with redirect_stderr(StringIO()):  # it tells of its padding even where it is told not to
             return Llama(str(file), logits_all=True, verbose=False, **settings)
@@ -80,14 +80,14 @@ def _open(file: Path) -> Any:
 
 
 def _compare_logits(opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float) -> Verified:
-    length = min(LENGTH, int(opened.metadata["deci.context_length"]))
+    length = min(CHECKED_LENGTH, int(opened.metadata["deci.context_length"]))
     ids = np.random.default_rng(0).integers(opened.n_vocab(), size=length).tolist()
     opened.eval(ids)
     ours = torch.from_numpy(opened.scores[:length].copy())  # (length, vocab)
     with torch.no_grad():
         theirs = reference(torch.tensor([ids]))[0].float()
     difference, largest = float((ours - theirs).abs().max()), float(theirs.abs().max())
-    rounding = ROUNDING.get(LlamaFileType(int(opened.metadata["general.file_type"])), 0.0)
+    rounding = LOGIT_ROUNDING.get(LlamaFileType(int(opened.metadata["general.file_type"])), 0.0)
     if not difference <= max(tolerance, rounding * largest):
         raise ValueError(f"llama.cpp's logits differ from the carved parent's by {difference:.3g}")
     return Verified(difference, difference / max(largest, 1e-12))

@@ -9,25 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
-from zerolm.carving.export.folder import (
-    Matrices,
-    check_repaired,
-    child_shape,
-    kept_indices,
-    maps_for,
-    products,
-    taken,
-)
-from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.width.maps import StreamMaps
-from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.dtypes import narrowed, widened
+from zerolm.carving.export.child_tensors import Child, ChildTensor
+from zerolm.checkpoints.dtypes import widened
 from zerolm.checkpoints.headers import ITEM_BYTES
 
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
@@ -47,62 +37,39 @@ class GgufTensor:
         return math.prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
-def entries(
-    checkpoint: Checkpoint,
-    cut: Cut,
-    repaired: Matrices,
-    fitted: Mapping[tuple[int, str], NDArray[np.float32]],
-) -> Iterator[GgufTensor]:
-    """Yield the tensors of a child; a tied head is left out, for readers then take the embedding.
+def entries(child: Child) -> Iterator[GgufTensor]:
+    """Yield the tensors of a child, those outside the layers first; a tied head is left out.
 
-    ``repaired`` holds new values by the parent's name of a tensor, in the shape that the cut leaves;
-    ``fitted`` maps of a narrower stream by layer and norm. Matrices keep their types, norms and biases become
-    float32.
+    Readers then take the embedding. Matrices keep their types, norms and biases become float32.
     """
-    layout, tensors = checkpoint.layout, checkpoint.family.tensors
-    source = Carving(checkpoint, cut, repaired, maps_for(checkpoint, cut, fitted))
+    layout, tensors = child.parent.layout, child.parent.family.tensors
     names = {pattern.role: pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.gguf}
-    for role, stored in layout.layer(None).items():
-        if role in names and not (role == "head" and layout.tied):
-            yield _entry(source, names[role], stored, role, None)
-    embedding = layout.name("embedding")
-    if embedding and layout.tied and cut.narrowing and not cut.narrowing.width.tied:
-        yield _entry(source, names["head"], embedding, "head", None)
-    for place, layer in enumerate(cut.layers):
-        for role, stored in layout.layer(layer.layer).items():
-            yield _entry(source, names[role].replace("{layer}", str(place)), stored, role, layer)
+    places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
+    order = {name: place for place, name in enumerate(layout.slots)}
+
+    def rank(tensor: ChildTensor) -> tuple[int, bool, int]:
+        return _place(tensor, places), tensor.is_made_anew, order[tensor.source]
+
+    for tensor in sorted(child.tensors(), key=rank):
+        is_tied_head = layout.tied and tensor.role == "head" and not tensor.is_made_anew
+        if is_tied_head or (tensor.kept is None and tensor.role not in names):
+            continue
+        dtype = tensor.info.dtype if len(tensor.shape) == 2 else "F32"
+        name = names[tensor.role].replace("{layer}", str(_place(tensor, places)))
+        yield GgufTensor(name, dtype, tensor.shape, partial(_values, tensor, dtype))
 
 
-@dataclass(frozen=True)
-class Carving:
-    """A parent, what is kept of it, what is new, and the maps of a narrower stream, if any."""
-
-    checkpoint: Checkpoint
-    cut: Cut
-    repaired: Matrices
-    maps: StreamMaps | None
+def _place(tensor: ChildTensor, places: Mapping[int, int]) -> int:
+    """Return the number of a tensor's layer in the child, -1 outside the layers."""
+    return -1 if tensor.kept is None else places[tensor.kept.layer]
 
 
-def _entry(source: Carving, name: str, stored: str, role: str, layer: LayerCut | None) -> GgufTensor:
-    checkpoint, cut, repaired, maps = source.checkpoint, source.cut, source.repaired, source.maps
-    info, slot = checkpoint.tensors[stored], checkpoint.layout.slots[stored]
-    kept = {} if layer is None else kept_indices(cut, layer, slot.axes, info.shape)
-    shape = child_shape(cut, slot.axes, info.shape, kept)
-    check_repaired(repaired, stored, shape)
-    dtype = info.dtype if len(shape) == 2 else "F32"
-
-    def values() -> NDArray[Any]:
-        if stored in repaired:
-            raw = narrowed(repaired[stored], info.dtype)
-        elif maps is None or "hidden" not in slot.axes:
-            raw = taken(checkpoint, stored, kept)
-        else:
-            raw = np.concatenate(list(products(checkpoint, stored, role, slot.layer, kept, maps)))
-        if role in ROTATED:
-            raw = raw[neighbouring(len(raw), cut.parent.head_size)]
-        return np.ascontiguousarray(raw if dtype == info.dtype else widened(raw, info.dtype))
-
-    return GgufTensor(name, dtype, shape, values)
+def _values(tensor: ChildTensor, dtype: str) -> NDArray[Any]:
+    """Return the numbers of a tensor as a file with this ``dtype`` holds them."""
+    raw, stored = tensor.array(), tensor.info.dtype
+    if tensor.role in ROTATED:
+        raw = raw[neighbouring(len(raw), tensor.child.cut.parent.head_size)]
+    return raw if dtype == stored else widened(raw, stored)
 
 
 def neighbouring(rows: int, head_size: int) -> Ints:

@@ -12,7 +12,7 @@ from typing import Any, Final
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
 MAX_ENTRIES: Final = 1 << 20
-MAX_HEADER: Final = 256 << 20
+MAX_GGUF_HEADER: Final = 256 << 20
 KEPT: Final = 4096
 """Values of longer arrays (vocabularies) are passed over."""
 SCALARS: Final = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
@@ -76,7 +76,7 @@ class _Cursor:
 
     def _claim(self, size: int) -> int:
         start, self.at = self.at, self.at + size
-        if self.at > min(len(self._data), MAX_HEADER):
+        if self.at > min(len(self._data), MAX_GGUF_HEADER):
             raise ValueError("it ends within its header, or has one that is absurdly large")
         return start
 

@@ -23,8 +23,9 @@ def factors_of(config: PreTrainedConfig) -> NDArray[np.float32] | None:
     parameters = config.rope_parameters
     kind, share = parameters.get("rope_type"), parameters.get("partial_rotary_factor", 1.0)
     if kind not in ("default", *SCALED) or share != 1.0:
-        given = f"{kind!r}" if share == 1.0 else f"partial_rotary_factor {share}"
-        raise ValueError(f"gguf is written with rope types default, {' and '.join(SCALED)}, not with {given}")
+        scaling = f"{kind!r}" if share == 1.0 else f"partial_rotary_factor {share}"
+        types = f"default, {' and '.join(SCALED)}"
+        raise ValueError(f"gguf is written with rope types {types}, not with {scaling}")
     for name, value in parameters.items():
         is_positive = isinstance(value, int | float) and 0 < value < math.inf
         if not is_positive and name not in ("rope_type", "type"):

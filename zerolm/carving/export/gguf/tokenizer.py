@@ -16,7 +16,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import inside
 from zerolm.networks.opener import stock_tokenizer
 
-FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
+TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A checkpoint with none of these has no tokenizer."""
 
 
@@ -44,7 +44,7 @@ def opened(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
 
     ``ValueError`` where it cannot be read, or lies elsewhere.
     """
-    files = [name for name in FILES if inside(checkpoint.folder, name)]
+    files = [name for name in TOKENIZER_FILES if inside(checkpoint.folder, name)]
     if not files:
         return None
     try:

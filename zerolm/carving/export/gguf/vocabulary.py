@@ -9,11 +9,11 @@ from typing import Any, Final
 from tokenizers import models
 
 CONTRACTIONS: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-WORDS: Final = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+WORD_PATTERN: Final = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 REST: Final = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-SPLITS: Final = {
-    (rf"{CONTRACTIONS}|{WORDS}|\p{{N}}{{1,3}}|{REST}", True): "llama-bpe",
-    (rf"{CONTRACTIONS}|{WORDS}|\p{{N}}|{REST}", False): "qwen2",
+SPLIT_PATTERNS: Final = {
+    (rf"{CONTRACTIONS}|{WORD_PATTERN}|\p{{N}}{{1,3}}|{REST}", True): "llama-bpe",
+    (rf"{CONTRACTIONS}|{WORD_PATTERN}|\p{{N}}|{REST}", False): "qwen2",
 }
 """How text is cut into words, by the expression and whether a word that is a token is taken whole."""
 SPACE: Final = "▁"
@@ -85,11 +85,11 @@ def _check_pairs(model: Mapping[str, Any], added: set[str]) -> None:
     merging = models.BPE(
         vocab=dict(model["vocab"]), merges=[(left, right) for left, right in model["merges"]]
     )
-    known = model["vocab"].keys() - added
-    for token in known:
+    plain = model["vocab"].keys() - added
+    for token in plain:
         for cut in range(1, len(token)):
             pair = token[:cut], token[cut:]
-            if pair not in pairs and known.issuperset(pair) and len(merging.tokenize(token)) > 1:
+            if pair not in pairs and plain.issuperset(pair) and len(merging.tokenize(token)) > 1:
                 raise ValueError(
                     f"gguf merges whatever makes a token, and the tokenizer does not merge {pair}"
                 )
@@ -99,8 +99,8 @@ def check_model(model: Mapping[str, Any]) -> None:
     """Refuse all but plain BPE."""
     odd = [name for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix") if model.get(name)]
     if model.get("type") != "BPE" or odd:
-        given = f"{model.get('type')} with {odd[0]}" if odd else model.get("type")
-        raise ValueError(f"gguf is written with byte-level BPE or SentencePiece's BPE, not with {given}")
+        kind = f"{model.get('type')} with {odd[0]}" if odd else model.get("type")
+        raise ValueError(f"gguf is written with byte-level BPE or SentencePiece's BPE, not with {kind}")
 
 
 def _words(splitting: Any, whole_words: bool) -> str:
@@ -117,8 +117,8 @@ def _words(splitting: Any, whole_words: bool) -> str:
         case [
             {"type": "Split", "pattern": {"Regex": str(expression)}, "behavior": "Isolated", "invert": False},
             {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
-        ] if (expression, whole_words) in SPLITS:
-            return SPLITS[expression, whole_words]
+        ] if (expression, whole_words) in SPLIT_PATTERNS:
+            return SPLIT_PATTERNS[expression, whole_words]
     raise ValueError(
         "gguf is written where text is cut into words as GPT-2, SmolLM, Llama 3 or Qwen 2 do it, and this "
         f"tokenizer does it otherwise ({', '.join(str(step.get('type')) for step in steps) or 'not at all'})"

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedConfig
 
 try:
@@ -20,7 +18,7 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("format gguf needs the package gguf: pip install 'zerolm[gguf]'") from None
 
-from zerolm.carving.export.folder import Matrices
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.check import require
 from zerolm.carving.export.gguf.file_tensors import GgufTensor, entries
 from zerolm.carving.export.gguf.rope import factors_of
@@ -31,7 +29,7 @@ from zerolm.families.known import families
 from zerolm.networks.opener import stock_config
 from zerolm.progress import Progress, silent
 
-MOST: Final = (1 << 31) - 1
+MAX_CONTEXT: Final = (1 << 31) - 1
 FILE_TYPES: Final = {
     "BF16": LlamaFileType.MOSTLY_BF16,
     "F16": LlamaFileType.MOSTLY_F16,
@@ -50,27 +48,18 @@ def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
     _described(checkpoint, cut, "")
 
 
-def write(
-    checkpoint: Checkpoint,
-    cut: Cut,
-    repaired: Matrices,
-    file: Path,
-    *,
-    fitted: Mapping[tuple[int, str], NDArray[np.float32]] | None = None,
-    progress: Progress = silent,
-) -> None:
-    """Write the child of a cut as one new file, which appears when it is complete.
+def write(child: Child, file: Path, *, progress: Progress = silent) -> None:
+    """Write a child as one new file, which appears when it is complete.
 
-    One tensor at a time is in memory. ``repaired`` holds new values by the parent's name of a tensor, in the
-    shape that the cut leaves; ``fitted`` are maps of a narrower stream by layer and norm. The context of a
-    mistral with a window ends with it: so far it attends to all tokens. ``progress`` is told bytes written
-    and bytes in all. Raises ``ValueError`` for what is not ``expressible``.
+    One tensor at a time is in memory. The context of a mistral with a window ends with it: so far it attends
+    to all tokens. ``progress`` is told bytes written and bytes in all. Raises ``ValueError`` for what is not
+    ``expressible``.
     """
-    _check(checkpoint, cut)
+    _check(child.parent, child.cut)
     if file.exists():
         raise ValueError(f"output {str(file)!r} exists; name another")
-    writer = _described(checkpoint, cut, file.stem)
-    tensors = [*_factors(checkpoint), *entries(checkpoint, cut, repaired, fitted or {})]
+    writer = _described(child.parent, child.cut, file.stem)
+    tensors = [*_factors(child.parent), *entries(child)]
     types = {tensor.dtype for tensor in tensors}
     writer.add_file_type(next(number for name, number in FILE_TYPES.items() if name in types))
     for tensor in tensors:
@@ -105,8 +94,8 @@ def _write(writer: GGUFWriter, tensors: list[GgufTensor], file: Path, progress: 
 def _check(checkpoint: Checkpoint, cut: Cut) -> None:
     family, kinds = checkpoint.family, checkpoint.config.get("architectures") or []
     if family.gguf is None:
-        known = " and ".join(name for name, family in families().items() if family.gguf)
-        raise ValueError(f"gguf is written of {known}, not of {family.name}; --format hf is")
+        possible = " and ".join(name for name, family in families().items() if family.gguf)
+        raise ValueError(f"gguf is written of {possible}, not of {family.name}; --format hf is")
     if not any(name in family.head_classes for name in kinds):
         raise ValueError(
             f"gguf is written of {family.head_classes[0]}, with a language-model head, not of "
@@ -125,15 +114,15 @@ def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
     if not 0 < config.rms_norm_eps < 1:
         raise ValueError(f"the configuration has rms_norm_eps {config.rms_norm_eps}; 0 to 1 are possible")
     if gguf is not None and config.hidden_act not in gguf.activations:
-        known = " or ".join(gguf.activations)
-        raise ValueError(f"gguf has the activation {known} for this family, not {config.hidden_act}")
+        possible = " or ".join(gguf.activations)
+        raise ValueError(f"gguf has the activation {possible} for this family, not {config.hidden_act}")
     return config
 
 
 def _context(checkpoint: Checkpoint) -> int:
     """Return how many tokens all attend to all before them."""
     layout = checkpoint.layout
-    return min(layout.sizes["positions"], *(window for window in layout.windows if window), MOST)
+    return min(layout.sizes["positions"], *(window for window in layout.windows if window), MAX_CONTEXT)
 
 
 def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:

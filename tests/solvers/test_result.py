@@ -1,0 +1,207 @@
+"""Results of a search: small where they are shown, the same when they are pickled or read from JSON."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+from catalogue import SETTINGS, catalogue
+from hypothesis import given
+from hypothesis import strategies as st
+from labelled import labelled
+
+from zerolm.architecture import Architecture
+from zerolm.calibration import Calibration, calibrate
+from zerolm.calibration.expectation import explained
+from zerolm.io.brief import LONGEST_REPR
+from zerolm.scores import make_score
+from zerolm.solvers import SearchResult, search
+
+
+@cache
+def result_of(name: str) -> SearchResult:
+    listed = catalogue(name)
+    limits = {"max_params": listed.quantile("params", 0.5), "max_macs": listed.quantile("macs", 0.6)}
+    return search(listed.space, budgets=limits)
+
+
+@cache
+def calibrated() -> tuple[Calibration, SearchResult]:
+    calibration = calibrate(labelled("gpt2", 24), "stack")
+    result = search(catalogue("gpt2").space, calibration.score())
+    return calibration, explained(result, calibration)
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """Yield every object of the package within a result, but what an architecture is made of."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from parts(item)
+    elif is_dataclass(value):
+        yield value
+        if not isinstance(value, Architecture):
+            for field in fields(value):
+                yield from parts(getattr(value, field.name))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_part_of_a_result_is_shown_on_one_short_line(name: str) -> None:
+    result = result_of(name)
+    shown = [repr(part) for part in parts(result) if part is not result] + [repr(result.space)]
+    assert max(map(len, shown)) <= LONGEST_REPR
+    assert not [text for text in shown if "\n" in text]
+    params = result.pick.costs["params"]
+    assert f"score {result.pick.score:.6g}, {params:,} parameters" in repr(result.pick)
+    assert repr(result.space).startswith(type(result.space).__name__)
+
+
+def test_labels_scores_and_calibrations_are_shown_on_one_short_line() -> None:
+    calibration, result = calibrated()
+    labels = calibration.labels
+    for value in (calibration, labels, labels.pool, calibration.predictor, result.best_label, result.pick):
+        assert len(repr(value)) <= LONGEST_REPR
+    assert repr(labels).startswith(f"Labels({len(labels)} architectures of gpt2; {labels.metric}")
+    assert repr(make_score("zerolm", alpha=1.1)) == "ClosedForm(zerolm, alpha=1.1)"
+    assert repr(calibration.score()).startswith("WholeScore(stack")
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_pickled_result_is_equal(name: str) -> None:
+    result = result_of(name)
+    again = pickle.loads(pickle.dumps(result))
+    assert again == result
+    assert hash(again.space) == hash(result.space)
+    assert again.to_json() == result.to_json()
+    assert pickle.loads(pickle.dumps(result.pick)) == result.pick
+    assert again.pick.architecture.identity == result.pick.architecture.identity
+
+
+def test_a_pickled_calibration_ranks_alike() -> None:
+    calibration, result = calibrated()
+    again = pickle.loads(pickle.dumps(calibration))
+    assert (again.method, again.requested, again.alpha, again.seed, again.dictionary, again.weights) == (
+        calibration.method,
+        calibration.requested,
+        calibration.alpha,
+        calibration.seed,
+        calibration.dictionary,
+        calibration.weights,
+    )
+    pool = calibration.labels.pool
+    assert again.rank(pool).tolist() == calibration.rank(pool).tolist()
+    assert pickle.loads(pickle.dumps(result)) == result
+
+
+def test_spaces_are_equal_where_their_settings_are() -> None:
+    space = catalogue("llama").space
+    assert space == space.with_settings()
+    assert space != space.with_settings(vocab=999)
+    assert space != catalogue("qwen3").space
+    assert space != space.settings
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_result_is_read_from_its_json(name: str) -> None:
+    result = result_of(name)
+    document = json.loads(json.dumps(result.to_json()))
+    again = SearchResult.from_json(document)
+    assert again == result
+    assert json.dumps(again.to_json()) == json.dumps(result.to_json())
+
+
+def paths(value: Any, place: tuple[int | str, ...] = ()) -> Iterator[tuple[int | str, ...]]:
+    """Yield the path of everything in a document but what only its space reads."""
+    if place:
+        yield place
+    if place[-1:] == ("architecture",) or place in {("settings",), ("options",), ("calibration",)}:
+        return
+    for step, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(item, dict | list):
+            yield from paths(item, (*place, step))
+        else:
+            yield (*place, step)
+
+
+@cache
+def whole_document() -> str:
+    """A result with labels, baselines and a table of latencies."""
+    document = calibrated()[1].to_json()
+    document["front"], document["landscape"] = document["front"][:2], document["landscape"][:2]
+    document["binding"] = result_of("gpt2").to_json()["binding"][:2]
+    layer = {"block": "mha", "us": 3}
+    document["latency"] = {"batch": 1, "tokens": 8, "threads": 1, "rounds": 3, "ends": 4, "layers": [layer]}
+    document["baseline"] = {"name": "gpt2", "exclusions": ["depth 12"], **document["pick"]}
+    vocabulary = {"vocab": 9, "bytes_per_token": 2, "context": 7, "budgets": {"max_params": 3}}
+    document["vocabularies"] = [vocabulary]
+    return json.dumps(document)
+
+
+OPTIONAL = {"calibration", "best_label", "baseline", "latency", "vocabularies", "free", "unused"}
+
+
+@given(st.data())
+def test_what_is_wrong_in_an_edited_document_is_named(data: st.DataObject) -> None:
+    document = json.loads(whole_document())
+    assert SearchResult.from_json(document).to_json()["pick"] == document["pick"]
+    path = data.draw(st.sampled_from([path for path in paths(document) if path[0] != "unused"]))
+    if path[:2] == ("latency", "layers") and len(path) == 4:
+        return  # a layer is described as its space does
+    parent = document
+    for step in path[:-1]:
+        parent = parent[step]
+    wrong = {"none": "such"} if not isinstance(parent[path[-1]], dict) else ["none"]
+    parent[path[-1]] = wrong
+    with pytest.raises(ValueError, match=r"^.*$") as caught:
+        SearchResult.from_json(document)
+    message = str(caught.value)
+    assert message.startswith((".".join(map(str, path)), "space"))
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("pick", "costs", "params"), "x", "pick.costs.params must be an integer, not 'x'"),
+        (("pick", "costs", "params"), 1.5, "pick.costs.params must be an integer, not 1.5"),
+        (("best", 0, "score"), None, "best.0.score must be a number, not None"),
+        (("best",), 3, "best must be a list, not 3"),
+        (("binding", 0, "at"), [], "binding.0.at must be an integer or a number or text, not []"),
+        (("certificate", "optimal"), 1, "certificate.optimal must be true or false, not 1"),
+        (("landscape", 1), [2, 3.0], "landscape.1.2 is required"),
+        (("baseline", "exclusions", 0), 5, "baseline.exclusions.0 must be text, not 5"),
+        (("pick", "architecture", "n_layer"), "x", "pick.architecture: n_layer must be an integer, not 'x'"),
+        (("space",), "gpt9", "space 'gpt9' is not known"),
+    ],
+)
+def test_a_wrong_field_is_named_in_one_line(path: tuple[int | str, ...], value: Any, message: str) -> None:
+    document = json.loads(whole_document())
+    parent = document
+    for step in path[:-1]:
+        parent = parent[step]
+    parent[path[-1]] = value
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        SearchResult.from_json(document)
+
+
+def test_a_missing_field_is_named() -> None:
+    for name in json.loads(whole_document()).keys() - OPTIONAL:
+        document = json.loads(whole_document())
+        del document[name]
+        with pytest.raises(ValueError, match=f"^{name} is required$"):
+            SearchResult.from_json(document)
+    for name in OPTIONAL:
+        document = json.loads(whole_document())
+        del document[name]
+        SearchResult.from_json(document)
+
+
+@pytest.mark.parametrize("document", [None, [], "it", 3, [["space", "gpt2"]]])
+def test_what_is_no_object_is_no_result(document: Any) -> None:
+    with pytest.raises(ValueError, match=r"^it must be a JSON object, not"):
+        SearchResult.from_json(document)

@@ -1,0 +1,182 @@
+"""The tables of a comparison as files: every number that it holds, whatever its names."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_comparison import decoder_file, encoder_file, results, written
+
+from zerolm.comparison.ablate import ablated
+from zerolm.comparison.bench import bench
+from zerolm.comparison.document import from_document
+from zerolm.comparison.results import Comparison
+from zerolm.comparison.standings import key_of, name_of
+from zerolm.verbs.bench_report import BenchReport
+from zerolm.verbs.comparison_files import FILES, write_tables
+
+EVIL = '<script>alert("1 & 2")</script>'
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Comparison:
+    """Two benchmarks in four views, one of them in three."""
+    return bench([encoder_file(tmp_path, 12), decoder_file(tmp_path, 10)], draws=50)
+
+
+def test_rows_as_csv(found: Comparison, tmp_path: Path) -> None:
+    write_tables(found, tmp_path)
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert len(read) == len(found.rows)
+    for line, row in zip(read, found.rows, strict=True):
+        given = row.to_json()
+        assert list(line) == list(given)
+        for name, value in given.items():
+            assert line[name] == ("" if value is None else str(value))
+            if isinstance(value, float):
+                assert float(line[name]) == value
+
+
+def test_scores_as_csv(found: Comparison, tmp_path: Path) -> None:
+    write_tables(found, tmp_path)
+    with (tmp_path / "scores.csv").open(newline="") as file:
+        read = iter(list(csv.DictReader(file)))
+    for section in found.sections:
+        for place, entry in enumerate(section.truth.architectures):
+            line = next(read)
+            assert (line["benchmark"], line["view"]) == (section.truth.name, section.view or "")
+            assert (line["id"], float(line["result"])) == (entry.id, entry.results["quality"])
+            for row in section.rows:
+                assert float(line[name_of(key_of(row))]) == section.scores[row.label][place]
+    assert next(read, None) is None
+
+
+def test_hostile_ids_are_fields(tmp_path: Path) -> None:
+    file = written(tmp_path, EVIL, "gpt2", results(8), metric=EVIL, prefix=EVIL)
+    write_tables(bench([file], draws=20), tmp_path)
+    with (tmp_path / "scores.csv").open(newline="") as lines:
+        assert next(csv.DictReader(lines))["id"] == f"{EVIL}0"
+
+
+def test_force_replaces_an_earlier_result(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    file, out = written(tmp_path, "decoders", "gpt2", results(6)), tmp_path / "out"
+    run = ("bench", "run", file, "--out", str(out))
+    assert zerolm(*run).status == 0
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        ["report.html", "result.json", "run.yaml", *FILES]
+    )
+    refused = zerolm(*run)
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert zerolm(*run, "--alpha", "0.3", "--force").status == 0
+    assert "zerolm 0.3" in (out / "report.html").read_text()
+    (out / "mine").write_text("dear")
+    assert zerolm(*run, "--force").status == 2
+    assert (out / "mine").read_text() == "dear"
+
+
+def as_before(folder: Path) -> None:
+    """Make a folder what earlier versions wrote: benchmarks and scores beside the result."""
+    document = json.loads((folder / "result.json").read_text())
+    (folder / "benchmarks.json").write_text(json.dumps(document.pop("benchmarks")))
+    for section in document["sections"]:
+        del section["scores"]
+    (folder / "result.json").write_text(json.dumps(document))
+
+
+@pytest.fixture
+def report(found: Comparison, tmp_path: Path) -> BenchReport:
+    report = BenchReport(found)
+    report.save(tmp_path / "out")
+    return report
+
+
+def test_one_file_holds_all(report: BenchReport, tmp_path: Path) -> None:
+    for name in FILES:
+        (tmp_path / "out" / name).unlink()
+    loaded = BenchReport.load(tmp_path / "out")
+    loaded.save(tmp_path / "again")
+    for file in (tmp_path / "again").iterdir():
+        if file.name in FILES:
+            write_tables(report.comparison, tmp_path)
+            assert file.read_bytes() == (tmp_path / file.name).read_bytes()
+    assert (loaded, loaded.page()) == (report, (tmp_path / "out" / "report.html").read_text())
+
+
+def test_a_folder_of_an_earlier_version(report: BenchReport, tmp_path: Path) -> None:
+    as_before(tmp_path / "out")
+    loaded = BenchReport.load(tmp_path / "out")
+    assert (loaded, loaded.page()) == (report, (tmp_path / "out" / "report.html").read_text())
+
+
+@pytest.mark.parametrize("file", ["benchmarks.json", "scores.csv"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff\xfe", b"[[[[", b"a,b\n1,2\n", None])
+def test_tables_of_an_earlier_version_that_are_not_its_own(
+    file: str, content: bytes | None, report: BenchReport, tmp_path: Path
+) -> None:
+    as_before(tmp_path / "out")
+    (tmp_path / "out" / file).unlink()
+    if content is not None:
+        (tmp_path / "out" / file).write_bytes(content)
+    with pytest.raises(ValueError, match="is not one of bench run") as caught:
+        BenchReport.load(tmp_path / "out")
+    assert "\n" not in str(caught.value)
+
+
+def edited(document: dict[str, Any], place: str) -> None:
+    """Edit one place of a comparison as JSON."""
+    section = document["sections"][0]
+    label = next(iter(section["scores"]))
+    edits: dict[str, Callable[[], Any]] = {
+        "a score less": lambda: section["scores"][label].pop(),
+        "scores of another": lambda: section["scores"].pop(label),
+        "an infinite score": lambda: section["scores"][label].__setitem__(0, float("inf")),
+        "a budget less": lambda: section["regret_by_budget"][label].pop(),
+        "an alpha less": lambda: section["alpha_curve"].pop(),
+        "another benchmark": lambda: document["rows"][0].update(benchmark="other"),
+        "a row more": lambda: document["rows"].append(document["rows"][-1]),
+        "many sections": lambda: document["benchmarks"][0].update(sections=10**9),
+        "a hidden metric": lambda: document["benchmarks"][0]["benchmark"]["architectures"][0].update(
+            results={}
+        ),
+        "two lines": lambda: section["left_out"].update({"a\nb": "c"}),
+        "a note of lines": lambda: document.update(note="a\nb"),
+    }
+    edits[place]()
+
+
+PLACES = (
+    *("a score less", "scores of another", "an infinite score", "a budget less", "an alpha less"),
+    *("another benchmark", "a row more", "many sections", "a hidden metric", "two lines", "a note of lines"),
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_edited_comparison_is_refused(place: str, found: Comparison) -> None:
+    document = json.loads(json.dumps(found.to_json()))
+    assert from_document(document).to_json() == document
+    edited(document, place)
+    with pytest.raises(ValueError, match=r".") as caught:
+        from_document(document)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_ablation_waits_for_the_page(
+    zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[int] = []
+    monkeypatch.setattr("zerolm.verbs.bench_report.ablated", lambda given: times.append(1) or ablated(given))
+    file = written(tmp_path, "decoders", "gpt2", results(6))
+    assert zerolm("bench", "run", file).status == 0
+    assert not times
+    assert zerolm("bench", "run", file, "--out", str(tmp_path / "out")).status == 0
+    report = BenchReport.load(tmp_path / "out")
+    assert report.page() == report.page()
+    assert len(times) == 2  # once of the command, once of the loaded result
+    again = pickle.loads(pickle.dumps(report))
+    assert (again, again.page()) == (report, report.page())

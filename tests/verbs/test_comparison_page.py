@@ -1,0 +1,204 @@
+"""The page of a comparison: complete, equal to the rows, safe against hostile names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from small_comparison import decoder_file, encoder_file, results, written
+
+from zerolm.comparison.bench import bench
+from zerolm.comparison.results import Comparison
+from zerolm.show.charts import Line
+from zerolm.show.drawing import chart_html
+from zerolm.show.page import table_html
+from zerolm.show.terminal import sheet_lines
+from zerolm.verbs.bench_report import BenchReport
+from zerolm.verbs.comparison_charts import alpha_curve, gains
+from zerolm.verbs.comparison_findings import findings
+from zerolm.verbs.comparison_sheets import section_sheet
+from zerolm.verbs.comparison_words import origin
+
+EVIL = '<script>alert("1 & 2")</script>'
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Comparison:
+    """Two benchmarks in four views, one of them in three."""
+    return bench([encoder_file(tmp_path, 12), decoder_file(tmp_path, 10)], draws=50)
+
+
+def page_of(found: Comparison) -> str:
+    page = BenchReport(found).page()
+    page.encode("utf-8")
+    return page
+
+
+class Page(HTMLParser):
+    """The elements of a page, the classes of its cells, and the text of each agreement table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.sections: list[str] = []
+        self.tables: list[list[list[tuple[str, str]]]] = []
+        self._open = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.append(tag)
+        self.addresses += [given[name] or "" for name in ("href", "src") if name in given]
+        if tag == "section":
+            self.sections.append(given.get("id") or "")
+        if tag == "table":
+            self._open = given.get("class") == "agreement"
+            if self._open:
+                self.tables.append([])
+        if self._open and tag == "tr":
+            self.tables[-1].append([])
+        if self._open and tag in ("td", "th"):
+            self.tables[-1][-1].append((given.get("class") or "", ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = self._open and tag != "table"
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self.tables[-1] and self.tables[-1][-1]:
+            mark, text = self.tables[-1][-1][-1]
+            self.tables[-1][-1][-1] = (mark, text + data)
+
+
+def test_the_page_needs_nothing_else(found: Comparison) -> None:
+    page = Page(page_of(found))
+    assert page.tags.count("html") == page.tags.count("body") == 1
+    assert page.addresses
+    assert all(address.startswith("#") or address == "data:," for address in page.addresses)
+    assert not {"img", "iframe"} & set(page.tags)
+
+
+def test_one_section_a_view(found: Comparison) -> None:
+    text = page_of(found)
+    page = Page(text)
+    assert [mark for mark in page.sections if mark] == ["s1", "s2", "s3", "s4", "ablation"]
+    assert len(page.tables) == len(found.sections) == 4
+    for view in ("declared", "published", "trained"):
+        assert text.count(f"<h2>encoders, view {view} <") == 1
+        assert text.count(f"View {view}: The networks as") == 1
+    assert "<h2>decoders <" in text
+
+
+def test_every_table_has_the_parameters_and_marks_what_does_not_beat_them(found: Comparison) -> None:
+    page, verdicts = Page(page_of(found)), set()
+    for section, shown in zip(found.sections, page.tables, strict=True):
+        lines = {line[0][1]: line for line in shown[1:]}
+        assert len(lines) == len(section.rows)
+        for name in ("params", "body_params"):
+            assert lines[name][0][0] == "base"
+            assert "baseline" in lines[name][-1][1]
+        for row in section.rows:
+            verdicts.add(row.verdict)
+            mark, remark = lines[row.label][0][0], lines[row.label][-1][1]
+            assert (mark == "worse") == (row.verdict == "not better")
+            assert ("does not beat parameters" in remark) == (row.verdict == "not better")
+            assert ("not shown to beat parameters" in remark) == (row.verdict == "unclear")
+            assert ("saw the labels" in remark) == row.saw_labels
+    assert "not better" in verdicts
+
+
+def test_a_baseline_far_off_stands_at_the_edge_of_the_drawing(found: Comparison) -> None:
+    section = found.sections[0]
+    drawn_before = chart_html(gains(section)[0])
+    assert "◂" not in drawn_before
+    far = {"tau": -0.9, "gain": -7.0, "gain_low": -8.0, "gain_high": -6.0}
+    rows = [replace(row, **far) if row.score == "depth" else row for row in section.rows]
+    drawn = chart_html(gains(replace(section, rows=rows))[0])
+    assert drawn.count("◂") == 1
+    assert drawn.count("<circle") == drawn_before.count("<circle") - 1
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    file = written(
+        evil, EVIL, "gpt2", results(8), metric=EVIL, task=EVIL, prefix=EVIL,
+        source={EVIL: EVIL, "licence": EVIL},
+    )  # fmt: skip
+    text = page_of(bench([file], draws=20))
+    plain = page_of(bench([written(tmp_path, "few", "gpt2", results(8))], draws=20))
+    assert text.count("<script") == plain.count("<script") == text.count("</script")
+    assert Page(text).tags.count("script") == plain.count("<script")
+    assert "&lt;script&gt;alert(&quot;1 &amp; 2&quot;)" in text
+
+
+def test_text_without_an_encoding_is_written_by_number(found: Comparison) -> None:
+    section = found.sections[0]
+    truth = section.truth.model_copy(update={"source": {"paper": "\ud800"}})
+    page = page_of(Comparison([replace(section, truth=truth)]))
+    assert "<dt>paper</dt><dd>&#55296;</dd>" in page
+
+
+@pytest.mark.parametrize("values", [[5.0] * 7 + [6.0], [1.0, 2.0], [1.0, 1e9, 3.0], [0.0, -1.0, 2.0]])
+def test_results_that_say_little_still_make_a_page(values: list[float], tmp_path: Path) -> None:
+    written_page = page_of(bench([written(tmp_path, "few", "gpt2", values)], draws=20))
+    assert len(Page(written_page).tables) == 1
+    text = written_page.split("</style>")[1]
+    assert not re.search(r"\b(nan|inf|None)\b", text)
+
+
+def test_the_ablation_comes_last(found: Comparison) -> None:
+    text = page_of(found)
+    assert [mark for mark in Page(text).sections if mark][-1] == "ablation"
+    assert "<h2>What the score hangs on <" in text
+    assert '<a href="#ablation">' in text
+
+
+def test_terminal_and_page_show_the_same_table(found: Comparison) -> None:
+    for number, section in enumerate(found.sections, 1):
+        sheet = section_sheet(section, number)
+        lines = list(sheet_lines(sheet, None))
+        assert lines[1].startswith(f"{section.title}: quality (lower is better), ")
+        page = Page(table_html(sheet)).tables[0]
+        for line, cells in zip(lines[2:], page, strict=False):
+            assert line.split() == " ".join(text for _, text in cells).split()
+
+
+def test_a_line_goes_through_alphas_that_mix_both_kinds(found: Comparison) -> None:
+    """At 0 and 1 one kind counts alone: other ties, another tau-b, no spike."""
+    for section in found.sections:
+        (chart,) = alpha_curve(section)
+        (line,) = (mark for mark in chart.plots[0].marks if isinstance(mark, Line))
+        alphas = {point.alpha for point in section.curve if point.tau is not None}
+        assert {x for x, _ in line.points} == alphas - {0.0, 1.0}
+        assert {x for x, _ in chart.plots[0].points} == alphas
+
+
+def test_where_a_benchmark_is_from_is_told_in_words(found: Comparison) -> None:
+    source = {"licence": "MIT", "training": {"tokens": 3, "by": {"us": [1, 2]}}, "files": ["a", "b"]}
+    section = found.sections[0]
+    truth = section.truth.model_copy(update={"source": source, "task": ""})
+    assert list(origin(replace(section, truth=truth))) == [
+        ("task", "not named"),
+        ("space", "flexibert"),
+        ("licence", "MIT"),
+        ("training tokens", "3"),
+        ("training by", "us: 1, 2"),
+        ("files", "a, b"),
+    ]
+
+
+def test_sentences_follow_the_rows(found: Comparison) -> None:
+    said = findings(found)
+    verdicts = [row.verdict for row in found.rows if row.score == "geo"]
+    assert f"{verdicts.count('better') or 'none'} of 4" in said["geo"]
+    raised = []
+    for section in found.sections:
+        rows = [replace(row, gain=0.5, gain_high=0.6, verdict="better") for row in section.rows]
+        raised.append(replace(section, rows=rows))
+    said = findings(Comparison(raised))
+    assert said["geo"].startswith("geo ranks better than counting parameters in 4 of 4")
+    assert "everywhere: zerolm 0.5, zerolm 1.0" in said["never_worse"]

@@ -1,0 +1,175 @@
+"""Which runtimes open a checkpoint, and why not."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from zerolm.carving.export.gguf.header import GgufHeader, read_gguf_header
+from zerolm.checkpoints.folder import inside, read_object
+from zerolm.diagnosis.evidence import Evidence, gather, tried
+from zerolm.diagnosis.opening import attempt, is_installed
+from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, Diagnosis, RuntimeVerdict
+from zerolm.diagnosis.rules import by_rules
+from zerolm.diagnosis.runtimes import LLAMA_CPP, SERVERS, TRANSFORMERS
+from zerolm.io.files import parse_json, read_text
+from zerolm.io.memory import free_memory
+from zerolm.progress import Progress, silent
+
+ROOM: Final = 1.5
+"""Memory that opening takes, in sizes of the weights."""
+MODULES: Final = ("Transformer", "Pooling", "Normalize", "Dense", "Dropout")
+MAX_GGUFS: Final = 8
+DROPS_ATTENTION: Final = "deci"
+"""The architecture of GGUF whose readers take a layer without FFN for one without attention."""
+
+
+def diagnose(folder: Path, progress: Progress = silent) -> Diagnosis:
+    """Examine any folder, sound or not, opening no pickle and running none of its code.
+
+    What is installed of transformers and llama.cpp really opens it, in a process of its own; the other
+    runtimes are judged by their rules. Raises ``ValueError`` where there is no such folder.
+    """
+    evidence = gather(folder)
+    stock = _transformers(evidence, progress)
+    verdicts = [stock, *(by_rules(runtime, evidence) for runtime in SERVERS)]
+    verdicts += [_gguf(evidence, name, progress) for name in evidence.ggufs[:MAX_GGUFS]] or [
+        by_rules(LLAMA_CPP, evidence)
+    ]
+    masked = evidence.family is not None and evidence.family.task == "masked"
+    if masked or (folder / "modules.json").exists():
+        verdicts.append(_sentences(evidence, stock))
+    return Diagnosis(folder, tuple(verdicts), facts_of(evidence), tuple(_advice(evidence)))
+
+
+def _transformers(evidence: Evidence, progress: Progress) -> RuntimeVerdict:
+    """By opening it, unless it is unsound, does not fit into memory, or nothing is installed."""
+    ruled = by_rules(TRANSFORMERS, evidence)
+    if evidence.flaws.config or not evidence.tensors or not is_installed("transformers"):
+        return ruled
+    if evidence.bottomless:
+        untried = "not opened: its configuration asks for more layers than there are tensors"
+        return RuntimeVerdict.ruled("transformers", REFUSES, *ruled.reasons, untried)
+    progress("opening it with transformers")
+    if evidence.size * ROOM > free_memory():
+        read = attempt("configuration", evidence.folder)
+        if read.verdict != OPENS:
+            return RuntimeVerdict("transformers", read.verdict, "opened", read.reasons)
+        large = f"too large to be opened here ({evidence.size:,} bytes)"
+        return RuntimeVerdict.ruled("transformers", ruled.verdict, *ruled.reasons, *read.reasons, large)
+    attempted = attempt("transformers", evidence.folder)
+    clearer = ruled.reasons if attempted.verdict == ruled.verdict == REFUSES else ()
+    return RuntimeVerdict("transformers", attempted.verdict, "opened", (*clearer, *attempted.reasons))
+
+
+def _gguf(evidence: Evidence, name: str, progress: Progress) -> RuntimeVerdict:
+    """A GGUF file: its header checked by hand, then opened by llama.cpp where that is installed."""
+    runtime, file = f"llama.cpp: {name}", evidence.folder / name
+    try:
+        inside(evidence.folder, name)
+        header = read_gguf_header(file)
+    except ValueError as error:
+        return RuntimeVerdict.ruled(runtime, REFUSES, str(error))
+    wrong = tuple(_silent_errors(header))
+    if not is_installed("llama.cpp") or file.stat().st_size * ROOM > free_memory():
+        untried = f"its header is sound ({header.architecture}), and it was not opened here"
+        return RuntimeVerdict.ruled(runtime, UNKNOWN, untried, *wrong)
+    progress(f"opening {name} with llama.cpp")
+    attempted = attempt("llama.cpp", file)
+    return RuntimeVerdict(runtime, attempted.verdict, "opened", (*attempted.reasons, *wrong))
+
+
+def _silent_errors(header: GgufHeader) -> Iterator[str]:
+    """Yield what llama.cpp opens, and computes wrongly."""
+    heads, ffn = header.of_layers("attention.head_count"), header.of_layers("feed_forward_length")
+    if header.architecture == DROPS_ATTENTION and heads and ffn:
+        bare = [layer for layer, (h, f) in enumerate(zip(heads, ffn, strict=True)) if h and not f]
+        if bare:
+            yield f"wrong results: llama.cpp drops the attention of layers without FFN, such as {bare[0]}"
+
+
+def _sentences(evidence: Evidence, stock: RuntimeVerdict) -> RuntimeVerdict:
+    """sentence-transformers, by what ``modules.json`` names."""
+    ruled = partial(RuntimeVerdict.ruled, "sentence-transformers")
+    if stock.verdict != OPENS:
+        return ruled(stock.verdict, "it opens what transformers opens", *stock.reasons)
+    if not evidence.has("modules.json"):
+        return ruled(OPENS, "there is no modules.json: it then pools by the mean")
+    try:
+        flaws = list(_module_flaws(evidence))
+    except ValueError as error:
+        return ruled(REFUSES, str(error))
+    if flaws:
+        return ruled(UNKNOWN, *flaws)
+    return ruled(OPENS, "transformers opens it, and the modules of modules.json are there")
+
+
+def _module_flaws(evidence: Evidence) -> Iterator[str]:
+    """Yield what is odd about the modules; ``ValueError`` for what cannot be read."""
+    modules = parse_json(read_text(evidence.folder / "modules.json", 1 << 20))
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise ValueError("modules.json is not a list of modules")
+    for module in modules:
+        kind, path = str(module.get("type")), str(module.get("path"))
+        if not kind.startswith("sentence_transformers.") or kind.rpartition(".")[2] not in MODULES:
+            yield f"modules.json names {kind[:80]!r}, which is none of its usual modules"
+        elif path:
+            if ".." in Path(path).parts or Path(path).is_absolute():
+                raise ValueError(f"modules.json names {path[:80]!r}, which leads out of the folder")
+            if kind.endswith((".Pooling", ".Dense")):
+                read_object(evidence.folder, f"{path}/config.json")
+            if kind.endswith(".Dense") and not evidence.has(f"{path}/model.safetensors"):
+                yield f"{path} has no safetensors; a pickle is not opened here"
+
+
+def facts_of(evidence: Evidence) -> dict[str, Any]:
+    """Return the facts about a folder, as far as it could be read."""
+    layout, tensors = evidence.layout, evidence.tensors.values()
+    weights = Counter[str]()
+    for tensor in tensors:
+        weights[tensor.dtype] += tensor.count
+    return {
+        "model_type": evidence.kind or None,
+        "architectures": list(evidence.classes),
+        "tensors": len(evidence.tensors),
+        "weights": sum(weights.values()),
+        "bytes": evidence.size,
+        "dtypes": dict(weights),
+        "tied": layout.tied if layout else None,
+        "tensor_parallel": ways(math.gcd(layout.kv_heads, layout.ffn)) if layout else None,
+        "pickles": list(evidence.pickles),
+        "gguf": list(evidence.ggufs),
+    }
+
+
+def ways(sharable: int) -> list[int]:
+    """The powers of two that divide a number."""
+    return [1 << power for power in range((sharable & -sharable).bit_length())]
+
+
+def _advice(evidence: Evidence) -> Iterator[str]:
+    layout = evidence.layout
+    if evidence.tensors and evidence.pickles:
+        yield f"{', '.join(evidence.pickles[:4])}: pickles beside the safetensors, not opened; better deleted"
+    if layout is None:
+        return
+    shared = "head and embedding are tied" if layout.tied else "head and embedding are not tied"
+    yield (
+        f"{layout.depth} layers, {layout.heads} heads in {layout.kv_heads} KV groups of {layout.head_size}, "
+        f"hidden {layout.hidden}, FFN {layout.ffn}; {shared}"
+    )
+    possible = ", ".join(map(str, ways(math.gcd(layout.kv_heads, layout.ffn))))
+    yield f"tensor-parallel ways that divide KV groups and FFN: {possible}"
+    sizes = {"hidden": layout.hidden, "FFN": layout.ffn, "heads x head size": layout.heads * layout.head_size}
+    for multiple, what in ((256, "K-quants of GGUF"), (128, "4-bit groups of 128")):
+        odd = [f"{name} {size}" for name, size in sizes.items() if size % multiple]
+        fits = f"not {', '.join(odd)}: such matrices get another type" if odd else "all sizes are"
+        yield f"multiples of {multiple}, for {what}: {fits}"
+    if evidence.has("recipe.json") and evidence.config:
+        recipe, _ = tried(partial(read_object, evidence.folder, "recipe.json"))
+        if recipe and recipe.get("written_as") == "padded":
+            yield "carved and padded with zeros: as large as its largest layer, for evaluation"

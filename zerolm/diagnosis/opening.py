@@ -1,0 +1,166 @@
+"""Opening a checkpoint with installed stock software, in a process of its own.
+
+What was made to harm may crash, hang or ask for all memory there, and does no more than that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, Outcome
+from zerolm.io.memory import free_memory
+
+SECONDS: Final = 120
+BYTES_A_SECOND: Final = 20 << 20
+"""How long opening may take: this, and the time to read the weights at that speed."""
+MEMORY: Final = 4 << 30
+"""Bytes that opening may take beside three times the weights."""
+NEEDED: Final = {"transformers": ("torch", "transformers"), "configuration": ("torch", "transformers")}
+NEEDED_BY_GGUF: Final = ("llama_cpp",)
+QUIET: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The outcome of opening, and what was seen."""
+
+    verdict: Outcome
+    reasons: tuple[str, ...]
+
+
+def is_installed(how: str) -> bool:
+    """Whether the software for one of the ways to open is there."""
+    return all(find_spec(name) is not None for name in NEEDED.get(how, NEEDED_BY_GGUF))
+
+
+def attempt(how: str, path: Path, seconds: float = SECONDS) -> Opened:
+    """Open a folder by ``transformers`` (or its ``configuration`` alone), or a file by ``llama.cpp``.
+
+    It may take so many ``seconds``, and more where there is much to read.
+    """
+    seconds += _size(path) // BYTES_A_SECOND
+    paths = os.pathsep.join(entry for entry in sys.path if entry)
+    command = [sys.executable, "-P", "-m", "zerolm.diagnosis.opening", how, str(path.absolute())]
+    try:
+        ran = subprocess.run(
+            command,
+            env={**os.environ, **QUIET, "PYTHONPATH": paths},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return Opened(UNKNOWN, (f"{how} was still opening it after {seconds:g} s",))
+    if ran.returncode < 0 and -ran.returncode != signal.SIGKILL:
+        return Opened(REFUSES, (f"{how} crashed with {signal.Signals(-ran.returncode).name}",))
+    try:
+        answer = json.loads(ran.stdout.splitlines()[-1])
+        return Opened(answer["verdict"], tuple(answer["reasons"]))
+    except (IndexError, ValueError, KeyError, TypeError):
+        return Opened(UNKNOWN, (f"{how} ended without a word (status {ran.returncode})",))
+
+
+def with_transformers(folder: Path) -> Opened:
+    """The stock class, from safetensors, running no code of the folder."""
+    import transformers
+
+    from zerolm.networks.opener import stored_model
+
+    config = _configuration(folder)
+    name = next(iter(config.architectures or ()), "AutoModel")
+    kind = getattr(transformers, name, None) if name.isidentifier() else None
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+        kind, name = transformers.AutoModel, "AutoModel"
+    _, report = stored_model(folder, kind, config=config, dtype="auto")
+    return judged(f"{name} of transformers {transformers.__version__}", report)
+
+
+def judged(what: str, report: Mapping[str, Any]) -> Opened:
+    """A verdict on what a loader says was missing, misshapen or left over."""
+    misshapen, unexpected = sorted(map(str, report["mismatched_keys"])), sorted(report["unexpected_keys"])
+    missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
+    notes = []
+    if unexpected:
+        notes.append(f"{len(unexpected)} tensors are left over, such as {unexpected[0]}")
+    if len(missing) < len(report["missing_keys"]):
+        notes.append("the pooler is missing and gets random weights; mean and max pooling do without it")
+    if missing or misshapen:
+        odd = [*missing, *misshapen]
+        reason = f"{what} finds {len(odd)} tensors missing or misshapen, such as {odd[0]}, and makes them up"
+        return Opened(REFUSES, (reason, *notes))
+    return Opened(OPENS, (f"loaded by {what}, no tensor missing", *notes))
+
+
+def with_configuration(folder: Path) -> Opened:
+    """The configuration alone."""
+    return Opened(
+        OPENS, (f"transformers reads the configuration as {type(_configuration(folder)).__name__}",)
+    )
+
+
+def _configuration(folder: Path) -> Any:
+    from zerolm.networks.opener import quiet, stock_config
+
+    quiet()
+    return stock_config(folder)
+
+
+def with_llama_cpp(file: Path) -> Opened:
+    """A GGUF file, and one token through it."""
+    import llama_cpp
+
+    model = llama_cpp.Llama(str(file), n_ctx=32, n_gpu_layers=0, verbose=False)
+    model.eval([0])
+    return Opened(OPENS, (f"loaded by llama-cpp-python {llama_cpp.__version__}, one token run through it",))
+
+
+OPENERS: Final[dict[str, Callable[[Path], Opened]]] = {
+    "transformers": with_transformers,
+    "configuration": with_configuration,
+    "llama.cpp": with_llama_cpp,
+}
+
+
+def opened(how: str, path: Path) -> Opened:
+    """Open it in this process; what it raises becomes a verdict."""
+    try:
+        return OPENERS[how](path)
+    except (ImportError, MemoryError) as error:
+        return Opened(UNKNOWN, (f"{how}: {_short(error)}",))
+    except Exception as error:  # whatever foreign software raises for foreign files
+        return Opened(REFUSES, (f"{how}: {_short(error)}",))
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of the files of a folder."""
+    return sum(
+        file.stat().st_size for file in ([path] if path.is_file() else path.iterdir()) if file.is_file()
+    )
+
+
+def _limit_memory(size: int) -> None:
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        most = min(free_memory(), MEMORY + 3 * size)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, resource.RLIM_INFINITY))
+
+
+if __name__ == "__main__":
+    _limit_memory(_size(Path(sys.argv[2])))
+    print("\n" + json.dumps(asdict(opened(sys.argv[1], Path(sys.argv[2])))))

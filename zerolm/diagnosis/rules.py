@@ -1,0 +1,138 @@
+"""Verdicts of a runtime on a folder with safetensors, by rules; nothing is run here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from zerolm.diagnosis.evidence import Evidence
+from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, RuntimeVerdict
+from zerolm.diagnosis.runtimes import LLAMA_CPP, Runtime
+from zerolm.families.family import Family, Support
+from zerolm.families.known import families
+
+UNSUPPORTED: Final = Support(())
+TOKENIZERS: Final = ("tokenizer.model", "tokenizer.json", "vocab.txt", "vocab.json")
+
+
+def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
+    """Return a verdict from the configuration, and the names and shapes of the tensors."""
+    flaws, doubts = list(_flaws(runtime, evidence)), list(_doubts(runtime, evidence))
+    if flaws:
+        return RuntimeVerdict.ruled(runtime.name, REFUSES, *flaws)
+    if doubts:
+        return RuntimeVerdict.ruled(runtime.name, UNKNOWN, *doubts)
+    return RuntimeVerdict.ruled(
+        runtime.name, OPENS, "configuration, names and shapes are those of its class"
+    )
+
+
+def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
+    """Why it refuses."""
+    layout, family = evidence.layout, evidence.family
+    support = _support(runtime, evidence)
+    if evidence.flaws.config and not (runtime.gguf and evidence.ggufs):
+        yield evidence.flaws.config
+    if evidence.flaws.config:
+        return
+    if evidence.flaws.weights and (runtime.only_safetensors or not _unread(evidence)):
+        yield evidence.flaws.weights
+    if evidence.needs_code:
+        yield "auto_map names code of its own, which stock software runs only where it is told to trust it"
+    if not (runtime.any_class or runtime.by_model_type or evidence.classes):
+        yield "the configuration names no class in architectures"
+    if runtime.others_refused and not _is_listed(runtime, evidence):
+        yield _other(runtime, evidence)
+    if evidence.config.get("per_layer_config"):
+        yield "per_layer_config: sizes that differ between layers have no stock class"
+    if family and evidence.flaws.layout and evidence.tensors:
+        yield evidence.flaws.layout + _missing_head_size(evidence)
+    if layout and family:
+        indivisible = layout.hidden % layout.heads
+        if runtime.checks_heads and indivisible and family.cut.indivisible != "kept":
+            other = f"; a {family.cut.indivisible} may" if family.cut.written_as else ""
+            yield (
+                f"{layout.heads} heads do not divide the hidden size {layout.hidden}, which transformers "
+                f"asks of a {family.name}{other}"
+            )
+        if support.head_size == "derived" and not _is_derived(evidence):
+            yield _head_size(evidence, "it takes")
+        if support.ffn == "4*hidden" and layout.ffn != 4 * layout.hidden:
+            yield f"it takes the FFN width of a {family.name} as 4 x {layout.hidden}, not {layout.ffn}"
+    if runtime is LLAMA_CPP and not evidence.has(*TOKENIZERS):
+        yield "its converter needs a tokenizer, and the folder has none"
+    if runtime.by_model_type and support.known and layout and not _is_language_model(evidence):
+        yield "its class has a language-model head, and these tensors are of another one"
+
+
+def _doubts(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
+    """Why nothing can be said."""
+    family = evidence.family
+    if not evidence.tensors:
+        yield f"{_unread(evidence)} are not examined, for nothing but safetensors is opened here"
+    if evidence.classes and not _is_listed(runtime, evidence):
+        yield _other(runtime, evidence)
+    elif family is None:
+        yield f"names and shapes of a {evidence.kind or 'model without model_type'} are not known here"
+    if evidence.config.get("quantization_config"):
+        yield "quantization_config: its packed weights are not examined"
+    if _support(runtime, evidence).head_size == "either" and evidence.layout and not _is_derived(evidence):
+        yield _head_size(evidence, "some of its versions take")
+    if runtime is LLAMA_CPP and not evidence.has("tokenizer.model", "vocab.txt"):
+        yield "its converter knows byte-level tokenizers one by one, and which this is was not computed"
+
+
+def _is_listed(runtime: Runtime, evidence: Evidence) -> bool:
+    if runtime.any_class:
+        return True
+    names = (evidence.kind,) if runtime.by_model_type else evidence.classes
+    listed = {name for family in families().values() for name in _of(family, runtime).known}
+    return any(name in listed for name in names)
+
+
+def _of(family: Family, runtime: Runtime) -> Support:
+    return family.runtimes.get(runtime.name, UNSUPPORTED)
+
+
+def _support(runtime: Runtime, evidence: Evidence) -> Support:
+    """Return what the runtime knows of the family in the folder."""
+    return _of(evidence.family, runtime) if evidence.family else UNSUPPORTED
+
+
+def _is_language_model(evidence: Evidence) -> bool:
+    layout = evidence.layout
+    names = layout.layer(None) if layout else {}
+    return "classifier" not in names and names.get("embedding", "").startswith("model.")
+
+
+def _other(runtime: Runtime, evidence: Evidence) -> str:
+    names = evidence.kind if runtime.by_model_type else ", ".join(evidence.classes)
+    return f"{names[:80] or 'a model without a name'} {runtime.others}"
+
+
+def _unread(evidence: Evidence) -> str:
+    """Weights in files that are named but not opened."""
+    return ", ".join((*evidence.pickles, *evidence.ggufs, *evidence.stray)[:4])
+
+
+def _is_derived(evidence: Evidence) -> bool:
+    layout = evidence.layout
+    return layout is None or layout.heads * layout.head_size == layout.hidden
+
+
+def _head_size(evidence: Evidence, who: str) -> str:
+    layout = evidence.layout
+    assert layout is not None
+    return (
+        f"{who} the head size of a {evidence.kind} as hidden size / heads: {layout.heads} heads of "
+        f"{layout.head_size} are not {layout.hidden}"
+    )
+
+
+def _missing_head_size(evidence: Evidence) -> str:
+    """A hint where the tensors would fit if the configuration spelt out the size of a head."""
+    family = evidence.family
+    field = family.config.sizes["head_size"].field if family else None
+    attention = any(f"{part}_proj" in evidence.flaws.layout for part in "qkvo")
+    absent = field is not None and evidence.config.get(field) is None
+    return f"; it may lack an explicit {field}" if attention and absent else ""

@@ -1,0 +1,99 @@
+"""The outcome of a supernet's training, and of a hand-over: plain numbers and names, read without torch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from zerolm.architecture import Architecture
+from zerolm.spaces import SPACES
+
+Row = dict[str, int | float]
+"""Of a log: ``step``, ``tokens``, losses by name, measures."""
+
+
+@dataclass(frozen=True)
+class SupernetSource:
+    """The text that a supernet is trained on, and how it is cut: so what is held out stays so."""
+
+    source: str
+    sha256: str
+    most: int
+    length: int
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """How a supernet was trained; ``growth`` is 0 where its widths were fixed."""
+
+    tokens: int
+    steps: int
+    batch: int
+    length: int
+    rate: float
+    seed: int
+    epochs: int
+    growth: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class GrowthEpoch:
+    """Of an epoch: widths and mean scores (layers, kinds), diversity by layer, mean parameters of paths."""
+
+    epoch: int
+    widths: list[list[int]]
+    scores: list[list[float]]
+    diversity: list[float]
+    mean_params: float
+
+
+@dataclass(frozen=True)
+class TrainedSupernet:
+    """The outcome of a training: the space as it has grown, the ``history`` of its epochs, its ``log``.
+
+    ``teacher`` and ``distillation`` are None without one.
+    """
+
+    space: str
+    settings: dict[str, Any]
+    depth: int
+    kinds: list[list[str]]
+    text: SupernetSource
+    teacher: str | None
+    distillation: str | None
+    training: TrainingFacts
+    history: list[GrowthEpoch]
+    log: list[Row]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as one object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The outcome of a hand-over: layers, costs, losses on text held out ``before`` and ``after``.
+
+    ``similarity`` are the CKA matrices of each layer's heads, where they were compared; ``log`` is that of
+    the training.
+    """
+
+    space: str
+    layers: list[dict[str, Any]]
+    words: str
+    costs: dict[str, int]
+    losses: dict[str, float]
+    heads: str
+    similarity: list[list[list[float]]]
+    log: list[Row]
+
+    @classmethod
+    def of(cls, architecture: Architecture, **measured: Any) -> Exported:
+        """Return the outcome of an architecture, with all that was measured of it."""
+        words = SPACES[architecture.space].words(architecture.choices)
+        return cls(architecture.space, architecture.choices["layers"], words, **measured)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as one object."""
+        return asdict(self)

@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, Protocol
 
-from zerolm.architecture import Architecture as Architecture
-from zerolm.calibration.labels import Labels as Labels
 from zerolm.groundtruth.labels import read_labels as read_labels
 from zerolm.progress import Progress as Progress
 from zerolm.scores import make_score as make_score
-from zerolm.solvers.choice import Choice as Choice
 from zerolm.spaces import make_space as make_space
+from zerolm.verbs.load import load as load
 from zerolm.verbs.ablate_report import AblationReport as AblationReport
 from zerolm.verbs.bench_ls import BenchmarksReport as BenchmarksReport
 from zerolm.verbs.bench_report import BenchReport as BenchReport
@@ -23,13 +21,15 @@ from zerolm.verbs.elastic_train import SupernetReport as SupernetReport
 from zerolm.verbs.eval import EvaluationReport as EvaluationReport
 from zerolm.verbs.heal import HealingReport as HealingReport
 from zerolm.verbs.ledger import LedgerReport as LedgerReport
-from zerolm.verbs.load import load as load
 from zerolm.verbs.proxies_ls import ProxyListing as ProxyListing
 from zerolm.verbs.proxies_report import ProxiesReport as ProxiesReport
 from zerolm.verbs.score_report import ScoreReport as ScoreReport
 from zerolm.verbs.search_report import SearchReport as SearchReport
 from zerolm.verbs.search_report import SupernetSearchReport as SupernetSearchReport
 from zerolm.verbs.spaces import SpacesReport as SpacesReport
+from zerolm.architecture import Architecture as Architecture
+from zerolm.calibration.labels import Labels as Labels
+from zerolm.solvers.choice import Choice as Choice
 
 class _Bench(Protocol):
     def __call__(

@@ -32,7 +32,6 @@ KINDS: Final = (
 )
 TINY: Final = {"sequences": 6, "length": 12}
 """The size of a batch that a tiny parent is judged by."""
-SPACE: Final = {"depth": [2, 3, 4], "head_size": [32], "ffn": [128, 256, 384, 512]}
 RUN: Final = Run({"max_params": "900k", "text": "text.txt"}, machine="a machine", date="2026-01-01")
 
 
@@ -71,7 +70,8 @@ def searches(folder: Path) -> dict[str, Report]:
     vocabularies = {"vocabularies": [300, 400, 700], "text": words_in(folder), **budgets}
     settings: dict[str, dict[str, Any]] = {
         "search": {
-            "space": "llama", **SPACE, "hidden": [64, 128, 192], "vocab": 512, "hidden_per_depth": (8, 128),
+            "space": "llama", "depth": [2, 3, 4], "hidden": [64, 128, 192], "head_size": [32],
+            "ffn": [128, 256, 384, 512], "vocab": 512, "hidden_per_depth": (8, 128),
             "ffn_per_hidden": (1, 4), "max_params": 900_000, "max_kv_bytes": 1_000_000, "top": 5,
         },
         "search-free": {
@@ -101,20 +101,19 @@ def comparisons(folder: Path) -> dict[str, Report]:
 
 
 def proxies(folder: Path, parent: Path) -> dict[str, Report]:
-    """Compute proxies of trained architectures, of some of a space, and of one model."""
+    """Compute proxies of trained architectures, of the same ones without results, and of one model."""
     from small_benchmarks import llamas
 
     shared = {
         "proxies": ["synflow", "grad_norm"], "batch": 4, "length": 8, "micro_batches": 2,
         "store": folder / "store.sqlite",
     }  # fmt: skip
-    space = {"count": 3, **SPACE, "hidden": [64], "vocab": 512}
-    targets: dict[str, dict[str, Any]] = {
-        "proxies-benchmark": {"target": llamas(folder / "labels.csv", 24)},
-        "proxies-space": {"target": "llama", **space},
-        "proxies-model": {"target": parent},
+    ranked: Any = run("proxies", {**shared, "target": llamas(folder / "labels.csv", 24)})
+    return {
+        "proxies-benchmark": ranked,
+        "proxies-space": replace(ranked, section=None, libra=None),
+        "proxies-model": run("proxies", {**shared, "target": parent}),
     }
-    return {kind: run("proxies", {**shared, **values}) for kind, values in targets.items()}
 
 
 def checkpoints(folder: Path, parent: Path) -> dict[str, Report]:

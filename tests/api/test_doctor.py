@@ -22,7 +22,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_saves_loads_and_repeats(zerolm: Callable[..., Any], tmp_path: Path) -> None:
-    report = package.diagnose(str(saved(tmp_path / "model", "llama")))
+    report = package.doctor(str(saved(tmp_path / "model", "llama")))
     assert "opens: transformers, vLLM" in repr(report)
     check_report(report, zerolm, tmp_path / "out")
     pytest.importorskip("pandas")
@@ -33,7 +33,7 @@ def test_it_saves_loads_and_repeats(zerolm: Callable[..., Any], tmp_path: Path) 
 def test_a_folder_of_the_command(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     folder, out = saved(tmp_path / "model", "bert"), tmp_path / "out"
     assert zerolm("doctor", str(folder), "--out", str(out)).status == 0
-    assert package.diagnose(folder) == DoctorReport.load(out)
+    assert package.doctor(folder) == DoctorReport.load(out)
     assert sorted(file.name for file in out.iterdir()) == ["report.html", "result.json", "run.yaml"]
     assert zerolm("doctor", str(folder), "--out", str(out)).status == 2
     assert zerolm("doctor", str(folder), "--out", str(out), "--force").status == 0

@@ -57,6 +57,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nothing to evaluate on": ({}, "give --text FILE"),
     "no tasks": ({"tasks": []}, "give --text FILE"),
     "a limit alone": (FEW | {"limit": 3}, "give --tasks TASKS too"),
+    "no others": (FEW | {"beside": []}, "beside names no folder"),
     "others without a text": ({"tasks": "piqa", "beside": "other"}, "--beside compares on a text"),
     "random tokens": (FEW | {"text": "random"}, "random tokens tell nothing"),
 }

@@ -184,8 +184,8 @@ def test_what_cannot_be_trained_is_left_out_or_fails(monkeypatch: pytest.MonkeyP
     [
         ("rows", [], "rows: there are none"),
         ("agreement", {"geo": "high"}, "agreement.geo"),
-        ("benchmark", {"name": "mine"}, "space: field required"),
-        ("noise", {"tau": 1.0}, "noise.rho: field required"),
+        ("benchmark", {"name": "mine"}, "space is required"),
+        ("noise", {"tau": 1.0}, "noise.rho is required"),
     ],
 )
 def test_an_edited_result_is_refused_by_its_field(field: str, value: Any, words: str) -> None:

@@ -24,6 +24,7 @@ from zerolm.carving.evaluation.evaluate import (
     chosen,
     cut_of,
     evaluate,
+    names_of,
     uniform,
 )
 from zerolm.carving.importance.criteria import criterion_of
@@ -331,3 +332,15 @@ def test_a_narrower_stream_without_a_recipe_stands_beside_its_parent_alone(tmp_p
     (tmp_path / "child" / "recipe.json").unlink()
     alone = found(tmp_path)
     assert (alone.rows, alone.note) == (wanted.rows[:2], NOT_COMPARED)
+
+
+PARTS = st.lists(st.sampled_from(["a", "b", "child", "parent"]), min_size=1, max_size=3)
+
+
+@given(st.lists(PARTS.map(lambda parts: Path("/", *parts)), unique=True, max_size=6))
+def test_names_of_folders_are_distinct_ends_of_their_paths(folders: list[Path]) -> None:
+    names = names_of(folders)
+    assert len(set(names)) == len(names)
+    for name, folder in zip(names, folders, strict=True):
+        assert f"{folder}/".endswith(name)
+        assert name.strip("/") not in ("child", "parent") or folder.parent == Path("/")

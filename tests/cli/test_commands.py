@@ -203,10 +203,9 @@ def test_columns_of_a_comparison_never_touch(zerolm: Callable[..., Any], tmp_pat
         file.write_text("\n".join([heading, *some]) + "\n")
         lines = zerolm("bench", "run", str(file), "--alpha", "-0.123456789").out.splitlines()
         (geo,) = (re.split(r"\s{2,}", line) for line in lines if line.startswith("geo "))
-        assert geo[:2] == ["geo", "-1.0000"]
-        assert geo[2] == ("-1.000..-1.000" if intervals else "-")
-        assert geo[3:5] == ["-1.0000", "-1.0000"]
-        assert geo[6] == ("+0.000..+0.000" if intervals else "-")
+        assert geo[1].split()[0] == "-1.000"
+        assert geo[1].split()[1:] == (["-1.00..-1.00"] if intervals else [])
+        assert geo[2] == "-1.000"
 
 
 def test_a_warning_of_the_package_is_one_line(

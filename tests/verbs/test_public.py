@@ -108,7 +108,7 @@ zerolm.load("best").pick
         ("zerolm.search('llama', max_parms='60M')", 'Unexpected keyword argument "max_parms"'),
         ("zerolm.heal('child', text='text.txt')", 'Missing named argument "parent"'),
         ("zerolm.carve('parent', keep_ffn='half')", 'Argument "keep_ffn"'),
-        ("zerolm.supernets.trian('elastic')", 'has no attribute "trian"'),
+        ("zerolm.elastic.trian('elastic')", 'has no attribute "trian"'),
     ],
 )
 def test_type_checkers_find_what_is_misspelt(line: str, words: str, tmp_path: Path) -> None:

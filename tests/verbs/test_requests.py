@@ -103,7 +103,7 @@ def sound(one: Any) -> st.SearchStrategy[Any]:
     high = 1000 if one.high is None else min(int(one.high), 1000)
     numbers = {
         "integer": st.integers(low, max(low, high)),
-        "amount": st.sampled_from([7, "8k", "0.5x"]),
+        "amount": st.sampled_from([7, "8kB" if one.name.endswith("bytes") else "8k", "0.5x"]),
         "number": st.just(one.high if one.high is not None and one.high < 1 else 1.0),
         "percent": st.sampled_from(["10%", 0.25]),
         "duration": st.sampled_from(["90s", "1.5h", 60]),

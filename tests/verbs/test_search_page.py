@@ -8,6 +8,7 @@ import shlex
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from zerolm.show.records import quoted
 from zerolm.show.sheet import TERMINAL
 from zerolm.show.terminal import result_lines
 from zerolm.solvers import search
+from zerolm.solvers.result import Reference
 from zerolm.spaces import make_space
 from zerolm.verbs.report import Run
 from zerolm.verbs.search_charts import FRONT_POINTS, candidacies, choices_text, rebuilding
@@ -146,6 +148,17 @@ def test_page_and_terminal_show_the_same_tables(result: SearchReport) -> None:
             assert f"<h2>{sheet.title}</h2>" in page
             assert f'<table class="{sheet.kind}">' in page
         assert not (TERMINAL in sheet.on and sheet.charts)
+
+
+def test_no_table_is_laid_out_as_something_else(result: SearchReport) -> None:
+    """The kind of a table is a class of the page, which may have the style of another part."""
+    style = (files("zerolm.show") / "assets" / "page.css").read_text("utf-8")
+    laid_out = set(re.findall(r"^\.([\w-]+) \{[^}]*display: (?:grid|flex|contents)", style, re.MULTILINE))
+    baseline = Reference("another", result.best[-1], [])
+    beside = replace(result, question=replace(result.question, baseline=baseline))
+    kinds = {sheet.kind for sheet in beside.sheets() if sheet.rows}
+    assert "beside" in laid_out
+    assert not kinds & laid_out
 
 
 def test_baselines_that_choose_the_same_share_a_row(result: SearchReport) -> None:

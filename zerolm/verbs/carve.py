@@ -313,7 +313,7 @@ class CarvingReport(Report):
             if self.losses
             else "No loss was measured."
         )
-        return " ".join(filter(None, [*parts, sentence(self.note)]))
+        return " ".join([*parts, *map(sentence, filter(None, self.note.split("; ")))])
 
     def sheets(self) -> list[Sheet]:
         is_plan = self.verified is None

@@ -113,6 +113,8 @@ class EvalSettings(Request):
         """Refuse settings that do not go together."""
         if self.text is None and not self.tasks:
             raise ValueError("nothing says what to evaluate on: give --text FILE, --tasks TASKS, or both")
+        if self.beside is not None and not self.beside:
+            raise ValueError("beside names no folder; leave it out, or name one")
         if self.beside and self.text is None:
             raise ValueError("--beside compares on a text: give --text FILE too")
         if self.limit is not None and not self.tasks:

@@ -6,12 +6,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.settings import Setting, shown
+from zerolm.settings import REQUIRED, Setting, shown
 from zerolm.verbs import VERBS
 from zerolm.verbs.report import Report
 from zerolm.verbs.run_file import read_yaml
 
-FOLDER: Final = Setting("folder", "path", None, "what save, or --out of a command, wrote", metavar="DIR")
+FOLDER: Final = Setting("folder", "path", REQUIRED, "what save, or --out of a command, wrote", metavar="DIR")
 
 
 def load(folder: str | PathLike[str]) -> Any:

@@ -35,7 +35,7 @@ def best(result: SearchResult, places: Places) -> Sheet:
 def beside(result: SearchResult, reference: Reference, places: Places) -> Sheet:
     """Return the pick and the model that it was to better."""
     networks = (("pick", result.pick), (reference.name, reference.choice))
-    return _choices(result, places, f"Beside {reference.name}", "beside", networks)
+    return _choices(result, places, f"Beside {reference.name}", "network", networks)
 
 
 def in_short(result: SearchResult) -> Sheet:
@@ -88,15 +88,15 @@ def _vocabulary(one: VocabularyChoice) -> Row:
 
 
 def _choices(
-    result: SearchResult, places: Places, title: str, kind: str, named: Iterable[tuple[str, Choice]]
+    result: SearchResult, places: Places, title: str, first: str, named: Iterable[tuple[str, Choice]]
 ) -> Sheet:
     """Return named architectures with their scores and costs, and what labels expect of them."""
     rows = [
         [name, *_cells(result, choice, show_score(choice.score), places[identity(choice)])]
         for name, choice in named
     ]
-    head = _head(result, "rank" if kind == "rank" else "", result.question.score)
-    return Sheet(title, head, rows, kind="best" if kind == "rank" else kind)
+    head = _head(result, first, result.question.score)
+    return Sheet(title, head, rows, kind="choices")
 
 
 def _head(result: SearchResult, first: str, score: str) -> Row:

@@ -42,7 +42,7 @@ def stub() -> str:
     imports = [f"from {module} import {name} as {name}" for module, name in homes]
     names = public_names()
     groups = sorted({name.split()[0] for name in VERBS if " " in name} | {n for n in names if not names[n]})
-    parts = [HEAD + HELPERS + "\n".join(imports) + "\n"]
+    parts = [HEAD + "\n".join(sorted([*HELPERS.splitlines(), *imports])) + "\n"]
     parts += [_group(group) for group in groups]
     plain = {name: command for name, command in names.items() if command and name not in groups}
     parts += [_function(name, command) for name, command in sorted(plain.items())]

@@ -139,7 +139,7 @@ def names_of(folders: Sequence[Path]) -> list[str]:
     """Return the shortest end of each path, with a slash, that is neither that of another nor of a row."""
 
     def end(folder: Path, count: int) -> str:
-        return "/".join(folder.parts[-count:])
+        return str(Path(*folder.parts[-count:]))
 
     def name(folder: Path) -> str:
         others = [other for other in folders if other != folder]

@@ -137,8 +137,8 @@ def _noise(quality: Floats, repeats: Sequence[Sequence[float]]) -> dict[str, Any
     if not further:
         return None
     results, labels = (np.array(column) for column in zip(*further, strict=True))
-    own = np.arange(len(quality))
-    ceiling = noise_ceiling(np.append(quality, results), np.append(own, labels.astype(np.int64)))
+    places = np.arange(len(quality))
+    ceiling = noise_ceiling(np.append(quality, results), np.append(places, labels.astype(np.int64)))
     assert ceiling is not None
     most = max(map(len, repeats))
     complete = [i for i, losses in enumerate(repeats) if len(losses) == most]

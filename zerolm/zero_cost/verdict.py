@@ -52,11 +52,11 @@ def judge(
     """None with too few labels, or proxies that vary. ``columns``, ``result``, ``params`` are (n,)."""
     if len(result) < FEWEST:
         return None
-    known, held = calibration_split(len(result), seed=seed)
-    varying = {name: values for name, values in columns.items() if np.ptp(values[known]) > 0}
-    if len(varying) < 2 or np.ptp(result[known]) == 0:
+    chosen, held = calibration_split(len(result), seed=seed)
+    varying = {name: values for name, values in columns.items() if np.ptp(values[chosen]) > 0}
+    if len(varying) < 2 or np.ptp(result[chosen]) == 0:
         return None
-    libra = choose({name: values[known] for name, values in varying.items()}, result[known], params[known])
+    libra = choose({name: values[chosen] for name, values in varying.items()}, result[chosen], params[chosen])
     score = combined(libra, {name: values[held] for name, values in columns.items()})
     reached, by_params = agreement(score, result[held]), agreement(params[held], result[held])
-    return LibraVerdict(libra, len(known), len(held), reached.tau, reached.rho, by_params.tau)
+    return LibraVerdict(libra, len(chosen), len(held), reached.tau, reached.rho, by_params.tau)

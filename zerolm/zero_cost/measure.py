@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from transformers import AutoTokenizer
-
 from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
 from zerolm.comparison.bench import More, bench
@@ -154,6 +152,8 @@ def _model(folder: Path, job: _Job) -> ProxyRun:
     request.networks.check_for("model")
     vocabulary = read_object(folder, "config.json").get("vocab_size")
     if request.text != "random" and any((folder / name).is_file() for name in TOKENIZERS):
+        from transformers import AutoTokenizer  # says much on stderr where torch is missing
+
         text = read_text(Path(request.text))
         with one_line(f"the tokenizer of {str(folder)!r}"):
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

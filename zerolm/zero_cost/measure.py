@@ -148,12 +148,12 @@ def _space(name: str, job: _Job) -> ProxyRun:
 
 def _model(folder: Path, job: _Job) -> ProxyRun:
     """A model reads its own tokens where it has a tokenizer."""
+    from transformers import AutoTokenizer  # at the top it would say much on stderr where torch is missing
+
     request = job.request
     request.networks.check_for("model")
     vocabulary = read_object(folder, "config.json").get("vocab_size")
     if request.text != "random" and any((folder / name).is_file() for name in TOKENIZERS):
-        from transformers import AutoTokenizer  # says much on stderr where torch is missing
-
         text = read_text(Path(request.text))
         with one_line(f"the tokenizer of {str(folder)!r}"):
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

@@ -119,7 +119,8 @@ def test_the_declaration_names_what_the_passes_take() -> None:
     ],
 )
 def test_an_edited_result_is_refused(change: dict[str, Any], words: str) -> None:
-    document = package.measure("llama", count=3, **(FEW | {"proxies": "params"})).to_json()
+    llamas(Path("mine.csv"), 3)
+    document = package.measure("mine.csv", **(FEW | {"proxies": "params"})).to_json()
     assert ProxiesReport.from_json(document).to_json() == document
     with pytest.raises(ValueError, match=words) as caught:
         ProxiesReport.from_json(document | change)

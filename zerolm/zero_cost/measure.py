@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from transformers import AutoTokenizer
-
 from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
 from zerolm.comparison.bench import More, bench
@@ -150,6 +148,8 @@ def _space(name: str, job: _Job) -> ProxyRun:
 
 def _model(folder: Path, job: _Job) -> ProxyRun:
     """A model reads its own tokens where it has a tokenizer."""
+    from transformers import AutoTokenizer  # at the top it would say much on stderr where torch is missing
+
     request = job.request
     request.networks.check_for("model")
     vocabulary = read_object(folder, "config.json").get("vocab_size")

@@ -137,7 +137,9 @@ def test_a_padded_child_is_counted_and_matched_without_its_zeros(tmp_path: Path)
     neuron = 3 * 3 * 48  # three layers' rows of gate and up, and columns of down
     assert abs(params["uniform"] - params["child"]) <= neuron
     assert carved.costs["stored"]["params"] > params["child"] + neuron
-    assert values(result, "child") == pytest.approx(perplexities(tmp_path, carved.cut), rel=1e-5)
+    # A KL is a difference of logarithms in float32, each some 1e-7 off, whatever it comes to itself.
+    expected = perplexities(tmp_path, carved.cut)
+    assert values(result, "child") == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
 def test_carvings_keep_the_layers_of_a_child_that_lacks_some(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from forked import contents, in_another_process, killed_at
 from tiny import saved, word_tokenizer
 
 from zerolm.carving.importance.criteria import CRITERIA, definition_of
-from zerolm.carving.request import SizeRequest, methods_of
+from zerolm.carving.request import MethodRequest, SizeRequest, methods_of
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
@@ -131,7 +131,8 @@ def test_the_seed_of_a_criterion_that_draws_counts_for_its_cuts_alone(
 
 
 def test_keys_name_what_parts_depend_on(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint, methods = Checkpoint.open(parent), methods_of(SizeRequest(), "random", sequences=4, length=8)
+    checkpoint = Checkpoint.open(parent)
+    methods = methods_of(SizeRequest(), MethodRequest(text="random", sequences=4, length=8))
 
     def key(checkpoint: Checkpoint = checkpoint, **changes: Any) -> Path | None:
         return Session(checkpoint, replace(methods, **changes), silent)._cache("basis").folder

@@ -69,7 +69,7 @@ def test_every_field_that_is_wrong_is_named(kind: str, documents: dict[str, dict
             with pytest.raises(ValueError, match=rf"^{name}\b") as refused:
                 KINDS[kind](other)
             assert "\n" not in str(refused.value)
-    for wrong, words in (({"more": 1}, "^more: extra"), ({"note": 1}, "^note: ")):
+    for wrong, words in (({"more": 1}, "^more: extra"), ({"note": 1}, "^note must be ")):
         with pytest.raises(ValueError, match=words):
             KINDS[kind](document | wrong)
 
@@ -93,5 +93,5 @@ def test_what_is_no_result_is_refused(kind: str, document: Any) -> None:
 def test_the_place_within_a_field_is_named(
     changes: dict[str, Any], place: str, documents: dict[str, dict[str, Any]]
 ) -> None:
-    with pytest.raises(ValueError, match=f"^{place}: "):
+    with pytest.raises(ValueError, match=f"^{place} must be "):
         Carved.from_json(documents["Carved"] | changes)

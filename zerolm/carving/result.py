@@ -92,7 +92,7 @@ def read_fields(kinds: Mapping[str, Any], document: Any) -> dict[str, Any]:
     try:
         model.model_validate(document)
     except ValidationError as error:
-        raise ValueError(first_problem(error, "the result")) from None
+        raise ValueError(first_problem(error, "it", document)) from None
     return {name: document[name] for name in kinds}  # as they were read: 1 stays an integer
 
 

@@ -51,7 +51,8 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return status
     except (BrokenPipeError, SystemExit) as error:
-        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+        is_unread = type(sys.stdout).__module__.startswith("click.")  # it puts its own for a closed pipe
+        if isinstance(error, SystemExit) and not is_unread:
             return int(error.code or 0)
         sys.stdout = nowhere()  # nobody reads any more
         return 0

@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import importlib.util
 import io
+import os
 import re
 import runpy
 import shlex
@@ -166,6 +167,8 @@ def write(page: Path) -> None:
     text = page.read_text("utf-8")
     changes, names = [], dict[str, Any]()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("work").mkdir()  # as in the tests: some output names the folder
+        os.chdir("work")
         for step in steps(text):
             printed = run(step, names)
             if step.shown is not None and not agrees(step.shown, printed, "varies" in step.block.marks):

@@ -173,6 +173,19 @@ def test_interrupted_at_any_moment(
         shutil.rmtree(folder)
 
 
+def test_torch_starts_before_it_is_interrupted(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its C++ calls Python, and an exception that comes there aborts the process."""
+    body = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nopen('started', 'w').close()\n"
+    (tmp_path / "torch.py").write_text(body)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    process = started(call("proxies ls"))
+    err = process.communicate(timeout=LONGEST)[1]
+    assert (process.returncode, err) == (130, "zerolm: interrupted\n")
+    (place / "started").unlink()
+
+
 @pytest.mark.parametrize("name", VERBS)
 def test_every_command_has_a_sound_call(name: str, zerolm: Zerolm, place: Path, tmp_path: Path) -> None:
     """Else its wrong calls would be wrong for another reason."""

@@ -25,6 +25,12 @@ AGAIN = 0.02
 """Seconds after which an interruption comes again that came where nothing can be raised."""
 
 
+def _is_torch_starting() -> bool:
+    """Return whether torch is being imported: its C++ calls Python, and an exception there aborts the process."""
+    module = sys.modules.get("torch")
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
 class Interruptions:
     """Answers signals: the first raises ``KeyboardInterrupt``, so that everything cleans up after itself."""
 
@@ -44,6 +50,9 @@ class Interruptions:
         if self.signal:  # it is cleaning up
             return
         self.signal = number
+        if _is_torch_starting():
+            _thread.start_new_thread(self._again, ())
+            return
         _thread.start_new_thread(self._wait, ())
         raise KeyboardInterrupt
 

@@ -1,6 +1,6 @@
 # make demo     install the core and search a space within budgets: the result is in demo/
 # make test     install everything the tests need and run them all but what make docs and make package do
-# make docs     build the documentation in site/, and test that it asks nobody
+# make docs     build the documentation in site/, run all that it shows, and test that it asks nobody
 # make package  build the package, install it alone and test it there
 # make env      .venv with every extra that the tests use
 
@@ -23,14 +23,13 @@ demo: $(VENV)/core.stamp
 
 docs: $(VENV)/env.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	$(BIN)/python -m pytest -m built tests/test_documentation.py
+	$(PYTEST) -m built tests/test_documentation.py
 
 package: $(VENV)/env.stamp
 	$(BIN)/python -m pytest -m built tests/test_package.py
 
 test: $(VENV)/env.stamp
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(PYTEST) -m 'not built' $(CORE) --cov --cov-report=
 	$(BIN)/coverage report --fail-under=85
 	$(PYTEST) -m 'not built' $(CORE:%=--ignore=%)

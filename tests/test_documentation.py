@@ -37,6 +37,7 @@ def registered() -> Iterator[None]:
         registry._entries = entries  # type: ignore[assignment]
 
 
+@pytest.mark.built
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_the_snippets_run_and_print_what_is_shown(
@@ -240,6 +241,7 @@ def make_folder(folder: Path) -> None:
     (folder / "mine").mkdir()
 
 
+@pytest.mark.built
 def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     make_folder(tmp_path)

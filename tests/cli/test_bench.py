@@ -139,5 +139,5 @@ def test_a_mark_at_the_beginning_of_a_file(tmp_path: Path, zerolm: Callable[...,
     for name, text in (("a.json", document()), ("b.csv", table("ppl", ["3", "2", "1"]))):
         (tmp_path / name).write_text(text, encoding="utf-8-sig")
         assert zerolm("bench", "run", str(tmp_path / name)).status == 0
-    (tmp_path / "c.yaml").write_text("space: gpt2\ndepth: 2:3\n", encoding="utf-8-sig")
+    (tmp_path / "c.yaml").write_text("space: llama\ndepth: 2\nhidden: 256\n", encoding="utf-8-sig")
     assert zerolm("search", "--config", str(tmp_path / "c.yaml"), "--json").status == 0

@@ -90,36 +90,6 @@ def test_type_checkers_read_the_settings_of_today() -> None:
     assert file.read_text("utf-8") == stub(), "run: python -m zerolm.verbs.stub > zerolm/__init__.pyi"
 
 
-CHECKED = """
-import zerolm
-
-result = zerolm.search("llama", max_params="60M", hidden="512,768", top=3)
-costs: dict[str, int] = result.pick.costs
-zerolm.bench.run("labels.csv", alpha=[0.5, 1.1])
-zerolm.eval("child", parent="parent", text="text.txt").to_pandas()
-zerolm.load("best").pick
-"""
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("", ""),
-        ("zerolm.search('llama', max_parms='60M')", 'Unexpected keyword argument "max_parms"'),
-        ("zerolm.heal('child', text='text.txt')", 'Missing named argument "parent"'),
-        ("zerolm.carve('parent', keep_ffn='half')", 'Argument "keep_ffn"'),
-        ("zerolm.elastic.trian('elastic')", 'has no attribute "trian"'),
-    ],
-)
-def test_type_checkers_find_what_is_misspelt(line: str, words: str, tmp_path: Path) -> None:
-    api = pytest.importorskip("mypy.api")
-    file = tmp_path / "script.py"
-    file.write_text(CHECKED + line)
-    options = ("--config-file=", "--follow-imports=silent", f"--cache-dir={tmp_path}")
-    out, _, status = api.run([*options, str(file)])
-    assert (status, words in out) == (int(bool(line)), True), out
-
-
 def test_importing_is_light() -> None:
     heavy = ("numpy", "torch", "click", "rich", "pydantic", "yaml", "pandas", "typing", "inspect")
     code = f"import sys; import zerolm; assert not set(sys.modules) & set({heavy})"

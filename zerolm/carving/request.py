@@ -60,8 +60,8 @@ class SizeRequest:
     space: str | None = setting(
         "text",
         None,
-        "sizes, and how costs are counted, of a space of LoNAS",
-        choices=("lonas-bert", "lonas-llama-7b", "lonas-llama-13b"),
+        "sizes, and how costs are counted, of a space of LoNAS: lonas-bert, lonas-llama-7b, lonas-llama-13b; "
+        "or of a plug-in",
         metavar="NAME",
     )
     multiple_of: int | None = setting(

@@ -1,0 +1,40 @@
+"""The package's types, and what type checkers say to its users: one run of mypy for both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RIGHT = """
+import zerolm
+
+result = zerolm.search("llama", max_params="60M", hidden="512,768", top=3)
+costs: dict[str, int] = result.pick.costs
+zerolm.bench.run("labels.csv", alpha=[0.5, 1.1])
+zerolm.eval("child", parent="parent", text="text.txt").to_pandas()
+zerolm.load("best").pick
+"""
+MISSPELT = {
+    "zerolm.search('llama', max_parms='60M')": 'Unexpected keyword argument "max_parms"',
+    "zerolm.heal('child', 'healed', text='text.txt')": 'Missing named argument "parent"',
+    "zerolm.carve('parent', keep_ffn='half')": 'Argument "keep_ffn"',
+    "zerolm.elastic.trian('elastic')": 'has no attribute "trian"',
+}
+
+
+def test_the_package_and_scripts_that_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = pytest.importorskip("mypy.api")
+    monkeypatch.chdir(ROOT)
+    script = tmp_path / "script.py"
+    script.write_text(RIGHT + "\n".join(MISSPELT))
+    out, err, _ = api.run(["--package", "zerolm", "--no-error-summary", "--hide-error-context"])
+    assert (out, err) == ("", "")
+    out, err, _ = api.run(["--no-error-summary", "--hide-error-context", str(script)])
+    first = len(RIGHT.splitlines()) + 1
+    lines = [line for line in out.splitlines() if ": error:" in line]
+    assert len(lines) == len(MISSPELT), out
+    for number, (line, words) in enumerate(zip(lines, MISSPELT.values(), strict=True), first):
+        assert f"script.py:{number}: error: " in line
+        assert words in line

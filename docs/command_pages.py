@@ -33,8 +33,6 @@ def pages() -> dict[str, str]:
     return {"index": "\n".join(lines), **written}
 
 
-
-
 def function(name: str) -> str:
     """Return the function of a command, as a call of the package names it."""
     return f"zerolm.{VERBS[name].function or name.replace(' ', '.')}"

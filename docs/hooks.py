@@ -75,9 +75,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         if page.file.src_uri.startswith(folder):
             page.meta["search"] = {"boost": boost}
     up = "../" * page.file.src_uri.count("/")
-    return re.sub(
-        rf"\]\((?:\.\./)+({'|'.join(PLACES)})", lambda link: f"]({up}{PLACES[link[1]]}", markdown
-    )
+    return re.sub(rf"\]\((?:\.\./)+({'|'.join(PLACES)})", lambda link: f"]({up}{PLACES[link[1]]}", markdown)
 
 
 def on_post_page(output: str, **_: Any) -> str:

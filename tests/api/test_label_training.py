@@ -198,9 +198,7 @@ def test_an_edited_result_is_refused_by_its_field(field: str, value: Any, words:
 
 def test_the_best_are_listed_and_the_others_counted() -> None:
     document = golden("labels").to_json()
-    many = [
-        {**document["rows"][0], "id": str(place), "loss": 5.0 - place / 100} for place in range(1, 31)
-    ]
+    many = [{**document["rows"][0], "id": str(place), "loss": 5.0 - place / 100} for place in range(1, 31)]
     report = LabelsReport.from_json(document | {"rows": many})
     assert len(report.lines()) <= 15
     (table,) = [sheet for sheet in report.sheets() if "terminal" in sheet.on]

@@ -144,9 +144,7 @@ def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
         )
 
 
-def test_the_command_writes_the_heuristic_subnet(
-    bert: Checkpoint, zerolm: Callable[..., Any]
-) -> None:
+def test_the_command_writes_the_heuristic_subnet(bert: Checkpoint, zerolm: Callable[..., Any]) -> None:
     flags = ("--space", "lonas-bert", "--plan", "heuristic", "--criterion", "prefix", "--json")
     ran = zerolm("carve", str(bert.folder), *flags)
     assert ran.status == 0, ran.err

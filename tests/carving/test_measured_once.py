@@ -63,9 +63,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, set[str
 
 
 @pytest.fixture
-def parent(
-    first: tuple[Path, Path, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def parent(first: tuple[Path, Path, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The parent, with a copy of that cache."""
     monkeypatch.setenv("ZEROLM_CACHE", str(shutil.copytree(first[1], tmp_path / "cache")))
     return first[0]

@@ -165,9 +165,7 @@ def test_with_a_tokenizer_of_their_own(source: Path) -> None:
 @pytest.mark.parametrize("around", [None, "both"])
 def test_of_supernets(source: Path, tmp_path: Path, task: Any, around: str | None) -> None:
     folder = None if around is None else folder_of(tmp_path / "model", "llama", around)
-    text = ElasticText.of(
-        str(source), task, length=16, batch=2, most=9_000, tokenizer=folder, vocabulary=300
-    )
+    text = ElasticText.of(str(source), task, length=16, batch=2, most=9_000, tokenizer=folder, vocabulary=300)
     data = text.data(REQUEST.sequences, REQUEST.seed)
     check(f"supernet {task} {around}", *text.held_out, *(x for i in range(10) for x in data[i].values()))
 

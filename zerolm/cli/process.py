@@ -26,7 +26,7 @@ AGAIN = 0.02
 
 
 def _is_torch_starting() -> bool:
-    """Return whether torch is being imported: its C++ calls Python, and an exception there aborts the process."""
+    """Return whether torch is being imported: an exception in what its C++ calls aborts the process."""
     module = sys.modules.get("torch")
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 

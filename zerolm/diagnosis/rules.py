@@ -22,9 +22,7 @@ def by_rules(runtime: Runtime, evidence: Evidence) -> RuntimeVerdict:
         return RuntimeVerdict.ruled(runtime.name, REFUSES, *flaws)
     if doubts:
         return RuntimeVerdict.ruled(runtime.name, UNKNOWN, *doubts)
-    return RuntimeVerdict.ruled(
-        runtime.name, OPENS, "configuration, names and shapes are those of its class"
-    )
+    return RuntimeVerdict.ruled(runtime.name, OPENS, "configuration, names and shapes are those of its class")
 
 
 def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:

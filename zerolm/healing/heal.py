@@ -279,9 +279,7 @@ class Healing:
 
     def _request(self, tokens: int, rate: float) -> TrainingRequest:
         request, length = self.request, self.corpus.length
-        return TrainingRequest(
-            tokens, request.batch, length, Schedule(rate), request.seed, request.execution
-        )
+        return TrainingRequest(tokens, request.batch, length, Schedule(rate), request.seed, request.execution)
 
     def _teacher(self, model: PreTrainedModel, data: Sequences) -> Teacher | None:
         """Return what the losses ask: the teacher itself, or its predictions on the disk."""

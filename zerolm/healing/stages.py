@@ -156,9 +156,7 @@ def _carved(
     if not (out / RECIPE).is_file():
         form = "padded" if stages.uneven else "hf"
         size, place = _size(stages, stage, *opened), Destination(out, form)
-        carved = carve(
-            opened[1].folder, size, stages.methods, place, costs=stages.costs, progress=progress
-        )
+        carved = carve(opened[1].folder, size, stages.methods, place, costs=stages.costs, progress=progress)
         write_json(file, carved.to_json())
     document: dict[str, Any] = parse_json(read_text(file, MAX_RECIPE_BYTES))
     return document

@@ -110,4 +110,3 @@ def random_tokens(
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randint(len(usual), (sequences, length), generator=generator)
     return Tokens(usual[drawn], seed=seed)  # (n, t)
-

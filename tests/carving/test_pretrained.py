@@ -57,7 +57,7 @@ def test_pydec(models_folder: Path) -> None:
     parent = AutoModelForCausalLM.from_pretrained(models_folder / "pydec", **OPEN)
     tokenizer = AutoTokenizer.from_pretrained(models_folder / "pydec", local_files_only=True)
     seen, new = (Text("\n".join(source(files)), "") for files in (list(SEEN), unseen(models_folder)))
-    tokens, judged = running_tokens(seen, tokenizer, 48, 256), running_tokens(new, tokenizer, 16, 256)
+    tokens, judged = running_tokens(seen, tokenizer, 40, 256), running_tokens(new, tokenizer, 8, 256)
     energy = importances(parent, tokens)
     generator = np.random.default_rng(0)
     random = {kind: [generator.random(len(x)) for x in layers] for kind, layers in energy.items()}
@@ -78,7 +78,7 @@ def test_pyenc(models_folder: Path) -> None:
     parent = AutoModel.from_pretrained(folder, add_pooling_layer=False, **OPEN)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     seen, new = (Text(docstrings(files), "") for files in (list(SEEN), unseen(models_folder)))
-    tokens, judged = line_tokens(seen, tokenizer, 128, 128), line_tokens(new, tokenizer, 60, 128)
+    tokens, judged = line_tokens(seen, tokenizer, 96, 64), line_tokens(new, tokenizer, 40, 64)
     cut = uniform(parent, importances(parent, tokens), 8, 512)
     cosines = {
         method: fidelity(

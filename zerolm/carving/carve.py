@@ -26,7 +26,7 @@ from zerolm.carving.planning.sizes import (
     width_note,
 )
 from zerolm.carving.recipe import Recipe, document, read_recipe, versions_of
-from zerolm.carving.request import Destination, Methods, SizeRequest
+from zerolm.carving.request import BY_LOSS, Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, spectrum, stream, widths
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
@@ -188,7 +188,7 @@ class Carving:
         if is_written and form == "hf" and not size.is_uniform and size.budgets:
             raise ValueError(UNEVEN)
         if self.methods.plan != "heuristic":
-            any_layer = Indifferent(-1.0 if self.methods.plan == "measured" else None)
+            any_layer = Indifferent(-1.0 if self.methods.plan in BY_LOSS else None)
             rounding(checkpoint, size, plan_of(checkpoint, any_layer, size, self.costs))
         if is_written and form != "hf":
             file_format.check(checkpoint, Cut.whole(dimensions(checkpoint)))

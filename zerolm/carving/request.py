@@ -16,7 +16,9 @@ from zerolm.settings.request import part, setting
 from zerolm.text import defaults
 
 SHAPES: Final = ("uniform", "per-layer")
-PLANS: Final = ("weights", "measured", "heuristic")
+PLANS: Final = ("weights", "prices", "measured", "heuristic")
+BY_LOSS: Final = ("prices", "measured")
+"""Plans by the losses of single cuts: foretold from one backward pass, or measured one by one."""
 MAX_TOKENS: Final = 1 << 26
 """Calibration tokens, of whose hidden states three are in memory."""
 Limits: Any = budgets(["max"], "amount", shares=", or 0.8x of the parent's")
@@ -129,8 +131,8 @@ class MethodRequest:
     plan: str | None = setting(
         "text",
         None,
-        "what plans the sizes: the criterion (weights), losses of single cuts (measured; with text), or a "
-        "space (heuristic)",
+        "what plans the sizes: the criterion (weights); losses of single cuts, foretold from one backward "
+        "pass (prices; with text) or measured one by one (measured); or a space (heuristic)",
         choices=PLANS,
     )
     text: str | None = setting(
@@ -180,7 +182,7 @@ class Methods(MethodRequest):
         needing = {
             self.criterion: needs_tokens(self.criterion),
             f"repair {self.repair}": "tokens" in REPAIRS.entry(self.repair).needs,
-            "plan measured": self.plan == "measured",
+            f"plan {self.plan}": self.plan in BY_LOSS,
         }
         name = next((name for name, is_needed in needing.items() if is_needed), None)
         if self.text is None and name is not None:
@@ -194,7 +196,7 @@ def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
     """
     usual = {"criterion": "capacity", "plan": "weights", "repair": "none"}
     if request.text is not None:
-        plan = "weights" if size.is_fixed else "measured"
+        plan = "weights" if size.is_fixed else "prices"
         usual = {"criterion": "output_energy", "plan": plan, "repair": "least-squares"}
     chosen = {name: value for name, value in vars(request).items() if value is not None}
     return Methods(**usual | chosen)

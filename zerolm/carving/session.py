@@ -17,6 +17,7 @@ from zerolm.carving.importance.criteria import definition_of
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
+from zerolm.carving.planning.prices import PRICE_SEQUENCES, priced_losses
 from zerolm.carving.planning.sensitivity import (
     LOSS_BATCH,
     LOSS_SEQUENCES,
@@ -133,15 +134,29 @@ class Session:
         return Basis("loss", **arrays)
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
-        """Return the measured losses of cutting one layer alone, and of narrowing the stream if wanted."""
-        pooling = self.pooling
+        """Return the losses of cutting one layer alone, and of narrowing the stream if wanted."""
+        pooling, tied = self.pooling, self.checkpoint.layout.tied
+        if self.methods.plan == "prices":
+            tokens, basis = self.tokens.spread(PRICE_SEQUENCES), self.basis if with_stream else None
+            cache = self._cache("prices", pooling, basis is not None)
+            return priced_losses(
+                self.model,
+                tokens,
+                by,
+                kinds,
+                basis=basis,
+                tied=tied,
+                pooling=pooling,
+                cache=cache,
+                progress=self.progress,
+            )
         cache = self._cache("sensitivity", pooling)
         table = measured_losses(
             self.model, self.tokens, by, kinds, pooling=pooling, cache=cache, progress=self.progress
         )
         if not with_stream:
             return table
-        cache, tied = self._cache("stream", STREAM_SHARES), self.checkpoint.layout.tied
+        cache = self._cache("stream", STREAM_SHARES)
         losses = stream_losses(
             self.model, self.tokens, self.basis, tied=tied, cache=cache, progress=self.progress
         )

@@ -103,9 +103,9 @@ class Blocks:
         assert isinstance(out, Tensor)
         return out
 
-    def finish(self, index: int, hidden: Tensor) -> Any:
+    def finish(self, index: int, hidden: Tensor, *, gradients: bool = False) -> Any:
         """Return the output of the model for a batch whose last layer left these hidden states (b, t, d)."""
-        return self._finished(index, hidden, [])
+        return self._finished(index, hidden, [], gradients=gradients)
 
     def head(self, index: int, read: Tensor, *, gradients: bool = False) -> Any:
         """Return the output of the model for a batch whose last norm sends this (b, t, d) to the head."""

@@ -7,7 +7,7 @@ interpolated and summed, rank whole plans far better.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Final
@@ -178,7 +178,7 @@ def measured_losses(
             kind: [by.choose(layer, kind, int(count)) for count in counts[:-1]]
             for kind, counts in sizes.items()
         }
-        name = f"layer-{layer}-{_digest(units)}"
+        name = f"layer-{layer}-{digest_of(units)}"
         row = cache.get(name)
         if row is None:
             row = _row(model, loss, layer, units)
@@ -188,10 +188,14 @@ def measured_losses(
     return LossTable(by, sizes, losses, np.array([float(row["gone"]) for row in rows]))
 
 
-def _digest(units: dict[str, list[Ints]]) -> str:
-    """Return the SHA-256 of the units that are kept by kind and size."""
-    content = repr([(kind, [kept.tolist() for kept in sizes]) for kind, sizes in units.items()])
+def digest_of(units: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the units that are kept by kind and size, lists of arrays."""
+    content = repr([(kind, _plain(kept)) for kind, kept in units.items()])
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _plain(kept: Any) -> Any:
+    return [_plain(each) for each in kept] if isinstance(kept, list) else kept.tolist()
 
 
 def _row(model: PreTrainedModel, loss: Loss, layer: int, units: dict[str, list[Ints]]) -> Arrays:

@@ -24,7 +24,7 @@ from zerolm.statistics import TOLERANCE
 FFN_STEPS: Final = 64
 """Steps of FFN widths that a plan within budgets tries, where nothing else is asked for."""
 HIDDEN_STEP: Final = 128
-"""Steps of the stream's width are powers of two, up to this one and to an eighth of the parent's."""
+"""Steps of the stream's width are powers of two, up to this one and to a sixteenth of the parent's."""
 FLAT_SPECTRUM: Final = 0.9
 """A narrower stream that keeps less of the energy is worth a word."""
 KERNEL_MULTIPLE: Final = 32
@@ -91,7 +91,7 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
 
 def _hidden_sizes(whole: int, request: SizeRequest) -> Iterator[int]:
     """Yield the widths of the stream that are tried, ascending."""
-    usual = min(HIDDEN_STEP, 1 << max(0, (whole // 8).bit_length() - 1))
+    usual = min(HIDDEN_STEP, 1 << max(0, (whole // 16).bit_length() - 1))
     step = request.multiple_of or (1 if "hidden" in request.keep else usual)
     yield from (width for width in range(step, whole, step))
     yield whole

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 from transformers import PreTrainedModel
 
+from zerolm.architecture import Floats
+from zerolm.carving.backward import (
+    Reading,
+    felt_by_head,
+    felt_layers,
+    normalised,
+    readers,
+    readings_of,
+    states_of,
+    tokens_in,
+)
 from zerolm.carving.width.narrowing import Basis, energies, ordered_basis
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.hooks import watching
-from zerolm.networks.roles import StockLayer, layer_list, norm_gain
+from zerolm.networks.roles import norm_gain
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -24,11 +30,9 @@ BY_LOSS: Final = "loss"
 BASIS_SEQUENCES: Final = 64
 """So many, evenly spread, suffice: second moments of a few thousand tokens hardly move."""
 BASIS_BATCH: Final = 2
-EPSILON: Final = 1e-12
 BASIS_SUMS: Final = ("energy", "metric", "last")
 SAVED: Final = 8
 """How often sums are stored."""
-READ: Final = ("attention_norm", "ffn_norm")
 
 
 def loss_basis(
@@ -54,7 +58,7 @@ def loss_basis(
     sums = cache.get("sums") or zeros | {"batches": np.array(0)}
     for index in range(int(sums["batches"]), count):
         progress("weighing directions of the stream", index, count)
-        _add_batch(model, blocks, index, sums)
+        _add_batch(blocks, index, sums)
         if (index + 1) % max(1, count // SAVED) == 0:
             cache.put("sums", sums)
     energy, last = sums["energy"], sums["last"]
@@ -62,66 +66,21 @@ def loss_basis(
     return Basis(BY_LOSS, vectors, energies(vectors, energy), last / np.trace(last), gain)
 
 
-def _add_batch(model: PreTrainedModel, blocks: Blocks, index: int, sums: Arrays) -> None:
-    generator = torch.Generator().manual_seed(index)
-    mask = blocks.batches[index].get("attention_mask")
-    for reading in _readings(model, blocks, index, generator):
-        rows = torch.ones(reading.stream.shape[:2]).bool() if mask is None else mask.bool()
-        x = normalised(reading.stream)[rows].double().cpu()  # (n, d)
-        g = reading.felt[rows].double().cpu()  # (n, d)
-        moments = (x.T @ x).numpy()
-        sums["energy"] += moments
-        sums["metric"] += (g.T @ g).numpy()
-        if reading.is_last:
-            sums["last"] += moments
+def _add_batch(blocks: Blocks, index: int, sums: Arrays) -> None:
+    states, tokens = states_of(blocks, index), tokens_in(blocks, index)
+    last, upstream = felt_by_head(blocks, index, states[-1])
+    sums["last"] += _add_reading(last, tokens, sums)
+    for felt in felt_layers(blocks, index, states, upstream, readers):
+        for reading in readings_of(felt, blocks):
+            _add_reading(reading, tokens, sums)
     sums["batches"] = np.array(index + 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """The ``stream`` (b, t, d) before a norm, and the gradient ``felt`` (b, t, d) in it normalised."""
-
-    stream: Tensor
-    felt: Tensor
-    is_last: bool
-
-
-def _readings(
-    model: PreTrainedModel, blocks: Blocks, index: int, generator: torch.Generator
-) -> Iterator[Reading]:
-    """Yield what each norm reads of a batch, from the last to the first."""
-    states = [blocks.embed(index)]
-    depth = len(layer_list(model))
-    for layer in range(depth):
-        states.append(blocks.call(index, layer, states[-1]))
-    top, gain = states[-1].detach().requires_grad_(), norm_gain(model, "final_norm", None)
-    with torch.enable_grad():
-        sent = normalised(top) * gain
-        loss = _surprise(blocks.head(index, sent, gradients=True).logits, generator)
-        felt, upstream = torch.autograd.grad(loss, (sent, top))
-    yield Reading(states[-1], felt * gain, True)
-    for layer in reversed(range(depth)):
-        below, ours = states[layer].detach().requires_grad_(), blocks.layer(layer)
-        with torch.enable_grad(), watching(_watched(ours)) as seen:
-            out = blocks.call(index, layer, below, ours.module, gradients=True)
-            reads = (seen.inputs["attention_norm"], seen.inputs["ffn_norm"])
-            *felt_in, upstream = torch.autograd.grad(out, (*reads, below), grad_outputs=upstream)
-        between = states[layer] + seen.outputs["o"].detach()
-        for norm, stream, gradient in zip(READ, (states[layer], between), felt_in, strict=True):
-            yield Reading(stream, gradient * norm_gain(model, norm, layer), False)
-
-
-def _surprise(logits: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the sum of -log p of tokens that are drawn from the predictions (b, t, v) themselves."""
-    log = functional.log_softmax(logits.float(), dim=-1).flatten(0, 1)  # (b x t, v)
-    drawn = torch.multinomial(log.detach().exp().cpu(), 1, generator=generator)  # (b x t, 1)
-    return -log.gather(1, drawn.to(log.device)).sum()
-
-
-def _watched(layer: StockLayer) -> Mapping[str, nn.Module]:
-    return {"attention_norm": layer.attention_in[0], "ffn_norm": layer.ffn_in[0], "o": layer.attention_out}
-
-
-def normalised(x: Tensor) -> Tensor:
-    """Return states (b, t, d) over their root mean square."""
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON)
+def _add_reading(reading: Reading, tokens: Tensor, sums: Arrays) -> Floats:
+    """Add what a norm reads, and return its second moments (d, d)."""
+    x = normalised(reading.stream)[tokens].double().cpu()  # (n, d)
+    g = reading.felt[tokens].double().cpu()  # (n, d)
+    moments: Floats = (x.T @ x).numpy()
+    sums["energy"] += moments
+    sums["metric"] += (g.T @ g).numpy()
+    return moments

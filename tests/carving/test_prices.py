@@ -1,0 +1,219 @@
+"""Foretold losses against literal twins: the whole network differentiated at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from tiny import model
+from torch import Tensor
+from torch.nn import functional
+
+from zerolm.carving.backward import Reading, normalised
+from zerolm.carving.importance.criterion import Additive
+from zerolm.carving.planning import prices
+from zerolm.carving.planning.prices import PRICE_BATCH, StreamPrices, priced_losses, steps
+from zerolm.carving.planning.sensitivity import LossTable, measured_losses
+from zerolm.carving.pruning import dimensions_of
+from zerolm.carving.width.loss_basis import loss_basis
+from zerolm.carving.width.narrowing import Width
+from zerolm.io.cache import ArrayCache
+from zerolm.networks.roles import bias, layers_of, matrix
+from zerolm.text.tokens import Tokens
+
+TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
+MANY = Tokens(torch.randint(64, (96, 16), generator=torch.Generator().manual_seed(2)))
+DECODERS = ("llama_biased", "mistral", "qwen3", "gemma2", "gpt2")
+BOTH = ("groups", "ffn")
+
+
+def criterion(network: Any) -> Additive:
+    sizes, generator = dimensions_of(network), np.random.default_rng(0)
+    counts = {"groups": sizes.kv_heads, "ffn": sizes.ffn}
+    return Additive(
+        {kind: [generator.random(count) for _ in range(sizes.depth)] for kind, count in counts.items()}
+    )
+
+
+@contextmanager
+def noted(network: Any) -> Iterator[list[dict[str, Tensor]]]:
+    """Note of each layer what goes into its output matrices, what comes out, and what it sends."""
+    seen: list[dict[str, Tensor]] = [{} for _ in layers_of(network)]
+    handles = []
+    for place, layer in enumerate(layers_of(network)):
+        for name, module in (("o", layer.attention_out), ("down", layer.ffn_out), ("layer", layer.module)):
+
+            def hook(_: Any, given: Any, out: Any, place: int = place, name: str = name) -> None:
+                out = out[0] if isinstance(out, tuple) else out
+                out.requires_grad_() if out.is_leaf else out.retain_grad()
+                seen[place] |= {name: out, f"{name}_in": given[0].detach()}
+
+            handles.append(module.register_forward_hook(hook))
+    yield seen
+    for handle in handles:
+        handle.remove()
+
+
+def drawn(network: Any, ids: Tensor, index: int) -> Tensor:
+    """What is differentiated: a batch draws with its number as the seed."""
+    sent, generator = network(ids), torch.Generator().manual_seed(index)
+    if hasattr(sent, "logits"):
+        log = functional.log_softmax(sent.logits, dim=-1).flatten(0, 1)
+        return -log.gather(1, torch.multinomial(log.detach().exp(), 1, generator=generator)).sum()
+    directions = functional.normalize(sent.last_hidden_state.mean(1), dim=-1)
+    return (directions * torch.randn(directions.shape, generator=generator)).sum()
+
+
+@pytest.mark.parametrize("name", [*DECODERS, "bert", "gpt2_wide"])
+def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
+    """The whole network is differentiated at once; what goes is computed from the units that go."""
+    network = model(name).eval()
+    table = priced_losses(network, TOKENS, criterion(network), BOTH)
+    by_sequence = network.get_output_embeddings() is None
+    sizes, sums, count = dimensions_of(network), {}, 0
+    for index, ids in enumerate(TOKENS.ids.split(PRICE_BATCH)):
+        count += len(ids) if by_sequence else ids.numel()
+        with noted(network) as seen:
+            drawn(network, ids, index).backward()
+        for layer, (places, ours) in enumerate(zip(seen, layers_of(network), strict=True)):
+            went = {("gone", 0): (places["layer"] - places["layer_in"]) * places["layer"].grad}
+            for kind, role, module in (("groups", "o", ours.attention_out), ("ffn", "down", ours.ffn_out)):
+                for size in table.sizes[kind][:-1].tolist():
+                    x = (
+                        places[f"{role}_in"]
+                        .clone()
+                        .unflatten(-1, (getattr(sizes, {"groups": "kv_heads", "ffn": "ffn"}[kind]), -1))
+                    )
+                    x[..., table.choose(layer, kind, size), :] = 0.0
+                    went[kind, size] = (x.flatten(-2) @ matrix(module).T) * places[role].grad
+            for key, change in went.items():
+                each = change.sum((1, 2)) if by_sequence else change.sum(2)
+                sums[layer, key] = sums.get((layer, key), 0.0) + float(each.detach().double().square().sum())
+    for (layer, (kind, size)), total in sums.items():
+        loss = table.gone[layer] if kind == "gone" else -table.worth(layer, kind, size)
+        assert loss == pytest.approx(0.5 * total / count, rel=1e-3, abs=1e-9), (layer, kind, size)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])
+def test_small_cuts_cost_what_is_foretold(name: str) -> None:
+    """To second order: of layers that change little, whose parts change less."""
+    network = model(name).eval()
+    with torch.no_grad():
+        for layer in layers_of(network):
+            for module in (layer.attention_out, layer.ffn_out):
+                module.get_parameter("weight").mul_(0.1)
+                if bias(module) is not None:
+                    bias(module).zero_()  # type: ignore[union-attr]
+    by = criterion(network)
+    foretold, measured = (make(network, MANY, by, BOTH) for make in (priced_losses, measured_losses))
+    pairs = np.array(
+        [
+            (-foretold.worth(layer, kind, int(size)), loss)
+            for kind in BOTH
+            for layer, losses in enumerate(measured.losses[kind])
+            for size, loss in zip(measured.sizes[kind][:-1], losses[:-1], strict=True)
+        ]
+    )
+    assert spearmanr(*pairs.T)[0] > 0.9
+    assert 0.75 < np.median(pairs[:, 0] / pairs[:, 1]) < 1.3
+
+
+def test_a_unit_that_sends_nothing_costs_nothing() -> None:
+    network = model("llama")
+    by = Additive({"groups": [np.arange(2.0)] * 3, "ffn": [np.arange(40.0)] * 3})
+    with torch.no_grad():
+        layers_of(network)[1].ffn_out.weight[:, :20] = 0.0  # type: ignore[union-attr]
+    table = priced_losses(network, TOKENS, by, ("ffn",))
+    free = table.sizes["ffn"] >= 20
+    assert (table.losses["ffn"][1][free] == 0.0).all()
+    assert (table.losses["ffn"][1][~free] > 0.0).all()
+    assert table.sizes["groups"].tolist() == [2]
+
+
+def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
+    """The sum from the end gives the residual of every regression."""
+    network, generator = model("llama"), torch.Generator().manual_seed(0)
+    basis = loss_basis(network, TOKENS)
+    stream_prices = StreamPrices(basis, np.arange(1, 48), tied=False)
+    stream, felt = (torch.randn(2, 5, 48, generator=generator) for _ in range(2))
+    stream_prices.above(Reading(stream, felt), torch.ones(2, 5).bool())
+    x = normalised(stream).double()
+    for place in (3, 20, 40):
+        narrowing = basis.narrowing(Width(place + 1, False))
+        kept, foretold = (torch.from_numpy(each) for each in (narrowing.basis, narrowing.foretold))
+        lost = ((x - x @ kept @ foretold.T) * felt).sum(-1)
+        torch.testing.assert_close(stream_prices.lost[..., place].double(), lost, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2_tied"])
+def test_wider_streams_cost_less_and_all_of_it_nothing(name: str) -> None:
+    network = model(name)
+    tied = name == "qwen2_tied"
+    basis = loss_basis(network, MANY)
+    stream = priced_losses(network, MANY, criterion(network), BOTH, basis=basis, tied=tied).stream
+    assert stream is not None
+    assert stream.sizes.tolist() == steps(48, 32).tolist()
+    assert set(stream.losses) == {False, tied}
+    for losses in stream.losses.values():
+        assert losses[-1] == 0.0
+        assert losses[len(losses) // 2] > losses[-2] > 0.0
+
+
+def test_padding_is_not_priced() -> None:
+    network, by = model("llama"), criterion(model("llama"))
+    ids = TOKENS.ids.clone()
+    mask = torch.ones_like(ids)
+    mask[:, 7:] = 0
+    tables = []
+    for filler in (3, 60):
+        ids[:, 7:] = filler
+        tables.append(priced_losses(network, Tokens(ids, mask), by, BOTH))
+    for kind in BOTH:
+        np.testing.assert_allclose(tables[0].losses[kind], tables[1].losses[kind], rtol=1e-5)
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("moment", [1, 2])
+def test_a_stopped_run_goes_on_to_the_same_prices(moment: int, tmp_path: Path) -> None:
+    network, by, cache = model("llama"), criterion(model("llama")), ArrayCache(tmp_path)
+    basis = loss_basis(network, TOKENS)
+
+    def priced(progress: Any = lambda *_: None, cache: ArrayCache = ArrayCache()) -> LossTable:  # noqa: B008
+        return priced_losses(network, TOKENS, by, BOTH, basis=basis, progress=progress, cache=cache)
+
+    def stop(_: str, done: int = 0, __: int = 0) -> None:
+        if done == moment:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        priced(stop, cache)
+    numbers: list[int] = []
+    again, whole = priced(lambda _, done, __: numbers.append(done), cache), priced()
+    assert numbers == list(range(moment, 3))
+    for kind in BOTH:
+        assert np.array_equal(again.losses[kind], whole.losses[kind])
+    assert again.stream is not None
+    assert whole.stream is not None
+    assert np.array_equal(again.stream.losses[False], whole.stream.losses[False])
+    assert np.array_equal(again.gone, whole.gone)
+
+
+def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, infinite = model("llama"), torch.full((2, 10, 48), float("inf"))
+    monkeypatch.setattr(prices, "felt_above", lambda *_, **__: infinite)
+    with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
+        priced_losses(network, TOKENS, criterion(network), BOTH)
+    monkeypatch.undo()
+    with torch.no_grad():
+        network.lm_head.weight[:, 0] = float("inf")
+    with pytest.raises(ValueError, match="the parent's predictions are not finite"):
+        priced_losses(network, TOKENS, criterion(network), BOTH)

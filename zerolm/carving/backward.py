@@ -1,0 +1,145 @@
+"""One forward and one backward pass through a parent, layer by layer: what its loss feels (torch).
+
+For a small change d of an output, token by token, KL(parent || changed) is to second order
+1/2 E[(sum_t G_t . d_t)^2]: G is the gradient in that output of -sum log p(y), y drawn from the parent's own
+predictions at every position. Of an encoder, whose embeddings e are compared by 1 - cosine, it is that of
+r . e / |e| with a normal r, and the formula is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from zerolm.carving.evaluation.divergence import pooled
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.hooks import Seen, watching
+from zerolm.networks.roles import StockLayer, layer_list, norm_gain
+
+EPSILON = 1e-12
+Watched = Callable[[StockLayer], Mapping[str, nn.Module]]
+
+
+@dataclass(frozen=True, eq=False)
+class Felt:
+    """A layer as the loss feels it, for one batch.
+
+    ``below`` and ``above`` (b, t, d) are the states before and behind it, ``upstream`` and ``downstream`` the
+    gradients behind and before. ``values`` are what goes in and out of the modules that were watched, and
+    ``gradients`` those there.
+    """
+
+    layer: int
+    ours: StockLayer
+    below: Tensor
+    above: Tensor
+    upstream: Tensor
+    downstream: Tensor
+    values: Seen
+    gradients: Seen
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A norm's ``stream`` (b, t, d), and the gradient ``felt`` (b, t, d) in it normalised."""
+
+    stream: Tensor
+    felt: Tensor
+
+
+def states_of(blocks: Blocks, index: int) -> list[Tensor]:
+    """Return the states of a batch before each layer, and behind the last, (b, t, d) each."""
+    states = [blocks.embed(index)]
+    for layer in range(len(layer_list(blocks.model))):
+        states.append(blocks.call(index, layer, states[-1]))
+    return states
+
+
+def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: str = "mean") -> Tensor:
+    """Return the gradient (b, t, d) in the states behind the last layer."""
+    top = last.detach().requires_grad_()
+    with torch.enable_grad():
+        drawn = _drawn(blocks, index, blocks.finish(index, top, gradients=True), pooling)
+        (gradient,) = torch.autograd.grad(drawn, top)
+    return gradient
+
+
+def felt_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading, Tensor]:
+    """Return what the last norm reads, which has to be a root mean square, and the gradient before it."""
+    top, gain = last.detach().requires_grad_(), norm_gain(blocks.model, "final_norm", None)
+    with torch.enable_grad():
+        sent = normalised(top) * gain
+        drawn = _drawn(blocks, index, blocks.head(index, sent, gradients=True), "")
+        felt, upstream = torch.autograd.grad(drawn, (sent, top))
+    return Reading(last, felt * gain), upstream
+
+
+def felt_layers(
+    blocks: Blocks, index: int, states: Sequence[Tensor], upstream: Tensor, watched: Watched
+) -> Iterator[Felt]:
+    """Yield what is felt of each layer for a batch with these ``states``, from the last to the first.
+
+    ``upstream`` is the gradient behind the last. One layer's graph is in memory at a time.
+    """
+    for layer in reversed(range(len(states) - 1)):
+        below, ours = states[layer].detach().requires_grad_(), blocks.layer(layer)
+        with torch.enable_grad(), watching(watched(ours)) as seen:
+            out = blocks.call(index, layer, below, ours.module, gradients=True)
+        places = [*seen.inputs.values(), *seen.outputs.values()]
+        *inside, downstream = torch.autograd.grad(out, [*places, below], grad_outputs=upstream)
+        values, gradients = (
+            Seen(
+                dict(zip(seen.inputs, each, strict=False)),
+                dict(zip(seen.outputs, each[len(seen.inputs) :], strict=True)),
+            )
+            for each in ([place.detach() for place in places], inside)
+        )
+        yield Felt(layer, ours, states[layer], states[layer + 1], upstream, downstream, values, gradients)
+        upstream = downstream
+
+
+def readings_of(felt: Felt, blocks: Blocks) -> Iterator[Reading]:
+    """Yield what the norms of a layer read, where ``readers`` were watched."""
+    between = felt.below + felt.values.outputs["o"]
+    for norm, stream in (("attention_norm", felt.below), ("ffn_norm", between)):
+        yield Reading(stream, felt.gradients.inputs[norm] * norm_gain(blocks.model, norm, felt.layer))
+
+
+def readers(layer: StockLayer) -> dict[str, nn.Module]:
+    """Return the modules behind the norms of a layer, and what is added to the stream between them."""
+    return {"attention_norm": layer.attention_in[0], "ffn_norm": layer.ffn_in[0], "o": layer.attention_out}
+
+
+def writers(layer: StockLayer) -> dict[str, nn.Module]:
+    """Return the modules that write to the stream."""
+    return {"o": layer.attention_out, "down": layer.ffn_out}
+
+
+def tokens_in(blocks: Blocks, index: int) -> Tensor:
+    """Return where a batch has tokens, (b, t) bool."""
+    batch = blocks.batches[index]
+    return batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
+
+
+def normalised(x: Tensor) -> Tensor:
+    """Return states (b, t, d) over their root mean square."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON)
+
+
+def _drawn(blocks: Blocks, index: int, sent: Any, pooling: str) -> Tensor:
+    """Return the sum of -log p of drawn tokens, or of r . e / |e| of an encoder; a batch draws the same."""
+    generator, tokens = torch.Generator().manual_seed(index), tokens_in(blocks, index)
+    logits: Tensor | None = getattr(sent, "logits", None)
+    if logits is None:
+        directions = functional.normalize(pooled(sent.last_hidden_state, tokens, pooling), dim=-1)  # (b, d)
+        return (directions * torch.randn(directions.shape, generator=generator).to(directions)).sum()
+    if not logits.isfinite().all():
+        raise ValueError("the parent's predictions are not finite: nothing can be priced by them")
+    log = functional.log_softmax(logits.float(), dim=-1).flatten(0, 1)  # (b x t, v)
+    drawn = torch.multinomial(log.detach().exp().cpu(), 1, generator=generator)  # (b x t, 1)
+    return -log.gather(1, drawn.to(log.device))[tokens.flatten()].sum()

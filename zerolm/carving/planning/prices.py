@@ -1,0 +1,281 @@
+"""The losses of single cuts, foretold from one backward pass: minutes, where measuring them takes a night.
+
+Of what goes with a cut, d, the loss is 1/2 E[(G . d)^2] to second order (``zerolm.carving.backward``): of a
+decoder token by token, for the products between tokens are mostly noise; of an encoder over a sequence,
+whose tokens become one embedding. So a candidate costs a small product, and not a run of the network. A kind
+of units is a class that says what d is; it is given each layer as the pass comes by.
+
+The second order tells too little of cuts that lose much: a layer, most of a layer's neurons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.backward import (
+    Felt,
+    Reading,
+    felt_above,
+    felt_by_head,
+    felt_layers,
+    normalised,
+    readers,
+    readings_of,
+    states_of,
+    tokens_in,
+    writers,
+)
+from zerolm.carving.importance.criterion import Criterion
+from zerolm.carving.planning.sensitivity import LossTable, StreamLosses, digest_of
+from zerolm.carving.pruning import dimensions_of
+from zerolm.carving.width.narrowing import RIDGE, Basis, Width
+from zerolm.io.cache import ArrayCache
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.roles import matrix
+from zerolm.progress import Progress, silent
+from zerolm.text.tokens import Tokens
+
+UNIT_STEPS: Final = 64
+"""Sizes of the FFN, and of KV groups, that are priced at most."""
+STREAM_STEPS: Final = 32
+"""Widths of the stream that are priced at most."""
+PRICE_SEQUENCES: Final = 64
+"""So many, evenly spread, are sent through the network and back."""
+PRICE_BATCH: Final = 2
+SAVED: Final = 8
+"""How often sums are stored."""
+
+
+class Priced(Protocol):
+    """Something that may be cut: ``sums`` of (G . d)^2 over tokens, one of each candidate."""
+
+    sums: Floats
+
+    def above(self, reading: Reading | None, tokens: Tensor) -> None:
+        """Take what the last norm reads (None: it is no root mean square), and where tokens are, (b, t)."""
+
+    def layer(self, felt: Felt, blocks: Blocks) -> None:
+        """Take what is felt of a layer; the last comes first."""
+
+    def end(self) -> None:
+        """Add what was taken of a batch to the sums."""
+
+
+class UnitPrices:
+    """Of the KV ``groups`` or ``ffn`` neurons of each layer: ``sums`` (layers, sizes).
+
+    ``goes[layer]`` (units, sizes) is 1 where a size lacks a unit. d is what a unit adds to what its output
+    matrix sends.
+    """
+
+    def __init__(self, kind: str, goes: Sequence[NDArray[np.float32]], *, by_sequence: bool) -> None:
+        self.kind, self.by_sequence = kind, by_sequence
+        self.goes = [torch.from_numpy(each) for each in goes]
+        self.sums = np.zeros((len(goes), goes[0].shape[1]))
+
+    def above(self, reading: Reading | None, tokens: Tensor) -> None:
+        self.tokens = tokens
+
+    def layer(self, felt: Felt, blocks: Blocks) -> None:
+        role, module = {"groups": ("o", felt.ours.attention_out), "ffn": ("down", felt.ours.ffn_out)}[
+            self.kind
+        ]
+        each = felt.values.inputs[role] * (
+            felt.gradients.outputs[role] @ matrix(module).to(felt.below)
+        )  # (b, t, k)
+        goes = self.goes[felt.layer].to(each)  # (units, s)
+        units = each.reshape(*each.shape[:2], len(goes), -1).sum(-1)  # (b, t, units)
+        self.sums[felt.layer] += squares(units @ goes, self.tokens, by_sequence=self.by_sequence)
+
+    def end(self) -> None:
+        pass
+
+
+class LayerPrices:
+    """Of whole layers: ``sums`` (layers,). d is all that a layer changes."""
+
+    def __init__(self, depth: int, *, by_sequence: bool) -> None:
+        self.by_sequence, self.sums = by_sequence, np.zeros(depth)
+
+    def above(self, reading: Reading | None, tokens: Tensor) -> None:
+        self.tokens = tokens
+
+    def layer(self, felt: Felt, blocks: Blocks) -> None:
+        each = ((felt.above - felt.below) * felt.upstream).sum(-1, keepdim=True)  # (b, t, 1)
+        self.sums[felt.layer] += squares(each, self.tokens, by_sequence=self.by_sequence)[0]
+
+    def end(self) -> None:
+        pass
+
+
+class StreamPrices:
+    """Of widths of the stream in a basis: ``sums`` (2, widths), with a head of its own, and with a tied one.
+
+    d is what the norms no longer read. A token's are summed over all norms before they are squared: they go
+    together. In the coordinates y of the basis, whose second moments before the head are L D L^T, what the
+    head lacks is the part of the dropped y that the kept ones do not foretell. Of k kept ones it is felt as
+    the sum over i >= k of (L^-1 y)_i (L^T G)_i, so that one sum from the end gives all widths. A tied head
+    changes the embedding too.
+    """
+
+    def __init__(self, basis: Basis, widths: Ints, *, tied: bool) -> None:
+        self.widths = torch.from_numpy(widths - 1)
+        self.vectors = torch.from_numpy(basis.vectors).float()
+        moments = basis.vectors.T @ basis.last @ basis.vectors
+        lower = np.linalg.cholesky(moments + RIDGE * np.trace(moments) / len(moments) * np.eye(len(moments)))
+        lower = lower / lower.diagonal()
+        inverse = solve_triangular(lower, np.eye(len(lower)), lower=True, unit_diagonal=True)
+        self.innovations = torch.from_numpy(basis.vectors @ inverse.T).float()
+        self.foretold = torch.from_numpy(basis.vectors @ lower).float()
+        self.sums = np.zeros((2, len(widths)))
+        self.embeddings: list[tuple[Tensor, Tensor]] = []
+        for width in widths.tolist() if tied else []:
+            narrowing = basis.narrowing(Width(width, True))
+            moved = narrowing.embedding - narrowing.basis
+            maps = (torch.from_numpy(each).float() for each in (moved, narrowing.basis))
+            self.embeddings.append((next(maps), next(maps)))
+
+    def above(self, reading: Reading | None, tokens: Tensor) -> None:
+        assert reading is not None
+        self.tokens = tokens
+        self.lost = self._lost(reading, self.innovations, self.foretold)
+        self.tied = torch.zeros_like(self.lost)
+
+    def layer(self, felt: Felt, blocks: Blocks) -> None:
+        for reading in readings_of(felt, blocks):
+            self.lost = self.lost + self._lost(reading, self.vectors, self.vectors)
+        if felt.layer == 0 and self.embeddings:
+            changes = [((felt.below @ a) * (felt.downstream @ b)).sum(-1) for a, b in self.embeddings]
+            self.tied = torch.stack(changes, -1)
+
+    def end(self) -> None:
+        self.sums[0] += squares(self.lost, self.tokens)
+        self.sums[1] += squares(self.tied - self.lost, self.tokens)
+
+    def _lost(self, reading: Reading, stream: Tensor, felt: Tensor) -> Tensor:
+        """Return G . (what goes) of each width, (b, t, widths)."""
+        each = (normalised(reading.stream) @ stream) * (reading.felt @ felt)  # (b, t, d)
+        after: Tensor = each.sum(-1, keepdim=True) - each.cumsum(-1)
+        return after[..., self.widths]
+
+
+def squares(felt: Tensor, tokens: Tensor, *, by_sequence: bool = False) -> Floats:
+    """Return the sums of squares over tokens, or over sequences of their sums, (s,) of (b, t, s)."""
+    felt = felt.double() * tokens[..., None]
+    total: Floats = (felt.sum(1) if by_sequence else felt).square().flatten(0, -2).sum(0).cpu().numpy()
+    return total
+
+
+def priced_losses(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    by: Criterion,
+    kinds: Sequence[str],
+    *,
+    basis: Basis | None = None,
+    tied: bool = False,
+    pooling: str = "mean",
+    progress: Progress = silent,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> LossTable:
+    """Return the foretold losses of cutting one layer alone, its units chosen by ``by``; nothing is repaired.
+
+    ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. With a ``basis`` also those of a narrower
+    stream, and with a head of its own where it is ``tied``. An encoder's embeddings are pooled by
+    ``pooling``. Sums that are in the ``cache`` are gone on with. Raises ``ValueError`` where a gradient is
+    not finite.
+    """
+    parent = dimensions_of(model)
+    blocks = Blocks(model, tokens.batches(PRICE_BATCH))
+    by_sequence = model.get_output_embeddings() is None  # type: ignore[no-untyped-call]
+    wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
+    sizes = {
+        kind: steps(whole, UNIT_STEPS) if kind in kinds else np.array([whole])
+        for kind, whole in wholes.items()
+    }
+    chosen = {
+        kind: [[by.choose(layer, kind, int(count)) for count in counts[:-1]] for layer in range(parent.depth)]
+        for kind, counts in sizes.items()
+    }
+    priced: dict[str, Priced] = {
+        kind: UnitPrices(kind, [_goes(kept, wholes[kind]) for kept in layers], by_sequence=by_sequence)
+        for kind, layers in chosen.items()
+    }
+    priced["gone"] = LayerPrices(parent.depth, by_sequence=by_sequence)
+    widths = steps(parent.hidden, STREAM_STEPS)
+    if basis is not None:
+        priced["stream"] = StreamPrices(basis, widths[:-1], tied=tied)
+    _price(blocks, priced, pooling, progress, cache, digest_of(chosen))
+    count = sum(
+        int(tokens_in(blocks, i).any(1).sum() if by_sequence else tokens_in(blocks, i).sum())
+        for i in range(len(blocks.batches))
+    )
+    losses = {name: 0.5 * each.sums / count for name, each in priced.items()}
+    stream = None
+    if basis is not None:
+        rows = {head: np.append(losses["stream"][int(head)], 0.0) for head in {False, tied}}
+        stream = StreamLosses(widths, rows)
+    return LossTable(
+        by,
+        sizes,
+        {kind: [np.append(row, 0.0) for row in losses[kind]] for kind in sizes},
+        losses["gone"],
+        stream,
+    )
+
+
+def _price(
+    blocks: Blocks, priced: dict[str, Priced], pooling: str, progress: Progress, cache: ArrayCache, name: str
+) -> None:
+    """Send all batches through the network and back, and let everything be priced."""
+    sums = cache.get(name)
+    done = int(sums["batches"]) if sums else 0
+    for kind, each in priced.items():
+        each.sums = sums[kind] if sums else each.sums
+    for index in range(done, len(blocks.batches)):
+        progress("pricing every cut", index, len(blocks.batches))
+        _price_batch(blocks, index, list(priced.values()), pooling)
+        if (index + 1) % max(1, len(blocks.batches) // SAVED) == 0 or index + 1 == len(blocks.batches):
+            cache.put(
+                name, {kind: each.sums for kind, each in priced.items()} | {"batches": np.array(index + 1)}
+            )
+
+
+def _price_batch(blocks: Blocks, index: int, priced: Sequence[Priced], pooling: str) -> None:
+    states, tokens = states_of(blocks, index), tokens_in(blocks, index)
+    is_read = any(isinstance(each, StreamPrices) for each in priced)
+    if is_read:
+        reading, upstream = felt_by_head(blocks, index, states[-1])
+    else:
+        reading, upstream = None, felt_above(blocks, index, states[-1], pooling=pooling)
+    for each in priced:
+        each.above(reading, tokens)
+    for felt in felt_layers(blocks, index, states, upstream, lambda ours: {**readers(ours), **writers(ours)}):
+        if not felt.upstream.isfinite().all():
+            raise ValueError(f"the gradients of layer {felt.layer} are not finite: it cannot be priced")
+        for each in priced:
+            each.layer(felt, blocks)
+    for each in priced:
+        each.end()
+
+
+def steps(whole: int, most: int) -> Ints:
+    """Return so many sizes up to the whole at most, evenly spread, ascending."""
+    return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])
+
+
+def _goes(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:
+    """Return 1 where a unit is not among those that are kept, (units, sizes)."""
+    goes = np.ones((whole, len(kept)), np.float32)
+    for place, units in enumerate(kept):
+        goes[units, place] = 0.0
+    return goes

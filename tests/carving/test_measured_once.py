@@ -28,9 +28,10 @@ from zerolm.progress import silent
 from zerolm.registry import Entry
 
 BASIS, UNITS = "weighing directions of the stream", "weighing units by"
+PRICES = "pricing every cut"
 LAYERS, STREAM = "measuring cuts of each layer", "measuring widths of the stream"
 FINALISTS, PLAN = "measuring the best plans, repaired", "measuring the plan"
-STEPS = (BASIS, UNITS, LAYERS, STREAM, FINALISTS, PLAN, "repairing", "opening")
+STEPS = (BASIS, UNITS, PRICES, LAYERS, STREAM, FINALISTS, PLAN, "repairing", "opening")
 SETTINGS: dict[str, Any] = {
     "budgets": {"max_params": "0.7x"},
     "text": "random",
@@ -95,15 +96,16 @@ def carved(parent: Path, patch: pytest.MonkeyPatch, **changes: Any) -> set[str]:
     ("changes", "again"),
     [
         ({}, {PLAN}),
-        ({"criterion": "magnitude"}, {LAYERS, FINALISTS, PLAN}),
-        ({"criterion": "amp"}, {UNITS, LAYERS, FINALISTS, PLAN}),
+        ({"criterion": "magnitude"}, {PRICES, FINALISTS, PLAN}),
+        ({"criterion": "amp"}, {UNITS, PRICES, FINALISTS, PLAN}),
         ({"budgets": {"max_params": "0.5x"}}, {FINALISTS, PLAN}),
         ({"budgets": {"max_kv_bytes": "0.6x"}, "shape": "per-layer"}, {FINALISTS, PLAN}),
         ({"repair": "none"}, {FINALISTS, PLAN}),
+        ({"plan": "measured"}, {LAYERS, STREAM, FINALISTS, PLAN}),
         ({"plan": "weights"}, set()),
         ({"plan": "weights", "keep_ffn": 0.5, "budgets": {}}, set()),
-        ({"length": 10}, {BASIS, UNITS, LAYERS, STREAM, FINALISTS, PLAN}),
-        ({"seed": 1}, {BASIS, UNITS, LAYERS, STREAM, FINALISTS, PLAN}),
+        ({"length": 10}, {BASIS, UNITS, PRICES, FINALISTS, PLAN}),
+        ({"seed": 1}, {BASIS, UNITS, PRICES, FINALISTS, PLAN}),
     ],
 )
 def test_another_choice_measures_what_depends_on_it(
@@ -113,7 +115,7 @@ def test_another_choice_measures_what_depends_on_it(
 
 
 def test_the_first_time_everything_is_measured(first: tuple[Path, Path, set[str]]) -> None:
-    assert first[2] == {BASIS, UNITS, LAYERS, STREAM, FINALISTS, PLAN}
+    assert first[2] == {BASIS, UNITS, PRICES, FINALISTS, PLAN}
 
 
 def test_the_seed_of_a_criterion_that_draws_counts_for_its_cuts_alone(
@@ -125,7 +127,7 @@ def test_the_seed_of_a_criterion_that_draws_counts_for_its_cuts_alone(
     text.write_text(" ".join(f"w{(i * i) % 61}" for i in range(999)))
     drawn = partial(carved, parent, monkeypatch, criterion="random", text=text)
     drawn()
-    assert drawn(seed=1) == {LAYERS, FINALISTS, PLAN}
+    assert drawn(seed=1) == {PRICES, FINALISTS, PLAN}
 
 
 def test_keys_name_what_parts_depend_on(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,8 @@ def test_a_space_says_the_shape_unless_one_is_given() -> None:
     [
         (SizeRequest.of({"ffn": 0.5}), None, ("capacity", "weights", "none")),
         (SizeRequest.of({"ffn": 0.5}), "random", ("output_energy", "weights", "least-squares")),
-        (SizeRequest.of({"layers": 0.5}), "random", ("output_energy", "measured", "least-squares")),
-        (SizeRequest.of({}, {"max_params": 9}), "random", ("output_energy", "measured", "least-squares")),
+        (SizeRequest.of({"layers": 0.5}), "random", ("output_energy", "prices", "least-squares")),
+        (SizeRequest.of({}, {"max_params": 9}), "random", ("output_energy", "prices", "least-squares")),
     ],
 )
 def test_what_is_not_named_suits_the_text(

@@ -287,8 +287,7 @@ class _Proxies(Protocol):
         progress: Progress = ...,
     ) -> ProxiesReport: ...
     @staticmethod
-    def ls(
-    ) -> ProxyListing: ...
+    def ls() -> ProxyListing: ...
 
 def ablate(
     names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
@@ -298,7 +297,6 @@ def ablate(
     metric: str | None = ...,
     progress: Progress = ...,
 ) -> AblationReport: ...
-
 def calibrate(
     labels: str | PathLike[str] | Labels = ...,
     *,
@@ -307,7 +305,6 @@ def calibrate(
     seed: int | str = ...,
     progress: Progress = ...,
 ) -> CalibrationReport: ...
-
 def carve(
     parent: str | PathLike[str],
     out: str | PathLike[str] | None = ...,
@@ -346,19 +343,16 @@ def carve(
     force: bool = ...,
     progress: Progress = ...,
 ) -> CarvingReport: ...
-
 def diagnose(
     folder: str | PathLike[str],
     *,
     progress: Progress = ...,
 ) -> DoctorReport: ...
-
 def doctor(
     folder: str | PathLike[str],
     *,
     progress: Progress = ...,
 ) -> DoctorReport: ...
-
 def eval(
     child: str | PathLike[str],
     *,
@@ -371,7 +365,6 @@ def eval(
     limit: int | str | None = ...,
     progress: Progress = ...,
 ) -> EvaluationReport: ...
-
 def evaluate(
     child: str | PathLike[str],
     *,
@@ -384,7 +377,6 @@ def evaluate(
     limit: int | str | None = ...,
     progress: Progress = ...,
 ) -> EvaluationReport: ...
-
 def export_path(
     supernet: str | PathLike[str],
     out: str | PathLike[str],
@@ -407,7 +399,6 @@ def export_path(
     force: bool = ...,
     progress: Progress = ...,
 ) -> PathReport: ...
-
 def heal(
     child: str | PathLike[str],
     out: str | PathLike[str],
@@ -434,28 +425,22 @@ def heal(
     force: bool = ...,
     progress: Progress = ...,
 ) -> HealingReport: ...
-
 def ledger(
     parent: str | PathLike[str],
     *,
     verify: bool = ...,
     progress: Progress = ...,
 ) -> LedgerReport: ...
-
 def list_benchmarks(
     *,
     data: str | PathLike[str] | None = ...,
 ) -> BenchmarksReport: ...
-
-def list_proxies(
-) -> ProxyListing: ...
-
+def list_proxies() -> ProxyListing: ...
 def list_spaces(
     name: str | None = ...,
     *,
     known: bool = ...,
 ) -> SpacesReport: ...
-
 def measure(
     target: str | PathLike[str],
     *,
@@ -479,7 +464,6 @@ def measure(
     store: str | PathLike[str] | None = ...,
     progress: Progress = ...,
 ) -> ProxiesReport: ...
-
 def score(
     architecture: str | PathLike[str] | Architecture | Choice | Mapping[str, Any] = ...,
     *,
@@ -493,7 +477,6 @@ def score(
     alpha: float | Sequence[float] | None = ...,
     init: str | Sequence[str] | None = ...,
 ) -> ScoreReport: ...
-
 def search(
     space: str | None = ...,
     *,
@@ -565,7 +548,6 @@ def search(
     init: str | None = ...,
     progress: Progress = ...,
 ) -> SearchReport: ...
-
 def search_supernet(
     supernet: str | PathLike[str],
     *,
@@ -596,7 +578,6 @@ def search_supernet(
     seed: int | str = ...,
     progress: Progress = ...,
 ) -> SupernetSearchReport: ...
-
 def train_labels(
     space: str | None = ...,
     out: str | PathLike[str] | None = ...,
@@ -661,7 +642,6 @@ def train_labels(
     depth3: int | str | Sequence[int] | None = ...,
     progress: Progress = ...,
 ) -> LabelsReport: ...
-
 def train_supernet(
     space: str = ...,
     out: str | PathLike[str] = ...,

@@ -86,12 +86,9 @@ class UnitPrices:
         self.tokens = tokens
 
     def layer(self, felt: Felt, blocks: Blocks) -> None:
-        role, module = {"groups": ("o", felt.ours.attention_out), "ffn": ("down", felt.ours.ffn_out)}[
-            self.kind
-        ]
-        each = felt.values.inputs[role] * (
-            felt.gradients.outputs[role] @ matrix(module).to(felt.below)
-        )  # (b, t, k)
+        role = {"groups": "o", "ffn": "down"}[self.kind]
+        columns = matrix(writers(felt.ours)[role])  # (d, k)
+        each = felt.values.inputs[role] * (felt.gradients.outputs[role] @ columns)  # (b, t, k)
         goes = self.goes[felt.layer].to(each)  # (units, s)
         units = each.reshape(*each.shape[:2], len(goes), -1).sum(-1)  # (b, t, units)
         self.sums[felt.layer] += squares(units @ goes, self.tokens, by_sequence=self.by_sequence)

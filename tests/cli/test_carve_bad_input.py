@@ -21,6 +21,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import saved, word_tokenizer
 
+from zerolm.carving.export.formats import StockFolder
 from zerolm.diagnosis import examine
 from zerolm.diagnosis.opening import opened
 
@@ -351,3 +352,36 @@ def test_a_full_disk_keeps_the_earlier_child(zerolm: Zerolm, small_disk: Callabl
     ran = zerolm("carve", "parent", "--keep-ffn", "1", *flags)
     assert (ran.status, ran.err.count("\n")) == (2, 1), ran.err
     assert state(disk) == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--max-params", "2x"), "max_params '2x' is more than the parent has, and cuts nothing"),
+        (
+            ("--keep-hidden", ".001"),
+            "--keep-hidden 0.001 of 48 components of the stream rounds to none",
+        ),
+    ],
+)
+def test_sizes_that_mean_nothing(flags: tuple[str, str], words: str, zerolm: Zerolm) -> None:
+    saved(Path("parent"), "llama")
+    refused(zerolm, "carve", "parent", *flags, "--text", "random", *TOKENS, words=words)
+
+
+def test_a_parent_that_changes_on_the_way_has_no_child(
+    zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the child would be of two parents, and verified."""
+    saved(Path("parent"), "llama")
+    verified = StockFolder.verified
+
+    def changing(*given: Any, **more: Any) -> Any:
+        for file in Path("parent").glob("*.safetensors"):
+            os.utime(file, ns=(1, 1))
+        return verified(*given, **more)
+
+    monkeypatch.setattr(StockFolder, "verified", changing)
+    ran = zerolm("carve", "parent", *CARVE)
+    assert (ran.status, ran.out, "has changed since it was opened" in ran.err) == (2, "", True), ran.err
+    assert sorted(path.name for path in Path().iterdir()) == ["parent"]

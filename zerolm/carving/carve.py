@@ -31,7 +31,7 @@ from zerolm.carving.result import Carved, CarvingMethod, spectrum, stream, width
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
 from zerolm.checkpoints import Checkpoint, ledger_of
-from zerolm.checkpoints.identity import fingerprint
+from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.io.folders import REPORT, check_new, new_folder
@@ -312,6 +312,8 @@ class Carving:
             carved = replace(carved, losses=losses, note=note, verified=asdict(proof))
             if finish:
                 finish(folder, carved)
+            for shard in self.checkpoint.shards:
+                check_unchanged(shard)  # else the child is of two parents, and its recipe names one
         session.done()
         return carved
 

@@ -110,6 +110,11 @@ def widths(checkpoint: Checkpoint, criterion: Criterion, request: SizeRequest) -
     can_tell = sizes.can_be_cut and request.space is None and criterion.narrower(usual) is not None
     if share is not None:
         _check_share("hidden", share, sizes, checkpoint.family.cut.hidden_note)
+        if share * sizes.whole < sizes.possible[0] / 2:
+            raise ValueError(
+                f"--keep-hidden {share:g} of {sizes.whole} {UNIT_NAMES['hidden']} rounds to none; the "
+                f"least is {sizes.possible[0] / sizes.whole:.4g}"
+            )
         possible = (sizes.nearest(share),)
     elif request.budgets and can_tell:
         possible = sizes.possible
@@ -308,4 +313,6 @@ def _budget(name: str, value: int | str, parent: Mapping[str, int]) -> int:
     share, cost = parse_share(value), name.partition("_")[2]
     if share is None or cost not in parent:
         raise ValueError(f"{name} {value!r} is neither an integer nor a share of the parent's such as '0.8x'")
+    if Decimal(share[:-1]) > 1:
+        raise ValueError(f"{name} {value!r} is more than the parent has, and cuts nothing; give at most '1x'")
     return int(Decimal(share[:-1]) * parent[cost])

@@ -13,20 +13,23 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
+from carved.parent import Texts
 from carving import texts
+from parts import Parts
 from scipy.stats import spearmanr
 from timing import machine, note
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from zerolm.architecture import Floats
 from zerolm.carving.carve import carve
-from zerolm.carving.importance.criterion import Additive, Criterion
+from zerolm.carving.importance.criterion import Additive
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.planning.prices import priced_losses
 from zerolm.carving.planning.sensitivity import LOSS_BATCH, Loss, LossTable, measured_losses, stream_losses
@@ -43,8 +46,8 @@ KINDS: Final = ("groups", "ffn")
 SMALL: Final = 0.1
 """Nats a token up to which a cut is small."""
 BUDGETS: Final = (
-    *(("params", share) for share in ("0.8x", "0.7x", "0.6x", "0.5x")),
-    *(("body_params", share) for share in ("0.75x", "0.5x", "0.4x")),
+    *(("params", share) for share in ("0.8x", "0.6x", "0.7x", "0.5x")),
+    *(("body_params", share) for share in ("0.4x", "0.5x", "0.75x")),
 )
 DEPTHS: Final = (4, 8, 16, 32)
 LENGTH: Final = 256
@@ -147,25 +150,67 @@ def single_cuts(session: Session) -> Iterator[str]:
     yield ""
 
 
-def plans(folder: Path, seen: Path, unseen: Path, sequences: int) -> Iterator[str]:
-    """Yield what children lose that were planned either way, repaired, on text that nobody has seen."""
+def plan_row(folder: Path, sources: Texts, sequences: int, cost: str, share: str) -> Row:
+    """Return what children lose that were planned either way, repaired, on text that nobody has seen."""
     checkpoint = Checkpoint.open(folder)
-    methods = Methods("output_energy", "prices", str(seen), sequences, LENGTH, "least-squares")
-    judge = Session(checkpoint, replace(methods, text=str(unseen), sequences=JUDGED), silent)
+    methods = Methods("output_energy", "prices", str(sources.seen), sequences, LENGTH, "least-squares")
+    judge = Session(checkpoint, replace(methods, text=str(sources.unseen), sequences=JUDGED), silent)
     loss = Loss(Blocks(judge.model, judge.tokens.batches(LOSS_BATCH)), judge.model.config.num_hidden_layers)
-    rows = []
-    for cost, share in BUDGETS:
-        row = [f"{share} of {cost}"]
-        for plan in ("prices", "measured"):
-            note(f"{row[0]}: {plan}")
-            wish, how = SizeRequest.of(budgets={f"max_{cost}": share}), replace(methods, plan=plan)
-            child = carve(folder, wish, how)
-            session = Session(checkpoint, how, silent)
-            kl = loss.of_cut(child.cut, session.repaired(child.cut))
-            one = child.widths[0]
-            shape = f"{len(child.widths)} x {child.cut.hidden}, kv {one['kv_heads']}, ffn {one['ffn']}"
-            row += [shape, f"{kl:.4f}"]
-        rows.append(row)
+    row = [f"{share} of {cost}"]
+    for plan in ("prices", "measured"):
+        child = carve(folder, SizeRequest.of(budgets={f"max_{cost}": share}), replace(methods, plan=plan))
+        kl = loss.of_cut(child.cut, Session(checkpoint, methods, silent).repaired(child.cut))
+        one = child.widths[0]
+        shape = f"{len(child.widths)} x {child.cut.hidden}, kv {one['kv_heads']}, ffn {one['ffn']}"
+        row += [shape, f"{kl:.4f}"]
+    return row
+
+
+def depth_row(depth: int) -> Row:
+    """Return what both ways take of a random llama so deep."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=2048,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=depth,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    )
+    model = LlamaForCausalLM(config).eval().requires_grad_(False)
+    tokens = Tokens(torch.randint(2048, (8, 128)))
+    by = Additive(importances(model, tokens, "output_energy"))
+    _, priced = timed(lambda: priced_losses(model, tokens, by, KINDS))
+    _, measured = timed(lambda: measured_losses(model, tokens, by, KINDS))
+    return [
+        str(depth),
+        f"{priced:.1f}",
+        f"{priced / depth:.2f}",
+        f"{measured:.0f}",
+        f"{measured / priced:.0f}",
+    ]
+
+
+def document(parts: dict[str, Any], names: list[str], sequences: int) -> Iterator[str]:
+    """Yield the lines of the page, of what was measured."""
+    yield "# Prices: foretold losses beside measured ones"
+    yield ""
+    yield (
+        f"Written by `python benchmarks/prices.py`. Machine: {machine()}, torch {version('torch')}, "
+        f"transformers {version('transformers')}; one thread, processor seconds."
+    )
+    yield ""
+    missing = [name for name in names if name not in parts]
+    if missing:
+        yield f"Not measured so far: {', '.join(missing)}. `--work` with the same folder goes on."
+        yield ""
+    yield from parts.get("single cuts", [])
+    yield "## Deeper networks"
+    yield ""
+    yield "Random llamas 128 wide, 1,024 tokens; processor seconds."
+    yield ""
+    rows = [parts[name] for name in names if name.startswith("depth") and name in parts]
+    yield from table(["layers", "prices", "a layer", "measured", "times as long"], rows)
     yield "## Whole plans"
     yield ""
     yield (
@@ -174,69 +219,42 @@ def plans(folder: Path, seen: Path, unseen: Path, sequences: int) -> Iterator[st
         "the stream are repaired and measured either way."
     )
     yield ""
+    rows = [parts[name] for name in names if name.startswith("plan") and name in parts]
     yield from table(["budget", "by prices", "KL", "by measuring", "KL"], rows)
 
 
-def depths() -> Iterator[str]:
-    """Yield what both ways take as a random llama grows deeper."""
-    rows = []
-    for depth in DEPTHS:
-        note(f"depth {depth}")
-        torch.manual_seed(0)
-        config = LlamaConfig(
-            vocab_size=2048,
-            hidden_size=128,
-            intermediate_size=384,
-            num_hidden_layers=depth,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-        )
-        model = LlamaForCausalLM(config).eval().requires_grad_(False)
-        tokens = Tokens(torch.randint(2048, (8, 128)))
-        by: Criterion = Additive(importances(model, tokens, "output_energy"))
-        _, priced = timed(lambda: priced_losses(model, tokens, by, KINDS))  # noqa: B023
-        _, measured = timed(lambda: measured_losses(model, tokens, by, KINDS))  # noqa: B023
-        rows.append(
-            [
-                str(depth),
-                f"{priced:.1f}",
-                f"{priced / depth:.2f}",
-                f"{measured:.0f}",
-                f"{measured / priced:.0f}",
-            ]
-        )
-    yield "## Deeper networks"
-    yield ""
-    yield "Random llamas 128 wide, 1,024 tokens; processor seconds."
-    yield ""
-    yield from table(["layers", "prices", "a layer", "measured", "times as long"], rows)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model", type=Path, required=True, help="folder of a llama with a tied head")
-    parser.add_argument("--quick", action="store_true", help="few sequences, to see that it runs")
+    parser.add_argument("--work", type=Path, help="folder of what is measured: a run that was killed goes on")
+    parser.add_argument(
+        "--stored", action="store_true", help="write the page from that folder, measure nothing"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="few sequences, printed and not written: a trial"
+    )
     wish = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     single, planned = (4, 8) if wish.quick else (48, 96)
-    with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
+    with tempfile.TemporaryDirectory() as scratch:
+        work = wish.work or Path(scratch)
+        work.mkdir(exist_ok=True)
         os.environ["ZEROLM_CACHE"] = str(work / "cache")
-        sources = texts(wish.model, work)
+        sources, stored = texts(wish.model, work), Parts(work / "parts.jsonl")
         methods = Methods("output_energy", "prices", str(sources.seen), single, LENGTH, "least-squares")
-        lines = [
-            "# Prices: foretold losses beside measured ones",
-            "",
-            f"Written by `python benchmarks/prices.py`. Machine: {machine()}, torch {version('torch')}, "
-            f"transformers {version('transformers')}; one thread, processor seconds.",
-            "",
-            *single_cuts(Session(Checkpoint.open(wish.model), methods, silent)),
-            *depths(),
-            *plans(wish.model, sources.seen, sources.unseen, planned),
-        ]
-    text = "\n".join(lines).strip() + "\n"
-    print(text) if wish.quick else PLACE.write_text(text)
+        parts: dict[str, Callable[[], Any]] = {
+            "single cuts": lambda: list(single_cuts(Session(Checkpoint.open(wish.model), methods, silent))),
+            **{f"depth {depth}": partial(depth_row, depth) for depth in DEPTHS},
+            **{
+                f"plan {share} of {cost}": partial(plan_row, wish.model, sources, planned, cost, share)
+                for cost, share in BUDGETS
+            },
+        }
+        for name, measure in parts.items() if not wish.stored else ():
+            stored.measured(name, measure)
+        text = "\n".join(document(stored.every(), list(parts), planned)).strip() + "\n"
+    print(text) if wish.quick else PLACE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from carved.parent import Texts
 from carving import texts
 from parts import Parts
 from scipy.stats import spearmanr
-from timing import machine, note
+from timing import machine, note, one_thread
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from zerolm.architecture import Floats
@@ -234,7 +234,7 @@ def main() -> None:
         "--quick", action="store_true", help="few sequences, printed and not written: a trial"
     )
     wish = parser.parse_args()
-    torch.set_num_threads(1)
+    one_thread()
     torch.set_grad_enabled(False)
     single, planned = (4, 8) if wish.quick else (48, 96)
     with tempfile.TemporaryDirectory() as scratch:

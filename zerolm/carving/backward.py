@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,9 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.roles import StockLayer, layer_list, norm_gain
 
-EPSILON = 1e-12
+EPSILON: Final = 1e-12
+SAVED: Final = 8
+"""How often the sums of a pass are stored."""
 Watched = Callable[[StockLayer], Mapping[str, nn.Module]]
 
 
@@ -120,12 +122,6 @@ def writers(layer: StockLayer) -> dict[str, nn.Module]:
     return {"o": layer.attention_out, "down": layer.ffn_out}
 
 
-def tokens_in(blocks: Blocks, index: int) -> Tensor:
-    """Return where a batch has tokens, (b, t) bool."""
-    batch = blocks.batches[index]
-    return batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
-
-
 def normalised(x: Tensor) -> Tensor:
     """Return states (b, t, d) over their root mean square."""
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON)
@@ -133,7 +129,7 @@ def normalised(x: Tensor) -> Tensor:
 
 def _drawn(blocks: Blocks, index: int, sent: Any, pooling: str) -> Tensor:
     """Return the sum of -log p of drawn tokens, or of r . e / |e| of an encoder; a batch draws the same."""
-    generator, tokens = torch.Generator().manual_seed(index), tokens_in(blocks, index)
+    generator, tokens = torch.Generator().manual_seed(index), blocks.tokens(index)
     logits: Tensor | None = getattr(sent, "logits", None)
     if logits is None:
         directions = functional.normalize(pooled(sent.last_hidden_state, tokens, pooling), dim=-1)  # (b, d)

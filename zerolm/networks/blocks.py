@@ -65,6 +65,11 @@ class Blocks:
         stored = layer_list(self.model)[number]
         return layer_of(places_of(self.model), self._part(number, stored, stored.parameters()))
 
+    def tokens(self, index: int) -> Tensor:
+        """Return where a batch has tokens, (b, t) bool."""
+        batch = self.batches[index]
+        return batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
+
     def embed(self, index: int) -> Tensor:
         """Return the input of the first layer for a batch, (b, t, d)."""
         inputs: list[Tensor] = []

@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.backward import (
+    SAVED,
     Felt,
     Reading,
     felt_above,
@@ -31,7 +32,6 @@ from zerolm.carving.backward import (
     readers,
     readings_of,
     states_of,
-    tokens_in,
     writers,
 )
 from zerolm.carving.importance.criterion import Criterion
@@ -40,7 +40,7 @@ from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.width.narrowing import RIDGE, Basis, Width
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.roles import matrix
+from zerolm.networks.roles import StockLayer, matrix
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -51,8 +51,6 @@ STREAM_STEPS: Final = 32
 PRICE_SEQUENCES: Final = 64
 """So many, evenly spread, are sent through the network and back."""
 PRICE_BATCH: Final = 2
-SAVED: Final = 8
-"""How often sums are stored."""
 
 
 class Priced(Protocol):
@@ -213,7 +211,7 @@ def priced_losses(
         priced["stream"] = StreamPrices(basis, widths[:-1], tied=tied)
     _price(blocks, priced, pooling, progress, cache, digest_of(chosen))
     count = sum(
-        int(tokens_in(blocks, i).any(1).sum() if by_sequence else tokens_in(blocks, i).sum())
+        int(blocks.tokens(i).any(1).sum() if by_sequence else blocks.tokens(i).sum())
         for i in range(len(blocks.batches))
     )
     losses = {name: 0.5 * each.sums / count for name, each in priced.items()}
@@ -248,7 +246,7 @@ def _price(
 
 
 def _price_batch(blocks: Blocks, index: int, priced: Sequence[Priced], pooling: str) -> None:
-    states, tokens = states_of(blocks, index), tokens_in(blocks, index)
+    states, tokens = states_of(blocks, index), blocks.tokens(index)
     is_read = any(isinstance(each, StreamPrices) for each in priced)
     if is_read:
         reading, upstream = felt_by_head(blocks, index, states[-1])
@@ -256,13 +254,18 @@ def _price_batch(blocks: Blocks, index: int, priced: Sequence[Priced], pooling: 
         reading, upstream = None, felt_above(blocks, index, states[-1], pooling=pooling)
     for each in priced:
         each.above(reading, tokens)
-    for felt in felt_layers(blocks, index, states, upstream, lambda ours: {**readers(ours), **writers(ours)}):
+    for felt in felt_layers(blocks, index, states, upstream, both if is_read else writers):
         if not felt.upstream.isfinite().all():
             raise ValueError(f"the gradients of layer {felt.layer} are not finite: it cannot be priced")
         for each in priced:
             each.layer(felt, blocks)
     for each in priced:
         each.end()
+
+
+def both(layer: StockLayer) -> dict[str, nn.Module]:
+    """Return the modules that read the stream of a layer, and those that write to it."""
+    return {**readers(layer), **writers(layer)}
 
 
 def steps(whole: int, most: int) -> Ints:

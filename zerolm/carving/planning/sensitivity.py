@@ -266,7 +266,7 @@ class Loss:
             return 1.0 - functional.cosine_similarity(output, wanted, dim=-1)
         p, certainty = wanted
         kl: Tensor = certainty - torch.linalg.vecdot(p, output) + output.logsumexp(-1)  # (b, t)
-        return kl[self._mask(index)]
+        return kl[self.blocks.tokens(index)]
 
     def _wanted(self, index: int) -> Wanted:
         if index in self.wanted:
@@ -282,12 +282,7 @@ class Loss:
         logits: Tensor | None = getattr(sent, "logits", None)
         if logits is not None:
             return logits
-        return pooled(sent.last_hidden_state, self._mask(index), self.pooling)
-
-    def _mask(self, index: int) -> Tensor:
-        """Where a batch has tokens, (b, t) bool."""
-        batch = self.blocks.batches[index]
-        return batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
+        return pooled(sent.last_hidden_state, self.blocks.tokens(index), self.pooling)
 
 
 def predictions(logits: Tensor) -> tuple[Tensor, Tensor]:

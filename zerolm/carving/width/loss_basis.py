@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
 from zerolm.carving.backward import (
+    SAVED,
     Reading,
     felt_by_head,
     felt_layers,
@@ -17,7 +18,6 @@ from zerolm.carving.backward import (
     readers,
     readings_of,
     states_of,
-    tokens_in,
 )
 from zerolm.carving.width.narrowing import Basis, energies, ordered_basis
 from zerolm.io.cache import ArrayCache, Arrays
@@ -31,8 +31,6 @@ BASIS_SEQUENCES: Final = 64
 """So many, evenly spread, suffice: second moments of a few thousand tokens hardly move."""
 BASIS_BATCH: Final = 2
 BASIS_SUMS: Final = ("energy", "metric", "last")
-SAVED: Final = 8
-"""How often sums are stored."""
 
 
 def loss_basis(
@@ -67,7 +65,7 @@ def loss_basis(
 
 
 def _add_batch(blocks: Blocks, index: int, sums: Arrays) -> None:
-    states, tokens = states_of(blocks, index), tokens_in(blocks, index)
+    states, tokens = states_of(blocks, index), blocks.tokens(index)
     last, upstream = felt_by_head(blocks, index, states[-1])
     sums["last"] += _add_reading(last, tokens, sums)
     for felt in felt_layers(blocks, index, states, upstream, readers):

@@ -287,7 +287,8 @@ class _Proxies(Protocol):
         progress: Progress = ...,
     ) -> ProxiesReport: ...
     @staticmethod
-    def ls() -> ProxyListing: ...
+    def ls(
+    ) -> ProxyListing: ...
 
 def ablate(
     names: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
@@ -297,6 +298,7 @@ def ablate(
     metric: str | None = ...,
     progress: Progress = ...,
 ) -> AblationReport: ...
+
 def calibrate(
     labels: str | PathLike[str] | Labels = ...,
     *,
@@ -305,6 +307,7 @@ def calibrate(
     seed: int | str = ...,
     progress: Progress = ...,
 ) -> CalibrationReport: ...
+
 def carve(
     parent: str | PathLike[str],
     out: str | PathLike[str] | None = ...,
@@ -343,16 +346,19 @@ def carve(
     force: bool = ...,
     progress: Progress = ...,
 ) -> CarvingReport: ...
+
 def diagnose(
     folder: str | PathLike[str],
     *,
     progress: Progress = ...,
 ) -> DoctorReport: ...
+
 def doctor(
     folder: str | PathLike[str],
     *,
     progress: Progress = ...,
 ) -> DoctorReport: ...
+
 def eval(
     child: str | PathLike[str],
     *,
@@ -365,6 +371,7 @@ def eval(
     limit: int | str | None = ...,
     progress: Progress = ...,
 ) -> EvaluationReport: ...
+
 def evaluate(
     child: str | PathLike[str],
     *,
@@ -377,6 +384,7 @@ def evaluate(
     limit: int | str | None = ...,
     progress: Progress = ...,
 ) -> EvaluationReport: ...
+
 def export_path(
     supernet: str | PathLike[str],
     out: str | PathLike[str],
@@ -399,6 +407,7 @@ def export_path(
     force: bool = ...,
     progress: Progress = ...,
 ) -> PathReport: ...
+
 def heal(
     child: str | PathLike[str],
     out: str | PathLike[str],
@@ -425,22 +434,28 @@ def heal(
     force: bool = ...,
     progress: Progress = ...,
 ) -> HealingReport: ...
+
 def ledger(
     parent: str | PathLike[str],
     *,
     verify: bool = ...,
     progress: Progress = ...,
 ) -> LedgerReport: ...
+
 def list_benchmarks(
     *,
     data: str | PathLike[str] | None = ...,
 ) -> BenchmarksReport: ...
-def list_proxies() -> ProxyListing: ...
+
+def list_proxies(
+) -> ProxyListing: ...
+
 def list_spaces(
     name: str | None = ...,
     *,
     known: bool = ...,
 ) -> SpacesReport: ...
+
 def measure(
     target: str | PathLike[str],
     *,
@@ -464,6 +479,7 @@ def measure(
     store: str | PathLike[str] | None = ...,
     progress: Progress = ...,
 ) -> ProxiesReport: ...
+
 def score(
     architecture: str | PathLike[str] | Architecture | Choice | Mapping[str, Any] = ...,
     *,
@@ -477,6 +493,7 @@ def score(
     alpha: float | Sequence[float] | None = ...,
     init: str | Sequence[str] | None = ...,
 ) -> ScoreReport: ...
+
 def search(
     space: str | None = ...,
     *,
@@ -548,6 +565,7 @@ def search(
     init: str | None = ...,
     progress: Progress = ...,
 ) -> SearchReport: ...
+
 def search_supernet(
     supernet: str | PathLike[str],
     *,
@@ -578,6 +596,7 @@ def search_supernet(
     seed: int | str = ...,
     progress: Progress = ...,
 ) -> SupernetSearchReport: ...
+
 def train_labels(
     space: str | None = ...,
     out: str | PathLike[str] | None = ...,
@@ -642,6 +661,7 @@ def train_labels(
     depth3: int | str | Sequence[int] | None = ...,
     progress: Progress = ...,
 ) -> LabelsReport: ...
+
 def train_supernet(
     space: str = ...,
     out: str | PathLike[str] = ...,

@@ -1,6 +1,7 @@
-"""Train the two small models that carving is measured on: ``python benchmarks/train_models.py OUT``.
+"""Train the small models that carving is measured on: ``python benchmarks/train_models.py OUT``.
 
-``OUT/pydec`` is a llama-type decoder with grouped queries, ``OUT/pyenc`` a BERT-type sentence encoder. Both
+``OUT/pydec`` is a llama-type decoder with grouped queries, ``OUT/pyenc`` a BERT-type sentence encoder, and
+``OUT/pydeep``, which only ``--only`` trains, a decoder twice as deep and narrower. They
 see Python's standard library and nothing else, without the modules in ``corpus.UNSEEN``, which judge them.
 With the same Python, packages and threads the seed determines everything but how many steps the time allows.
 """
@@ -22,7 +23,11 @@ from training.folder import card, refuse_existing, write_model
 from training.loop import Curve
 from transformers import BertForMaskedLM, LlamaForCausalLM
 
-MODELS: Final = ("pydec", "pyenc")
+MODELS: Final = ("pydec", "pyenc", "pydeep")
+DECODERS: Final = {
+    "pydec": DecoderSettings(),
+    "pydeep": DecoderSettings(layers=16, hidden=192, heads=6, kv_heads=3, ffn=576),
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Split:
     unseen: list[Path]
 
 
-def pydec(folder: Path, files: Split, settings: DecoderSettings, *, seconds: float, seed: int) -> None:
+def decoder(folder: Path, files: Split, settings: DecoderSettings, *, seconds: float, seed: int) -> None:
     """Train and judge a decoder, and write its folder."""
     torch.manual_seed(seed)
     texts = sources(files.seen)
@@ -98,15 +103,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     pace = {"seconds": 60.0 * asked.minutes, "seed": asked.seed}
-    folders = [asked.out / name for name in (MODELS if asked.only is None else [asked.only])]
+    names = ("pydec", "pyenc") if asked.only is None else (asked.only,)
     try:
-        for folder in folders:
-            refuse_existing(folder)
+        for name in names:
+            refuse_existing(asked.out / name)
         files = Split(seen_files(), unseen_files())
-        if asked.only != "pyenc":
-            pydec(asked.out / "pydec", files, DecoderSettings(), **pace)
-        if asked.only != "pydec":
-            pyenc(asked.out / "pyenc", files, EncoderSettings(), **pace)
+        for name in names:
+            if name in DECODERS:
+                decoder(asked.out / name, files, DECODERS[name], **pace)
+            else:
+                pyenc(asked.out / name, files, EncoderSettings(), **pace)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

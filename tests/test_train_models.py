@@ -62,7 +62,7 @@ def models(files: train_models.Split, tmp_path_factory: pytest.TempPathFactory) 
     clock = SimpleNamespace(monotonic=partial(next, count()))  # a second a step
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "time", clock)
-        train_models.pydec(out / "pydec", files, decoder, seconds=STEPS, seed=0)
+        train_models.decoder(out / "pydec", files, decoder, seconds=STEPS, seed=0)
         train_models.pyenc(out / "pyenc", files, encoder, seconds=STEPS, seed=0)
     return out
 

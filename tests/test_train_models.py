@@ -137,7 +137,7 @@ def test_a_failure_leaves_nothing(
     monkeypatch.setattr(transformers.PreTrainedTokenizerFast, "save_pretrained", fail)
     settings = DecoderSettings(1, 16, 2, 1, 16, vocab=300, length=8, batch=2)
     with pytest.raises(OSError, match="no space"):
-        train_models.pydec(tmp_path / "pydec", files, settings, seconds=0.01, seed=0)
+        train_models.decoder(tmp_path / "pydec", files, settings, seconds=0.01, seed=0)
     assert not list(tmp_path.iterdir())
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zerolm.carving.evaluation.divergence import pooled
-from zerolm.networks.blocks import Blocks
+from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.roles import StockLayer, layer_list, norm_gain
 
@@ -64,21 +64,52 @@ def states_of(blocks: Blocks, index: int) -> list[Tensor]:
 
 def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: str = "mean") -> Tensor:
     """Return the gradient (b, t, d) in the states behind the last layer."""
+    if blocks.predicts:
+        return torch.cat(list(_felt_by_predictions(blocks, index, last, blocks.finish)), 1)
     top = last.detach().requires_grad_()
     with torch.enable_grad():
-        drawn = _drawn(blocks, index, blocks.finish(index, top, gradients=True), pooling)
-        (gradient,) = torch.autograd.grad(drawn, top)
+        sent = blocks.finish(index, top, gradients=True).last_hidden_state
+        tokens, generator = blocks.tokens(index), torch.Generator().manual_seed(index)
+        directions = functional.normalize(pooled(sent, tokens, pooling), dim=-1)  # (b, d)
+        drawn = torch.randn(directions.shape, generator=generator).to(directions)
+        (gradient,) = torch.autograd.grad((directions * drawn).sum(), top)
     return gradient
 
 
 def felt_by_head(blocks: Blocks, index: int, last: Tensor) -> tuple[Reading, Tensor]:
     """Return what the last norm reads, which has to be a root mean square, and the gradient before it."""
-    top, gain = last.detach().requires_grad_(), norm_gain(blocks.model, "final_norm", None)
-    with torch.enable_grad():
+    gain = norm_gain(blocks.model, "final_norm", None).to(blocks.device)
+    felt: list[Tensor] = []
+
+    def read(index: int, top: Tensor, *, gradients: bool) -> Any:
         sent = normalised(top) * gain
-        drawn = _drawn(blocks, index, blocks.head(index, sent, gradients=True), "")
-        felt, upstream = torch.autograd.grad(drawn, (sent, top))
-    return Reading(last, felt * gain), upstream
+        sent.register_hook(felt.append)  # type: ignore[no-untyped-call]
+        return blocks.head(index, sent, gradients=gradients)
+
+    upstream = torch.cat(list(_felt_by_predictions(blocks, index, last, read)), 1)
+    return Reading(last, torch.cat(felt, 1) * gain), upstream
+
+
+def _felt_by_predictions(
+    blocks: Blocks, index: int, last: Tensor, end: Callable[..., Any]
+) -> Iterator[Tensor]:
+    """Yield the gradient (b, n, d) of the sum of -log p of drawn tokens in the states behind the last layer.
+
+    It comes for some tokens at a time, so that few logits are in memory; a batch draws the same.
+    """
+    generator, tokens = torch.Generator().manual_seed(index), blocks.tokens(index)
+    size = tokens_at_once(blocks, len(last))
+    for part, wanted in zip(torch.split(last, size, 1), torch.split(tokens, size, 1), strict=True):
+        top = part.detach().requires_grad_()
+        with torch.enable_grad():
+            logits = end(index, top, gradients=True).logits.float()
+            if not logits.isfinite().all():
+                raise ValueError("the parent's predictions are not finite: nothing can be priced by them")
+            log = functional.log_softmax(logits, dim=-1).flatten(0, 1)  # (b x n, v)
+            drawn = torch.multinomial(log.detach().exp().cpu(), 1, generator=generator)  # (b x n, 1)
+            surprise = -log.gather(1, drawn.to(log.device))[wanted.flatten()].sum()
+            (gradient,) = torch.autograd.grad(surprise, top)
+        yield gradient
 
 
 def felt_layers(
@@ -109,7 +140,8 @@ def readings_of(felt: Felt, blocks: Blocks) -> Iterator[Reading]:
     """Yield what the norms of a layer read, where ``readers`` were watched."""
     between = felt.below + felt.values.outputs["o"]
     for norm, stream in (("attention_norm", felt.below), ("ffn_norm", between)):
-        yield Reading(stream, felt.gradients.inputs[norm] * norm_gain(blocks.model, norm, felt.layer))
+        gain = norm_gain(blocks.model, norm, felt.layer).to(stream)
+        yield Reading(stream, felt.gradients.inputs[norm] * gain)
 
 
 def readers(layer: StockLayer) -> dict[str, nn.Module]:
@@ -125,17 +157,3 @@ def writers(layer: StockLayer) -> dict[str, nn.Module]:
 def normalised(x: Tensor) -> Tensor:
     """Return states (b, t, d) over their root mean square."""
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON)
-
-
-def _drawn(blocks: Blocks, index: int, sent: Any, pooling: str) -> Tensor:
-    """Return the sum of -log p of drawn tokens, or of r . e / |e| of an encoder; a batch draws the same."""
-    generator, tokens = torch.Generator().manual_seed(index), blocks.tokens(index)
-    logits: Tensor | None = getattr(sent, "logits", None)
-    if logits is None:
-        directions = functional.normalize(pooled(sent.last_hidden_state, tokens, pooling), dim=-1)  # (b, d)
-        return (directions * torch.randn(directions.shape, generator=generator).to(directions)).sum()
-    if not logits.isfinite().all():
-        raise ValueError("the parent's predictions are not finite: nothing can be priced by them")
-    log = functional.log_softmax(logits.float(), dim=-1).flatten(0, 1)  # (b x t, v)
-    drawn = torch.multinomial(log.detach().exp().cpu(), 1, generator=generator)  # (b x t, 1)
-    return -log.gather(1, drawn.to(log.device))[tokens.flatten()].sum()

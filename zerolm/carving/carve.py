@@ -36,11 +36,13 @@ from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.io.folders import REPORT, check_new, new_folder
 from zerolm.progress import Progress, silent
+from zerolm.settings.compute import ComputeRequest
 
 if TYPE_CHECKING:
     from zerolm.carving.session import Session
 
 NOWHERE: Final = Destination()
+ANYWHERE: Final = ComputeRequest()
 FINALISTS: Final = 4
 NEAR: Final = 2.0
 """So many plans at most are measured, of those that are foretold to lose no more than twice the least."""
@@ -53,13 +55,14 @@ def carve(
     destination: Destination = NOWHERE,
     *,
     costs: CostModel | None = None,
+    compute: ComputeRequest = ANYWHERE,
     progress: Progress = silent,
 ) -> Carved:
     """Carve a child out of a parent, a folder or a model of the hub, and write it where a folder is named.
 
-    Without ``costs``, weight bytes are those of the types that weights are stored in. A run that was killed
-    goes on when it is started again. Raises ``ValueError``, in one line, for what cannot be done; nothing is
-    written then.
+    ``compute`` says where networks run, and how. Without ``costs``, weight bytes are those of the types that
+    weights are stored in. A run that was killed goes on when it is started again. Raises ``ValueError``, in
+    one line, for what cannot be done; nothing is written then.
     """
     checkpoint, costs = _opened(parent, destination), costs or StoredCosts()
     if size.space is not None:
@@ -67,9 +70,9 @@ def carve(
     limits = budgets_of(size.budgets, costs_of(checkpoint, costs, space=size.space))
     methods.check()
     place = replace(destination, form=destination.form or "hf")
-    session = _session(checkpoint, methods, progress)
+    session = _session(checkpoint, methods, compute, progress)
     size = size.within(limits)
-    return Carving(str(parent), checkpoint, size, methods, place, costs, progress, session).planned()
+    return Carving(str(parent), checkpoint, size, methods, place, costs, compute, progress, session).planned()
 
 
 def rebuild(
@@ -79,6 +82,7 @@ def rebuild(
     *,
     text: str | Path | None = None,
     costs: CostModel | None = None,
+    compute: ComputeRequest = ANYWHERE,
     progress: Progress = silent,
 ) -> Carved:
     """Carve the child of a recipe out of its parent again.
@@ -90,12 +94,12 @@ def rebuild(
     ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
     read = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
     methods = read.methods(None if text is None else str(text))
-    session = _session(checkpoint, methods, progress)
+    session = _session(checkpoint, methods, compute, progress)
     if session is not None:
         read.check_text(session.tokens.text)
     place = replace(destination, form=destination.form or read.method.format)
     size = SizeRequest(shape=read.method.shape, space=read.method.space)
-    carving = Carving(str(parent), checkpoint, size, methods, place, costs, progress, session, read)
+    carving = Carving(str(parent), checkpoint, size, methods, place, costs, compute, progress, session, read)
     return carving.finished(carving.narrowed(read.cut, read.width))
 
 
@@ -119,13 +123,15 @@ def _check_outside(place: Path, parent: Path) -> None:
         )
 
 
-def _session(checkpoint: Checkpoint, methods: Methods, progress: Progress) -> Session | None:
+def _session(
+    checkpoint: Checkpoint, methods: Methods, compute: ComputeRequest, progress: Progress
+) -> Session | None:
     """Return what runs the parent on tokens; None where no method needs any."""
     if methods.text is None:
         return None
     from zerolm.carving.session import Session
 
-    return Session(checkpoint, methods, progress)
+    return Session(checkpoint, methods, progress, compute)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +147,7 @@ class Carving:
     methods: Methods
     destination: Destination
     costs: CostModel
+    compute: ComputeRequest
     progress: Progress
     session: Session | None
     recipe: Recipe | None = None
@@ -289,14 +296,14 @@ class Carving:
         from zerolm.carving.export.write_child import write
         from zerolm.carving.session import Session
 
-        session = self.session or Session(self.checkpoint, self.methods, self.progress)
+        session = self.session or Session(self.checkpoint, self.methods, self.progress, self.compute)
         finish = self.destination.finish
         repaired = session.repaired(cut, self.recipe.ridges or None if self.recipe else None)
         losses = dict(carved.losses)
         if losses and repaired.arrays:
             losses["repaired"] = session.loss(cut, repaired)
         notes = [carved.note, repaired.note]
-        versions = versions_of("torch", "transformers")
+        versions = versions_of("torch", "transformers") | session.compute.to_json()
         parent = origin_of(self.checkpoint.folder), session.fingerprint
         recipe = document(
             replace(carved, losses=losses), *parent, session.calibration, repaired.ridges, versions

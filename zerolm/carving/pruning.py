@@ -17,6 +17,7 @@ from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
 from zerolm.carving.width.in_memory import entered, maps_of, narrow_ends, narrow_layer, narrow_output
 from zerolm.carving.width.narrowing import WRITERS
 from zerolm.networks.blocks import Blocks
+from zerolm.networks.compute import compute_of
 from zerolm.networks.roles import (
     StockLayer,
     keep_inputs,
@@ -89,13 +90,14 @@ def slice_layer(layer: StockLayer, cut: Cut, kept: LayerCut) -> None:
 def carved_layer(
     model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None
 ) -> StockLayer:
-    """Return a copy of one of the model's layers, sliced, in float32, with what is repaired of it."""
+    """Return a copy of one of the model's layers, sliced, as it is computed, with what is repaired of it."""
     layer = layer_of(places_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
     arrays = repaired.arrays if repaired else {}
     slice_layer(layer, cut, kept)
     if cut.narrowing:
         narrow_layer(model, layer.module, kept.layer, maps_of(model, cut.narrowing, arrays))
-    layer.module.float()
+    module = compute_of(model).placed(layer.module, layer.module.parameters(), wide=False)
+    layer = layer_of(places_of(model), module)
     put_repaired(layer, kept.layer, arrays)
     return layer
 

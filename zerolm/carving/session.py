@@ -38,8 +38,10 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
+from zerolm.networks.compute import compute, computed
 from zerolm.networks.opener import mapped_model, open_model
 from zerolm.progress import Progress
+from zerolm.settings.compute import ComputeRequest
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
@@ -51,8 +53,15 @@ CACHE_FORMAT: Final = 1
 class Session:
     """A parent with the tokens of some methods; everything long is cached, so that a killed run goes on."""
 
-    def __init__(self, checkpoint: Checkpoint, methods: Methods, progress: Progress) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        methods: Methods,
+        progress: Progress,
+        request: ComputeRequest = ComputeRequest(),
+    ) -> None:
         self.checkpoint, self.methods, self.progress = checkpoint, methods, progress
+        self.compute = compute(request)
         self._spent: list[ArrayCache] = []
 
     @cached_property
@@ -91,7 +100,7 @@ class Session:
     def model(self) -> PreTrainedModel:
         """The parent, whose weights stay in their files."""
         self.progress("opening the parent")
-        return mapped_model(self.checkpoint)
+        return computed(mapped_model(self.checkpoint), self.compute)
 
     @cached_property
     def pooling(self) -> str:
@@ -100,14 +109,15 @@ class Session:
 
     @cached_property
     def _measured_on(self) -> tuple[object, ...]:
-        """The parent, how its family is read, and the tokens: all that is measured depends on them.
+        """The parent, how its family is read, the tokens, and how networks run: all measured depends on them.
 
         The digest of the tokens stands for the text, its tokenizer, sequences, length and seed.
         """
         parent = self.checkpoint
         config = repr(sorted(parent.config.items()))
         versions = CACHE_FORMAT, zerolm.__version__
-        return *versions, self.fingerprint, config, repr(parent.family), self.tokens.digest()
+        running = sorted(self.compute.to_json().items())
+        return *versions, running, self.fingerprint, config, repr(parent.family), self.tokens.digest()
 
     def _cache(self, kind: str, *options: object) -> ArrayCache:
         """Return the cache of a part that depends on nothing else but these options of its own."""

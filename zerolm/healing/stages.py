@@ -23,6 +23,7 @@ from zerolm.healing.result import Healed
 from zerolm.io.files import parse_json, read_text, write_json
 from zerolm.io.folders import check_new, work_folder
 from zerolm.progress import Progress, silent
+from zerolm.settings.compute import ComputeRequest
 from zerolm.training.processes import processes
 
 SIZES_OF_SHARES: Final = {"heads": "kv_heads", "ffn": "ffn", "layers": "depth", "hidden": "hidden"}
@@ -42,6 +43,7 @@ class Stages:
     request: HealRequest
     count: int = 1
     costs: CostModel = field(default_factory=StoredCosts)
+    compute: ComputeRequest = field(default_factory=ComputeRequest)
 
     @property
     def uneven(self) -> bool:
@@ -156,7 +158,8 @@ def _carved(
     if not (out / RECIPE).is_file():
         form = "padded" if stages.uneven else "hf"
         size, place = _size(stages, stage, *opened), Destination(out, form)
-        carved = carve(opened[1].folder, size, stages.methods, place, costs=stages.costs, progress=progress)
+        running: dict[str, Any] = {"costs": stages.costs, "compute": stages.compute, "progress": progress}
+        carved = carve(opened[1].folder, size, stages.methods, place, **running)
         write_json(file, carved.to_json())
     document: dict[str, Any] = parse_json(read_text(file, MAX_RECIPE_BYTES))
     return document

@@ -5,17 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from zerolm.networks.compute import compute_of
 from zerolm.networks.hooks import stand_ins
 from zerolm.networks.roles import StockLayer, layer_list, layer_of, places_of
 
 M = TypeVar("M", bound=nn.Module)
 
+LOGITS: Final = 1 << 25
+"""Logits at most that are made at a time (128 MiB, with gradients some four times as much)."""
 Inputs = Mapping[str, Tensor]
 """Inputs of a model: ``input_ids`` (b, t) and, where sequences are padded, ``attention_mask`` (b, t)."""
 
@@ -38,32 +41,51 @@ def embedded(embedding: nn.Module, ids: Tensor) -> Tensor:
     """Return the embeddings of token ids, in float32: only the rows that are wanted are in memory."""
     rows, places = torch.unique(ids, return_inverse=True)
     weight = embedding.get_parameter("weight")
-    few = copy.deepcopy(embedding, {id(weight): nn.Parameter(weight[rows].float(), requires_grad=False)})
+    taken = weight[rows.to(weight.device)].to(ids.device, torch.float32)
+    few = copy.deepcopy(embedding, {id(weight): nn.Parameter(taken, requires_grad=False)}).to(ids.device)
     few.__dict__["padding_idx"] = None  # would be another row now; it matters to gradients only
     vectors: Tensor = few(places)
     return vectors
+
+
+def tokens_at_once(blocks: Blocks, sequences: int) -> int:
+    """Return how many tokens of each of so many sequences are predicted at a time."""
+    return max(1, LOGITS // (sequences * blocks.vocab))
 
 
 class Blocks:
     """The layers of a model as functions of hidden states, for the batches that it was made for.
 
     The model itself runs only its embeddings, and what follows the last layer. It is put into evaluation
-    mode. What the model hands to its layers is kept once for all batches of a shape without padding. All is
-    computed in float32: of a model that is stored in fewer bits, one layer or the head is held in float32 at
-    a time.
+    mode. What the model hands to its layers is kept once for all batches of a shape without padding. It is
+    computed as is noted on it (``compute_of``): of a model that is stored otherwise, or elsewhere, one layer
+    or the head is held so at a time; on a device as many as half of its free memory takes.
     """
 
     def __init__(self, model: PreTrainedModel, batches: Sequence[Inputs]) -> None:
         self.model = model.train(False)
-        self.device = next(model.parameters()).device
+        self.compute = compute_of(model)
+        self.device = self.compute.device
         self.batches = [{name: x.to(self.device) for name, x in batch.items()} for batch in batches]
         self._calls: dict[object, list[Call]] = {}
         self._held: tuple[object, nn.Module | None] = (None, None)
+        self._kept: dict[object, nn.Module] = {}
+        self._room = self.compute.room
 
     def layer(self, number: int) -> StockLayer:
-        """Return a layer in float32."""
+        """Return a layer as it is computed."""
         stored = layer_list(self.model)[number]
-        return layer_of(places_of(self.model), self._part(number, stored, stored.parameters()))
+        return layer_of(places_of(self.model), self._part(number, stored, stored.parameters(), wide=False))
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the model has a head that predicts tokens."""
+        return self.model.get_output_embeddings() is not None
+
+    @property
+    def vocab(self) -> int:
+        """Return the size of the vocabulary."""
+        return int(self.model.config.vocab_size)
 
     def tokens(self, index: int) -> Tensor:
         """Return where a batch has tokens, (b, t) bool."""
@@ -82,7 +104,7 @@ class Blocks:
 
         layers, embedding = list(layer_list(self.model)), self.model.get_input_embeddings()
         vectors = embedded(embedding, self.batches[index]["input_ids"])
-        first = self._part("first", self.model, outside(self.model.base_model, embedding.weight))
+        first = self._part("first", self.model, outside(self.model.base_model, embedding.weight), wide=True)
         skipped = [first.get_input_embeddings(), *layers]
         with torch.no_grad(), stand_ins(skipped, [lambda ids: vectors, *[note] * len(layers)]):
             first.base_model(**self.batches[index], use_cache=False)
@@ -103,7 +125,7 @@ class Blocks:
             self.embed(index)
         call = self._calls[self._key(index)][layer]
         used = self.layer(layer).module if module is None else module
-        with torch.set_grad_enabled(gradients):
+        with torch.set_grad_enabled(gradients), self.compute.running():
             out = used(hidden, *call.arguments, **call.named)
         assert isinstance(out, Tensor)
         return out
@@ -120,23 +142,28 @@ class Blocks:
     def _finished(self, index: int, hidden: Tensor, more: list[str], *, gradients: bool = False) -> Any:
         embedding, head = self.model.get_input_embeddings(), self.model.get_output_embeddings()
         tied = head is not None and head.weight is embedding.weight
-        last = self._part("last", self.model, outside(self.model, None if tied else embedding.weight))
+        used = outside(self.model, None if tied else embedding.weight)
+        last = self._part("last", self.model, used, wide=True)
         skipped = [last.get_input_embeddings(), *layer_list(self.model)]
         skipped += [last.base_model.get_submodule(name) for name in more]
         with torch.set_grad_enabled(gradients), stand_ins(skipped, [lambda *_, **__: hidden] * len(skipped)):
             return last(**self.batches[index], use_cache=False)
 
-    def _part(self, name: object, module: M, used: Iterable[nn.Parameter]) -> M:
-        """Return the module with those of its parameters in float32 that are used; its layers are shared."""
-        narrow = [parameter for parameter in used if parameter.dtype != torch.float32]
-        if not narrow:
-            return module
+    def _part(self, name: object, module: M, used: Iterable[nn.Parameter], *, wide: bool) -> M:
+        """Return the module with those of its parameters as they are computed that are used.
+
+        Layers, and what is not used, are shared with the model.
+        """
+        if name in self._kept:
+            return cast(M, self._kept[name])
         if self._held[0] != name:
             self._held = (None, None)  # not two at a time
-            layers = layer_list(self.model)
-            memo: dict[int, Any] = {id(shared): shared for shared in (layers, *module.parameters())}
-            wide = {id(weight): nn.Parameter(weight.float(), requires_grad=False) for weight in narrow}
-            self._held = (name, copy.deepcopy(module, memo | wide))
+            weights, layers = list(used), layer_list(self.model)
+            self._held = (name, self.compute.placed(module, weights, wide=wide, shared=[layers]))
+            size = 4 * sum(weight.numel() for weight in weights)
+            if size <= self._room:
+                self._room -= size
+                self._kept[name] = self._held[1]
         return cast(M, self._held[1])
 
     def _key(self, index: int) -> object:

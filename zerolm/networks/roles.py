@@ -124,7 +124,11 @@ def layer_of(places: Places, module: nn.Module) -> StockLayer:
 
 def matrix(module: nn.Module) -> Tensor:
     """Return the weights (outputs, inputs) of a linear module; GPT-2's Conv1D stores them transposed."""
-    weight = module.get_parameter("weight").detach()  # (outputs, inputs), Conv1D (inputs, outputs)
+    return as_stored(module, module.get_parameter("weight").detach())
+
+
+def as_stored(module: nn.Module, weight: Tensor) -> Tensor:
+    """Return a matrix (outputs, inputs) as a linear module stores it, Conv1D as (inputs, outputs)."""
     return weight.T if isinstance(module, Conv1D) else weight
 
 
@@ -136,10 +140,8 @@ def bias(module: nn.Module) -> Tensor | None:
 
 def set_matrix(module: nn.Module, weight: Tensor, offset: Tensor | None) -> None:
     """Give a linear module these weights (outputs, inputs) and bias (outputs,), of any size."""
-    transposed = isinstance(module, Conv1D)
-    old = module.get_parameter("weight")
-    new = (weight.T if transposed else weight).to(old)  # (outputs, inputs), Conv1D (inputs, outputs)
-    module.weight = nn.Parameter(new.contiguous().clone(), requires_grad=False)
+    transposed, old = isinstance(module, Conv1D), module.get_parameter("weight")
+    module.weight = nn.Parameter(as_stored(module, weight).to(old).contiguous().clone(), requires_grad=False)
     if offset is not None:
         module.bias = nn.Parameter(offset.to(old).contiguous().clone(), requires_grad=False)
     outputs, inputs = weight.shape

@@ -30,10 +30,10 @@ MAX_VALUES: Final = 100_000
 
 
 def parse_amount(name: str, value: Any) -> int:
-    """Return a count (40M) or, where the name ends in ``bytes``, a size (64MB, 64MiB), as an integer."""
+    """Return a count (40M) or, where the name ends in ``bytes`` or ``memory``, a size (64MB, 64MiB)."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    sizes = name.endswith("bytes")
+    sizes = name.endswith(("bytes", "memory"))
     units = BYTES if sizes else COUNTS
     possible = "kB, MB, GB, TB, KiB, MiB, GiB, TiB" if sizes else "k, M, G, T"
     match = _NUMBER.fullmatch(str(value)) if isinstance(value, str | float) else None

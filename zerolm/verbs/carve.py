@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zerolm.carving.request import MethodRequest, SizeRequest, methods_of
 from zerolm.cost_columns import COLUMNS, cost_label
 from zerolm.progress import Progress, silent
+from zerolm.settings.compute import ComputeRequest
 from zerolm.settings.request import PLACED, Request, part, setting, settings_of, values_of
 from zerolm.show.charts import Axis, Bar, Bars, LayerSizes, Strips, from_zero
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
@@ -74,6 +75,7 @@ class CarveSettings(Request):
     )
     steps: int = setting("integer", 1, "stages to cut in, healed one by one", low=1, high=100)
     conditions: Conditions = part(Conditions, group="Costs", bits=None, group_size=None)
+    compute: ComputeRequest = part(ComputeRequest, group="Where it runs")
     format: str | None = setting(
         "text",
         None,
@@ -99,7 +101,7 @@ class CarveSettings(Request):
             self._report(carved.to_json()).write_into(folder)
 
         place = Destination(None if self.out is None else Path(self.out), self.format, self.force, finish)
-        running: dict[str, Any] = {"costs": self._costs(), "progress": progress}
+        running: dict[str, Any] = {"costs": self._costs(), "compute": self.compute, "progress": progress}
         with needing_torch("writing a child, and tokens, run networks"):
             if self.recipe is None:
                 carved = carving.carve(self.parent, self.size, self._methods(), place, **running)
@@ -143,7 +145,7 @@ class CarveSettings(Request):
             request = HealRequest(Texts((text,)), self.heal, seed=self.methods.seed % 2**32)
             outcome = carve_and_heal(
                 self.parent,
-                Stages(self.size, self._methods(), request, self.steps, self._costs()),
+                Stages(self.size, self._methods(), request, self.steps, self._costs(), self.compute),
                 Destination(Path(out), self.format, self.force),
                 finish=finish,
                 progress=progress,

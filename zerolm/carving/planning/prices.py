@@ -86,9 +86,9 @@ class UnitPrices:
     def layer(self, felt: Felt, blocks: Blocks) -> None:
         role = {"groups": "o", "ffn": "down"}[self.kind]
         columns = matrix(writers(felt.ours)[role])  # (d, k)
-        each = felt.values.inputs[role] * (felt.gradients.outputs[role] @ columns)  # (b, t, k)
+        each = felt.values.inputs[role] * blocks.compute.product(felt.gradients.outputs[role], columns)
         goes = self.goes[felt.layer].to(each)  # (units, s)
-        units = each.reshape(*each.shape[:2], len(goes), -1).sum(-1)  # (b, t, units)
+        units = each.reshape(*each.shape[:2], len(goes), -1).sum(-1)  # (b, t, units) of (b, t, k)
         self.sums[felt.layer] += squares(units @ goes, self.tokens, by_sequence=self.by_sequence)
 
     def end(self) -> None:
@@ -149,7 +149,8 @@ class StreamPrices:
         for reading in readings_of(felt, blocks):
             self.lost = self.lost + self._lost(reading, self.vectors, self.vectors)
         if felt.layer == 0 and self.embeddings:
-            changes = [((felt.below @ a) * (felt.downstream @ b)).sum(-1) for a, b in self.embeddings]
+            maps = ((a.to(felt.below), b.to(felt.below)) for a, b in self.embeddings)
+            changes = [((felt.below @ a) * (felt.downstream @ b)).sum(-1) for a, b in maps]
             self.tied = torch.stack(changes, -1)
 
     def end(self) -> None:
@@ -158,15 +159,16 @@ class StreamPrices:
 
     def _lost(self, reading: Reading, stream: Tensor, felt: Tensor) -> Tensor:
         """Return G . (what goes) of each width, (b, t, widths)."""
-        each = (normalised(reading.stream) @ stream) * (reading.felt @ felt)  # (b, t, d)
+        normal = normalised(reading.stream)
+        each = (normal @ stream.to(normal)) * (reading.felt @ felt.to(normal))  # (b, t, d)
         after: Tensor = each.sum(-1, keepdim=True) - each.cumsum(-1)
-        return after[..., self.widths]
+        return after[..., self.widths.to(after.device)]
 
 
 def squares(felt: Tensor, tokens: Tensor, *, by_sequence: bool = False) -> Floats:
     """Return the sums of squares over tokens, or over sequences of their sums, (s,) of (b, t, s)."""
-    felt = felt.double() * tokens[..., None]
-    total: Floats = (felt.sum(1) if by_sequence else felt).square().flatten(0, -2).sum(0).cpu().numpy()
+    felt = (felt * tokens[..., None]).cpu().double()
+    total: Floats = (felt.sum(1) if by_sequence else felt).square().flatten(0, -2).sum(0).numpy()
     return total
 
 
@@ -191,7 +193,7 @@ def priced_losses(
     """
     parent = dimensions_of(model)
     blocks = Blocks(model, tokens.batches(PRICE_BATCH))
-    by_sequence = model.get_output_embeddings() is None  # type: ignore[no-untyped-call]
+    by_sequence = not blocks.predicts
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
     sizes = {
         kind: steps(whole, UNIT_STEPS) if kind in kinds else np.array([whole])

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of, enter, finish
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.io.cache import ArrayCache, Arrays
-from zerolm.networks.blocks import Blocks
+from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -37,11 +37,12 @@ STREAM_SHARES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
 MANY: Final = 8
 LOSS_SEQUENCES: Final = 64
 LOSS_BATCH: Final = 4
-MAX_PROBABILITIES: Final = 1 << 28
-"""Probabilities of the parent that are kept (1 GiB); where there are more, each cut makes them again."""
+KEPT_SHARE: Final = 4
+"""One in so many bytes of memory may hold what the parent predicts; else each cut makes it again."""
 
-Wanted = Tensor | tuple[Tensor, Tensor]
-"""The output of the parent for a batch: embeddings (b, d), or predictions and their certainty."""
+T = TypeVar("T")
+Finish = Callable[[int, Tensor], Any]
+"""From a batch and states behind the last layer to what a model sends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +230,9 @@ class Loss:
     def __init__(self, blocks: Blocks, depth: int, pooling: str = "mean") -> None:
         self.blocks, self.depth, self.pooling = blocks, depth, pooling
         self.stream = Stream(blocks)  # the parent's states before the layer that is another
-        self.wanted: dict[int, Wanted] = {}
+        self.wanted: dict[tuple[int, int], Any] = {}
+        predictions = sum(batch["input_ids"].numel() for batch in blocks.batches) * blocks.vocab
+        self.is_kept = 4 * predictions <= blocks.compute.limit // KEPT_SHARE
 
     @cached_property
     def last(self) -> list[Tensor]:
@@ -254,35 +257,49 @@ class Loss:
         arrays = repaired.arrays if repaired else {}
         return self._mean(hidden, lambda i, states: finish(self.blocks, i, states, cut, arrays))
 
-    def _mean(self, hidden: list[Tensor], finished: Callable[[int, Tensor], Any] | None = None) -> float:
+    def _mean(self, hidden: list[Tensor], finished: Finish | None = None) -> float:
         end = finished or self.blocks.finish
-        apart = [self._apart(i, self._output(i, end(i, states))) for i, states in enumerate(hidden)]
-        return float(torch.cat(apart).double().mean())
+        apart = self._divergences if self.blocks.predicts else self._distances
+        return float(torch.cat([apart(i, states, end) for i, states in enumerate(hidden)]).double().mean())
 
-    def _apart(self, index: int, output: Tensor) -> Tensor:
-        """Return the loss of each token of a batch, (n,), or of each sequence, (b,)."""
-        wanted = self._wanted(index)
-        if isinstance(wanted, Tensor):
-            return 1.0 - functional.cosine_similarity(output, wanted, dim=-1)
-        p, certainty = wanted
-        kl: Tensor = certainty - torch.linalg.vecdot(p, output) + output.logsumexp(-1)  # (b, t)
-        return kl[self.blocks.tokens(index)]
+    def _distances(self, index: int, states: Tensor, end: Finish) -> Tensor:
+        """Return 1 - cosine of the embeddings of a batch to the parent's, (b,)."""
+        ours = self._embeddings(index, end(index, states))
+        theirs = self._once(
+            (index, 0), lambda: self._embeddings(index, self.blocks.finish(index, self.last[index]))
+        )
+        return 1.0 - functional.cosine_similarity(ours, theirs, dim=-1)
 
-    def _wanted(self, index: int) -> Wanted:
-        if index in self.wanted:
-            return self.wanted[index]
-        output = self._output(index, self.blocks.finish(index, self.last[index]))
-        wanted = output if output.dim() == 2 else predictions(output)
-        if output.numel() * len(self.blocks.batches) <= MAX_PROBABILITIES:
-            self.wanted[index] = wanted
-        return wanted
-
-    def _output(self, index: int, sent: Any) -> Tensor:
-        """Return logits (b, t, v), or pooled embeddings (b, d), of what a model sent."""
-        logits: Tensor | None = getattr(sent, "logits", None)
-        if logits is not None:
-            return logits
+    def _embeddings(self, index: int, sent: Any) -> Tensor:
         return pooled(sent.last_hidden_state, self.blocks.tokens(index), self.pooling)
+
+    def _divergences(self, index: int, states: Tensor, end: Finish) -> Tensor:
+        """Return KL(parent || changed) of each token of a batch, (n,), from few logits at a time."""
+        size = tokens_at_once(self.blocks, len(states))
+        pairs = zip(*(torch.split(each, size, 1) for each in (states, self.last[index])), strict=True)
+        return torch.cat(
+            [
+                self._divergence((index, place), ours, theirs, end)
+                for place, (ours, theirs) in enumerate(pairs)
+            ],
+            1,
+        )[self.blocks.tokens(index)]
+
+    def _divergence(self, part: tuple[int, int], ours: Tensor, theirs: Tensor, end: Finish) -> Tensor:
+        index = part[0]
+        p, certainty = self._once(part, lambda: predictions(self.blocks.finish(index, theirs).logits))
+        logits = end(index, ours).logits
+        kl: Tensor = certainty - torch.linalg.vecdot(p, logits) + logits.logsumexp(-1)  # (b, n)
+        return kl
+
+    def _once(self, part: tuple[int, int], make: Callable[[], T]) -> T:
+        """Return what the parent sends of a part of a batch; it is kept where memory has room for all."""
+        if part in self.wanted:
+            return cast(T, self.wanted[part])
+        sent = make()
+        if self.is_kept:
+            self.wanted[part] = sent
+        return sent
 
 
 def predictions(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -43,7 +43,7 @@ class SecondMoments:
 
     def add(self, x: Tensor, t: Tensor) -> None:
         """Add tokens: inputs (n, k), targets (n, d)."""
-        x, t = x.double(), t.double()  # float32 products would lose what small variances say
+        x, t = x.to(self.xx), t.to(self.xx)  # float32 products would lose what small variances say
         if self.bias:
             x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)  # (n, k + 1)
         self.xx.addmm_(x.T, x)

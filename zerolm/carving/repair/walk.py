@@ -35,7 +35,15 @@ from zerolm.carving.width.in_memory import put
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
-from zerolm.networks.roles import StockLayer, bias, final_norm, matrix, norm_gain, set_matrix
+from zerolm.networks.roles import (
+    StockLayer,
+    as_stored,
+    bias,
+    final_norm,
+    matrix,
+    norm_gain,
+    set_matrix,
+)
 from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -130,7 +138,7 @@ class Walk:
         ours, child = self.carved(layer), self.child.before(layer)
 
         wanted = []  # what down_proj and its residual, where that counts, add up to in the parent, (b, t, d)
-        fit = empty_fit(ours.attention_out)
+        fit = self._output_fit(ours.attention_out)
         for i, hidden, seen in self.parent.through(layer, parts):
             wanted.append(seen.outputs["down"] + before_ffn(ours, hidden, seen))
             target = seen.outputs["o"]
@@ -141,7 +149,7 @@ class Walk:
             fit.add(seen.inputs["o"], target, self.masks[i], self.firsts[i])
         self.solve((layer, "o"), ours.attention_out, fit)
 
-        fit = empty_fit(ours.ffn_out)
+        fit = self._output_fit(ours.ffn_out)
         for i, hidden in enumerate(child):
             with watching(parts(ours), until="down") as seen:
                 self.blocks.call(i, layer, hidden, ours.module)
@@ -165,7 +173,7 @@ class Walk:
         self._solve_reading((layer, "attention_norm"), fit)
 
         ours = self.carved(layer)
-        fit = empty_fit(ours.attention_out)
+        fit = self._output_fit(ours.attention_out)
         for i, hidden in enumerate(child):
             sent = self._input_of(ours, "o", i, layer, hidden)
             fit.add(sent, between[i] - hidden, self.masks[i], self.firsts[i])
@@ -178,7 +186,7 @@ class Walk:
         self._solve_reading((layer, "ffn_norm"), fit)
 
         ours = self.carved(layer)
-        fit = empty_fit(ours.ffn_out)
+        fit = self._output_fit(ours.ffn_out)
         for i, hidden in enumerate(child):
             with watching(parts(ours), until="down") as seen:
                 self.blocks.call(i, layer, hidden, ours.module)
@@ -189,7 +197,9 @@ class Walk:
     def read_by_head(self) -> None:
         """Fit what the head of a narrower stream reads, behind all layers."""
         depth = self.cut.parent.depth
-        norm, unit = (copy.deepcopy(final_norm(self.model)).float() for _ in range(2))
+        norm, unit = (
+            copy.deepcopy(final_norm(self.model)).to(self.blocks.device, torch.float32) for _ in "01"
+        )
         fit = self._reading_fit()
         put(unit, "weight", torch.ones(self.cut.hidden, device=self.blocks.device))
         pairs = zip(self.parent.before(depth), self.child.before(depth), strict=True)
@@ -204,7 +214,13 @@ class Walk:
         return stream if narrowing is None else stream @ torch.from_numpy(narrowing.basis).to(stream)
 
     def _reading_fit(self) -> Fit:
-        return Fit.empty(self.cut.hidden, self.cut.parent.hidden, bias=False, device=self.blocks.device)
+        where = self.blocks.compute.sums
+        return Fit.empty(self.cut.hidden, self.cut.parent.hidden, bias=False, device=where)
+
+    def _output_fit(self, module: nn.Module) -> Fit:
+        outputs, inputs = matrix(module).shape
+        where = self.blocks.compute.sums
+        return Fit.empty(inputs, outputs, bias=bias(module) is not None, device=where)
 
     def _input_of(self, ours: StockLayer, role: str, i: int, layer: int, hidden: Tensor) -> Tensor:
         """Return what a module of a carved layer gets of a batch whose states before it are ``hidden``."""
@@ -217,7 +233,7 @@ class Walk:
         layer, norm = place
         assert self.cut.narrowing is not None
         gain = norm_gain(self.model, norm, None if norm == "final_norm" else layer).double().cpu().numpy()
-        start = torch.from_numpy(self.cut.narrowing.reading(norm, gain).T).to(self.blocks.device)  # (k, d)
+        start = torch.from_numpy(self.cut.narrowing.reading(norm, gain).T).to(fit.solved.xx)  # (k, d)
         columns, self.repaired.ridges[place] = fit.best(start, self.grid, self.ridge(place))
         self.repaired.arrays[place] = columns.T.float().cpu().contiguous().numpy()
 
@@ -225,10 +241,10 @@ class Walk:
         """Repair a layer on what the parent's own layers send."""
         ours, kept = self.carved(layer), self.kept[layer]
         columns = {"o": spread_heads(self.cut, kept), "down": kept.ffn}
-        fits = {"o": empty_fit(ours.attention_out), "down": empty_fit(ours.ffn_out)}
+        fits = {"o": self._output_fit(ours.attention_out), "down": self._output_fit(ours.ffn_out)}
         for i, _, seen in self.parent.through(layer, parts):
             for role, fit in fits.items():
-                x = seen.inputs[role][..., torch.as_tensor(columns[role])]
+                x = seen.inputs[role][..., torch.as_tensor(columns[role], device=self.blocks.device)]
                 fit.add(x, self._kept(seen.outputs[role]), self.masks[i], self.firsts[i])
         self.solve((layer, "o"), ours.attention_out, fits["o"], bias_only=bias_only)
         self.solve((layer, "down"), ours.ffn_out, fits["down"], bias_only=bias_only)
@@ -239,7 +255,7 @@ class Walk:
         if bias_only and offset is None:
             return
         rows = matrix(module).T if offset is None else torch.cat([matrix(module).T, offset[None]])
-        start = rows.double()  # (k, d), with a bias (k + 1, d)
+        start = rows.to(fit.solved.xx)  # (k, d), with a bias (k + 1, d)
         if bias_only:
             columns = (fit.solved + fit.held).recentred(start)
         else:
@@ -247,9 +263,9 @@ class Walk:
         weight, offset = (columns.T, None) if offset is None else (columns[:-1].T, columns[-1])
         set_matrix(module, weight, offset)
         layer, role = place
-        for name, tensor in (("weight", role), ("bias", f"{role}_bias")):
-            if name == "weight" or offset is not None:
-                self.repaired.arrays[layer, tensor] = module.get_parameter(name).detach().cpu().numpy()
+        solved = {role: as_stored(module, weight)} | ({} if offset is None else {f"{role}_bias": offset})
+        for tensor, values in solved.items():
+            self.repaired.arrays[layer, tensor] = values.float().cpu().contiguous().numpy()
 
     def ridge(self, place: Place) -> float | None:
         """Return the ridge that is given, None where one is to be chosen."""
@@ -286,11 +302,6 @@ class Absent(nn.Module):
 
     def forward(self, hidden: Tensor, *_: Any, **__: Any) -> Tensor:
         return hidden
-
-
-def empty_fit(module: nn.Module) -> Fit:
-    outputs, inputs = matrix(module).shape
-    return Fit.empty(inputs, outputs, bias=bias(module) is not None, device=matrix(module).device)
 
 
 def parts(layer: StockLayer) -> dict[str, nn.Module]:

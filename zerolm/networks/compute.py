@@ -1,0 +1,136 @@
+"""Where and how networks are computed: the device, the type of products, and the memory that it may take."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from zerolm.io.memory import free_memory
+from zerolm.settings import shown
+from zerolm.settings.compute import ComputeRequest
+
+M = TypeVar("M", bound=nn.Module)
+TYPES: Final = {"auto": torch.float32, "float32": torch.float32, "bfloat16": torch.bfloat16}
+SHARE: Final = 4
+"""Without a limit one in so many bytes of free memory is used."""
+_NOTED: Final = "_zerolm_compute"
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A ``device``, the type of ``products`` of matrices there, and bytes of ``memory`` that may be used.
+
+    States, gradients, norms, the head and all sums are float32, or better, whatever the products are.
+    """
+
+    device: torch.device = torch.device("cpu")
+    products: torch.dtype = torch.float32
+    memory: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """Return bytes of memory to keep to: what was asked for, else a quarter of what is free."""
+        return free_memory() // SHARE if self.memory is None else self.memory
+
+    @property
+    def sums(self) -> torch.device:
+        """Return where sums in float64 are held: the device, if it has that type."""
+        return self.device if self.device.type in ("cpu", "cuda") else torch.device("cpu")
+
+    @property
+    def room(self) -> int:
+        """Return bytes of weights that may stay on a device beside what runs there; 0 on the CPU."""
+        if self.device.type != "cuda":
+            return 0
+        return int(torch.cuda.mem_get_info(self.device)[0]) // 2
+
+    def running(self) -> torch.autocast:
+        """Return a context in which matrices are multiplied in the type of products."""
+        return torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.products == torch.bfloat16, cache_enabled=False
+        )
+
+    def placed(self, module: M, used: Iterable[nn.Parameter], *, wide: bool, shared: Iterable[Any] = ()) -> M:
+        """Return the module with those parameters that are ``used`` on the device; others are its own.
+
+        So is what is ``shared``. Matrices are in the type of products, or in float32 where that is ``wide``;
+        vectors in float32.
+        """
+        moved: dict[int, Any] = {}
+        for weight in used:
+            dtype = torch.float32 if wide or weight.dim() < 2 else self.products
+            if (weight.dtype, weight.device) != (dtype, self.device):
+                moved[id(weight)] = nn.Parameter(weight.to(self.device, dtype), requires_grad=False)
+        moved |= {id(x): x.to(self.device) for x in module.buffers() if x.device != self.device}
+        if not moved:
+            return module
+        memo = {id(each): each for each in (*shared, *module.parameters())}
+        return copy.deepcopy(module, memo | moved)
+
+    def product(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return a product of matrices in float32, computed in the type of products."""
+        with self.running():
+            return (left @ right).float()
+
+    def to_json(self) -> dict[str, str]:
+        """Return what results depend on: the kind of device, and the type of products."""
+        return {"device": self.device.type, "dtype": str(self.products).removeprefix("torch.")}
+
+
+def compute_of(model: nn.Module) -> Compute:
+    """Return how a model is computed: as was noted on it, else in float32 where its parameters are."""
+    noted: Compute | None = model.__dict__.get(_NOTED)
+    return noted or Compute(next(model.parameters()).device)
+
+
+def computed(model: M, compute: Compute) -> M:
+    """Return the model, with a note how it is computed."""
+    model.__dict__[_NOTED] = compute
+    return model
+
+
+def compute(request: ComputeRequest) -> Compute:
+    """Return what a request asks for; ``ValueError`` for what is not here, with what is."""
+    device = device_of(request.device)
+    if request.dtype not in TYPES:
+        raise ValueError(f"dtype {shown(request.dtype)} is not known; possible are {', '.join(TYPES)}")
+    products = TYPES[request.dtype]
+    if products == torch.bfloat16 and not multiplies_bfloat16(device):
+        raise ValueError(f"{device} does not multiply in bfloat16: give --dtype float32")
+    return Compute(device, products, request.memory)
+
+
+def device_of(name: str) -> torch.device:
+    """Return the device of a name; ``auto`` is CUDA's, if any. ``ValueError`` where it is absent."""
+    possible = devices()
+    if name == "auto":
+        return torch.device("cuda" if "cuda" in possible else "cpu")
+    if name not in possible:
+        raise ValueError(f"there is no device {shown(name)} here; possible are {', '.join(possible)}")
+    return torch.device(name)
+
+
+def devices() -> list[str]:
+    """Return the names of the devices that are here."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    mps = ["mps"] if torch.backends.mps.is_available() else []
+    return ["cpu", *(["cuda"] if count else []), *(f"cuda:{index}" for index in range(count)), *mps]
+
+
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Return whether products in bfloat16 are possible on a device."""
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            return bool(torch.cuda.is_bf16_supported())
+    try:
+        torch.ones(2, 2, device=device, dtype=torch.bfloat16) @ torch.ones(
+            2, 2, device=device, dtype=torch.bfloat16
+        )
+    except (RuntimeError, TypeError):
+        return False
+    return True

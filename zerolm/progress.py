@@ -30,3 +30,15 @@ class _Silent:
 
 silent: Final[Progress] = _Silent()
 """Says nothing; signatures show it by this name."""
+
+
+class Counted:
+    """Progress of work in equal steps: each call is one more, of ``of``, where ``done`` are behind."""
+
+    def __init__(self, progress: Progress, text: str, of: int, done: int = 0) -> None:
+        self.progress, self.text, self.of, self.done = progress, text, of, done
+        progress(text, done, of)
+
+    def __call__(self) -> None:
+        self.done += 1
+        self.progress(self.text, self.done, self.of)

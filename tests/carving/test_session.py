@@ -57,7 +57,7 @@ def test_a_parent_that_does_not_fit_is_compared_block_by_block(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parent = saved(tmp_path / "parent", name, dtype="bfloat16")
-    monkeypatch.setattr(verify, "fits", lambda checkpoint: False)
+    monkeypatch.setattr(verify, "fits", lambda *_: False)
     found = carve(
         parent, tmp_path / "child", keep_ffn=0.5, text="random", sequences=12, length=16, plan="measured"
     )

@@ -12,32 +12,39 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from zerolm.carving.evaluation.divergence import pooled
+from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.roles import StockLayer, layer_list, norm_gain
+from zerolm.progress import Counted, Progress
 
 EPSILON: Final = 1e-12
 SAVED: Final = 8
 """How often the sums of a pass are stored."""
+STATES_SHARE: Final = 4
+"""One in so many bytes of memory may hold the states of the batches that go through the network together."""
 Watched = Callable[[StockLayer], Mapping[str, nn.Module]]
 
 
 @dataclass(frozen=True, eq=False)
 class Felt:
-    """A layer as the loss feels it, for one batch.
+    """A layer as the loss feels it, for the batch ``index``, whose ``tokens`` (b, t) are no padding.
 
     ``below`` and ``above`` (b, t, d) are the states before and behind it, ``upstream`` and ``downstream`` the
     gradients behind and before. ``values`` are what goes in and out of the modules that were watched, and
     ``gradients`` those there.
     """
 
+    index: int
     layer: int
     ours: StockLayer
+    tokens: Tensor
     below: Tensor
     above: Tensor
     upstream: Tensor
@@ -54,12 +61,60 @@ class Reading:
     felt: Tensor
 
 
-def states_of(blocks: Blocks, index: int) -> list[Tensor]:
-    """Return the states of a batch before each layer, and behind the last, (b, t, d) each."""
-    states = [blocks.embed(index)]
-    for layer in range(len(layer_list(blocks.model))):
-        states.append(blocks.call(index, layer, states[-1]))
-    return states
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Batches that go through the network together, so that each layer is read once for all of them.
+
+    ``states[layer]`` are those before each layer, and behind the last, one (b, t, d) of each batch of
+    ``indices``. ``step()`` says that a layer is passed.
+    """
+
+    blocks: Blocks
+    indices: range
+    states: list[list[Tensor]]
+    step: Callable[[], None]
+
+    def felt(self, upstream: Sequence[Tensor], watched: Watched) -> Iterator[Felt]:
+        """Yield what is felt of each layer, from the last to the first, batch by batch.
+
+        ``upstream`` are the gradients behind the last. One layer's graph is in memory at a time.
+        """
+        above = list(upstream)
+        for layer in reversed(range(len(self.states) - 1)):
+            for place, index in enumerate(self.indices):
+                pair = self.states[layer][place], self.states[layer + 1][place]
+                felt = _felt(self.blocks, index, layer, pair, above[place], watched)
+                yield felt
+                above[place] = felt.downstream
+            self.states[layer + 1] = []  # has served
+            self.step()
+
+
+def together(
+    blocks: Blocks, sums: Arrays, cache: ArrayCache, name: str, text: str, progress: Progress
+) -> Iterator[Together]:
+    """Yield the batches that go through the network together, and store the ``sums`` behind each.
+
+    What is in the ``cache`` under the ``name`` is gone on with: it is put into the arrays of ``sums``.
+    """
+    count, depth = len(blocks.batches), len(layer_list(blocks.model))
+    stored = cache.get(name)
+    done = int(stored["batches"]) if stored else 0
+    for kind, total in sums.items():
+        total[...] = stored[kind] if stored else total
+    size = max(
+        1, min(count // SAVED, blocks.compute.limit // STATES_SHARE // (depth * max(blocks.state_bytes)))
+    )
+    steps = Counted(progress, text, 2 * depth * -(-count // size), 2 * depth * (done // size))
+    for first in range(done, count, size):
+        indices = range(first, min(first + size, count))
+        states = [[blocks.embed(index) for index in indices]]
+        for layer in range(depth):
+            below = zip(indices, states[-1], strict=True)
+            states.append([blocks.call(index, layer, each) for index, each in below])
+            steps()
+        yield Together(blocks, indices, states, steps)
+        cache.put(name, sums | {"batches": np.array(indices.stop)})
 
 
 def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: str = "mean") -> Tensor:
@@ -112,28 +167,23 @@ def _felt_by_predictions(
         yield gradient
 
 
-def felt_layers(
-    blocks: Blocks, index: int, states: Sequence[Tensor], upstream: Tensor, watched: Watched
-) -> Iterator[Felt]:
-    """Yield what is felt of each layer for a batch with these ``states``, from the last to the first.
-
-    ``upstream`` is the gradient behind the last. One layer's graph is in memory at a time.
-    """
-    for layer in reversed(range(len(states) - 1)):
-        below, ours = states[layer].detach().requires_grad_(), blocks.layer(layer)
-        with torch.enable_grad(), watching(watched(ours)) as seen:
-            out = blocks.call(index, layer, below, ours.module, gradients=True)
-        places = [*seen.inputs.values(), *seen.outputs.values()]
-        *inside, downstream = torch.autograd.grad(out, [*places, below], grad_outputs=upstream)
-        values, gradients = (
-            Seen(
-                dict(zip(seen.inputs, each, strict=False)),
-                dict(zip(seen.outputs, each[len(seen.inputs) :], strict=True)),
-            )
-            for each in ([place.detach() for place in places], inside)
+def _felt(
+    blocks: Blocks, index: int, layer: int, states: tuple[Tensor, Tensor], upstream: Tensor, watched: Watched
+) -> Felt:
+    """Return what is felt of a layer for a batch with these states before and behind it."""
+    below, ours = states[0].detach().requires_grad_(), blocks.layer(layer)
+    with torch.enable_grad(), watching(watched(ours)) as seen:
+        out = blocks.call(index, layer, below, ours.module, gradients=True)
+    places = [*seen.inputs.values(), *seen.outputs.values()]
+    *inside, downstream = torch.autograd.grad(out, [*places, below], grad_outputs=upstream)
+    values, gradients = (
+        Seen(
+            dict(zip(seen.inputs, each, strict=False)),
+            dict(zip(seen.outputs, each[len(seen.inputs) :], strict=True)),
         )
-        yield Felt(layer, ours, states[layer], states[layer + 1], upstream, downstream, values, gradients)
-        upstream = downstream
+        for each in ([place.detach() for place in places], inside)
+    )
+    return Felt(index, layer, ours, blocks.tokens(index), *states, upstream, downstream, values, gradients)
 
 
 def readings_of(felt: Felt, blocks: Blocks) -> Iterator[Reading]:

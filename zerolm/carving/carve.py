@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 NOWHERE: Final = Destination()
 ANYWHERE: Final = ComputeRequest()
-FINALISTS: Final = 4
+FINALISTS: Final = 3
 NEAR: Final = 2.0
 """So many plans at most are measured, of those that are foretold to lose no more than twice the least."""
 

@@ -13,11 +13,12 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.carving.evaluation.divergence import pooling_of
+from zerolm.carving.export.verify import outputs
 from zerolm.carving.importance.criteria import definition_of
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
-from zerolm.carving.planning.prices import PRICE_SEQUENCES, priced_losses
+from zerolm.carving.planning.prices import PRICE_TOKENS, priced_losses
 from zerolm.carving.planning.sensitivity import (
     LOSS_BATCH,
     LOSS_SEQUENCES,
@@ -27,7 +28,15 @@ from zerolm.carving.planning.sensitivity import (
     measured_losses,
     stream_losses,
 )
-from zerolm.carving.pruning import Place, Repaired, apply_in_memory, carved_layer, enter, finish
+from zerolm.carving.pruning import (
+    Place,
+    Repaired,
+    apply_in_memory,
+    carved_layer,
+    dimensions_of,
+    enter,
+    finish,
+)
 from zerolm.carving.recipe import to_layers
 from zerolm.carving.repair.walk import repair
 from zerolm.carving.request import Methods
@@ -147,7 +156,7 @@ class Session:
         """Return the losses of cutting one layer alone, and of narrowing the stream if wanted."""
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
-            tokens, basis = self.tokens.spread(PRICE_SEQUENCES), self.basis if with_stream else None
+            tokens, basis = self.tokens.most(PRICE_TOKENS), self.basis if with_stream else None
             cache = self._cache("prices", pooling, basis is not None)
             return priced_losses(
                 self.model,
@@ -207,22 +216,29 @@ class Session:
     def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
         """Return the loss of the whole cut on the tokens that the table was measured on, in its units."""
         self.progress("measuring the plan")
+        return self._loss.of_cut(cut, repaired)
+
+    @cached_property
+    def _loss(self) -> Loss:
         blocks = Blocks(self.model, self.tokens.spread(LOSS_SEQUENCES).batches(LOSS_BATCH))
-        return Loss(blocks, cut.parent.depth, self.pooling).of_cut(cut, repaired)
+        return Loss(blocks, dimensions_of(self.model).depth, self.pooling)
 
     def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:
-        """Return the carved parent as a function from ids (b, t) to logits (b, t, v), a layer at a time."""
+        """Return the carved parent as a function from ids (b, t) to what it sends, a layer at a time.
 
-        def logits(ids: Tensor) -> Tensor:
-            blocks = Blocks(self.model, [{"input_ids": ids}])
+        That is (b, t, v), without a head (b, t, d). It runs on the CPU in float32.
+        """
+        model = mapped_model(self.checkpoint)
+
+        def sent(ids: Tensor) -> Tensor:
+            blocks = Blocks(model, [{"input_ids": ids}])
             hidden = enter(cut, blocks.embed(0))
             for kept in cut.layers:
-                module = carved_layer(self.model, cut, kept, repaired).module
+                module = carved_layer(model, cut, kept, repaired).module
                 hidden = blocks.call(0, kept.layer, hidden, module)
-            sent: Tensor = finish(blocks, 0, hidden, cut, repaired.arrays if repaired else {}).logits
-            return sent
+            return outputs(finish(blocks, 0, hidden, cut, repaired.arrays if repaired else {}))
 
-        return logits
+        return sent
 
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
         """Return the carved parent, in memory and in float32."""

@@ -13,12 +13,15 @@ from transformers import PreTrainedModel
 
 from zerolm.networks.compute import compute_of
 from zerolm.networks.hooks import stand_ins
-from zerolm.networks.roles import StockLayer, layer_list, layer_of, places_of
+from zerolm.networks.roles import StockLayer, layer_list, layer_of, layers_of, matrix, places_of
+from zerolm.networks.states import States
 
 M = TypeVar("M", bound=nn.Module)
 
 LOGITS: Final = 1 << 25
 """Logits at most that are made at a time (128 MiB, with gradients some four times as much)."""
+STATES_HELD: Final = 6
+"""Hidden states of all batches that a pass holds at a time, at most."""
 Inputs = Mapping[str, Tensor]
 """Inputs of a model: ``input_ids`` (b, t) and, where sequences are padded, ``attention_mask`` (b, t)."""
 
@@ -86,6 +89,16 @@ class Blocks:
     def vocab(self) -> int:
         """Return the size of the vocabulary."""
         return int(self.model.config.vocab_size)
+
+    @property
+    def state_bytes(self) -> list[int]:
+        """Return the bytes of the hidden states of each batch, in float32."""
+        hidden = len(matrix(layers_of(self.model)[0].attention_out))
+        return [4 * batch["input_ids"].numel() * hidden for batch in self.batches]
+
+    def states(self) -> States:
+        """Return a place for hidden states of all batches: on disk where some of them exceed memory."""
+        return States(on_disk=STATES_HELD * sum(self.state_bytes) > self.compute.limit)
 
     def tokens(self, index: int) -> Tensor:
         """Return where a batch has tokens, (b, t) bool."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.roles import StockLayer, layer_of, places_of
+from zerolm.networks.states import States
 
 
 class Stream:
@@ -27,13 +28,13 @@ class Stream:
     ) -> None:
         self.blocks, self.enter = blocks, enter
         self.module = module or (lambda number: blocks.layer(number).module)
-        self.hidden: list[Tensor] = []
+        self.hidden = blocks.states()
         self.layer = 0
 
-    def before(self, layer: int) -> list[Tensor]:
+    def before(self, layer: int) -> States:
         """Return the inputs of this layer."""
-        if not self.hidden:
-            self.hidden = [self.enter(self.blocks.embed(index)) for index in range(len(self.blocks.batches))]
+        for index in range(len(self.hidden), len(self.blocks.batches)):
+            self.hidden.append(self.enter(self.blocks.embed(index)))
         while self.layer < layer:
             for _ in self.through(self.layer):
                 pass

@@ -49,6 +49,10 @@ class Tokens:
         mask = None if self.mask is None else self.mask[chosen]
         return Tokens(self.ids[chosen], mask, self.text, self.seed)
 
+    def most(self, tokens: int) -> Tokens:
+        """Return as many sequences, evenly from all, as hold about so many tokens; at least one."""
+        return self.spread(max(1, tokens * len(self) // self.count))
+
     def halves(self) -> tuple[Tokens, Tokens]:
         """Return every other sequence, and those between."""
         masks = [None, None] if self.mask is None else [self.mask[0::2], self.mask[1::2]]

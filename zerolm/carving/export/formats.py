@@ -71,14 +71,24 @@ class StockFolder(Format):
         return str(config["model_type"]), config
 
     def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
-        from zerolm.carving.export.verify import ROUNDED, as_stored, compare, compare_blocks, fits, rounded
+        from zerolm.carving.export.verify import (
+            ROUNDED,
+            as_stored,
+            compare,
+            compare_blocks,
+            compare_outputs,
+            fits,
+            rounded,
+        )
         from zerolm.networks.opener import is_decoder, load_model
 
         parent, child = session.checkpoint, Checkpoint.open(folder)
         proof = compare_blocks(child, parent, cut, repaired)
-        if not fits(parent):
+        stored = as_stored(child, cut, repaired)
+        if not fits(parent, session.compute.limit):
+            compare_outputs(child, session.carved_layers(cut, stored))
             return replace(proof, by="blocks")
-        reference = session.carved(cut, as_stored(child, cut, repaired))
+        reference = session.carved(cut, stored)
         model = load_model(folder, is_decoder(parent))
         if cut.narrowing is None:
             return compare(model, reference)

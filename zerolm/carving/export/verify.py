@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,6 @@ from zerolm.carving.width.maps import StreamMaps
 from zerolm.carving.width.narrowing import WRITERS
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.dtypes import narrowed, widened
-from zerolm.io.memory import free_memory
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import parameters
 from zerolm.networks.opener import mapped_model
@@ -28,6 +27,8 @@ OUTPUT_TOLERANCE: Final = 1e-4
 """Largest difference of outputs, relative to their largest magnitude, that rounding may explain."""
 ROUNDED: Final = 1e-3
 """The same where weights are products, which round to either of two neighbours."""
+ROUNDINGS: Final = 8
+"""So many roundings of a weight may differ where the ends of a network are products that were not rounded."""
 BLOCK_TOLERANCE: Final = 1e-5
 """The same of one layer, all weights being as they are stored."""
 COMPARED_BYTES: Final = 16 << 20
@@ -60,8 +61,12 @@ def compare(
     size = int(child.config.vocab_size)
     length = min(length, int(getattr(child.config, "max_position_embeddings", None) or length))
     ids = torch.randint(size, (2, length), generator=generator)  # (2, length)
-    ours, theirs = (_outputs(model(input_ids=ids)) for model in (child, reference))
-    proof = _apart(ours, theirs)
+    ours, theirs = (outputs(model(input_ids=ids)) for model in (child, reference))
+    return _within_rounding(_apart(ours, theirs), tolerance)
+
+
+def _within_rounding(proof: Verified, tolerance: float) -> Verified:
+    """Return the proof; ``ValueError`` where outputs differ by more than a share of the largest."""
     if not proof.relative <= tolerance:
         raise ValueError(
             f"the written child differs from the carved parent by {proof.difference:.3g} "
@@ -122,10 +127,28 @@ def compare_blocks(
     return worst
 
 
-def fits(checkpoint: Checkpoint) -> bool:
-    """Whether the parent, the carved parent and the child fit into what memory there is in float32."""
-    needed = 3 * 4 * sum(checkpoint.tensors[name].count for name in checkpoint.layout.slots)
-    return needed <= free_memory()
+@torch.no_grad()
+def compare_outputs(
+    child: Checkpoint, carved: Callable[[Tensor], Tensor], *, length: int = 64, seed: int = 0
+) -> Verified:
+    """Compare what a child sends with ``carved``, a function of ids (b, t), one layer in memory at a time.
+
+    The child runs in the stock class. What is compared block by block has the same weights; this tells
+    whether all is wired alike. ``ValueError`` where they differ by more than rounding.
+    """
+    length = min(length, child.layout.sizes.get("positions", length))
+    ids = torch.randint(child.layout.vocab, (2, length), generator=torch.Generator().manual_seed(seed))
+    blocks = Blocks(mapped_model(child), [{"input_ids": ids}])
+    hidden = blocks.embed(0)
+    for layer in range(child.layout.depth):
+        hidden = blocks.call(0, layer, hidden)
+    tolerance = max(ROUNDED, ROUNDINGS * coarseness(child))
+    return _within_rounding(_apart(outputs(blocks.finish(0, hidden)), carved(ids)), tolerance)
+
+
+def fits(checkpoint: Checkpoint, memory: int) -> bool:
+    """Whether the parent, the carved parent and the child fit into so many bytes of memory in float32."""
+    return 3 * 4 * sum(checkpoint.tensors[name].count for name in checkpoint.layout.slots) <= memory
 
 
 def _same_kinds(child: PreTrainedModel, parent: PreTrainedModel, kept: list[int]) -> None:
@@ -209,7 +232,7 @@ def _apart(ours: Tensor, theirs: Tensor) -> Verified:
     return Verified(difference, difference / max(float(theirs.abs().max()), 1e-12))
 
 
-def _outputs(sent: object) -> Tensor:
+def outputs(sent: object) -> Tensor:
     """Return logits, or the last hidden states of a model without a head."""
     logits = getattr(sent, "logits", None)
     value = logits if logits is not None else getattr(sent, "last_hidden_state")  # noqa: B009

@@ -22,16 +22,14 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.backward import (
-    SAVED,
     Felt,
     Reading,
     felt_above,
     felt_by_head,
-    felt_layers,
     normalised,
     readers,
     readings_of,
-    states_of,
+    together,
     writers,
 )
 from zerolm.carving.importance.criterion import Criterion
@@ -48,8 +46,8 @@ UNIT_STEPS: Final = 64
 """Sizes of the FFN, and of KV groups, that are priced at most."""
 STREAM_STEPS: Final = 32
 """Widths of the stream that are priced at most."""
-PRICE_SEQUENCES: Final = 64
-"""So many, evenly spread, are sent through the network and back."""
+PRICE_TOKENS: Final = 1 << 13
+"""So many, of sequences evenly spread, are sent through the network and back."""
 PRICE_BATCH: Final = 2
 
 
@@ -58,14 +56,8 @@ class Priced(Protocol):
 
     sums: Floats
 
-    def above(self, reading: Reading | None, tokens: Tensor) -> None:
-        """Take what the last norm reads (None: it is no root mean square), and where tokens are, (b, t)."""
-
     def layer(self, felt: Felt, blocks: Blocks) -> None:
-        """Take what is felt of a layer; the last comes first."""
-
-    def end(self) -> None:
-        """Add what was taken of a batch to the sums."""
+        """Add what is felt of a layer of a batch; a batch's last comes first."""
 
 
 class UnitPrices:
@@ -80,19 +72,13 @@ class UnitPrices:
         self.goes = [torch.from_numpy(each) for each in goes]
         self.sums = np.zeros((len(goes), goes[0].shape[1]))
 
-    def above(self, reading: Reading | None, tokens: Tensor) -> None:
-        self.tokens = tokens
-
     def layer(self, felt: Felt, blocks: Blocks) -> None:
         role = {"groups": "o", "ffn": "down"}[self.kind]
         columns = matrix(writers(felt.ours)[role])  # (d, k)
         each = felt.values.inputs[role] * blocks.compute.product(felt.gradients.outputs[role], columns)
         goes = self.goes[felt.layer].to(each)  # (units, s)
         units = each.reshape(*each.shape[:2], len(goes), -1).sum(-1)  # (b, t, units) of (b, t, k)
-        self.sums[felt.layer] += squares(units @ goes, self.tokens, by_sequence=self.by_sequence)
-
-    def end(self) -> None:
-        pass
+        self.sums[felt.layer] += squares(units @ goes, felt.tokens, by_sequence=self.by_sequence)
 
 
 class LayerPrices:
@@ -101,15 +87,9 @@ class LayerPrices:
     def __init__(self, depth: int, *, by_sequence: bool) -> None:
         self.by_sequence, self.sums = by_sequence, np.zeros(depth)
 
-    def above(self, reading: Reading | None, tokens: Tensor) -> None:
-        self.tokens = tokens
-
     def layer(self, felt: Felt, blocks: Blocks) -> None:
         each = ((felt.above - felt.below) * felt.upstream).sum(-1, keepdim=True)  # (b, t, 1)
-        self.sums[felt.layer] += squares(each, self.tokens, by_sequence=self.by_sequence)[0]
-
-    def end(self) -> None:
-        pass
+        self.sums[felt.layer] += squares(each, felt.tokens, by_sequence=self.by_sequence)[0]
 
 
 class StreamPrices:
@@ -132,6 +112,7 @@ class StreamPrices:
         self.innovations = torch.from_numpy(basis.vectors @ inverse.T).float()
         self.foretold = torch.from_numpy(basis.vectors @ lower).float()
         self.sums = np.zeros((2, len(widths)))
+        self.lost: dict[int, Tensor] = {}
         self.embeddings: list[tuple[Tensor, Tensor]] = []
         for width in widths.tolist() if tied else []:
             narrowing = basis.narrowing(Width(width, True))
@@ -139,23 +120,21 @@ class StreamPrices:
             maps = (torch.from_numpy(each).float() for each in (moved, narrowing.basis))
             self.embeddings.append((next(maps), next(maps)))
 
-    def above(self, reading: Reading | None, tokens: Tensor) -> None:
-        assert reading is not None
-        self.tokens = tokens
-        self.lost = self._lost(reading, self.innovations, self.foretold)
-        self.tied = torch.zeros_like(self.lost)
+    def above(self, index: int, reading: Reading) -> None:
+        """Take what the last norm reads of a batch, before its layers come."""
+        self.lost[index] = self._lost(reading, self.innovations, self.foretold)
 
     def layer(self, felt: Felt, blocks: Blocks) -> None:
         for reading in readings_of(felt, blocks):
-            self.lost = self.lost + self._lost(reading, self.vectors, self.vectors)
-        if felt.layer == 0 and self.embeddings:
+            self.lost[felt.index] += self._lost(reading, self.vectors, self.vectors)
+        if felt.layer > 0:
+            return
+        lost = self.lost.pop(felt.index)
+        self.sums[0] += squares(lost, felt.tokens)
+        if self.embeddings:
             maps = ((a.to(felt.below), b.to(felt.below)) for a, b in self.embeddings)
             changes = [((felt.below @ a) * (felt.downstream @ b)).sum(-1) for a, b in maps]
-            self.tied = torch.stack(changes, -1)
-
-    def end(self) -> None:
-        self.sums[0] += squares(self.lost, self.tokens)
-        self.sums[1] += squares(self.tied - self.lost, self.tokens)
+            self.sums[1] += squares(torch.stack(changes, -1) - lost, felt.tokens)
 
     def _lost(self, reading: Reading, stream: Tensor, felt: Tensor) -> Tensor:
         """Return G . (what goes) of each width, (b, t, widths)."""
@@ -234,35 +213,21 @@ def _price(
     blocks: Blocks, priced: dict[str, Priced], pooling: str, progress: Progress, cache: ArrayCache, name: str
 ) -> None:
     """Send all batches through the network and back, and let everything be priced."""
-    sums = cache.get(name)
-    done = int(sums["batches"]) if sums else 0
-    for kind, each in priced.items():
-        each.sums = sums[kind] if sums else each.sums
-    for index in range(done, len(blocks.batches)):
-        progress("pricing every cut", index, len(blocks.batches))
-        _price_batch(blocks, index, list(priced.values()), pooling)
-        if (index + 1) % max(1, len(blocks.batches) // SAVED) == 0 or index + 1 == len(blocks.batches):
-            cache.put(
-                name, {kind: each.sums for kind, each in priced.items()} | {"batches": np.array(index + 1)}
-            )
-
-
-def _price_batch(blocks: Blocks, index: int, priced: Sequence[Priced], pooling: str) -> None:
-    states, tokens = states_of(blocks, index), blocks.tokens(index)
-    is_read = any(isinstance(each, StreamPrices) for each in priced)
-    if is_read:
-        reading, upstream = felt_by_head(blocks, index, states[-1])
-    else:
-        reading, upstream = None, felt_above(blocks, index, states[-1], pooling=pooling)
-    for each in priced:
-        each.above(reading, tokens)
-    for felt in felt_layers(blocks, index, states, upstream, both if is_read else writers):
-        if not felt.upstream.isfinite().all():
-            raise ValueError(f"the gradients of layer {felt.layer} are not finite: it cannot be priced")
-        for each in priced:
-            each.layer(felt, blocks)
-    for each in priced:
-        each.end()
+    sums = {kind: each.sums for kind, each in priced.items()}
+    for part in together(blocks, sums, cache, name, "pricing every cut", progress):
+        stream, upstream = priced.get("stream"), []
+        for index, last in zip(part.indices, part.states[-1], strict=True):
+            if isinstance(stream, StreamPrices):
+                reading, above = felt_by_head(blocks, index, last)
+                stream.above(index, reading)
+            else:
+                above = felt_above(blocks, index, last, pooling=pooling)
+            upstream.append(above)
+        for felt in part.felt(upstream, both if stream else writers):
+            if not felt.upstream.isfinite().all():
+                raise ValueError(f"the gradients of layer {felt.layer} are not finite: it cannot be priced")
+            for each in priced.values():
+                each.layer(felt, blocks)
 
 
 def both(layer: StockLayer) -> dict[str, nn.Module]:

@@ -26,6 +26,7 @@ from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of, enter,
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, tokens_at_once
+from zerolm.networks.states import States
 from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -235,30 +236,31 @@ class Loss:
         self.is_kept = 4 * predictions <= blocks.compute.limit // KEPT_SHARE
 
     @cached_property
-    def last(self) -> list[Tensor]:
+    def last(self) -> States:
         """Return the states behind the parent's last layer, (b, t, d) each."""
         return Stream(self.blocks).before(self.depth)
 
     def of(self, layer: int, module: nn.Module | None) -> float:
         """Return the mean loss with ``module`` in place of the layer, or with none there."""
-        hidden = list(self.stream.before(layer))
-        if module is not None:
-            hidden = [self.blocks.call(i, layer, states, module) for i, states in enumerate(hidden)]
+        hidden = self.blocks.states()
+        for i, states in enumerate(self.stream.before(layer)):
+            hidden.append(states if module is None else self.blocks.call(i, layer, states, module))
         for above in range(layer + 1, self.depth):
-            hidden = [self.blocks.call(i, above, states) for i, states in enumerate(hidden)]
-        return self._mean(hidden)
+            for i, states in enumerate(hidden):
+                hidden[i] = self.blocks.call(i, above, states)
+        return self._mean(hidden, self.blocks.finish)
 
     def of_cut(self, cut: Cut, repaired: Repaired | None = None) -> float:
         """Return the mean loss of a whole cut, one of its layers in memory at a time."""
-        hidden = list(Stream(self.blocks, enter=partial(enter, cut)).before(0))
+        hidden = Stream(self.blocks, enter=partial(enter, cut)).before(0)
         for kept in cut.layers:
             module = carved_layer(self.blocks.model, cut, kept, repaired).module
-            hidden = [self.blocks.call(i, kept.layer, states, module) for i, states in enumerate(hidden)]
+            for i, states in enumerate(hidden):
+                hidden[i] = self.blocks.call(i, kept.layer, states, module)
         arrays = repaired.arrays if repaired else {}
         return self._mean(hidden, lambda i, states: finish(self.blocks, i, states, cut, arrays))
 
-    def _mean(self, hidden: list[Tensor], finished: Finish | None = None) -> float:
-        end = finished or self.blocks.finish
+    def _mean(self, hidden: States, end: Finish) -> float:
         apart = self._divergences if self.blocks.predicts else self._distances
         return float(torch.cat([apart(i, states, end) for i, states in enumerate(hidden)]).double().mean())
 

@@ -14,7 +14,9 @@ held-out tokens is a quadratic form in theirs.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import torch
@@ -46,7 +48,7 @@ class SecondMoments:
         x, t = x.to(self.xx), t.to(self.xx)  # float32 products would lose what small variances say
         if self.bias:
             x = torch.cat([x, x.new_ones(len(x), 1)], dim=1)  # (n, k + 1)
-        self.xx.addmm_(x.T, x)
+        self.xx += _gram(x)
         self.xt.addmm_(x.T, t)
         self.tt += float(t.square().sum())
         self.count += len(x)
@@ -81,7 +83,12 @@ class SecondMoments:
         missing = self.xt - self.xx @ start  # (k, d): what the columns do not yet explain
         pulled = self.xx.clone()
         pulled.diagonal()[: len(start) - self.bias] += max(share * self.diagonal(), 1e-300)
-        change: Tensor = torch.linalg.solve(pulled, missing)
+        factor, failed = torch.linalg.cholesky_ex(pulled)
+        change: Tensor
+        if failed:  # not positive, by rounding or by a bias that says what others do
+            change = torch.linalg.solve(pulled, missing)
+        else:
+            change = torch.cholesky_solve(missing, factor)
         return start + change
 
     def recentred(self, start: Tensor) -> Tensor:
@@ -130,5 +137,28 @@ class Fit:
             generator = torch.Generator().manual_seed(0)
             mix = torch.randn(outputs, OUTPUTS, dtype=torch.float64, generator=generator).to(start)
             start, solved, held = start @ mix, solved.mixed(mix), held.mixed(mix)
-        losses = {share: held.loss(solved.solve(start, share)) for share in grid}
-        return min(losses, key=losses.__getitem__)
+        return _least(grid, lambda share: held.loss(solved.solve(start, share)))
+
+
+def _gram(x: Tensor) -> Tensor:
+    """Return X^T X of x (n, k); numpy computes half of it on the CPU."""
+    if x.device.type != "cpu":
+        return x.T @ x
+    values = x.numpy()
+    return torch.from_numpy(values.T @ values)
+
+
+def _least(grid: tuple[float, ...], loss: Callable[[float], float]) -> float:
+    """Return the value of an ascending grid with the least loss, which falls and then rises; of equals the first.
+
+    Halves where it may lie, so that few values are tried.
+    """
+    losses = cache(loss)
+    low, high = 0, len(grid) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if losses(grid[middle]) <= losses(grid[middle + 1]):
+            high = middle
+        else:
+            low = middle + 1
+    return grid[low]

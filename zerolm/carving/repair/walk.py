@@ -137,7 +137,9 @@ class Walk:
             return
         ours, child = self.carved(layer), self.child.before(layer)
 
-        wanted = []  # what down_proj and its residual, where that counts, add up to in the parent, (b, t, d)
+        wanted = (
+            self.blocks.states()
+        )  # what down_proj and its residual, where that counts, add up to in the parent, (b, t, d)
         fit = self._output_fit(ours.attention_out)
         for i, hidden, seen in self.parent.through(layer, parts):
             wanted.append(seen.outputs["down"] + before_ffn(ours, hidden, seen))
@@ -160,7 +162,9 @@ class Walk:
     def _narrow_in_order(self, layer: int) -> None:
         """Repair a layer of a narrower stream, norm by norm: what is read behind it, then what is written."""
         child = self.child.before(layer)
-        between, reads, after = [], [], []  # the parent's, (b, t, k), (b, t, d), (b, t, k)
+        between, reads, after = (
+            self.blocks.states() for _ in range(3)
+        )  # the parent's, (b, t, k), (b, t, d), (b, t, k)
         ours = self.carved(layer)
         fit = self._reading_fit()
         for i, hidden, seen in self.parent.through(layer, inputs_and_outputs):

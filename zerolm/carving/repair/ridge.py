@@ -84,12 +84,9 @@ class SecondMoments:
         pulled = self.xx.clone()
         pulled.diagonal()[: len(start) - self.bias] += max(share * self.diagonal(), 1e-300)
         factor, failed = torch.linalg.cholesky_ex(pulled)
-        change: Tensor
         if failed:  # not positive, by rounding or by a bias that says what others do
-            change = torch.linalg.solve(pulled, missing)
-        else:
-            change = torch.cholesky_solve(missing, factor)
-        return start + change
+            return start + torch.linalg.solve(pulled, missing)
+        return start + torch.cholesky_solve(missing, factor)
 
     def recentred(self, start: Tensor) -> Tensor:
         """Return the columns of ``start`` (k, d) with the bias that makes the mean right."""
@@ -149,9 +146,9 @@ def _gram(x: Tensor) -> Tensor:
 
 
 def _least(grid: tuple[float, ...], loss: Callable[[float], float]) -> float:
-    """Return the value of an ascending grid with the least loss, which falls and then rises; of equals the first.
+    """Return the value of an ascending grid with the least loss, of equals the first.
 
-    Halves where it may lie, so that few values are tried.
+    The loss falls and then rises: halves where it may lie, so that few values are tried.
     """
     losses = cache(loss)
     low, high = 0, len(grid) - 1

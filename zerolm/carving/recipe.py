@@ -153,7 +153,7 @@ def document(
     """Return the recipe of a child as plain JSON, but for the files that are written with it.
 
     ``weights`` is the SHA-256 of its parent's; ``calibration`` tells of the tokens, ``ridges`` are by (layer,
-    role), ``versions`` those of the software.
+    role), ``versions`` those of the software, with the device and the type of products.
     """
     method = asdict(carved.method)
     written_as, space = method.pop("format"), method.pop("space")

@@ -86,7 +86,8 @@ class SecondMoments:
         factor, failed = torch.linalg.cholesky_ex(pulled)
         if failed:  # not positive, by rounding or by a bias that says what others do
             return start + torch.linalg.solve(pulled, missing)
-        return start + torch.cholesky_solve(missing, factor)
+        change: Tensor = torch.cholesky_solve(missing, factor)
+        return start + change
 
     def recentred(self, start: Tensor) -> Tensor:
         """Return the columns of ``start`` (k, d) with the bias that makes the mean right."""

@@ -79,7 +79,7 @@ def test_a_parent_of_the_hub_keeps_its_name_revision_and_licence(
     assert recipe.items() >= {"parent": "someone/tiny-llama", "revision": REVISION, **licence}.items()
     versions = {name: version(name) for name in ("torch", "transformers")}
     running = {"device": "cpu", "dtype": "float32"}
-        assert recipe["versions"] == {"zerolm": package.__version__, **versions, **running}
+    assert recipe["versions"] == {"zerolm": package.__version__, **versions, **running}
     assert REVISION in card
     assert all(f"{name} {number}" in card for name, number in recipe["versions"].items())
     assert all(f"{name} {loss:.4g}" in card for name, loss in recipe["losses"].items())

@@ -85,7 +85,8 @@ class SecondMoments:
         pulled.diagonal()[: len(start) - self.bias] += max(share * self.diagonal(), 1e-300)
         factor, failed = torch.linalg.cholesky_ex(pulled)
         if failed:  # not positive, by rounding or by a bias that says what others do
-            return start + torch.linalg.solve(pulled, missing)
+            solved: Tensor = torch.linalg.solve(pulled, missing)
+            return start + solved
         change: Tensor = torch.cholesky_solve(missing, factor)
         return start + change
 

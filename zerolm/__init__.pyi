@@ -334,6 +334,7 @@ def carve(
     length: int | str = ...,
     repair: str | None = ...,
     seed: int | str = ...,
+    for_: int | str | None = ...,
     heal: int | str | None = ...,
     steps: int | str = ...,
     context: int | str = ...,

@@ -42,3 +42,17 @@ class Counted:
     def __call__(self) -> None:
         self.done += 1
         self.progress(self.text, self.done, self.of)
+
+
+def announce(progress: Progress, text: str) -> None:
+    """Say something that should stay, where the one who is told of progress can keep it."""
+    keep = getattr(progress, "announce", progress)
+    keep(text)
+
+
+def about(seconds: float) -> str:
+    """Return seconds in the unit that people would say."""
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 1.0):.0f} s"

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.cli import progress
-from zerolm.cli.progress import Step, Steps, duration
+from zerolm.cli.progress import Step, Steps
+from zerolm.progress import about
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_the_remaining_time_is_at_the_rate_of_this_run(
         now[0], step.done = seconds, before + gained
         match = re.fullmatch(r"counting, (\d+)%, about (\d+ \w+) left \.\.\.", step.line())
     assert match is not None
-    assert match[2] == duration(seconds / gained * left)
+    assert match[2] == about(seconds / gained * left)
     assert abs(int(match[1]) - 100 * step.done / step.of) <= 0.5 + 1e-9
 
 
@@ -100,7 +101,7 @@ def test_the_remaining_time_is_at_the_rate_of_this_run(
     ("seconds", "said"), [(0.2, "1 s"), (89.0, "89 s"), (90.0, "2 min"), (5399.0, "90 min"), (5400.0, "2 h")]
 )
 def test_durations(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+    assert about(seconds) == said
 
 
 def test_without_a_rate_no_time_is_told() -> None:

@@ -35,7 +35,7 @@ from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.io.folders import REPORT, check_new, new_folder
-from zerolm.progress import Progress, silent
+from zerolm.progress import Progress, about, announce, silent
 from zerolm.settings.compute import ComputeRequest
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _session(
 class Carving:
     """A parent and what is to be done with it; ``session`` is None where no tokens are needed.
 
-    ``recipe`` is that of a child that is built again.
+    ``recipe`` is that of a child that is built again; ``note`` says how its time was kept.
     """
 
     parent: str
@@ -151,6 +151,7 @@ class Carving:
     progress: Progress
     session: Session | None
     recipe: Recipe | None = None
+    note: str = ""
 
     @property
     def format(self) -> Format:
@@ -168,16 +169,50 @@ class Carving:
 
     def planned(self) -> Carved:
         """Plan the sizes, and return the outcome."""
-        checkpoint, size, session = self.checkpoint, self.size, self.session
         self._check_possible()
+        return self._in_time()._planned()
+
+    def _in_time(self) -> Carving:
+        """Return the carving with as many sequences as its time allows, and say what it takes."""
+        session, methods = self.session, self.methods
+        if session is None or (methods.for_ is None and self.progress is silent):
+            return self
+        from zerolm.carving.pace import Work, announcement, fitting
+
+        work = Work(
+            dimensions(self.checkpoint),
+            replace(methods, sequences=len(session.tokens)),
+            self._narrows,
+            FINALISTS if self._narrows else 0,
+            self.destination.folder is not None,
+        )
+        if methods.for_ is None:
+            announced = announcement(work, session.pace)
+            if announced:
+                announce(self.progress, announced)
+            return self
+        sequences = fitting(work, session.pace, methods.for_)
+        methods = replace(methods, sequences=sequences, for_=None)
+        session = _session(self.checkpoint, methods, self.compute, self.progress)
+        note = f"{sequences} sequences, to last about {about(float(self.methods.for_ or 0))}"
+        announce(self.progress, note)
+        return replace(self, methods=methods, session=session, note=note)
+
+    @property
+    def _narrows(self) -> bool:
+        """Whether losses choose the width of the stream."""
+        size = self.size
+        is_free = bool(size.budgets) and size.space is None and size.keep.get("hidden") != 1
+        return self.checkpoint.family.cut.hidden and is_free and self.methods.plan in BY_LOSS
+
+    def _planned(self) -> Carved:
+        checkpoint, size, session = self.checkpoint, self.size, self.session
         criterion = self._criterion()
         if self.methods.plan == "heuristic":
             return self.finished(heuristic_of(checkpoint, criterion, size))
         if self.methods.plan == "weights" or session is None:
             return self._with_notes(plan_of(checkpoint, criterion, size, self.costs))
-        is_free = bool(size.budgets) and size.space is None and size.keep.get("hidden") != 1
-        narrows = checkpoint.family.cut.hidden and is_free
-        table = session.table(criterion, _cuttable(checkpoint), with_stream=narrows)
+        table = session.table(criterion, _cuttable(checkpoint), with_stream=self._narrows)
         plan, measured = self._best_measured(session, plans_of(checkpoint, table, size, self.costs))
         predicted = table.predicted(self.narrowed(plan.cut, plan.width))
         by_width = table.stream.by_width(checkpoint.layout.tied) if table.stream else None
@@ -242,6 +277,7 @@ class Carving:
         """Return the outcome of a plan; ``by_width`` are measured losses by the width of the stream."""
         cut = self.narrowed(plan.cut, plan.width)
         notes = (
+            self.note,
             rounding(self.checkpoint, self.size, plan),
             window_note(self.checkpoint, self.costs),
             width_note(cut),

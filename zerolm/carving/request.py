@@ -151,6 +151,14 @@ class MethodRequest:
         metavar="NAME",
     )
     seed: int = setting("integer", 0, "seed of random tokens and of criterion random", low=0, high=2**63 - 1)
+    for_: float | None = setting(
+        "duration",
+        None,
+        "take fewer sequences, so that it lasts about so long: 90s, 30m, 1.5h",
+        name="for_",
+        low=1,
+        high=10**8,
+    )
 
 
 @dataclass(frozen=True)
@@ -177,6 +185,8 @@ class Methods(MethodRequest):
             )
         if not 0 <= self.seed < 1 << 63:
             raise ValueError(f"the seed must lie in 0 to 2^63 - 1, not {self.seed}")
+        if self.for_ is not None and self.text is None:
+            raise ValueError("--for chooses how much of a text is read: give --text FILE, or --text random")
         if self.plan not in PLANS:
             raise ValueError(f"plan {shown(self.plan)} is not known{nearest(self.plan, PLANS)}")
         needing = {

@@ -18,6 +18,7 @@ from zerolm.carving.importance.criteria import definition_of
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
+from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
 from zerolm.carving.planning.prices import PRICE_TOKENS, priced_losses
 from zerolm.carving.planning.sensitivity import (
     LOSS_BATCH,
@@ -110,6 +111,13 @@ class Session:
         """The parent, whose weights stay in their files."""
         self.progress("opening the parent")
         return computed(mapped_model(self.checkpoint), self.compute)
+
+    @cached_property
+    def pace(self) -> Pace:
+        """How long the parent takes here, a token."""
+        self.progress("taking the time of a layer")
+        sequences = max(1, PACED_TOKENS // self.tokens.ids.shape[1])
+        return measured_pace(Blocks(self.model, self.tokens.spread(sequences).batches(sequences)))
 
     @cached_property
     def pooling(self) -> str:

@@ -10,6 +10,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from zerolm.progress import about
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -57,6 +59,16 @@ class Steps:
             self._step.text, self._step.done = text, done
             if self._begun and not self._ended and not self._quiet:
                 self._show()
+
+    def announce(self, text: str) -> None:
+        """Print a line that stays."""
+        if self._quiet:
+            return
+        with self._lock:
+            if self._bar is not None:
+                self._bar.line(text)
+            else:
+                print(f"zerolm: {text}", file=sys.stderr, flush=True)
 
     def _begin(self) -> None:
         """Begin to show, now that it takes long."""
@@ -111,7 +123,7 @@ class Step:
         if gained <= 0 or self.done >= self.of:
             return f"{share} ..."
         left = (time.monotonic() - self._start) / gained * (self.of - self.done)
-        return f"{share}, about {duration(left)} left ..."
+        return f"{share}, about {about(left)} left ..."
 
 
 class TerminalBar:
@@ -154,6 +166,10 @@ class TerminalBar:
         total = step.of or None
         self._progress.update(self._task, description=_plain(step.text), completed=step.done, total=total)
 
+    def line(self, text: str) -> None:
+        """Print a line above the bar, which stays."""
+        self._progress.console.print(text, markup=False, highlight=False)
+
     def close(self) -> None:
         """Remove the bar."""
         self._progress.stop()
@@ -163,11 +179,3 @@ def _plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text[:1].upper() + text[1:])
-
-
-def duration(seconds: float) -> str:
-    """Return seconds in the unit that people would say."""
-    for unit, length in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= 1.5 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(seconds, 1.0):.0f} s"

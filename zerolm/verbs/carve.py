@@ -162,6 +162,8 @@ class CarveSettings(Request):
             raise ValueError("--heal trains and writes: give --text")
         if self.out is None:
             raise ValueError("--heal trains and writes: give --out")
+        if self.methods.for_ is not None:
+            raise ValueError("--for is the time of a carving: heal the child afterwards, zerolm heal --for")
         if self.recipe:
             raise ValueError("--heal trains and writes: a recipe cannot stand beside it")
         if self.methods.text == RANDOM:

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.evaluation.divergence import pooled
 from zerolm.carving.importance.criterion import Criterion
-from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
 from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of, enter, finish
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.io.cache import ArrayCache, Arrays
@@ -208,6 +208,11 @@ def _row(model: PreTrainedModel, loss: Loss, layer: int, units: dict[str, list[I
         cuts = (_alone(model, whole, layer, kind, kept) for kept in sizes)
         row[kind] = np.array([*(loss.of(layer, module) for module in cuts), 0.0])
     return row
+
+
+def cuts_of(parent: Dimensions) -> int:
+    """Return how many cuts of each layer are measured."""
+    return len(_sizes(parent.kv_heads)) + len(_sizes(parent.ffn)) - 1
 
 
 def _sizes(whole: int) -> Ints:

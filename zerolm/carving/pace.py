@@ -1,0 +1,150 @@
+"""How long a carving takes, from a second of measurement (torch)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import torch
+
+from zerolm.carving.kept_units import Dimensions
+from zerolm.carving.planning.prices import PRICE_TOKENS
+from zerolm.carving.planning.sensitivity import LOSS_SEQUENCES, STREAM_SHARES, cuts_of
+from zerolm.carving.request import Methods
+from zerolm.carving.width.loss_basis import BASIS_TOKENS
+from zerolm.networks.blocks import Blocks
+from zerolm.progress import about
+
+PACED_TOKENS: Final = 256
+PACED_SIZE: Final = 512
+LONG: Final = 60.0
+"""Seconds from which it is worth saying what a carving takes, and what would take less."""
+BACK: Final = 4.0
+"""A layer there and, computed again, back: in units of the layer there."""
+SOLVED: Final = 3.5
+"""Layers there that repairing one takes: the parent's, and parts of the child's around each solve."""
+TRIED: Final = 6
+"""Ridges solved for."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds a token of one ``layer`` and of the ``head``, and of an ``operation`` of a sum in float64."""
+
+    layer: float
+    head: float
+    operation: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a carving does: its parent's sizes, its methods, and whether widths of the stream are tried.
+
+    ``plans`` are whole plans that are repaired and measured before one of them is chosen.
+    """
+
+    parent: Dimensions
+    methods: Methods
+    narrows: bool
+    plans: int
+    is_written: bool
+
+    def seconds(self, pace: Pace, sequences: int) -> dict[str, float]:
+        """Return the seconds of each part of it, with so many sequences of calibration."""
+        methods, depth = self.methods, self.parent.depth
+        tokens = sequences * methods.length
+        there = depth * pace.layer
+        judged = min(sequences, LOSS_SEQUENCES) * methods.length
+        back = BACK * there + 3 * pace.head
+        parts = {"weighing units": tokens * there}
+        if self.narrows:
+            parts["the stream's directions"] = min(tokens, BASIS_TOKENS) * back
+        if methods.plan == "prices":
+            parts["prices"] = min(tokens, PRICE_TOKENS) * back
+        elif methods.plan == "measured":
+            cuts = cuts_of(self.parent) * depth * (there / 2 + pace.head)
+            widths = 2 * len(STREAM_SHARES) * (there + pace.head) if self.narrows else 0.0
+            parts["measuring cuts"] = judged * (cuts + widths)
+        if self.plans > 1:
+            each = self._repair(pace, judged) + judged * 2 * (there + pace.head)
+            parts["measuring the best plans"] = self.plans * each
+        if self.is_written and methods.repair != "none":
+            parts["repair"] = self._repair(pace, tokens)
+        measured = 1 + (self.is_written and methods.repair != "none")
+        parts["losses"] = judged * (1 + measured) * (there + pace.head)
+        return parts
+
+    def _repair(self, pace: Pace, tokens: int) -> float:
+        """Return the seconds of a repair on so many tokens."""
+        if self.methods.repair == "none":
+            return 0.0
+        parent = self.parent
+        inputs = [parent.ffn, parent.heads * parent.head_size] + [parent.hidden] * 2 * self.narrows
+        sums = sum(2 * tokens * k * (k / 2 + parent.hidden) for k in inputs)
+        solves = sum(TRIED * k * k * (k / 3 + 2 * min(parent.hidden, 256)) for k in inputs)
+        return parent.depth * (SOLVED * tokens * pace.layer + (sums + solves) * pace.operation)
+
+
+def measured_pace(blocks: Blocks) -> Pace:
+    """Return how long a layer, the head and sums take here, of the first batch."""
+    hidden = blocks.embed(0)
+    tokens = hidden.shape[0] * hidden.shape[1]
+    blocks.call(0, 0, hidden)  # once to hold it
+    layer = _seconds(lambda: blocks.call(0, 0, hidden), blocks.device) / tokens
+    blocks.finish(0, hidden[:, :1])
+    head = _seconds(lambda: blocks.finish(0, hidden), blocks.device) / tokens
+    x = torch.ones(PACED_SIZE, PACED_SIZE, dtype=torch.float64, device=blocks.compute.sums)
+    product = _seconds(lambda: x @ x, blocks.compute.sums)
+    return Pace(layer, head, product / (2 * PACED_SIZE**3))
+
+
+def _seconds(run: Callable[[], object], device: torch.device) -> float:
+    """Return how long something takes, the lesser of two."""
+    taken = []
+    for _ in range(2):
+        start = time.perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+def fitting(work: Work, pace: Pace, limit: float) -> int:
+    """Return how many sequences a carving of so many seconds reads; ``ValueError`` where not even one."""
+    sequences = work.methods.sequences
+    while sum(work.seconds(pace, sequences).values()) > limit:
+        if sequences == 1:
+            least = about(sum(work.seconds(pace, 1).values()))
+            raise ValueError(f"--for {about(limit)} is too short: one sequence takes about {least}")
+        sequences = max(1, min(sequences - 1, sequences * 7 // 8))
+    return sequences
+
+
+def announcement(work: Work, pace: Pace) -> str:
+    """Return what a carving takes in words, and what would take less; empty where it is quick."""
+    sequences = work.methods.sequences
+    parts = work.seconds(pace, sequences)
+    total = sum(parts.values())
+    if total < LONG:
+        return ""
+    named = sorted(parts.items(), key=lambda part: -part[1])[:3]
+    most = ", ".join(f"{about(seconds)} {name}" for name, seconds in named)
+    return f"about {about(total)}: {most}{_cheaper(work, pace, total)}"
+
+
+def _cheaper(work: Work, pace: Pace, total: float) -> str:
+    """Return what would take less, in words; empty where nothing does."""
+    fewer = max(1, work.methods.sequences // 4)
+    others: Mapping[str, Work] = {
+        f"--sequences {fewer}": replace(work, methods=replace(work.methods, sequences=fewer)),
+        "--plan prices": replace(work, methods=replace(work.methods, plan="prices")),
+    }
+    texts = []
+    for name, other in others.items():
+        seconds = sum(other.seconds(pace, other.methods.sequences).values())
+        if seconds < 0.8 * total:
+            texts.append(f"{name} takes {about(seconds)}")
+    return f"; {', '.join(texts)}" if texts else ""

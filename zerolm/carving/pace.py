@@ -17,6 +17,8 @@ from zerolm.carving.width.loss_basis import BASIS_TOKENS
 from zerolm.networks.blocks import Blocks
 from zerolm.progress import about
 
+FINAL_TOKENS: Final = 1 << 12
+"""So many tokens judge each of the best plans, and as many repair it, or more where they are few for that."""
 PACED_TOKENS: Final = 256
 PACED_SIZE: Final = 512
 LONG: Final = 60.0
@@ -57,6 +59,8 @@ class Work:
         tokens = sequences * methods.length
         there = depth * pace.layer
         judged = min(sequences, LOSS_SEQUENCES) * methods.length
+        if methods.plan != "measured":
+            judged = min(tokens, PRICE_TOKENS)
         back = BACK * there + 3 * pace.head
         parts = {"weighing units": tokens * there}
         if self.narrows:
@@ -68,7 +72,8 @@ class Work:
             widths = 2 * len(STREAM_SHARES) * (there + pace.head) if self.narrows else 0.0
             parts["measuring cuts"] = judged * (cuts + widths)
         if self.plans > 1:
-            each = self._repair(pace, judged) + judged * 2 * (there + pace.head)
+            fitted = min(tokens // 2, max(FINAL_TOKENS, 2 * self.parent.ffn))
+            each = self._repair(pace, fitted, 1) + min(tokens // 2, FINAL_TOKENS) * (there + pace.head)
             parts["measuring the best plans"] = self.plans * each
         if self.is_written and methods.repair != "none":
             parts["repair"] = self._repair(pace, tokens)
@@ -76,14 +81,14 @@ class Work:
         parts["losses"] = judged * (1 + measured) * (there + pace.head)
         return parts
 
-    def _repair(self, pace: Pace, tokens: int) -> float:
+    def _repair(self, pace: Pace, tokens: int, tried: int = TRIED) -> float:
         """Return the seconds of a repair on so many tokens."""
         if self.methods.repair == "none":
             return 0.0
         parent = self.parent
         inputs = [parent.ffn, parent.heads * parent.head_size] + [parent.hidden] * 2 * self.narrows
         sums = sum(2 * tokens * k * (k / 2 + parent.hidden) for k in inputs)
-        solves = sum(TRIED * k * k * (k / 3 + 2 * min(parent.hidden, 256)) for k in inputs)
+        solves = sum(tried * k * k * (k / 3 + 2 * min(parent.hidden, 256)) for k in inputs)
         return parent.depth * (SOLVED * tokens * pace.layer + (sums + solves) * pace.operation)
 
 

@@ -18,7 +18,7 @@ from zerolm.carving.importance.criteria import definition_of
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
-from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
+from zerolm.carving.pace import FINAL_TOKENS, PACED_TOKENS, Pace, measured_pace
 from zerolm.carving.planning.prices import PRICE_TOKENS, priced_losses
 from zerolm.carving.planning.sensitivity import (
     LOSS_BATCH,
@@ -39,7 +39,8 @@ from zerolm.carving.pruning import (
     finish,
 )
 from zerolm.carving.recipe import to_layers
-from zerolm.carving.repair.walk import repair
+from zerolm.carving.repair.ridge import UNTRIED
+from zerolm.carving.repair.walk import repair, tokens_needed
 from zerolm.carving.request import Methods
 from zerolm.carving.result import stream
 from zerolm.carving.width.loss_basis import loss_basis
@@ -164,7 +165,7 @@ class Session:
         """Return the losses of cutting one layer alone, and of narrowing the stream if wanted."""
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
-            tokens, basis = self.tokens.most(PRICE_TOKENS), self.basis if with_stream else None
+            tokens, basis = self._measured, self.basis if with_stream else None
             cache = self._cache("prices", pooling, basis is not None)
             return priced_losses(
                 self.model,
@@ -199,19 +200,25 @@ class Session:
         return repair(self.model, cut, self.tokens, rule, ridges=ridges, cache=cache, progress=self.progress)
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
-        """Return the losses of whole cuts, repaired on some sequences and measured on others."""
-        fitted, judged = self.tokens.spread(2 * LOSS_SEQUENCES).halves()
+        """Return the losses of whole cuts, repaired on some sequences and measured on others.
+
+        All have one ridge: which plan is best hardly depends on it.
+        """
+        fitted, judged = self.tokens.halves()
         if not len(judged):
             fitted = judged = self.tokens
+        fitted = fitted.most(max(FINAL_TOKENS, *(tokens_needed(cut) for cut in cuts)))
         rule, depth = self.methods.repair, cuts[0].parent.depth
-        loss = Loss(Blocks(self.model, judged.batches(LOSS_BATCH)), depth, self.pooling)
+        blocks = Blocks(self.model, judged.most(FINAL_TOKENS).batches(LOSS_BATCH))
+        loss = Loss(blocks, depth, self.pooling)
         losses = []
         for number, cut in enumerate(cuts):
             self.progress("measuring the best plans, repaired", number, len(cuts))
             cache = self._cache("finals", rule, self.pooling, *_options(cut))
             row = cache.get("loss")
             if row is None:
-                row = {"loss": np.array(loss.of_cut(cut, repair(self.model, cut, fitted, rule)))}
+                repaired = repair(self.model, cut, fitted, rule, grid=(UNTRIED,))
+                row = {"loss": np.array(loss.of_cut(cut, repaired))}
                 cache.put("loss", row)
             losses.append(float(row["loss"]))
         return losses
@@ -226,9 +233,16 @@ class Session:
         self.progress("measuring the plan")
         return self._loss.of_cut(cut, repaired)
 
+    @property
+    def _measured(self) -> Tokens:
+        """The tokens that losses are foretold or measured on."""
+        if self.methods.plan == "measured":
+            return self.tokens.spread(LOSS_SEQUENCES)
+        return self.tokens.most(PRICE_TOKENS)
+
     @cached_property
     def _loss(self) -> Loss:
-        blocks = Blocks(self.model, self.tokens.spread(LOSS_SEQUENCES).batches(LOSS_BATCH))
+        blocks = Blocks(self.model, self._measured.batches(LOSS_BATCH))
         return Loss(blocks, dimensions_of(self.model).depth, self.pooling)
 
     def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:

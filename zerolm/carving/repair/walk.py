@@ -68,8 +68,8 @@ def repair(
     """
     if method == "none":
         return Repaired()
-    widest = max(max(len(layer.ffn), len(spread_heads(cut, layer))) for layer in cut.layers)
-    few = tokens.count < 2 * widest
+    needed = tokens_needed(cut)
+    few = tokens.count < needed
     walk = Walk(model, cut, tokens, grid, batch, ridges)
     for place, layer in enumerate(walk.kept):
         progress(f"repairing, {method}", place, len(walk.kept))
@@ -88,8 +88,13 @@ def repair(
             cache.put("head", walk.arrays(cut.parent.depth))
     if method == "bias" or not few:
         return walk.repaired
-    note = f"{tokens.count} tokens are few for {widest} columns: solved on the parent's own activations"
+    note = f"{tokens.count} tokens are few for {needed // 2} columns: solved on the parent's own activations"
     return replace(walk.repaired, note=note)
+
+
+def tokens_needed(cut: Cut) -> int:
+    """Return how many tokens are not few: twice the columns of the widest output matrix."""
+    return 2 * max(max(len(layer.ffn), len(spread_heads(cut, layer))) for layer in cut.layers)
 
 
 def spread_heads(cut: Cut, layer: LayerCut) -> Ints:

@@ -20,7 +20,7 @@ def carve(parent: str | Path, out: str | Path | None = None, *, form: str = "hf"
     place = Destination(
         None if out is None else Path(out), form, flags.pop("force", False), flags.pop("finish", None)
     )
-    running = {name: flags.pop(name) for name in ("costs", "progress") if name in flags}
+    running = {name: flags.pop(name) for name in ("costs", "compute", "progress") if name in flags}
     values = {one.name: one.default for one in (*settings_of(SizeRequest), *settings_of(MethodRequest))}
     flags |= flags.pop("budgets", None) or {}
     assert flags.keys() <= values.keys(), flags.keys() - values.keys()

@@ -1,0 +1,195 @@
+"""Where networks run, in which type and memory: the same child, or one within what rounding explains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from carvings import carve
+from tiny import model, saved
+
+from zerolm.carving import session
+from zerolm.carving.backward import Felt, Together, felt_above, together, writers
+from zerolm.carving.export import formats
+from zerolm.carving.importance.token_pass import importances
+from zerolm.carving.kept_units import Cut
+from zerolm.carving.planning.sensitivity import Loss
+from zerolm.carving.pruning import dimensions_of
+from zerolm.carving.request import Methods
+from zerolm.carving.session import Session
+from zerolm.checkpoints import Checkpoint
+from zerolm.io.cache import ArrayCache
+from zerolm.networks import blocks as blocks_module
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.compute import Compute, compute, computed
+from zerolm.networks.states import States
+from zerolm.progress import silent
+from zerolm.settings.compute import ComputeRequest
+from zerolm.text.tokens import Tokens
+
+TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
+MANY = Tokens(torch.randint(64, (96, 16), generator=torch.Generator().manual_seed(2)))
+CHILD: dict[str, Any] = {"max_params": "0.8x", "text": "random", "sequences": 24, "length": 16}
+LITTLE = 1 << 16
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["qwen2_tied", "bert"])
+def test_a_child_has_the_same_bytes_in_little_memory(
+    name: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States on disk, batches one by one and a proof layer by layer tell what memory tells."""
+    parent, made = saved(tmp_path / "parent", name, dtype=dtype), []
+    on_disk: list[bool] = []
+    start = States.__init__
+
+    def note(states: States, **how: bool) -> None:
+        on_disk.append(how["on_disk"])
+        start(states, **how)
+
+    monkeypatch.setattr(States, "__init__", note)
+    monkeypatch.setattr(blocks_module, "STATES_HELD", 6 * 64)
+    for memory in (1 << 34, LITTLE):
+        monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / f"cache-{memory}"))
+        on_disk.clear()
+        child = tmp_path / str(memory)
+        proof = carve(parent, child, **CHILD, compute=ComputeRequest(memory=memory)).verified
+        assert proof is not None
+        assert any(on_disk) == (memory == LITTLE)
+        assert proof["by"] == ("blocks" if memory == LITTLE else "outputs")
+        made.append((child / "model.safetensors").read_bytes())
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2"])
+def test_bfloat16_tells_what_float32_tells_within_its_rounding(name: str, tmp_path: Path) -> None:
+    network = model(name)
+    narrow = computed(model(name), Compute(products=torch.bfloat16))
+    wide, rounded = (importances(each, MANY) for each in (network, narrow))
+    for kind in ("groups", "ffn"):
+        np.testing.assert_allclose(rounded[kind], wide[kind], rtol=0.05, atol=1e-3 * np.max(wide[kind]))
+    whole = Cut.whole(dimensions_of(network))
+    half = replace(whole, layers=tuple(replace(one, ffn=one.ffn[::2]) for one in whole.layers))
+    losses = [
+        Loss(Blocks(each, MANY.batches(4)), len(whole.layers)).of_cut(half) for each in (network, narrow)
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
+
+
+def test_a_child_planned_in_bfloat16_is_verified_and_says_so(tmp_path: Path) -> None:
+    parent = saved(tmp_path / "parent", "llama")
+    results = {
+        dtype: carve(parent, tmp_path / dtype, **CHILD, compute=ComputeRequest(dtype=dtype))
+        for dtype in ("float32", "bfloat16")
+    }
+    assert results["bfloat16"].verified is not None
+    assert results["bfloat16"].losses["repaired"] == pytest.approx(
+        results["float32"].losses["repaired"], rel=0.2
+    )
+    assert '"dtype": "bfloat16"' in (tmp_path / "bfloat16" / "recipe.json").read_text()
+
+
+def test_what_is_felt_does_not_depend_on_how_many_batches_go_together() -> None:
+    network = model("llama")
+
+    def felt(memory: int) -> dict[tuple[int, int], Felt]:
+        blocks = Blocks(computed(network, Compute(memory=memory)), TOKENS.batches(1))
+        seen: dict[tuple[int, int], Felt] = {}
+        parts: list[Together] = []
+        for part in together(blocks, {}, ArrayCache(), "", "", silent):
+            parts.append(part)
+            upstream = [
+                felt_above(blocks, index, last)
+                for index, last in zip(part.indices, part.states[-1], strict=True)
+            ]
+            seen |= {(each.index, each.layer): each for each in part.felt(upstream, writers)}
+        assert len(parts) == (6 if memory == LITTLE else 3)
+        return seen
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("zerolm.carving.backward.SAVED", 3)
+        patch.setattr("zerolm.carving.backward.STATES_SHARE", 1 << 8)
+        little, much = felt(LITTLE), felt(1 << 34)
+    assert set(little) == set(much)
+    for place, one in little.items():
+        assert torch.equal(one.downstream, much[place].downstream)
+        assert torch.equal(one.above, much[place].above)
+
+
+def test_few_logits_at_a_time_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = model("llama")
+    whole = Cut.whole(dimensions_of(network))
+    half = replace(whole, layers=tuple(replace(one, ffn=one.ffn[::2]) for one in whole.layers))
+    blocks = Blocks(network, TOKENS.batches(3))
+    wanted = Loss(blocks, len(whole.layers)).of_cut(half)
+    monkeypatch.setattr(blocks_module, "LOGITS", 64 * 3 * 4)  # four of ten tokens
+    assert Loss(blocks, len(whole.layers)).of_cut(half) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_a_proof_layer_by_layer_sees_a_network_that_is_wired_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of equal weights are equal; the last norm's epsilon is in none of them."""
+    parent = saved(tmp_path / "parent", "llama")
+    monkeypatch.setattr("zerolm.carving.export.verify.compare_blocks", lambda *_: formats)
+    wrong = dict(Checkpoint.open(parent).config) | {"rms_norm_eps": 10.0}
+    configuration = formats.configuration
+
+    def otherwise(*arguments: Any) -> dict[str, Any]:
+        return configuration(*arguments) | {"rms_norm_eps": wrong["rms_norm_eps"]}
+
+    monkeypatch.setattr(formats, "configuration", otherwise)
+    with pytest.raises(ValueError, match="differs from the carved parent"):
+        carve(parent, tmp_path / "child", keep_ffn=0.5, compute=ComputeRequest(memory=LITTLE))
+    assert not (tmp_path / "child").exists()
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_states_are_a_list(on_disk: bool) -> None:
+    states, plain = States(on_disk=on_disk), []
+    for size in (3, 1, 4):
+        plain.append(torch.randn(2, size))
+        states.append(plain[-1])
+    states[1] = plain[1] = torch.randn(2, 1)
+    assert len(states) == 3
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(states, plain, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"device": "cuda:63"}, "there is no device 'cuda:63' here; possible are cpu"),
+        ({"device": "npu"}, "there is no device 'npu' here; possible are cpu"),
+        ({"dtype": "float16"}, "dtype 'float16' is not known; possible are auto, float32, bfloat16"),
+    ],
+)
+def test_what_is_not_here_is_refused(request_: dict[str, str], words: str, tmp_path: Path) -> None:
+    parent = saved(tmp_path / "parent", "llama")
+    with pytest.raises(ValueError, match=words):
+        carve(parent, tmp_path / "child", **CHILD, compute=ComputeRequest(**request_))
+    assert not (tmp_path / "child").exists()
+    if "dtype" not in request_:
+        with pytest.raises(ValueError, match=words):
+            carve(parent, tmp_path / "child", keep_ffn=0.5, compute=ComputeRequest(**request_))
+
+
+def test_a_device_that_lacks_bfloat16_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zerolm.networks.compute.multiplies_bfloat16", lambda device: False)
+    with pytest.raises(ValueError, match="cpu does not multiply in bfloat16: give --dtype float32"):
+        compute(ComputeRequest(dtype="bfloat16"))
+
+
+def test_what_is_measured_in_another_type_is_cached_apart(tmp_path: Path) -> None:
+    opened = Checkpoint.open(saved(tmp_path / "parent", "llama"))
+    methods = Methods("output_energy", "prices", "random", 8, 8, "none")
+    folders = {
+        session.Session(opened, methods, silent, ComputeRequest(dtype=dtype))._cache("basis").folder
+        for dtype in ("float32", "bfloat16")
+    }
+    assert len(folders) == 2
+    small = Session(opened, methods, silent, ComputeRequest(memory=LITTLE))._cache("basis").folder
+    assert small in folders

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from tiny import model
 from torch import Tensor
@@ -18,7 +20,7 @@ from torch.nn import functional
 from zerolm.carving.backward import Reading, normalised
 from zerolm.carving.importance.criterion import Additive
 from zerolm.carving.planning import prices
-from zerolm.carving.planning.prices import PRICE_BATCH, StreamPrices, priced_losses, steps
+from zerolm.carving.planning.prices import PRICE_BATCH, StreamPrices, bent, priced_losses, steps
 from zerolm.carving.planning.sensitivity import LossTable, measured_losses
 from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.width.loss_basis import loss_basis
@@ -217,3 +219,37 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         network.lm_head.weight[:, 0] = float("inf")
     with pytest.raises(ValueError, match="the parent's predictions are not finite"):
         priced_losses(network, TOKENS, criterion(network), BOTH)
+
+
+@given(st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=30), st.floats(0.5, 2.0), st.floats(0.1, 5.0))
+def test_a_power_of_what_is_foretold_is_bent_to_what_is_measured(
+    foretold: list[float], power: float, factor: float
+) -> None:
+    asked: list[int] = []
+
+    def measure(layer: int) -> float:
+        asked.append(layer)
+        return float(factor * foretold[layer] ** power)
+
+    losses = bent(np.array(foretold), measure)
+    assert asked == sorted(set(asked))  # states go up through a network
+    assert len(asked) <= 3
+    wanted = factor * np.array(foretold) ** power
+    np.testing.assert_allclose(losses[asked], wanted[asked], rtol=1e-6)
+    np.testing.assert_allclose(losses, wanted, rtol=1e-6)
+
+
+def test_layers_that_are_not_measured_lie_between_those_that_are() -> None:
+    foretold = np.array([0.1, 0.4, 0.2, 0.0, 0.3])
+    losses = bent(foretold, lambda layer: {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.0, 4: 9.0}[layer])
+    assert losses[3] == 0.0
+    assert losses[[1, 2]].tolist() == pytest.approx([2.0, 0.4])
+    assert losses[0] == pytest.approx(0.2)  # as the least that is sound, twice as much
+    assert 2.0 < losses[4] / foretold[4] < 5.0
+    assert np.array_equal(bent(foretold, lambda layer: 0.0), foretold)
+
+
+def test_whole_layers_are_told_nearer_by_three_that_are_measured() -> None:
+    network, by = model("llama"), criterion(model("llama"))
+    foretold, measured = priced_losses(network, MANY, by, BOTH), measured_losses(network, MANY, by, BOTH)
+    np.testing.assert_allclose(bent(foretold.gone, measured.gone.__getitem__), measured.gone, rtol=1e-6)

@@ -56,3 +56,10 @@ def test_other_modules_may_stand_in_the_place_of_layers() -> None:
     first = [hidden.clone() for hidden in Stream(blocks).before(0)]
     for found, embedded in zip(Stream(blocks, lambda layer: Doubled()).before(3), first, strict=True):
         assert torch.equal(found, 8 * embedded)
+
+
+def test_an_earlier_layer_begins_again() -> None:
+    stream = Stream(Blocks(model("llama"), BATCHES))
+    first = [states.clone() for states in stream.before(1)]
+    stream.before(3)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(stream.before(1), first, strict=True))

@@ -19,7 +19,7 @@ from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.pace import FINAL_TOKENS, PACED_TOKENS, Pace, measured_pace
-from zerolm.carving.planning.prices import PRICE_TOKENS, priced_losses
+from zerolm.carving.planning.prices import PRICE_TOKENS, bent, priced_losses
 from zerolm.carving.planning.sensitivity import (
     LOSS_BATCH,
     LOSS_SEQUENCES,
@@ -167,7 +167,7 @@ class Session:
         if self.methods.plan == "prices":
             tokens, basis = self._measured, self.basis if with_stream else None
             cache = self._cache("prices", pooling, basis is not None)
-            return priced_losses(
+            table = priced_losses(
                 self.model,
                 tokens,
                 by,
@@ -178,6 +178,7 @@ class Session:
                 cache=cache,
                 progress=self.progress,
             )
+            return replace(table, gone=bent(table.gone, self._without))
         cache = self._cache("sensitivity", pooling)
         table = measured_losses(
             self.model, self.tokens, by, kinds, pooling=pooling, cache=cache, progress=self.progress
@@ -189,6 +190,22 @@ class Session:
             self.model, self.tokens, self.basis, tied=tied, cache=cache, progress=self.progress
         )
         return replace(table, stream=losses)
+
+    def _without(self, layer: int) -> float:
+        """Return the loss without a layer."""
+        cache = self._cache("without", self.pooling)
+        row = cache.get(f"layer-{layer}")
+        if row is None:
+            self.progress(f"measuring what goes with layer {layer}")
+            row = {"loss": np.array(self._few.of(layer, None))}
+            cache.put(f"layer-{layer}", row)
+        return float(row["loss"])
+
+    @cached_property
+    def _few(self) -> Loss:
+        """The loss on some of the tokens."""
+        blocks = Blocks(self.model, self.tokens.most(FINAL_TOKENS).batches(LOSS_BATCH))
+        return Loss(blocks, dimensions_of(self.model).depth, self.pooling)
 
     def repaired(self, cut: Cut, ridges: Mapping[Place, float] | None = None) -> Repaired:
         """Return new output matrices for the cut, with these ridges or chosen ones."""

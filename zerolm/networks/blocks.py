@@ -18,8 +18,8 @@ from zerolm.networks.states import States
 
 M = TypeVar("M", bound=nn.Module)
 
-LOGITS: Final = 1 << 25
-"""Logits at most that are made at a time (128 MiB, with gradients some four times as much)."""
+LOGITS: Final = 1 << 24
+"""Logits at most that are made at a time (64 MiB, with gradients some five times as much)."""
 STATES_HELD: Final = 6
 """Hidden states of all batches that a pass holds at a time, at most."""
 Inputs = Mapping[str, Tensor]

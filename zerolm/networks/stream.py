@@ -32,7 +32,9 @@ class Stream:
         self.layer = 0
 
     def before(self, layer: int) -> States:
-        """Return the inputs of this layer."""
+        """Return the inputs of this layer; where they are behind it already they begin again."""
+        if layer < self.layer:
+            self.hidden, self.layer = self.blocks.states(), 0
         for index in range(len(self.hidden), len(self.blocks.batches)):
             self.hidden.append(self.enter(self.blocks.embed(index)))
         while self.layer < layer:

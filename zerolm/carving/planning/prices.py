@@ -5,12 +5,13 @@ decoder token by token, for the products between tokens are mostly noise; of an 
 whose tokens become one embedding. So a candidate costs a small product, and not a run of the network. A kind
 of units is a class that says what d is; it is given each layer as the pass comes by.
 
-The second order tells too little of cuts that lose much: a layer, most of a layer's neurons.
+The second order tells too little of cuts that lose much: most of a layer's neurons, or a whole layer. Of
+layers a few are measured, and the others bent by these (``bent``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -207,6 +208,26 @@ def priced_losses(
         losses["gone"],
         stream,
     )
+
+
+def bent(foretold: Floats, measure: Callable[[int], float]) -> Floats:
+    """Return the losses without each layer, (layers,), from foretold ones and a few that are measured.
+
+    ``measure(layer)`` is asked of the layers that lose least, most, and as much as the median. The second
+    order ranks layers and tells too little of what they lose; how much too little is interpolated.
+    """
+    order = np.argsort(foretold)
+    few = sorted({*order[[0, len(order) // 2, -1]].tolist()})
+    losses = {layer: measure(layer) for layer in few}
+    places = np.array(sorted(few, key=foretold.__getitem__))
+    measured = np.array([losses[layer] for layer in places.tolist()])
+    sound = (foretold[places] > 0.0) & (measured > 0.0)
+    if not sound.any():
+        return foretold
+    tops = np.log(foretold[places][sound])
+    shifts = np.log(measured[sound]) - tops
+    logs = np.log(np.maximum(foretold, np.finfo(float).tiny))
+    return np.where(foretold > 0.0, np.exp(logs + np.interp(logs, tops, shifts)), foretold)
 
 
 def _price(

@@ -257,7 +257,8 @@ class Loss:
     def _mean(self, hidden: list[Tensor], finished: Callable[[int, Tensor], Any] | None = None) -> float:
         end = finished or self.blocks.finish
         apart = [self._apart(i, self._output(i, end(i, states))) for i, states in enumerate(hidden)]
-        return float(torch.cat(apart).double().mean())
+        mean = float(torch.cat(apart).double().mean())
+        return 0.0 if mean < 0 else mean  # by rounding, where nothing has moved
 
     def _apart(self, index: int, output: Tensor) -> Tensor:
         """Return the loss of each token of a batch, (n,), or of each sequence, (b,)."""

@@ -26,6 +26,7 @@ from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabul
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.known import families
+from zerolm.io.full_disk import check_room
 from zerolm.networks.opener import stock_config
 from zerolm.progress import Progress, silent
 
@@ -59,6 +60,7 @@ def write(child: Child, file: Path, *, progress: Progress = silent) -> None:
         raise ValueError(f"output {str(file)!r} exists; name another")
     writer = _described(child.parent, child.cut, file.stem)
     tensors = [*_factors(child.parent), *entries(child)]
+    check_room(file.parent, sum(tensor.bytes for tensor in tensors))
     types = {tensor.dtype for tensor in tensors}
     writer.add_file_type(next(number for name, number in FILE_TYPES.items() if name in types))
     for tensor in tensors:

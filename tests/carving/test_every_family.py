@@ -60,14 +60,17 @@ def test_every_cut_of_every_family(case: str, parent: Checkpoint, tmp_path: Path
     )
 
 
-@pytest.mark.parametrize("name", ["llama", "mistral"])
+UNWINDOWED: dict[str, dict[str, Any]] = {"llama": {}, "mistral": {"sliding_window": None}}
+
+
+@pytest.mark.parametrize("name", UNWINDOWED)
 @pytest.mark.parametrize("case", ["layers", "ffn", "all", "per layer"])
 def test_every_cut_as_gguf(name: str, case: str, tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     pytest.importorskip("llama_cpp")
     made = getattr(transformers, MODELS[name][0])
     settings = DECODER | {"hidden_size": 96, "intermediate_size": 64, "eos_token_id": 0}
-    made(made.config_class(**settings)).save_pretrained(tmp_path / "parent")
+    made(made.config_class(**settings, **UNWINDOWED[name])).save_pretrained(tmp_path / "parent")
     flags = CUTS["padded"] if case == "per layer" else CUTS[case]
     carved = carve(tmp_path / "parent", tmp_path / "child", **{**flags, "form": "gguf"})
     assert carved.verified is not None

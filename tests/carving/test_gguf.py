@@ -26,6 +26,7 @@ from zerolm.networks.opener import open_model
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
+from zerolm.carving.export.gguf import write as gguf_write  # noqa: E402
 from zerolm.carving.export.gguf.check import check  # noqa: E402
 from zerolm.carving.export.gguf.file_tensors import neighbouring  # noqa: E402
 from zerolm.carving.export.gguf.tokenizer import opened  # noqa: E402
@@ -39,6 +40,12 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+
+UNSEEN_WINDOWS: dict[str, dict[str, Any]] = {
+    "mistral": {"max_position_embeddings": 8},
+    "mistral_odd": {"sliding_window": None},
+}
+"""Settings with which windows of a tiny model do nothing, being as long as its texts, or are none."""
 
 
 def some_cut(checkpoint: Checkpoint, layers: Sequence[int] = (0, 1, 2), seed: int = 0) -> Cut:
@@ -83,6 +90,7 @@ def test_llama_cpp_computes_what_torch_does(
     name: str, dtype: str, layers: tuple[int, ...], tmp_path: Path
 ) -> None:
     folder = saved(tmp_path / "parent", name, dtype=dtype)
+    changed(folder, **UNSEEN_WINDOWS.get(name, {}))
     cut = some_cut(Checkpoint.open(folder), layers)
     assert len({(len(layer.groups), len(layer.ffn)) for layer in cut.layers}) == len(layers)
     found = carved(folder, cut, tmp_path / "child.gguf")
@@ -91,6 +99,7 @@ def test_llama_cpp_computes_what_torch_does(
 
 def test_a_cut_without_grouped_queries_has_other_heads_in_every_layer(tmp_path: Path) -> None:
     settings = DECODER | {"num_attention_heads": 10, "num_key_value_heads": 10, "head_dim": 6}
+    settings |= {"sliding_window": None}
     MistralForCausalLM(MistralConfig(**settings)).save_pretrained(tmp_path / "parent")
     checkpoint = Checkpoint.open(tmp_path / "parent")
     whole = Cut.whole(dimensions(checkpoint))
@@ -139,7 +148,8 @@ def test_repaired_matrices_are_written(dtype: str, tmp_path: Path) -> None:
 
 
 def test_the_head_of_a_file(tmp_path: Path) -> None:
-    checkpoint = Checkpoint.open(saved(tmp_path / "parent", "mistral", dtype="bfloat16"))
+    parent = saved(tmp_path / "parent", "mistral", dtype="bfloat16")
+    checkpoint = changed(parent, **UNSEEN_WINDOWS["mistral"])
     cut, told = some_cut(checkpoint, (0, 2)), []
     file = tmp_path / "child.gguf"
     write(Child(checkpoint, cut), file, progress=lambda text, done, of: told.append((done, of)))
@@ -150,12 +160,34 @@ def test_the_head_of_a_file(tmp_path: Path) -> None:
     assert fields["feed_forward_length"] == [len(layer.ffn) for layer in cut.layers]
     assert fields["general.architecture"] == "deci"
     assert fields["general.file_type"] == gguf.LlamaFileType.MOSTLY_BF16
-    assert fields["context_length"] == 8  # the window
+    assert fields["context_length"] == 8
     types = {tensor.name: tensor.tensor_type.name for tensor in read.tensors}
     assert types["blk.1.attn_norm.weight"] == types["output_norm.weight"] == "F32"
     assert types["blk.1.ffn_up.weight"] == types["output.weight"] == "BF16"
     assert [done for done, _ in told] == np.cumsum([tensor.n_bytes for tensor in read.tensors]).tolist()
     assert {of for _, of in told} == {told[-1][0]}
+
+
+def test_a_reader_of_deci_attends_to_all_whatever_window_the_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is why a window is refused: with all positions seen, the file is the model without one."""
+    parent = saved(tmp_path / "parent", "mistral")
+    described = gguf_write._described
+
+    def named(checkpoint: Checkpoint, cut: Cut, name: str) -> Any:
+        writer = described(checkpoint, cut, name)
+        writer.add_sliding_window(8)
+        return writer
+
+    monkeypatch.setattr(gguf_write, "_described", named)
+    monkeypatch.setattr(gguf_write, "_check_windows", lambda *_: None)
+    checkpoint, file = Checkpoint.open(parent), tmp_path / "child.gguf"
+    cut = some_cut(checkpoint)
+    with pytest.raises(ValueError, match="logits differ"):
+        carved(parent, cut, file)
+    open_wide = apply_in_memory(open_model(changed(parent, sliding_window=None)), cut)
+    assert check(file, logits_of(open_wide), None).difference < 1e-4
 
 
 def test_a_tied_head_is_left_to_the_embedding(tmp_path: Path) -> None:
@@ -199,6 +231,9 @@ def test_a_file_is_not_replaced(tmp_path: Path) -> None:
     [
         ("qwen2", {}, "gguf is written of llama and mistral, not of qwen2"),
         ("gpt2", {}, "gguf is written of llama and mistral, not of gpt2"),
+        ("gemma2", {}, "gguf is written of llama and mistral, not of gemma2"),
+        ("mistral", {}, r"has one of 8: --format hf keeps it; .* max_position_embeddings to 8"),
+        ("mistral", {"max_position_embeddings": 9}, "has one of 8: "),
         (
             "llama_body",
             {},

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from carvings import carve
 from divergences import fidelity
 from tiny import saved, word_tokenizer
@@ -13,12 +15,12 @@ from tiny import saved, word_tokenizer
 from zerolm.carving.export import verify
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
 from zerolm.carving.planning.sensitivity import LOSS_BATCH, Loss
-from zerolm.carving.pruning import apply_in_memory, carved_layer
+from zerolm.carving.pruning import apply_in_memory, carved_layer, dimensions_of
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.opener import open_model
+from zerolm.networks.opener import mapped_model, open_model
 from zerolm.text.calibration import tokens_of
 
 
@@ -64,3 +66,33 @@ def test_a_parent_that_does_not_fit_is_compared_block_by_block(
     assert found.verified is not None
     assert found.verified["by"] == "blocks"
     assert set(found.losses) == {"predicted", "measured", "repaired"}
+
+
+@pytest.mark.parametrize("name", ["llama", "bert"])
+@pytest.mark.parametrize("repair", ["none", "least-squares"])
+def test_sizes_by_shares_have_losses_too(name: str, repair: str, tmp_path: Path) -> None:
+    """What is kept outright loses what the same sizes lose within budgets."""
+    parent = saved(tmp_path / "parent", name)
+    text: dict[str, Any] = {"text": "random", "sequences": 12, "length": 16, "repair": repair}
+    planned = carve(parent, keep_ffn=0.5, plan="weights", **text)
+    assert set(planned.losses) == {"measured"}
+    within = {"max_params": planned.costs["child"]["params"], "keep_layers": 1.0, "keep_heads": 1.0}
+    budget = carve(parent, plan="measured", multiple_of=20, **within, **text)
+    assert budget.cut.uniform
+    assert budget.widths == planned.widths
+    assert budget.losses["measured"] == planned.losses["measured"] > 0
+    written = carve(parent, tmp_path / "child", keep_ffn=0.5, **text)
+    assert written.losses["measured"] == planned.losses["measured"]
+    assert ("repaired" in written.losses) == (repair != "none")
+    assert written.losses.get("repaired", 0.0) < written.losses["measured"]
+
+
+def test_no_text_no_loss(tmp_path: Path) -> None:
+    assert carve(saved(tmp_path / "parent", "llama"), tmp_path / "child", keep_ffn=0.5).losses == {}
+
+
+def test_a_cut_that_moves_nothing_loses_nothing(tmp_path: Path) -> None:
+    """Rounding is not told as a negative loss."""
+    network = mapped_model(Checkpoint.open(saved(tmp_path / "parent", "llama")))
+    blocks = Blocks(network, [{"input_ids": torch.randint(64, (2, 16))}])
+    assert 0.0 <= Loss(blocks, 3).of_cut(Cut.whole(dimensions_of(network))) < 1e-6

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from portion import portion
 from safetensors.torch import load_file, save_file
-from tiny import model, saved
+from tiny import DECODER, model, saved
 
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.formats import FORMATS
@@ -139,6 +139,62 @@ def test_no_subspace_foretells_better(seed: int, size: int) -> None:
         ours = unexplained(basis[:, :kept])
         assert ours == pytest.approx(least[: size - kept].sum(), rel=1e-6, abs=1e-9)
         assert ours <= unexplained(generator.normal(size=(size, kept))) * (1 + 1e-9)
+
+
+@given(st.integers(0, 1000), st.integers(3, 9), st.sampled_from([0.0, 1e-7]))
+def test_what_holds_nothing_goes_first(seed: int, size: int, noise: float) -> None:
+    """Of moments of rank r, r directions keep all; fewer foretell as much as any subspace can."""
+    generator = np.random.default_rng(seed)
+    rank = int(generator.integers(1, size))
+    spread, metric = generator.normal(size=(size, rank)), generator.normal(size=(size, size))
+    energy, metric = spread @ spread.T + noise * np.eye(size), metric @ metric.T + 0.1 * np.eye(size)
+    basis = ordered_basis(energy, metric)
+    assert np.allclose(basis.T @ basis, np.eye(size), atol=1e-9)
+    left = spread - basis[:, :rank] @ (basis[:, :rank].T @ spread)
+    assert np.abs(left).max() < 1e-2 * np.sqrt(noise) + 1e-7
+    assert energies(basis, energy)[:rank].sum() == pytest.approx(1, abs=1e-5)
+    if not noise:
+        root = np.linalg.cholesky(metric).T
+        least = np.linalg.eigvalsh(root @ energy @ root.T)
+        for kept in range(1, rank):
+            crossed = energy @ basis[:, :kept]
+            foretold = crossed @ np.linalg.solve(basis[:, :kept].T @ crossed, crossed.T)
+            left_over = float(np.trace(metric @ (energy - foretold)))
+            assert left_over == pytest.approx(least[: size - kept].sum(), rel=1e-5, abs=1e-7)
+
+
+def flat(folder: Path, tied: bool, dtype: str) -> Checkpoint:
+    """A llama of hidden size 48 whose stream lives in 35 directions: all that is written lies in them."""
+    settings = {"head_dim": 8, "mlp_bias": True, "attention_bias": True, "tie_word_embeddings": tied}
+    network = transformers.LlamaForCausalLM(transformers.LlamaConfig(**DECODER | settings))
+    generator = torch.Generator().manual_seed(0)
+    plane = torch.linalg.qr(torch.randn(48, 35, generator=generator).double())[0]
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator) * 0.3 + ("norm" in name))
+            if "o_proj" in name or "down_proj" in name:
+                weight.copy_(plane @ (plane.T @ weight.double()))
+            if "embed" in name:
+                weight.copy_(weight.double() @ plane @ plane.T)
+    network.to(getattr(torch, dtype)).save_pretrained(folder)
+    return Checkpoint.open(folder)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-6), ("bfloat16", 5e-3)])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("more", [{}, RANDOM], ids=["weights", "tokens"])
+def test_a_stream_that_is_narrower_than_it_looks_is_cut_exactly(
+    tied: bool, dtype: str, most: float, more: dict[str, Any], tmp_path: Path
+) -> None:
+    parent = flat(tmp_path / "parent", tied, dtype)
+    carved = carve(parent.folder, tmp_path / "child", keep_hidden=0.75, **{**more, "repair": "none"})
+    assert carved.cut.hidden == 36
+    assert carved.to_json()["stream"]["kept_energy"] == pytest.approx(1, abs=1e-5)
+    loss = Loss(Blocks(mapped_model(parent), [{"input_ids": IDS}]), 3)
+    assert abs(loss.of_cut(carved.cut)) < most
+    child = outputs(load_model(tmp_path / "child", True))
+    wanted = outputs(open_model(parent))
+    assert (child - wanted).abs().max() < 50 * STEP[dtype] * wanted.abs().max()
 
 
 def test_what_the_loss_feels_is_what_autograd_says() -> None:

@@ -48,6 +48,24 @@ def test_children_open_in_stock_software(name: str, zerolm: Callable[..., Any], 
     assert torch.allclose(ours, theirs, atol=1e-4)
 
 
+def test_shares_with_a_text_print_what_they_lose(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    """On the terminal, on the page, in JSON and from Python alike."""
+    parent, out = saved(tmp_path / "parent", "llama"), tmp_path / "child"
+    flags = ("--keep-ffn", "0.5", "--text", "random", "--sequences", "8", "--length", "16")
+    ran = zerolm("carve", str(parent), *flags, "--out", str(out))
+    assert ran.status == 0, ran.err
+    losses = json.loads((out / "result.json").read_text())["losses"]
+    assert list(losses) == ["measured", "repaired"]
+    words = ", ".join(f"{name} {loss:.3g}" for name, loss in losses.items())
+    assert f"loss on the calibration text: {words}" in ran.out
+    page = (out / "report.html").read_text()
+    assert "Loss on the calibration tokens" in page
+    assert all(f"{loss:.3g}" in page for loss in losses.values())
+    assert "No loss was measured" not in page
+    again = carved(zerolm, parent, tmp_path / "again", *flags)
+    assert again["losses"] == losses
+
+
 def masked(kind: Any, folder: Path, child: Path) -> Any:
     """The parent whose dropped heads and neurons send nothing, by the recipe of the child."""
     parent = kind.from_pretrained(folder).eval()

@@ -306,7 +306,7 @@ class Carving:
         if self.format.pads:
             costs["stored"] = self.costs_of(cut.padded())
         methods, size, form = self.methods, self.size, str(self.destination.form)
-        measured = {"measured": self.session.loss(cut)} if losses and self.session is not None else {}
+        measured = {} if self.session is None else {"measured": self.session.loss(cut)}
         carved = Carved(
             self.parent,
             self.checkpoint.family.name,

@@ -57,7 +57,7 @@ from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
 BASIS: Final = ("vectors", "energy", "last", "gain")
-CACHE_FORMAT: Final = 1
+CACHE_FORMAT: Final = 2
 """One more where what is cached comes about, or is kept, in another way."""
 
 

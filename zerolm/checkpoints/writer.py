@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from zerolm.checkpoints.headers import ITEM_BYTES
 from zerolm.checkpoints.shards import INDEX, SINGLE
+from zerolm.io.full_disk import check_room
 from zerolm.progress import Progress, silent
 
 SHARD_BYTES: Final = 5_000_000_000
@@ -60,10 +61,12 @@ def write_shards(
 
     ``metadata`` is ``{"format": "pt"}`` unless given. Everything is on the disk when it returns. The folder
     exists, and nothing in it is replaced. ``progress`` is told bytes written and bytes in all. Returns the
-    files. Raises ``ValueError`` when a tensor's chunks are more or fewer bytes than its type and shape say.
+    files. Raises ``DiskFull`` before anything is written where it does not fit, and ``ValueError`` when a
+    tensor's chunks are more or fewer bytes than its type and shape say.
     """
     shards = _divided(tensors, max_bytes)
     total = sum(tensor.bytes for tensor in tensors)
+    check_room(folder, total)
     names = [f"model-{n:05d}-of-{len(shards):05d}.safetensors" for n in range(1, len(shards) + 1)]
     paths = [folder / name for name in (names if len(shards) > 1 else [SINGLE])]
     done = 0

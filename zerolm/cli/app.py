@@ -66,6 +66,13 @@ def _run(arguments: list[str]) -> int:
     except TrainingFailed as error:
         say(error)
         return 1
+    except Exception as error:
+        from zerolm.io.full_disk import is_full
+
+        if not is_full(error):
+            raise
+        say(_message(error))
+        return 2
 
 
 def _is_about_the_program(arguments: list[str]) -> bool:
@@ -103,12 +110,28 @@ def _about_the_program(arguments: list[str]) -> int:
 
 
 def _message(error: Exception) -> str:
+    error = _of_a_disk(error)
     if isinstance(error, ArithmeticError):
         return f"these numbers cannot be computed with: {error}"
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         flags = [flag for param in error.ctx.command.params for flag in (*param.opts, *param.secondary_opts)]
         return f"{error.ctx.command.name} has no option {error.option_name}{_meant(error.option_name, flags)}"
     return error.format_message() if isinstance(error, click.UsageError) else str(error)
+
+
+def _of_a_disk(error: Exception) -> Exception:
+    """Return an error of a full disk in our words: of the file that it names, else of the fullest place."""
+    import tempfile
+    from pathlib import Path
+
+    from zerolm.io.files import cache_folder
+    from zerolm.io.full_disk import DiskFull, free, is_full
+
+    if isinstance(error, DiskFull) or not is_full(error):
+        return error
+    name = getattr(error, "filename", None)
+    places = [Path(str(name))] if name else [Path.cwd(), Path(tempfile.gettempdir()), cache_folder("")]
+    return DiskFull(min(places, key=free))
 
 
 def _meant(option: str, flags: Sequence[str]) -> str:

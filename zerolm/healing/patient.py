@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zerolm.carving.evaluation.evaluate import check_comparable, opened
 from zerolm.carving.recipe import Recipe, read_recipe
-from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.networks.opener import differing_tokens, stock_tokenizer
 from zerolm.progress import Progress
@@ -38,6 +38,7 @@ class Patient:
         master = theirs
         if teacher is not None:
             master = Checkpoint.open(teacher)
+            ledger_of(master, progress=progress)  # refuses weights that are not finite
             check_comparable(ours, master)
             _check_same_tokens(ours, master)
         return cls(ours, theirs, master, recipe)

@@ -15,7 +15,7 @@ from zerolm.carving.planning.sizes import budgets_of, costs_of
 from zerolm.carving.recipe import MAX_RECIPE_BYTES
 from zerolm.carving.request import Destination, KeptShares, Methods, SizeRequest
 from zerolm.carving.result import Carved
-from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.healing.heal import heal
 from zerolm.healing.request import HealRequest
@@ -138,6 +138,7 @@ def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
         raise ValueError(UNEVEN)
     whole = Cut.whole(dimensions(checkpoint))
     FORMATS[form].check(checkpoint, whole)
+    ledger_of(checkpoint)  # refuses weights that are not finite
 
 
 def _part(stages: Stages) -> HealRequest:

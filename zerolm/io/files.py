@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
+from zerolm.io.full_disk import DiskFull, is_full
 from zerolm.settings import shown
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ def cache_folder(kind: str) -> Path:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Give a file to write to, which takes the place of ``path`` when all went well and is removed else.
 
-    The folder is made where there is none.
+    The folder is made where there is none. Raises ``DiskFull`` where there is no room.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -46,6 +47,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             yield file
         os.chmod(name, 0o644)
         os.replace(name, path)
+    except OSError as error:
+        if is_full(error) and not isinstance(error, DiskFull):
+            raise DiskFull(path, Path(name).stat().st_size, least=True) from None
+        raise
     finally:
         Path(name).unlink(missing_ok=True)
 

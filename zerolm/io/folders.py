@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from zerolm.io.files import parse_json, read_text, write_json
+from zerolm.io.full_disk import DiskFull, is_full
 from zerolm.settings import shown
 
 MAX_RECIPE: Final = 64 << 20
@@ -124,8 +125,8 @@ def new_folder(path: Path, force: bool) -> Iterator[Path]:
                 shutil.rmtree(old, ignore_errors=True)
             else:
                 os.rename(work, path)
-    except OSError as error:
-        raise ValueError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None
+    except Exception as error:
+        raise _unwritten(error, path, work) from None
 
 
 @contextmanager
@@ -146,8 +147,19 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
             check_new_file(path, force)  # it may have come into being
             os.replace(work / path.name, path)
             shutil.rmtree(work, ignore_errors=True)
-    except OSError as error:
-        raise ValueError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None
+    except Exception as error:
+        raise _unwritten(error, path, work) from None
+
+
+def _unwritten(error: Exception, path: Path, work: Path) -> Exception:
+    """Return what is told of an error while ``path`` was written in ``work``, one line where it is one."""
+    if isinstance(error, DiskFull):
+        return error.at(path) if error.place.absolute().is_relative_to(work) else error
+    if is_full(error):
+        return DiskFull(path)
+    if isinstance(error, OSError):
+        return ValueError(f"{str(path)!r} cannot be written: {error.strerror or error}")
+    return error
 
 
 def check_new_file(path: Path, force: bool) -> None:
@@ -188,9 +200,11 @@ def work_folder(path: Path, identity: Mapping[str, Any], force: bool) -> Iterato
             write_json(file, record)
         try:
             yield work
-        except BaseException:
+        except BaseException as error:
             if not any(entry.is_dir() for entry in work.iterdir()):  # nothing to go on with
                 shutil.rmtree(work, ignore_errors=True)
+            if isinstance(error, Exception) and is_full(error):
+                raise _unwritten(error, path, work) from None
             raise
         shutil.rmtree(work, ignore_errors=True)
 
@@ -231,8 +245,11 @@ def _alone(path: Path, work: Path) -> Iterator[None]:
         _empty(work)
         try:
             yield
-        except BaseException:
+        except BaseException as error:
+            written = sum(file.stat().st_size for file in work.rglob("*") if file.is_file())
             shutil.rmtree(work, ignore_errors=True)
+            if is_full(error) and not isinstance(error, DiskFull):
+                raise DiskFull(work, written, least=True) from None
             raise
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainingArguments
 
+from zerolm.io.full_disk import free, is_full, reason
 from zerolm.networks.opener import quiet
 from zerolm.progress import TrainingFailed as TrainingFailed
 from zerolm.training.learner import Teacher, total
@@ -205,11 +206,18 @@ class _Trainer(Trainer):
         except (OSError, RuntimeError, SafetensorError) as error:  # torch and safetensors have their own
             folder, step = Path(str(self.args.output_dir)), self.state.global_step
             shutil.rmtree(folder / f"checkpoint-{step}", ignore_errors=True)
-            reason = " ".join(str(error).split())[:300]
+            words, needed = " ".join(str(error).split())[:300], self._needed()
+            if is_full(error) or needed > free(folder):
+                words = reason(folder, needed)
             raise OSError(
-                f"the checkpoint of step {step} cannot be written: {reason}; those before it are left: make "
+                f"the checkpoint of step {step} cannot be written: {words}; those before it are left: make "
                 f"room for {str(folder)!r} and start again"
             ) from None
+
+    def _needed(self) -> int:
+        """Return the bytes of a checkpoint: weights, and two moments of those that are trained."""
+        parameters = list(self.learner.parameters())
+        return sum(p.nbytes * (3 if p.requires_grad else 1) for p in parameters)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         if not self.args.should_save:

@@ -182,12 +182,14 @@ def _params(checkpoint: Checkpoint, cut: Cut | None) -> int:
 
 
 def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoint]:
-    """Return both checkpoints; ``ValueError`` where they cannot be compared."""
+    """Return both checkpoints; ``ValueError`` where they cannot be compared, or weights are not finite."""
     place = Path(child)
     if not (place / "config.json").exists() and (place.suffix == ".gguf" or any(place.glob("*.gguf"))):
         raise ValueError(f"{str(child)!r} is GGUF; hf and padded children can be evaluated, nothing else")
     ours, theirs = Checkpoint.open(child), Checkpoint.open(parent)
     check_comparable(ours, theirs)
+    for checkpoint in (ours, theirs):
+        ledger_of(checkpoint)  # refuses weights that are not finite
     return ours, theirs
 
 

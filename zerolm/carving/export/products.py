@@ -28,6 +28,8 @@ from zerolm.networks.roles import StockLayer
 
 ROUNDING_STEPS: Final = {"BF16": 2.0**-8, "F16": 2.0**-10, "F32": 2.0**-16}
 """The rounding of a stored type, relative to a weight; of F32, that of the products."""
+CANCELLED: Final = 2.0**-19
+"""The rounding of rows that are nearly 0 because their sums cancel, relative to the longest row."""
 PROBES: Final = 8
 
 
@@ -45,7 +47,7 @@ def is_product(
     if wanted.shape[0] != ours.shape[0]:
         return False
     lengths = np.outer(np.linalg.norm(ours, axis=1), np.linalg.norm(probes, axis=0))
-    floor = step * lengths.max(initial=0.0) * 1e-3
+    floor = max(step * 1e-3, CANCELLED) * lengths.max(initial=0.0)
     return bool((np.abs(ours @ probes - wanted) <= step * lengths + floor).all())
 
 

@@ -267,7 +267,9 @@ class Loss:
 
     def _mean(self, hidden: States, end: Finish) -> float:
         apart = self._divergences if self.blocks.predicts else self._distances
-        return float(torch.cat([apart(i, states, end) for i, states in enumerate(hidden)]).double().mean())
+        losses = torch.cat([apart(i, states, end) for i, states in enumerate(hidden)])
+        mean = float(losses.cpu().double().mean())
+        return 0.0 if mean < 0 else mean  # by rounding, where nothing has moved
 
     def _distances(self, index: int, states: Tensor, end: Finish) -> Tensor:
         """Return 1 - cosine of the embeddings of a batch to the parent's, (b,)."""

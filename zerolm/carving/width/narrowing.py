@@ -35,8 +35,10 @@ READERS: Final = {
 """The norm that each reading matrix stands behind."""
 WRITERS: Final = ("o", "down", "o_bias", "down_bias")
 """The roles of what is added to the stream."""
-RIDGE: Final = 1e-6
-"""Of the mean energy of a component, where the dropped ones are foretold."""
+RIDGE: Final = 1e-4
+"""Of the mean energy of a component, where the dropped ones are foretold: rounding foretells nothing."""
+EMPTY: Final = 1e-5
+"""Share of the energy, and of what it costs, in directions that hold nothing but rounding to 16 bits."""
 SMALL_GAIN: Final = 1e-2
 """Gains of a tied head below this share of the largest do not divide."""
 
@@ -136,7 +138,34 @@ def ordered_basis(energy: Floats, metric: Floats) -> Floats:
     ``energy`` (d, d) are second moments of what is projected, ``metric`` (d, d) what an error e costs, e^T
     metric e. The best subspaces are spanned by metric^1/2 V, V the eigenvectors of metric^1/2 energy
     metric^1/2, the largest first; orthonormalised in this order.
+
+    They may reach into directions that hold nothing, for that changes nothing of what the others foretell.
+    But a child has the kept part itself, not what is foretold of it. So all this is done within the
+    directions that hold something, where the best subspaces are as good; the empty ones come last.
     """
+    held, empty = _by_content(energy, metric)
+    if not empty.shape[1]:
+        return _by_loss(energy, metric)
+    inside = held @ _by_loss(held.T @ energy @ held, held.T @ metric @ held)
+    return np.hstack([inside, empty @ np.linalg.eigh(empty.T @ metric @ empty)[1][:, ::-1]])
+
+
+def _by_content(energy: Floats, metric: Floats) -> tuple[Floats, Floats]:
+    """Return orthonormal directions (d, r) that hold something, and (d, d - r) that hold nothing.
+
+    The empty ones are the weakest principal components, as many as together have a share of ``EMPTY`` at most
+    in the energy, and in what its loss would cost.
+    """
+    values, vectors = np.linalg.eigh(energy)  # ascending
+    values = np.maximum(values, 0.0)
+    costs = values * np.einsum("ij,ij->j", vectors, metric @ vectors)
+    shares = np.maximum(values / values.sum(), costs / max(costs.sum(), 1e-300))
+    count = int((np.cumsum(shares) <= EMPTY).sum())
+    return vectors[:, count:], vectors[:, :count]
+
+
+def _by_loss(energy: Floats, metric: Floats) -> Floats:
+    """Return the orthonormal columns of ``ordered_basis`` where every direction holds something."""
     values, vectors = np.linalg.eigh(metric / np.trace(metric) * len(metric))
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     wanted = np.linalg.eigh(root @ energy @ root)[1][:, ::-1]

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from zerolm.architecture import Floats
 from zerolm.carving.width.maps import stored_gain
-from zerolm.carving.width.narrowing import READERS, Basis, channel_basis, energies, ordered_basis
+from zerolm.carving.width.narrowing import READERS, WRITERS, Basis, channel_basis, energies, ordered_basis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
+from zerolm.families.family import BIAS
 from zerolm.progress import Progress, silent
 
 BY_WEIGHTS: Final = "weights"
@@ -22,16 +23,17 @@ SAMPLED_ROWS: Final = 512
 def weights_basis(checkpoint: Checkpoint, *, progress: Progress = silent) -> Basis:
     """Return a basis that needs no tokens.
 
-    The stream is taken for the normalised embeddings plus what o_proj and down_proj write, in equal parts;
-    what an error costs for what the reading matrices, all of one norm, make of it.
+    The stream is taken for the normalised embeddings plus what o_proj and down_proj write, biases too,
+    in equal parts; what an error costs for what the reading matrices, all of one norm, make of it.
     """
     layout = checkpoint.layout
     embedding = _moments(_embeddings(checkpoint))
     written, read = np.zeros_like(embedding), np.zeros_like(embedding)
     for layer in range(layout.depth):
         progress("reading what the layers write and read", layer, layout.depth)
-        for role in ("o", "down"):
-            written += _moments(_columns(checkpoint, role, layer))
+        for role in WRITERS:
+            if layout.part(role, layer) is not None or not role.endswith(BIAS):
+                written += _moments(_columns(checkpoint, role, layer))
         for role in ("q", "k", "v", "gate", "up"):
             read += _normalised(_reading(checkpoint, role, layer))
     read += _normalised(_reading(checkpoint, "head", None))
@@ -87,9 +89,10 @@ def _sampled(checkpoint: Checkpoint, role: str, layer: int | None) -> NDArray[np
 
 
 def _columns(checkpoint: Checkpoint, role: str, layer: int) -> NDArray[np.float32]:
-    """Return columns of a writing matrix (d, n), as rows."""
+    """Return columns of a writing matrix (d, n), or a bias (d,), as rows."""
     name, _ = _place(checkpoint, role, layer)
     raw = checkpoint.raw(name)
+    raw = raw[:, None] if raw.ndim == 1 else raw
     columns = np.ascontiguousarray(raw[:, _spread(raw.shape[1])].T)
     return widened(columns, checkpoint.tensors[name].dtype)
 

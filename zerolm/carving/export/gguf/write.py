@@ -26,6 +26,7 @@ from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabul
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.known import families
+from zerolm.io.full_disk import check_room
 from zerolm.networks.opener import stock_config
 from zerolm.progress import Progress, silent
 
@@ -51,15 +52,15 @@ def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
 def write(child: Child, file: Path, *, progress: Progress = silent) -> None:
     """Write a child as one new file, which appears when it is complete.
 
-    One tensor at a time is in memory. The context of a mistral with a window ends with it: so far it attends
-    to all tokens. ``progress`` is told bytes written and bytes in all. Raises ``ValueError`` for what is not
-    ``expressible``.
+    One tensor at a time is in memory. ``progress`` is told bytes written and bytes in all. Raises
+    ``ValueError`` for what is not ``expressible``.
     """
     _check(child.parent, child.cut)
     if file.exists():
         raise ValueError(f"output {str(file)!r} exists; name another")
     writer = _described(child.parent, child.cut, file.stem)
     tensors = [*_factors(child.parent), *entries(child)]
+    check_room(file.parent, sum(tensor.bytes for tensor in tensors))
     types = {tensor.dtype for tensor in tensors}
     writer.add_file_type(next(number for name, number in FILE_TYPES.items() if name in types))
     for tensor in tensors:
@@ -105,6 +106,19 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
         raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
     if not cut.layers or not all(len(layer.groups) and len(layer.ffn) for layer in cut.layers):
         raise ValueError("gguf needs a layer, and in each layer a KV group and an FFN neuron")
+    _check_windows(checkpoint, family.gguf.architecture)
+
+
+def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:
+    """Refuse a window that ends before the positions do: readers of these architectures attend to all."""
+    positions = checkpoint.layout.sizes["positions"]
+    window = min(filter(None, checkpoint.layout.windows), default=positions)
+    if window < positions:
+        raise ValueError(
+            f"gguf has no window in its architecture {architecture}, and this model has one of {window}: "
+            f"--format hf keeps it; for texts of at most {window} tokens, set max_position_embeddings to "
+            f"{window} in the parent's config.json"
+        )
 
 
 def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
@@ -119,12 +133,6 @@ def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
     return config
 
 
-def _context(checkpoint: Checkpoint) -> int:
-    """Return how many tokens all attend to all before them."""
-    layout = checkpoint.layout
-    return min(layout.sizes["positions"], *(window for window in layout.windows if window), MAX_CONTEXT)
-
-
 def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     """Return a writer that knows the sizes and the tokenizer."""
     config, parent, gguf = _stock(checkpoint), cut.parent, checkpoint.family.gguf
@@ -134,7 +142,7 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     writer = GGUFWriter(None, gguf.architecture)
     writer.add_name(name)
     writer.add_vocab_size(checkpoint.layout.vocab)
-    writer.add_context_length(_context(checkpoint))
+    writer.add_context_length(min(checkpoint.layout.sizes["positions"], MAX_CONTEXT))
     writer.add_embedding_length(cut.hidden)
     writer.add_block_count(len(cut.layers))
     writer.add_feed_forward_length([len(layer.ffn) for layer in cut.layers])

@@ -20,6 +20,7 @@ from forked import contents, in_another_process, killed_at
 from tiny import saved, word_tokenizer
 
 from zerolm.carving.importance.criteria import CRITERIA, definition_of
+from zerolm.carving.pace import Pace
 from zerolm.carving.request import MethodRequest, SizeRequest, methods_of
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
@@ -28,10 +29,10 @@ from zerolm.progress import silent
 from zerolm.registry import Entry
 
 BASIS, UNITS = "weighing directions of the stream", "weighing units by"
-PRICES = "pricing every cut"
+PRICES, GONE = "pricing every cut", "measuring what goes with layer"
 LAYERS, STREAM = "measuring cuts of each layer", "measuring widths of the stream"
 FINALISTS, PLAN = "measuring the best plans, repaired", "measuring the plan"
-STEPS = (BASIS, UNITS, PRICES, LAYERS, STREAM, FINALISTS, PLAN, "repairing", "opening")
+STEPS = (BASIS, UNITS, PRICES, GONE, LAYERS, STREAM, FINALISTS, PLAN, "repairing", "opening")
 SETTINGS: dict[str, Any] = {
     "budgets": {"max_params": "0.7x"},
     "text": "random",
@@ -88,6 +89,7 @@ def carved(parent: Path, patch: pytest.MonkeyPatch, **changes: Any) -> set[str]:
 
     with patch.context() as patched:
         patched.setattr(Blocks, "call", counted)
+        patched.setattr("zerolm.carving.session.measured_pace", lambda blocks: Pace(0.0, 0.0, 0.0))
         carve(parent, **SETTINGS | changes, progress=told)
     return set(+runs)
 
@@ -104,8 +106,8 @@ def carved(parent: Path, patch: pytest.MonkeyPatch, **changes: Any) -> set[str]:
         ({"plan": "measured"}, {LAYERS, STREAM, FINALISTS, PLAN}),
         ({"plan": "weights"}, {PLAN}),
         ({"plan": "weights", "keep_ffn": 0.5, "budgets": {}}, {PLAN}),
-        ({"length": 10}, {BASIS, UNITS, PRICES, FINALISTS, PLAN}),
-        ({"seed": 1}, {BASIS, UNITS, PRICES, FINALISTS, PLAN}),
+        ({"length": 10}, {BASIS, UNITS, PRICES, GONE, FINALISTS, PLAN}),
+        ({"seed": 1}, {BASIS, UNITS, PRICES, GONE, FINALISTS, PLAN}),
     ],
 )
 def test_another_choice_measures_what_depends_on_it(
@@ -115,7 +117,7 @@ def test_another_choice_measures_what_depends_on_it(
 
 
 def test_the_first_time_everything_is_measured(first: tuple[Path, Path, set[str]]) -> None:
-    assert first[2] == {BASIS, UNITS, PRICES, FINALISTS, PLAN}
+    assert first[2] == {BASIS, UNITS, PRICES, GONE, FINALISTS, PLAN}
 
 
 def test_the_seed_of_a_criterion_that_draws_counts_for_its_cuts_alone(

@@ -329,11 +329,10 @@ class Parent:
         return child
 
     def grid(self, cost: str, share: str) -> dict[str, Any]:
-        """Return the best of the grid, by losses of children repaired on few sequences, and what it took."""
+        """Return the grid's candidates that were repaired, the best first, and what ranking them took."""
         shapes, seconds = timed(lambda: list(self._grid(cost, share)))
         ranked, more = timed(lambda: self._ranked(shapes))
-        best = [{"shape": asdict(shape), "loss": loss} for shape, loss in ranked[:BEST]]
-        return {"tried": len(shapes), "repaired": len(ranked), "seconds": seconds + more, "best": best}
+        return {"tried": len(shapes), "seconds": seconds + more, "ranked": ranked}
 
     def _grid(self, cost: str, share: str) -> Iterator[Shape]:
         """Yield each width of the stream beside each number of KV groups, the FFN as the budget lets."""
@@ -355,29 +354,30 @@ class Parent:
                         seen.add(shape)
                         yield shape
 
-    def _ranked(self, shapes: list[Shape]) -> list[tuple[Shape, float]]:
-        """Return the shapes that were repaired with their losses, the least first."""
+    def _ranked(self, shapes: list[Shape]) -> list[dict[str, Any]]:
+        """Return the shapes that were repaired, with their losses before and after, the least first."""
         fitted, judged = self.session.tokens.spread(2 * self.scale.fitted).halves()
         glance, loss = self.loss(judged.spread(self.scale.glanced)), self.loss(judged)
         cuts = {shape: shape.cut(self.session, self.criterion) for shape in shapes}
         losses = {shape: glance.of_cut(cut) for shape, cut in cuts.items()}
-        near = [shape for shape in shapes if losses[shape] <= WORSE * min(losses.values())]
-        model, rule = self.session.model, self.session.methods.repair
-        ranked = [
-            (shape, loss.of_cut(cuts[shape], repair(model, cuts[shape], fitted, rule))) for shape in near
-        ]
-        return sorted(ranked, key=lambda pair: pair[1])
+        least, model, rule = min(losses.values()), self.session.model, self.session.methods.repair
+        ranked = []
+        for shape, unrepaired in losses.items():
+            if unrepaired <= WORSE * least:
+                repaired = loss.of_cut(cuts[shape], repair(model, cuts[shape], fitted, rule))
+                ranked.append({"shape": asdict(shape), "unrepaired": unrepaired, "repaired": repaired})
+        return sorted(ranked, key=lambda row: row["repaired"])
 
     def plan_by_grid(self, cost: str, share: str) -> dict[str, Any]:
         """Return the best of the grid's best, measured as plans are, and what ranking and measuring took."""
         ranking = self.parts.measured(f"{self.name}: grid {share} of {cost}", lambda: self.grid(cost, share))
-        shapes = [Shape.read(row["shape"]) for row in ranking["best"]]
+        shapes = [Shape.read(row["shape"]) for row in ranking["ranked"][:BEST]]
         children = [self.child(shape.cut(self.session, self.criterion)) for shape in shapes]
         best = min(range(len(children)), key=lambda i: children[i]["kl"])
         return {
             "shape": asdict(shapes[best]),
             "tried": ranking["tried"],
-            "repaired": ranking["repaired"],
+            "repaired": len(ranking["ranked"]),
             "seconds": ranking["seconds"] + sum(child["seconds"] for child in children),
             "kl": children[best]["kl"],
         }

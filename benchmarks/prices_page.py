@@ -156,13 +156,9 @@ def joint_table(joint: list[dict[str, Any]]) -> None:
         agreement("all, measured on unseen text", pairs(joint, "prices", "unseen")),
         agreement("all, foretold by the measured table", pairs(joint, "measured")),
     ]
-    for low, high in pairwise(RANGES):
-        rows.append(
-            agreement(
-                f"measured {low:g} to {high:g}",
-                pairs([row for row in joint if low <= row["calibrated"] < high], "prices"),
-            )
-        )
+    for least, most in pairwise(RANGES):
+        near = [row for row in joint if least <= row["calibrated"] < most]
+        rows.append(agreement(f"measured {least:g} to {most:g}", pairs(near, "prices")))
     parent = max(row["shape"]["hidden"] for row in joint)
     wide = [row for row in whole if row["shape"]["hidden"] == parent]
     narrow = [row for row in whole if row["shape"]["hidden"] < parent]
@@ -173,6 +169,13 @@ def joint_table(joint: list[dict[str, Any]]) -> None:
         agreement("without a layer", pairs([row for row in joint if row not in whole], "prices")),
     ]
     table(AGREEMENT, rows)
+    by_ratio = sorted(joint, key=lambda row: row["prices"] / row["calibrated"])
+    low, high = (
+        f"{Shape.read(row['shape'])} loses {row['calibrated']:.3f}, {row['prices'] / row['calibrated']:.2f} "
+        "of it foretold"
+        for row in (by_ratio[0], by_ratio[-1])
+    )
+    print(f"Furthest below: {low}. Furthest above: {high}.\n")
 
 
 def plans(parts: Parts, scale: Scale) -> None:

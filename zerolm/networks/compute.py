@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from zerolm.io.memory import free_memory
 from zerolm.settings import shown
-from zerolm.settings.compute import ComputeRequest
+from zerolm.settings.compute import ComputeRequest, RunningRequest
 
 M = TypeVar("M", bound=nn.Module)
 TYPES: Final = {"auto": torch.float32, "float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -94,7 +94,7 @@ def computed(model: M, compute: Compute) -> M:
     return model
 
 
-def compute(request: ComputeRequest) -> Compute:
+def compute(request: RunningRequest) -> Compute:
     """Return what a request asks for; ``ValueError`` for what is not here, with what is."""
     device = device_of(request.device)
     if request.dtype not in TYPES:
@@ -102,7 +102,8 @@ def compute(request: ComputeRequest) -> Compute:
     products = TYPES[request.dtype]
     if products == torch.bfloat16 and not multiplies_bfloat16(device):
         raise ValueError(f"{device} does not multiply in bfloat16: give --dtype float32")
-    return Compute(device, products, request.memory)
+    memory = request.memory if isinstance(request, ComputeRequest) else None
+    return Compute(device, products, memory)
 
 
 def device_of(name: str) -> torch.device:

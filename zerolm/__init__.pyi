@@ -284,6 +284,7 @@ class _Proxies(Protocol):
         micro_batches: int | str = ...,
         seed: int | str = ...,
         device: str = ...,
+        dtype: str = ...,
         jobs: int | str = ...,
         backend: str = ...,
         store: str | PathLike[str] | None = ...,
@@ -375,6 +376,8 @@ def eval(
     length: int | str = ...,
     tasks: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     limit: int | str | None = ...,
+    device: str = ...,
+    dtype: str = ...,
     progress: Progress = ...,
 ) -> EvaluationReport: ...
 
@@ -388,6 +391,8 @@ def evaluate(
     length: int | str = ...,
     tasks: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     limit: int | str | None = ...,
+    device: str = ...,
+    dtype: str = ...,
     progress: Progress = ...,
 ) -> EvaluationReport: ...
 
@@ -482,6 +487,7 @@ def measure(
     micro_batches: int | str = ...,
     seed: int | str = ...,
     device: str = ...,
+    dtype: str = ...,
     jobs: int | str = ...,
     backend: str = ...,
     store: str | PathLike[str] | None = ...,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from zerolm.io.memory import free_memory
+from zerolm.networks.hooks import stand_ins
+from zerolm.networks.roles import layer_list
 from zerolm.settings import shown
 from zerolm.settings.compute import ComputeRequest, RunningRequest
 
@@ -92,6 +97,37 @@ def computed(model: M, compute: Compute) -> M:
     """Return the model, with a note how it is computed."""
     model.__dict__[_NOTED] = compute
     return model
+
+
+def put_on(model: PreTrainedModel, compute: Compute) -> PreTrainedModel:
+    """Return a model in memory, put on a device as a whole, with a note how it is computed.
+
+    Matrices of its layers are held in the type of products.
+    """
+    model.to(compute.device)  # type: ignore[arg-type]
+    for weight in layer_list(model).parameters():
+        if weight.dim() > 1:
+            weight.data = weight.data.to(compute.products)
+    return computed(model, compute)
+
+
+@contextmanager
+def as_noted(model: PreTrainedModel) -> Iterator[None]:
+    """Within, a model that is called as a whole multiplies as is noted on it, but its head in float32."""
+    compute = compute_of(model)
+    if compute.products == torch.float32:
+        yield
+        return
+    body = model.base_model
+    forward = body.forward
+
+    @wraps(forward)
+    def run(*arguments: Any, **named: Any) -> Any:
+        with compute.running():
+            return forward(*arguments, **named)
+
+    with stand_ins([body], [run]):
+        yield
 
 
 def compute(request: RunningRequest) -> Compute:

@@ -32,6 +32,9 @@ class RunningRequest:
     dtype: str = dtype()
 
 
+USUALLY: Final = RunningRequest()
+
+
 @dataclass(frozen=True)
 class TrainedOn(RunningRequest):
     """The same of networks that are trained."""

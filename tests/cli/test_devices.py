@@ -12,7 +12,7 @@ from commands import call, make_place
 from zerolm.networks.compute import devices
 from zerolm.verbs import VERBS
 
-RUNNING = [name for name, verb in VERBS.items() if any(one.name == "device" for one in verb.request.settings())]
+RUNNING = [name for name, verb in VERBS.items() if "device" in {one.name for one in verb.request.settings()}]
 ABSENT = [name for name in ("cuda", "cuda:7", "npu") if name not in devices()]
 
 

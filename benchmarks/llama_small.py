@@ -33,6 +33,7 @@ import zerolm
 from zerolm.costs import CostModel
 from zerolm.groundtruth.truth import check
 from zerolm.io.files import store, write_json
+from zerolm.settings.compute import TrainedOn
 from zerolm.spaces import shape_text
 from zerolm.statistics import noise_ceiling
 from zerolm.training.labels import Label, LabelText, labels_as_trained, train_all
@@ -43,7 +44,7 @@ SHIPPED: Final = Path(zerolm.__file__).parent / "groundtruth" / "shipped" / "lla
 TOKENS, BATCH, LENGTH = 3_000_000, 32, 128
 RATE: Final = 0.004
 REQUEST: Final = TrainingRequest(
-    TOKENS, BATCH, LENGTH, Schedule(RATE), execution=Execution("bfloat16", compile=True),
+    TOKENS, BATCH, LENGTH, Schedule(RATE), execution=Execution(TrainedOn(dtype="bfloat16"), compile=True),
     checkpoints=8, measured=4,
 )  # fmt: skip
 

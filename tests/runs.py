@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from tiny import model
 
+from zerolm.settings.compute import TrainedOn
 from zerolm.text.corpus import Corpus, Sequences, TokenFile
 from zerolm.training.learner import Objective, Student
 from zerolm.training.request import Execution, Schedule, TrainingRequest
@@ -61,4 +62,4 @@ def difference(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -
 
 
 def in_parts(accumulate: int) -> Execution:
-    return Execution("float32", accumulate)
+    return Execution(TrainedOn(dtype="float32"), accumulate)

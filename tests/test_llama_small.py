@@ -17,6 +17,7 @@ pytest.importorskip("torch")
 from zerolm.comparison.bench import bench
 from zerolm.costs import CostModel
 from zerolm.groundtruth.reader import read, views
+from zerolm.settings.compute import TrainedOn
 from zerolm.training.request import Execution, Schedule, TrainingRequest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
@@ -33,7 +34,7 @@ from llama_small_law import Measured
 from llama_small_plan import CROSS, SIZES, Planned, Shape, planned
 
 REQUEST = TrainingRequest(
-    160, 2, 16, Schedule(0.01), execution=Execution("float32"), checkpoints=5, measured=5
+    160, 2, 16, Schedule(0.01), execution=Execution(TrainedOn(dtype="float32")), checkpoints=5, measured=5
 )
 
 

@@ -36,6 +36,7 @@ from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.networks.opener import open_model
+from zerolm.settings.compute import RunningRequest
 from zerolm.text.calibration import tokens_of
 
 FEW: dict[str, Any] = {"sequences": 6, "length": 12}
@@ -346,3 +347,18 @@ def test_names_of_folders_are_distinct_ends_of_their_paths(folders: list[Path]) 
     for name, folder in zip(names, folders, strict=True):
         assert f"{folder}/".endswith(name)
         assert name.strip("/") not in ("child", "parent") or folder.parent == Path("/")
+
+
+def test_products_in_bfloat16_say_nearly_the_same(tmp_path: Path) -> None:
+    """Within one per cent in perplexity, and in the divergence of what is far from the parent."""
+    parent = parent_of(tmp_path)
+    carve(parent, tmp_path / "child", **HALF)
+    wanted = found(tmp_path)
+    place = tmp_path / "child", parent, tmp_path / "text.txt"
+    half = evaluate(*place, **FEW, beside=[parent], request=RunningRequest("cpu", "bfloat16"))
+    assert values(half, "parent")["kl"] == half.rows[-1].values["kl"] == 0.0
+    for row in wanted.rows:
+        ours = values(half, row.name)
+        assert ours["perplexity"] == pytest.approx(row.values["perplexity"], rel=0.01)
+        assert ours["kl"] == pytest.approx(row.values["kl"], rel=0.05, abs=1e-4)
+        assert ours["perplexity"] != row.values["perplexity"]

@@ -172,7 +172,7 @@ def test_a_store_that_is_none(zerolm: Zerolm) -> None:
 
 def test_no_gpu(zerolm: Zerolm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    refused(zerolm, "proxies", *BENCHMARK, "--device", "cuda", words="there is no CUDA device")
+    refused(zerolm, "proxies", *BENCHMARK, "--device", "cuda", words="there is no device 'cuda' here")
 
 
 def test_without_torch() -> None:

@@ -16,6 +16,7 @@ from small_supernets import NAMES, SIZES, run_of, text_in
 from tiny import saved, word_tokenizer
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
 
+from zerolm.settings.compute import TrainedOn
 from zerolm.supernets import train as training
 from zerolm.supernets.export import ExportRequest, export
 from zerolm.supernets.folder import read_supernet, told_of
@@ -132,7 +133,7 @@ def test_a_path_teaches_what_a_supernet_says_of_it(space: str, tmp_path: Path, n
         folder = tmp_path / f"path-{kind}"
         export(tmp_path / "net", ExportRequest(net.architecture(path).choices), folder)
         text = supernet_text(tmp_path / "net", net.space, told_of(tmp_path / "net"))
-        run = run_of(2, execution=Execution("float32"))
+        run = run_of(2, execution=Execution(TrainedOn(dtype="float32")))
         if block == "mobile":
             with pytest.raises(ValueError, match="has blocks mobile, whose attention is narrower") as refused:
                 opened_teacher(folder, text, 2, aim, run)

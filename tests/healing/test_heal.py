@@ -386,7 +386,7 @@ def test_two_processes_are_one_with_the_same_batch(tmp_path: Path, llama: Any) -
     """Under ``accelerate launch`` they speak by gloo; the first alone prints and writes."""
     parent, child, text = llama
     one, two = tmp_path / "one", tmp_path / "two"
-    settings = FAST | {"rate": 1e-3, "precision": "float32"}
+    settings = FAST | {"rate": 1e-3, "dtype": "float32"}
     zerolm.heal(child, one, parent=parent, text=text, **settings)
     flags = [f"--{name}={value}" for name, value in settings.items()]
     launch = ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]

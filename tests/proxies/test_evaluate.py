@@ -18,7 +18,7 @@ from zerolm.networks.build import build
 from zerolm.networks.passes import NEEDS
 from zerolm.spaces import make_space
 from zerolm.text.batches import random_source
-from zerolm.zero_cost import find_proxy
+from zerolm.zero_cost import find_proxy, proxy_names
 from zerolm.zero_cost.candidates import Candidate
 from zerolm.zero_cost.compute import compute
 from zerolm.zero_cost.job import LIBRARIES, evaluate
@@ -84,6 +84,42 @@ def test_a_key_tells_apart_whatever_changes_a_value() -> None:
     assert len(set(keys)) == len(keys)
     assert FEW.key(random_source(64)) == keys[0]
     assert all(json.loads(key) for key in keys)
+
+
+def test_products_in_float32_on_a_cpu_have_the_key_of_before() -> None:
+    key = json.loads(FEW.key(random_source(64)))
+    assert sorted(key) == ["batch", "device", "length", "mode", "parts", "seed", "tokens", "upstream"]
+    assert key["device"] == "cpu"
+    half = json.loads(replace(FEW, dtype="bfloat16").key(random_source(64)))
+    assert half == key | {"dtype": "bfloat16"}
+
+
+@pytest.mark.parametrize("dtype", ["auto", "float32"])
+def test_names_that_mean_the_same_are_one(dtype: str) -> None:
+    assert replace(FEW, dtype=dtype).key(random_source(64)) == FEW.key(random_source(64))
+    assert replace(FEW, dtype=dtype).named == FEW
+
+
+@pytest.mark.parametrize("name", ["cuda:7", "npu"])
+def test_an_absent_device_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"there is no device '{name}' here; possible are cpu"):
+        Settings(device=name)
+
+
+def test_products_in_bfloat16_are_stored_apart_and_nearly_the_same() -> None:
+    """Within two per cent; ZiCo divides by how two micro-batches differ, and EZNAS counts signs."""
+    candidates, source = [Candidate.of(llama(ffn=ffn), str(ffn)) for ffn in (24, 40)], random_source(64)
+    settings = replace(FEW, batch=16, length=16)
+    names = [name for name in proxy_names() if name != "eznas"]
+    with Store() as store:
+        evaluate(candidates, names, source, settings, store=store)
+        half = evaluate(candidates, names, source, replace(settings, dtype="bfloat16"), store=store)
+        again = evaluate(candidates, names, source, settings, store=store)
+    assert half.values != again.values
+    for name, rows in again.values.items():
+        near = 0.1 if name == "zico" else 0.02
+        for row, ours in zip(rows, half.values[name], strict=True):
+            assert np.linalg.norm(np.subtract(row, ours)) <= near * np.linalg.norm(row), name
 
 
 @given(architectures(max_depth=3), architectures(max_depth=3))

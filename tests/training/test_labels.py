@@ -21,6 +21,7 @@ from zerolm.io.folders import locked
 from zerolm.networks.batch import NOTHING
 from zerolm.networks.build import build
 from zerolm.progress import silent
+from zerolm.settings.compute import TrainedOn
 from zerolm.solvers.drawing import drawn
 from zerolm.spaces import SPACES
 from zerolm.text.predictions import Predictions, predicted
@@ -39,7 +40,7 @@ from zerolm.training.scaling import scaled
 from zerolm.training.train import BETAS, CLIP
 
 REQUEST = TrainingRequest(
-    160, 2, 16, Schedule(0.01), execution=Execution("float32"), checkpoints=5, measured=5
+    160, 2, 16, Schedule(0.01), execution=Execution(TrainedOn(dtype="float32")), checkpoints=5, measured=5
 )
 
 
@@ -146,7 +147,7 @@ def test_compiled_parts_change_nothing(
         return graph.forward
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=traced))
-    request = replace(REQUEST, execution=Execution("float32", compile=True))
+    request = replace(REQUEST, execution=Execution(TrainedOn(dtype="float32"), compile=True))
     for ours, theirs in zip(train_all(runs(few), text, request), plain, strict=True):
         assert list(ours.losses.values()) == pytest.approx(list(theirs.losses.values()), abs=1e-5)
     assert any(architecture.depth > 1 for architecture in few)
@@ -164,7 +165,7 @@ def test_what_is_kept_is_not_trained_again(
     for other in (
         replace(REQUEST, tokens=192),
         replace(REQUEST, schedule=Schedule(0.02)),
-        replace(REQUEST, execution=Execution("bfloat16")),
+        replace(REQUEST, execution=Execution(TrainedOn(dtype="bfloat16"))),
     ):
         with pytest.raises(RuntimeError, match="trained again"):
             train_all(runs(few), text, other)

@@ -21,6 +21,7 @@ from tiny import model
 from torch import Tensor, nn
 from transformers import TrainerState
 
+from zerolm.settings.compute import TrainedOn
 from zerolm.training import train as training
 from zerolm.training.learner import Objective
 from zerolm.training.request import Execution, Schedule, TrainingRequest
@@ -258,8 +259,8 @@ def test_the_rate_rises_holds_and_falls(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_precision_is_what_the_device_has_unless_it_is_said() -> None:
-    assert Execution("bfloat16").bfloat16
-    assert not Execution("float32").bfloat16
+    assert Execution(TrainedOn(dtype="bfloat16")).bfloat16
+    assert not Execution(TrainedOn(dtype="float32")).bfloat16
 
 
 @pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED"])

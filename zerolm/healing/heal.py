@@ -36,7 +36,7 @@ from zerolm.progress import Progress, silent
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
 from zerolm.text.encoding import edges
 from zerolm.training.learner import Objective, Student, Teacher
-from zerolm.training.processes import check_whole, of_first, owned_by_first, processes
+from zerolm.training.processes import check_whole, device_for, of_first, owned_by_first, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
 from zerolm.training.speed import tokens_within
@@ -74,6 +74,7 @@ def heal(
     ``ValueError``, in one line, for what cannot be done, and ``TrainingFailed`` where the loss is not finite.
     """
     request.check()
+    device_for(request.execution)
     check_whole()
     micro_batch(request.batch, processes().num_processes, request.execution.accumulate)
     if not processes().is_main_process:
@@ -95,6 +96,11 @@ class Healing:
 
     def __init__(self, patient: Patient, request: HealRequest, progress: Progress) -> None:
         self.patient, self.request, self.progress = patient, request, progress
+
+    @cached_property
+    def device(self) -> torch.device:
+        """The device that this process trains on."""
+        return device_for(self.request.execution)
 
     @cached_property
     def compact(self) -> Compact:
@@ -153,6 +159,7 @@ class Healing:
     def healed(self, work: Path) -> Healed:
         """Train; the network of ``compact`` is then the healed one."""
         model, parent = self.compact.model, self._opened(self.patient.parent)
+        model.to(self.device)  # type: ignore[arg-type]
         theirs, before = self._measured(parent)
         judge = self.held_out.judge(model, parent) if processes().is_main_process else None
         if self.patient.teacher is not self.patient.parent:
@@ -169,7 +176,9 @@ class Healing:
         model.cpu()
         if self.request.lora:
             learner.model.merge_and_unload()  # type: ignore[operator]
+        model.to(self.device)  # type: ignore[arg-type]
         _, after = self._measured(self._opened(self.patient.parent))
+        model.cpu()
         return Healed(
             names=self._names(),
             texts=texts_of(data),
@@ -215,12 +224,14 @@ class Healing:
         return replace(healed, verified=asdict(proof), note=note, names={**healed.names, "format": form})
 
     def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:
-        """Return a model that is not trained."""
-        return self._attending(open_model(checkpoint))
+        """Return a model that is not trained, on the device."""
+        model = self._attending(open_model(checkpoint))
+        model.to(self.device)  # type: ignore[arg-type]
+        return model
 
     def _attending(self, model: PreTrainedModel) -> PreTrainedModel:
         """Return a model with the attention that is faster here."""
-        if not torch.cuda.is_available() and self.corpus.length <= EAGER:
+        if self.device.type == "cpu" and self.corpus.length <= EAGER:
             model.set_attn_implementation("eager")
         return model
 

@@ -24,7 +24,7 @@ from zerolm.io.files import parse_json, read_text, write_json
 from zerolm.io.folders import check_new, work_folder
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest
-from zerolm.training.processes import processes
+from zerolm.training.processes import device_for, processes
 
 SIZES_OF_SHARES: Final = {"heads": "kv_heads", "ffn": "ffn", "layers": "depth", "hidden": "hidden"}
 """The names of shares, and of the sizes that they are of."""
@@ -94,6 +94,8 @@ def carve_and_heal(
     All stages learn from the first parent. What a killed run has finished is not done again. Raises
     ``ValueError``, in one line, for what cannot be done, and ``TrainingFailed``.
     """
+    stages.request.check()
+    device_for(stages.request.execution)
     if processes().num_processes > 1:
         raise ValueError("carving runs in one process: carve, then give zerolm heal to accelerate launch")
     checkpoint, out, form = Checkpoint.open(parent), destination.place, destination.form or "hf"
@@ -131,7 +133,6 @@ def carve_and_heal(
 
 def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
     """Refuse before the long work what could only fail after it."""
-    stages.request.check()
     if stages.uneven and stages.count > 1:
         raise ValueError("stages cut all layers to one size: give --shape uniform, or leave --steps out")
     if stages.uneven and form == "hf":

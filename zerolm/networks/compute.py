@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from zerolm.io.memory import free_memory
+from zerolm.networks.hooks import stand_ins
+from zerolm.networks.roles import layer_list
 from zerolm.settings import shown
-from zerolm.settings.compute import ComputeRequest
+from zerolm.settings.compute import ComputeRequest, RunningRequest
 
 M = TypeVar("M", bound=nn.Module)
 TYPES: Final = {"auto": torch.float32, "float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -94,7 +99,38 @@ def computed(model: M, compute: Compute) -> M:
     return model
 
 
-def compute(request: ComputeRequest) -> Compute:
+def put_on(model: PreTrainedModel, compute: Compute) -> PreTrainedModel:
+    """Return a model in memory, put on a device as a whole, with a note how it is computed.
+
+    Matrices of its layers are held in the type of products.
+    """
+    model.to(compute.device)  # type: ignore[arg-type]
+    for weight in layer_list(model).parameters():
+        if weight.dim() > 1:
+            weight.data = weight.data.to(compute.products)
+    return computed(model, compute)
+
+
+@contextmanager
+def as_noted(model: PreTrainedModel) -> Iterator[None]:
+    """Within, a model that is called as a whole multiplies as is noted on it, but its head in float32."""
+    compute = compute_of(model)
+    if compute.products == torch.float32:
+        yield
+        return
+    body = model.base_model
+    forward = body.forward
+
+    @wraps(forward)
+    def run(*arguments: Any, **named: Any) -> Any:
+        with compute.running():
+            return forward(*arguments, **named)
+
+    with stand_ins([body], [run]):
+        yield
+
+
+def compute(request: RunningRequest) -> Compute:
     """Return what a request asks for; ``ValueError`` for what is not here, with what is."""
     device = device_of(request.device)
     if request.dtype not in TYPES:
@@ -102,7 +138,8 @@ def compute(request: ComputeRequest) -> Compute:
     products = TYPES[request.dtype]
     if products == torch.bfloat16 and not multiplies_bfloat16(device):
         raise ValueError(f"{device} does not multiply in bfloat16: give --dtype float32")
-    return Compute(device, products, request.memory)
+    memory = request.memory if isinstance(request, ComputeRequest) else None
+    return Compute(device, products, memory)
 
 
 def device_of(name: str) -> torch.device:

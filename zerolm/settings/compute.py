@@ -1,31 +1,51 @@
-"""A request for how networks are computed: its fields declare the settings of all verbs that run networks."""
+"""Requests for how networks are computed, whose fields declare the settings of verbs that run networks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from zerolm.settings.request import setting
 
 DTYPES: Final = ("auto", "bfloat16", "float32")
+FORMER: Final = {"precision": "dtype"}
+"""What commands that train called a setting earlier."""
+
+
+def device(**more: Any) -> Any:
+    """Return a field that declares where networks run."""
+    help_ = "where networks run: cpu, cuda, cuda:1, mps; auto is CUDA where there is any, else the CPU"
+    return setting("text", "auto", help_, metavar="NAME", **more)
+
+
+def dtype(auto: str = "float32", **more: Any) -> Any:
+    """Return a field that declares the type of products; ``auto`` says what that means."""
+    help_ = f"of products of matrices; all sums are float32 or better; auto is {auto}"
+    return setting("text", "auto", help_, choices=DTYPES, **more)
 
 
 @dataclass(frozen=True)
-class ComputeRequest:
+class RunningRequest:
+    """The device, and the type in which matrices are multiplied."""
+
+    device: str = device()
+    dtype: str = dtype()
+
+
+USUALLY: Final = RunningRequest()
+
+
+@dataclass(frozen=True)
+class TrainedOn(RunningRequest):
+    """The same of networks that are trained."""
+
+    dtype: str = dtype("bfloat16 where the device is fast in it")
+
+
+@dataclass(frozen=True)
+class ComputeRequest(RunningRequest):
     """The device, the type in which matrices are multiplied, and bytes of memory that it may take."""
 
-    device: str = setting(
-        "text",
-        "auto",
-        "where networks run: cpu, cuda, cuda:1, mps; auto is CUDA where there is any, else the CPU",
-        metavar="NAME",
-    )
-    dtype: str = setting(
-        "text",
-        "auto",
-        "of products of matrices; all sums are float32 or better; auto is float32",
-        choices=DTYPES,
-    )
     memory: int | None = setting(
         "integer",
         None,

@@ -20,7 +20,7 @@ from zerolm.supernets.supernet import Supernet, drawn_path
 from zerolm.supernets.teacher import distillation_for, teacher_in
 from zerolm.supernets.text import SUPERNET_VOCABULARY, ElasticText
 from zerolm.training.losses import HELD_BATCH
-from zerolm.training.processes import processes
+from zerolm.training.processes import device_for, processes
 from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.train import Trained, train
@@ -68,6 +68,7 @@ def train_supernet(
     ``ValueError`` where text, tokenizer, teacher and space do not fit, ``TrainingFailed`` where the loss is
     not finite: the checkpoints before it are left.
     """
+    device_for(request.training.execution)
     if processes().num_processes > 1:
         raise ValueError("a supernet is trained in one process: every step takes another path through it")
     check_new(out, force)

@@ -18,6 +18,7 @@ from zerolm.scores import make_score
 from zerolm.spaces import shape_text
 from zerolm.statistics import agreement, noise_ceiling
 from zerolm.training.labels import Label, LabelText
+from zerolm.training.processes import device_for
 from zerolm.training.request import TrainingRequest
 from zerolm.training.scaling import BASE
 from zerolm.training.train import BETAS, CLIP, TrainingFailed
@@ -126,7 +127,7 @@ def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
         "dropout": 0.0,
         "compiled": request.execution.compile,
         "precision": "bfloat16" if request.execution.bfloat16 else "float32",
-        "device": "cuda" if torch.cuda.is_available() else "cpu",
+        "device": device_for(request.execution).type,
         "libraries": f"torch {torch.__version__}, transformers {transformers.__version__}",
     }
 

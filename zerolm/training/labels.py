@@ -27,6 +27,7 @@ from zerolm.text.encoding import tokenizer_of
 from zerolm.text.predictions import PredictedText
 from zerolm.training.learner import Labelled
 from zerolm.training.losses import HELD_BATCH, mean_loss
+from zerolm.training.processes import device_for
 from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
 from zerolm.training.scaling import BASE, scaled
@@ -194,8 +195,8 @@ def labels_as_trained(
     """Yield the place and the label of each architecture with a seed and a name, as soon as it is known.
 
     What is kept comes first and is not trained again; the others start in their order. ``loky`` trains in
-    ``jobs`` processes, ``ray`` on every CPU of a cluster; each uses one thread, or the GPU that is there.
-    ``ValueError`` while another command trains the same way.
+    ``jobs`` processes, ``ray`` on every CPU of a cluster; each uses one thread, or the device that is asked
+    for. ``ValueError`` while another command trains the same way.
     """
     check_workers(jobs, backend)
     folder = cache_folder("labels") / _digest(_circumstances(text, request))
@@ -230,8 +231,12 @@ def _told(losses: Sequence[float]) -> str:
 def _circumstances(text: LabelText, request: TrainingRequest) -> list[Any]:
     """Return all that a label depends on, besides its architecture and its seed."""
     token_counts = [len(part.ids) for part in text.corpus.texts]
-    conditions = asdict(request) | {"seed": None, "bfloat16": request.execution.bfloat16}
-    libraries = [torch.__version__, transformers.__version__, torch.cuda.is_available()]
+    execution, device = asdict(request.execution), device_for(request.execution).type
+    execution["precision"] = execution.pop("compute")["dtype"]  # as earlier versions wrote it
+    more = {"execution": execution, "seed": None, "bfloat16": request.execution.bfloat16}
+    conditions = asdict(request) | more
+    on_cuda = {"cuda": True, "cpu": False}.get(device, device)
+    libraries = [torch.__version__, transformers.__version__, on_cuda]
     vocabulary = [text.space.settings.get("vocab"), text.classes]
     judged = [(part.sha256, len(part.ids)) for part in text.judged.texts] if text.judged else []
     reading = [text.sha256, token_counts, text.task, vocabulary]

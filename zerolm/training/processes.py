@@ -14,14 +14,35 @@ import torch
 from accelerate import PartialState
 from torch import distributed
 
+from zerolm.networks.compute import compute, device_of
+from zerolm.settings.compute import RunningRequest
+from zerolm.training.request import Execution
+
 Value = TypeVar("Value")
 WAIT: Final = timedelta(days=7)
 """How long the others wait for the first, which measures and writes alone."""
 
 
-def processes() -> PartialState:
+def processes(device: str = "auto") -> PartialState:
     """Return which process this is of how many; on a CPU they speak to each other by gloo."""
-    return PartialState(cpu=not torch.cuda.is_available(), timeout=WAIT)
+    return PartialState(cpu=device_of(device).type == "cpu", timeout=WAIT)
+
+
+def device_for(execution: Execution) -> torch.device:
+    """Return the device that this process trains on; of several processes each has its own.
+
+    ``ValueError`` for a device that is not here, does not multiply so, or is one for several processes.
+    """
+    dtype = "bfloat16" if execution.bfloat16 else "float32"
+    device = compute(RunningRequest(execution.compute.device, dtype)).device
+    state = processes(execution.compute.device)
+    if state.num_processes == 1:
+        return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+    if device.index is not None:
+        raise ValueError(
+            f"{device} is one device, and {state.num_processes} processes train: give --device {device.type}"
+        )
+    return state.device
 
 
 def check_whole() -> None:

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
 
-from zerolm.settings.request import setting
+from zerolm.settings.compute import TrainedOn
+from zerolm.settings.request import part, setting
 from zerolm.text.defaults import HELD
-
-PRECISIONS: Final = ("auto", "bfloat16", "float32")
-
-
-def precision() -> Any:
-    """Return a field that declares the precision of products."""
-    help_ = "of the products; auto is bfloat16 where the device multiplies in it"
-    return setting("text", "auto", help_, choices=PRECISIONS)
 
 
 @dataclass(frozen=True)
@@ -31,15 +23,16 @@ class Schedule:
 class Execution:
     """How a step is computed."""
 
-    precision: str = precision()
+    compute: TrainedOn = part(TrainedOn)
     accumulate: int = setting("integer", 1, "parts that a batch is computed in", low=1, high=1 << 20)
     checkpointing: bool = setting("flag", False, "compute activations twice, which saves memory")
     compile: bool = setting("flag", False, "compile the network first: a minute that long runs win back")
 
     @property
     def bfloat16(self) -> bool:
-        """Whether products are in bfloat16: asked for, or where the device multiplies in it."""
-        return self.precision == "bfloat16" or (self.precision == "auto" and has_bfloat16())
+        """Whether products are in bfloat16: asked for, or where the device is fast in it."""
+        dtype = self.compute.dtype
+        return dtype == "bfloat16" or (dtype == "auto" and has_bfloat16(self.compute.device))
 
 
 @dataclass(frozen=True)
@@ -87,11 +80,14 @@ def micro_batch(batch: int, processes: int, accumulate: int) -> int:
     return batch // parts
 
 
-def has_bfloat16() -> bool:
-    """Return whether the device multiplies matrices in bfloat16."""
+def has_bfloat16(name: str = "auto") -> bool:
+    """Return whether a device is made to multiply matrices in bfloat16; ``ValueError`` where it is absent."""
     import torch
 
-    if torch.cuda.is_available():
-        return bool(torch.cuda.is_bf16_supported())
+    from zerolm.networks.compute import device_of, multiplies_bfloat16
+
+    place = device_of(name)
+    if place.type != "cpu":
+        return place.type == "cuda" and multiplies_bfloat16(place)
     supported = getattr(torch.cpu, "_is_amx_tile_supported", None)
     return bool(supported is not None and supported())

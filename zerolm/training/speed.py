@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Final
 
-import torch
 from torch import nn
 
 from zerolm.text.corpus import Sequences, batch_of
 from zerolm.training.learner import Teacher, total
+from zerolm.training.processes import device_for
 from zerolm.training.request import Execution
 from zerolm.training.teacher import half_precision
 
@@ -23,7 +23,7 @@ def tokens_within(
 
     Some steps are tried, without changing the weights; the fastest counts.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = device_for(execution)
     learner.to(device)
     ids, numbers = batch_of(batch)
     ids = ids.to(device)

@@ -22,7 +22,7 @@ from zerolm.io.full_disk import free, is_full, reason
 from zerolm.networks.opener import quiet
 from zerolm.progress import TrainingFailed as TrainingFailed
 from zerolm.training.learner import Teacher, total
-from zerolm.training.processes import WAIT, check_whole, processes
+from zerolm.training.processes import WAIT, check_whole, device_for, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import TrainingRequest, micro_batch
 from zerolm.training.watch import TrainingRun, TrainingWatch
@@ -109,7 +109,7 @@ def _is_complete(checkpoint: Path) -> bool:
 def _arguments(request: TrainingRequest, folder: Path) -> TrainingArguments:
     execution, schedule, steps = request.execution, request.schedule, request.steps
     sequences = micro_batch(request.batch, processes().num_processes, execution.accumulate)
-    cuda = torch.cuda.is_available()
+    device = device_for(execution)
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=steps,
@@ -127,7 +127,7 @@ def _arguments(request: TrainingRequest, folder: Path) -> TrainingArguments:
         adam_beta2=BETAS[1],
         max_grad_norm=CLIP,
         bf16=execution.bfloat16,
-        use_cpu=not cuda,
+        use_cpu=device.type == "cpu",
         torch_compile=execution.compile,
         save_strategy="steps",
         save_steps=max(1, steps // request.checkpoints),
@@ -137,14 +137,24 @@ def _arguments(request: TrainingRequest, folder: Path) -> TrainingArguments:
         seed=request.seed,
         train_sampling_strategy="sequential",
         remove_unused_columns=False,
-        dataloader_pin_memory=cuda,
+        dataloader_pin_memory=device.type == "cuda",
         disable_tqdm=True,
         report_to=[],
         ddp_find_unused_parameters=False,
         ddp_timeout=int(WAIT.total_seconds()),
     )
     arguments._n_gpu = min(1, arguments._n_gpu)  # else one process would share a batch among all devices
+    if processes().num_processes == 1:
+        _put_on(device, arguments)
     return arguments
+
+
+def _put_on(device: torch.device, arguments: TrainingArguments) -> None:
+    """Have transformers and accelerate train on a device: by themselves they take the first GPU."""
+    arguments.__dict__["_setup_devices"] = device
+    arguments.distributed_state.device = device
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
 
 
 class _Trainer(Trainer):

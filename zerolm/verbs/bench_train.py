@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED, shown
+from zerolm.settings.compute import FORMER, TrainedOn
 from zerolm.settings.request import Request, argument, by_name, options_of, part, setting
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
 from zerolm.show.text import show_amount
 from zerolm.verbs.report import Report, run_of
-from zerolm.verbs.shared import backend, budgets, limits, needing_torch, precision
+from zerolm.verbs.shared import backend, budgets, limits, needing_torch
 
 if TYPE_CHECKING:
     from zerolm.architecture import Architecture
@@ -41,6 +42,7 @@ class TrainLabelsSettings(Request):
     """
 
     name: ClassVar[str] = "bench train"
+    former = FORMER
     owners = ("spaces",)
     examples = (
         (
@@ -79,7 +81,7 @@ class TrainLabelsSettings(Request):
     rate: float = setting(
         "number", 0.002, "learning rate at width 256; other widths follow by muP", low=0, high=100
     )
-    precision: str = precision()
+    compute: TrainedOn = part(TrainedOn)
     compile: bool = setting("flag", False, "compile the layers first: half a minute a shape on a CPU")
     seed: int = setting("integer", 0, "seed of draws, weights and order", low=0, high=(1 << 30) - 1)
     seeds: int = setting(
@@ -105,7 +107,9 @@ class TrainLabelsSettings(Request):
         with needing_torch("training runs networks", "train"):
             from zerolm.training.label_document import label_document
             from zerolm.training.labels import LabelText
+            from zerolm.training.processes import device_for
         request = self._training()
+        device_for(request.execution)
         with self._place() as place:
             text = LabelText.of(self.text, space, settings, request, progress, self.held_out)
             architectures = self._architectures(truth, text.space)
@@ -147,7 +151,7 @@ class TrainLabelsSettings(Request):
             self.length,
             Schedule(self.rate),
             seed=self.seed,
-            execution=Execution(self.precision, compile=self.compile),
+            execution=Execution(self.compute, compile=self.compile),
             checkpoints=8,
             measured=4,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zerolm.carving.request import MethodRequest, SizeRequest, methods_of
 from zerolm.cost_columns import COLUMNS, cost_label
 from zerolm.progress import Progress, silent
-from zerolm.settings.compute import ComputeRequest
+from zerolm.settings.compute import ComputeRequest, TrainedOn
 from zerolm.settings.request import PLACED, Request, part, setting, settings_of, values_of
 from zerolm.show.charts import Axis, Bar, Bars, LayerSizes, Strips, from_zero
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
@@ -138,11 +138,14 @@ class CarveSettings(Request):
             from zerolm.carving.request import Destination
             from zerolm.healing.request import HealRequest, Texts
             from zerolm.healing.stages import Stages, carve_and_heal
+            from zerolm.training.request import Execution
 
             def finish(folder: Path, outcome: CarvedAndHealed) -> None:
                 self._report_of_both(outcome).write_into(folder)
 
-            request = HealRequest(Texts((text,)), self.heal, seed=self.methods.seed % 2**32)
+            execution = Execution(TrainedOn(self.compute.device, self.compute.dtype))
+            seed = self.methods.seed % 2**32
+            request = HealRequest(Texts((text,)), self.heal, seed=seed, execution=execution)
             outcome = carve_and_heal(
                 self.parent,
                 Stages(self.size, self._methods(), request, self.steps, self._costs(), self.compute),

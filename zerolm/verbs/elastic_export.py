@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zerolm.cost_columns import cost_label
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
+from zerolm.settings.compute import FORMER
 from zerolm.settings.request import Request, part, setting
 from zerolm.show.charts import Heat, curve
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
@@ -34,6 +35,7 @@ class ExportPathSettings(Request):
     """
 
     name: ClassVar[str] = "elastic export"
+    former = FORMER
     examples = (
         ("zerolm elastic export supernet --path best --out model", "as it was trained in the supernet"),
         (
@@ -74,6 +76,10 @@ class ExportPathSettings(Request):
         choices = choices_in(Path(self.path))
         with needing_torch("supernets are networks", "train"):
             from zerolm.supernets.export import export
+            from zerolm.training.processes import device_for
+            from zerolm.training.request import Execution
+
+            device_for(Execution(self.steps.compute))
 
             def finish(folder: Path, exported: Exported) -> None:
                 self._report(exported).write_into(folder)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zerolm.settings import REQUIRED
-from zerolm.settings.request import argument, setting
-from zerolm.verbs.shared import precision
+from zerolm.settings.compute import TrainedOn
+from zerolm.settings.request import argument, part, setting
 
 if TYPE_CHECKING:
     from zerolm.supernets.learner import Aim
@@ -49,14 +49,14 @@ class StepSettings:
     batch: int = setting("integer", 32, "sequences of a step", low=1, high=1 << 20)
     length: int = setting("integer", 128, "tokens of each sequence", low=2, high=1 << 20)
     rate: float = setting("number", 1e-3, "learning rate", low=0, high=10)
-    precision: str = precision()
+    compute: TrainedOn = part(TrainedOn)
     seed: int = setting("integer", 0, "seed of weights, paths and order", low=0, high=(1 << 30) - 1)
 
     def training(self, tokens: int) -> TrainingRequest:
         """Return a training on so many tokens."""
         from zerolm.training.request import Execution, Schedule, TrainingRequest
 
-        execution = Execution(self.precision)
+        execution = Execution(self.compute)
         return TrainingRequest(tokens, self.batch, self.length, Schedule(self.rate), self.seed, execution)
 
 

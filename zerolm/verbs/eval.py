@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Final, Self
 
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
-from zerolm.settings.request import Request, argument, setting
+from zerolm.settings.compute import RunningRequest
+from zerolm.settings.request import Request, argument, part, setting
 from zerolm.show.charts import Bar, Bars, from_zero
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet
 from zerolm.show.text import show_amount
@@ -85,6 +86,7 @@ class EvalSettings(Request):
         metavar="TASKS",
     )
     limit: int | None = setting("integer", None, "samples of each task at most", low=1, high=1 << 40)
+    running: RunningRequest = part(RunningRequest, group="Where it runs")
 
     def run(self, progress: Progress = silent) -> EvaluationReport:
         self._check()
@@ -92,7 +94,7 @@ class EvalSettings(Request):
             from zerolm.carving.evaluation import evaluate
             from zerolm.carving.evaluation.tasks import Tasks
         document: dict[str, Any] = {}
-        tasks = Tasks.of(self.tasks, self.child, self.parent) if self.tasks else None
+        tasks = Tasks.of(self.tasks, self.child, self.parent, self.running) if self.tasks else None
         if self.text is not None:
             judged = evaluate.evaluate(
                 self.child,
@@ -101,6 +103,7 @@ class EvalSettings(Request):
                 sequences=self.sequences,
                 length=self.length,
                 beside=self.beside or (),
+                request=self.running,
                 progress=progress,
             )
             document |= judged.to_json()

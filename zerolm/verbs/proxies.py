@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
+from zerolm.settings.compute import RunningRequest
 from zerolm.settings.kinds import absolute
-from zerolm.settings.request import Request, argument, setting
+from zerolm.settings.request import Request, argument, part, setting, values_of
 from zerolm.verbs.report import run_of
 from zerolm.verbs.shared import backend, data, metric, needing_torch
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from zerolm.verbs.proxies_report import ProxiesReport
     from zerolm.zero_cost.request import ProxyRequest
 
-PASSES = ("mode", "upstream", "batch", "length", "seed", "device")
+PASSES = ("mode", "upstream", "batch", "length", "seed")
 NETWORKS = ("count", "max_params", "limit", "view", "metric", "data")
 
 
@@ -78,7 +79,7 @@ class ProxiesSettings(Request):
     length: int = setting("integer", 128, "tokens of each sequence", low=1, high=1 << 24)
     micro_batches: int = setting("integer", 8, "equal parts of the batch", low=1, high=1 << 24)
     seed: int = setting("integer", 0, "seed of weights, masks and samples", low=0, high=2**63 - 1)
-    device: str = setting("text", "cpu", "where networks run", choices=("cpu", "cuda"), group="How they run")
+    running: RunningRequest = part(RunningRequest, group="How they run", device="cpu")
     jobs: int = setting("integer", 1, "networks computed at the same time", low=1, high=1024)
     backend: str = backend()
     store: str | None = setting(
@@ -100,7 +101,8 @@ class ProxiesSettings(Request):
         return ProxyRequest(
             names=self.proxies,
             text=self.text,
-            settings={name: getattr(self, name) for name in PASSES} | {"parts": self.micro_batches},
+            settings={name: getattr(self, name) for name in PASSES}
+            | {"parts": self.micro_batches, **values_of(self.running)},
             networks=Selection(**{name: getattr(self, name) for name in NETWORKS}),
             jobs=self.jobs,
             backend=self.backend,

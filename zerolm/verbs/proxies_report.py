@@ -46,6 +46,7 @@ class ProxyPasses:
     parts: int
     seed: int
     device: str
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True)

@@ -33,15 +33,6 @@ class Conditions:
         return CostModel(**values_of(self))
 
 
-PRECISIONS = ("auto", "bfloat16", "float32")
-
-
-def precision(**more: Any) -> Any:
-    """Return a field for the precision of products."""
-    help_ = "of the products; auto is bfloat16 where the device multiplies in it"
-    return setting("text", "auto", help_, choices=PRECISIONS, **more)
-
-
 def backend(**more: Any) -> Any:
     """Return a field for where networks are computed, several at a time."""
     help_ = "processes of this machine (loky), or a Ray cluster (ray)"

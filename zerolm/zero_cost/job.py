@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import transformers
 
+from zerolm.networks.compute import computed
 from zerolm.networks.workers import Backend
 from zerolm.progress import Progress, silent
 from zerolm.text.batches import TokenSource
@@ -58,8 +59,8 @@ class Work:
 
     def _outcomes(self, candidate: Candidate, proxies: Sequence[Proxy]) -> dict[str, Outcome]:
         network = candidate.network(self.settings.seed)
-        network.module.to(self.settings.device)
         settings = self.settings
+        computed(network.module.to(settings.compute.device), settings.compute)
         batch = self.source.batch(
             network.task, network.classes, settings.batch, settings.length, settings.seed
         )

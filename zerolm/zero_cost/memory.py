@@ -57,7 +57,7 @@ def _attention(architecture: Architecture, length: int) -> list[tuple[int, int]]
 
 def check_memory(candidate: Candidate, proxies: Sequence[Proxy], settings: Settings, workers: int) -> None:
     """``ValueError`` where the passes would not fit into the memory that is free for one of the workers."""
-    if candidate.architecture is None or settings.device != "cpu":
+    if candidate.architecture is None or settings.compute.device.type != "cpu":
         return
     needed = bytes_needed(candidate.architecture, {n for p in proxies for n in p.passes}, settings)
     free = free_memory() // workers

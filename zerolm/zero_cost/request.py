@@ -73,7 +73,7 @@ class ProxyRequest:
         check_workers(self.jobs, self.backend)
         if self.networks.count is not None and self.networks.count < 1:
             raise ValueError(f"count {self.networks.count}: at least 1 is needed")
-        return chosen, Settings(**self.settings)
+        return chosen, Settings(**self.settings).named
 
     def source(self, vocabulary: int = MAX_VOCABULARY) -> TokenSource:
         """Return what batches are cut from: at most so many ids, and at most 8192."""

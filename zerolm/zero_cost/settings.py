@@ -1,19 +1,18 @@
-"""How proxies are computed: batch, mode, seed and device."""
+"""How proxies are computed: batch, mode, seed, device and type of products."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-import torch
-
+from zerolm.networks.compute import Compute, compute
 from zerolm.networks.passes import Protocol
 from zerolm.networks.passes.protocol import MODES, UPSTREAMS, Mode, Upstream
+from zerolm.settings.compute import RunningRequest
 from zerolm.text.batches import TokenSource
 
-DEVICES: Final = ("cpu", "cuda")
 MOST_TOKENS: Final = 1 << 24
 """Tokens of a batch."""
 
@@ -33,14 +32,13 @@ class Settings:
     parts: int = 8
     seed: int = 0
     device: str = "cpu"
+    dtype: str = "float32"
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise ValueError(f"mode {self.mode!r} is not known; there are {', '.join(MODES)}")
         if self.upstream is not None and self.upstream not in UPSTREAMS:
             raise ValueError(f"upstream {self.upstream!r} is not known; there are {', '.join(UPSTREAMS)}")
-        if self.device not in DEVICES:
-            raise ValueError(f"device {self.device!r} is not known; there are {', '.join(DEVICES)}")
         if self.batch < 1 or self.length < 1:
             raise ValueError(f"a batch of {self.batch} x {self.length} tokens is empty")
         if self.batch * self.length > MOST_TOKENS:
@@ -55,20 +53,36 @@ class Settings:
             )
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed {self.seed} is not possible; 0 to 2^63 - 1 are")
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise ValueError("there is no CUDA device that PyTorch can use; take --device cpu")
+        if self.compute.sums != self.compute.device:
+            raise ValueError(f"proxies need float64, which {self.compute.device} lacks: give --device cpu")
+
+    @property
+    def compute(self) -> Compute:
+        """Return the device and the type of products; ``ValueError`` for what is not here."""
+        return compute(RunningRequest(self.device, self.dtype))
+
+    @property
+    def named(self) -> Settings:
+        """Return the same with the names of what ``auto`` stands for."""
+        return replace(self, device=str(self.compute.device), dtype=self.compute.to_json()["dtype"])
 
     def protocol(self, task: str) -> Protocol:
         usual: Upstream = "ones" if self.mode == "faithful" and task == "masked" else "task"
         return Protocol(self.mode, self.upstream or usual, self.parts, self.seed)
 
     def key(self, source: TokenSource) -> str:
-        """Return all of it and what the batches are cut from, as canonical text."""
+        """Return all of it and what the batches are cut from, as canonical text: of a device only its kind.
+
+        Products in float32 are not named, for once there were no others.
+        """
         ids = b"" if source.ids is None else source.ids.numpy().tobytes()
         tokens = hashlib.sha256(
             ids + repr((source.size, source.mask, source.classes, source.seed)).encode()
         ).hexdigest()
-        return json.dumps({**vars(self), "tokens": tokens}, sort_keys=True)
+        values = {**vars(self), **self.compute.to_json(), "tokens": tokens}
+        if values["dtype"] == "float32":
+            del values["dtype"]
+        return json.dumps(values, sort_keys=True)
 
 
 USUAL_SETTINGS: Final = Settings()

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
 from zerolm.checkpoints.folder import read_object
+from zerolm.networks.compute import as_noted
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -57,27 +58,33 @@ def perplexities_and_kls(
     batches = tokens.batches(batch)
     for number, inputs in enumerate(batches):
         progress(RUNNING, number, len(batches))
-        theirs = log_probabilities(parent, inputs)[:, :-1]  # (b, t - 1, v)
+        theirs = _log_probabilities(parent, inputs)[:, :-1]  # (b, t - 1, v)
         sums[0] += surprise_and_divergence(theirs, theirs, inputs)
         for place, make in enumerate(models, 1):
-            sums[place] += surprise_and_divergence(log_probabilities(make(), inputs)[:, :-1], theirs, inputs)
+            ours = _log_probabilities(make(), inputs)[:, :-1]
+            sums[place] += surprise_and_divergence(ours, theirs, inputs)
         count += int(_mask(inputs)[:, 1:].sum())
     return [Divergence.of(row, count) for row in sums]
 
 
 def surprise_and_divergence(ours: Tensor, theirs: Tensor, inputs: dict[str, Tensor]) -> Floats:
     """Return surprise and divergence of a batch, each summed over its predicted tokens, (2,)."""
-    following, wanted = inputs["input_ids"][:, 1:], _mask(inputs)[:, 1:]
+    following, wanted = (x[:, 1:].to(theirs.device) for x in (inputs["input_ids"], _mask(inputs)))
     loss = -ours.gather(-1, following[..., None]).squeeze(-1)  # (b, t - 1)
     apart = (theirs.exp() * (theirs - ours)).sum(-1)  # (b, t - 1)
-    return np.array([float(x[wanted].double().sum()) for x in (loss, apart)])
+    return np.array([float(x[wanted].cpu().double().sum()) for x in (loss, apart)])
 
 
 def log_probabilities(model: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
     """Return log p of the next token, (b, t, v), on the CPU."""
-    with torch.no_grad():
+    return _log_probabilities(model, inputs).cpu()
+
+
+def _log_probabilities(model: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
+    """Return log p of the next token, (b, t, v), in float32 where the model is."""
+    with torch.no_grad(), as_noted(model):
         logits: Tensor = model.train(False)(**_moved(inputs, model), use_cache=False).logits
-    return functional.log_softmax(logits.float(), dim=-1).cpu()
+    return functional.log_softmax(logits.float(), dim=-1)
 
 
 def _moved(inputs: dict[str, Tensor], model: PreTrainedModel) -> dict[str, Tensor]:
@@ -113,9 +120,9 @@ def _cosines(ours: Tensor, theirs: Tensor) -> float:
 
 def embeddings(model: PreTrainedModel, inputs: dict[str, Tensor], pooling: str = "mean") -> Tensor:
     """Return sentence embeddings (b, d) of a batch."""
-    with torch.no_grad():
+    with torch.no_grad(), as_noted(model):
         hidden: Tensor = model.train(False).base_model(**_moved(inputs, model)).last_hidden_state  # (b, t, d)
-    return pooled(hidden.cpu(), _mask(inputs), pooling)
+    return pooled(hidden.float().cpu(), _mask(inputs), pooling)
 
 
 def pooled(hidden: Tensor, mask: Tensor, pooling: str = "mean") -> Tensor:

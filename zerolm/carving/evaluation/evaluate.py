@@ -26,8 +26,10 @@ from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
+from zerolm.networks.compute import compute, put_on
 from zerolm.networks.opener import is_decoder, open_model
 from zerolm.progress import Progress, silent
+from zerolm.settings.compute import USUALLY, RunningRequest
 from zerolm.text.calibration import tokens_of
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.tokens import Tokens
@@ -97,6 +99,7 @@ def evaluate(
     sequences: int = SEQUENCES,
     length: int = LENGTH,
     beside: Sequence[str | Path] = (),
+    request: RunningRequest = USUALLY,
     progress: Progress = silent,
 ) -> Evaluated:
     """Return what a child has lost on a text, and what other carvings of its size lose.
@@ -105,8 +108,10 @@ def evaluate(
     as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. Where the child's
     stream is narrower, theirs keeps as many channels, without a rotation. Other children of the parent come
     last, by the ends of their paths that tell them apart, with a slash. One carving is in memory at a time.
-    Raises ``ValueError``, in one line, for what cannot be compared.
+    ``request`` says where networks run, and how. Raises ``ValueError``, in one line, for what cannot be
+    compared.
     """
+    running = compute(request)
     ours, theirs = opened(child, parent)
     cut = cut_of(ours, theirs)
     if str(text) == RANDOM:
@@ -116,12 +121,12 @@ def evaluate(
     if cut is not None:
         cuts = of_the_same_size(theirs, cut, progress)
     progress("opening both")
-    model, reference = open_model(ours), open_model(theirs)
+    model, reference = (put_on(open_model(one), running) for one in (ours, theirs))
     makers: list[Made] = [lambda: model]
     makers += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
     children = [opened(other, parent)[0] for other in beside]
     neighbours = list({other.folder.resolve(): other for other in children}.values())
-    makers += [partial(_same, open_model(other)) for other in neighbours]
+    makers += [partial(_same, put_on(open_model(other), running)) for other in neighbours]
     judged = iter(_judged(makers, reference, tokens, theirs, progress))
     params = partial(_params, theirs)
     parent_row = _row("parent", params(None), [next(judged)])

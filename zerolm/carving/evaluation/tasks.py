@@ -16,8 +16,10 @@ from transformers import AutoTokenizer
 
 from zerolm.carving.evaluation.evaluate import opened
 from zerolm.checkpoints import Checkpoint
+from zerolm.networks.compute import Compute, as_noted, compute, put_on
 from zerolm.networks.opener import is_decoder, open_model
 from zerolm.progress import Progress, silent
+from zerolm.settings.compute import USUALLY, RunningRequest
 
 TASK_BATCH: Final = 8
 
@@ -58,15 +60,23 @@ class Tasks:
     parent: Checkpoint
     harness: Any
     manager: Any
+    compute: Compute
 
     @classmethod
-    def of(cls, names: Sequence[str], child: str | Path, parent: str | Path) -> Tasks:
+    def of(
+        cls,
+        names: Sequence[str],
+        child: str | Path,
+        parent: str | Path,
+        request: RunningRequest = USUALLY,
+    ) -> Tasks:
         """``ValueError`` for what is not known or not comparable, ``ModuleNotFoundError`` without harness."""
+        running = compute(request)
         ours, theirs = opened(child, parent)
         if not is_decoder(theirs):
             raise ValueError(f"tasks need a decoder, not a {theirs.family.name}: give --text FILE alone")
         harness = _harness()
-        return cls(tuple(dict.fromkeys(names)), ours, theirs, harness, _manager(harness, names))
+        return cls(tuple(dict.fromkeys(names)), ours, theirs, harness, _manager(harness, names), running)
 
     def compared(self, *, limit: int | None = None, progress: Progress = silent) -> list[TaskScore]:
         """Return all metrics on at most ``limit`` samples of a task, one network in memory at a time."""
@@ -82,9 +92,9 @@ class Tasks:
 
     def _values(self, checkpoint: Checkpoint, limit: int | None) -> dict[tuple[str, str], TaskValue]:
         """Return the metrics of a network by task and name."""
-        model = open_model(checkpoint)
+        model = put_on(open_model(checkpoint), self.compute)
         try:
-            with _quiet():
+            with _quiet(), as_noted(model):
                 tokenizer = AutoTokenizer.from_pretrained(
                     self.parent.folder, local_files_only=True, trust_remote_code=False
                 )

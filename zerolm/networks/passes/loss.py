@@ -17,7 +17,7 @@ from zerolm.networks.passes.clock import Clock
 from zerolm.networks.passes.protocol import Protocol
 from zerolm.networks.passes.record import LossPass, Moments
 from zerolm.networks.passes.reductions import Reductions
-from zerolm.networks.passes.taps import SmoothSilu, as_it_was, entering, last_seen
+from zerolm.networks.passes.taps import SmoothSilu, as_it_was, entering, last_seen, logits_of, widened
 
 FORWARD: Final = ("outputs", "codes", "distances", "covariances", "probabilities")
 BACKWARD: Final = ("gradients", "moments", "fisher", "loss_jacobian", "curvature")
@@ -54,7 +54,7 @@ def run_loss(
         reductions.watch(stack, needs)
         for part in parts:
             with clock.on("forward"):
-                logits = network.module(part.inputs, part.classes)
+                logits = logits_of(network, part)
                 value = _objective(protocol, logits, part, final[0])
             if not torch.isfinite(value):
                 raise ValueError(f"the loss is {value.item()}, not finite: no gradient says anything then")
@@ -75,7 +75,7 @@ def run_loss(
 
 def _objective(protocol: Protocol, logits: Tensor, part: Batch, final: Tensor) -> Tensor:
     """Return what a micro-batch is differentiated for; over all of them its mean is the batch's."""
-    return loss(logits, part) if protocol.upstream == "task" else protocol.parts * final.sum()
+    return loss(logits, part) if protocol.upstream == "task" else protocol.parts * widened(final).sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ def _refuse_rounding(network: Network, part: Batch) -> None:
     """``ValueError`` where ones as upstream give gradients that a random upstream shows to be rounding."""
     with ExitStack() as stack:
         final = last_seen(stack, network.final)
-        network.module(part.inputs, part.classes)
+        logits_of(network, part)
     hidden, weights = final[0], network.weights
     sizes = []
     for upstream in (torch.ones_like(hidden), torch.randn_like(hidden)):

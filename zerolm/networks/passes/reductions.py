@@ -13,7 +13,7 @@ from torch import Tensor
 from zerolm.networks.network import Linear, Network, Tap
 from zerolm.networks.passes.clock import Clock
 from zerolm.networks.passes.record import WORD, Activations
-from zerolm.networks.passes.taps import looking
+from zerolm.networks.passes.taps import looking, widened
 
 Side = Literal["input", "output"]
 See = Callable[[Linear, Tensor], None]
@@ -61,7 +61,7 @@ class Reductions:
             self.is_backward = False
 
     def see_output(self, linear: Linear, y: Tensor) -> None:
-        y = linear.outputs(y.detach())
+        y = linear.outputs(widened(y.detach()))
         self.peaks.setdefault(linear, []).append(y.amax(1).mean(dtype=torch.float64).item())
         self.squares.setdefault(linear, []).append(y.square().mean(dtype=torch.float64).item())
 
@@ -86,19 +86,19 @@ class Reductions:
 
     def see_probability(self, index: int, p: Tensor) -> None:
         with self.clock.on("probabilities"):
-            p = p.detach()
+            p = widened(p.detach())
             largest = (p.amax(1).mean().item(), p.amax(-1).mean().item())
             self.probabilities.setdefault(index, []).append(largest)
 
     def see_gradient(self, linear: Linear, y: Tensor) -> None:
         """The gradient of a micro-batch's loss counts for 1 / parts in the batch's."""
-        values = linear.outputs(y.detach())
+        values = linear.outputs(widened(y.detach()))
 
         def reduce(gradient: Tensor) -> None:
             if not self.is_backward:
                 return
             with self.clock.on("fisher"):
-                product = values * linear.outputs(gradient.detach()) / self.parts  # (b, t, c)
+                product = values * linear.outputs(widened(gradient.detach())) / self.parts  # (b, t, c)
                 by_token = product.square().sum(-1).mean(dtype=torch.float64)
                 by_sample = product.sum(1).square().sum(-1).mean(dtype=torch.float64)
                 self.fisher.setdefault(linear, []).append((by_token.item() / 2, by_sample.item() / 2))

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import silu
 from torch.overrides import TorchFunctionMode
 
+from zerolm.networks.batch import Batch
+from zerolm.networks.compute import compute_of
 from zerolm.networks.network import Network, Tap
 from zerolm.networks.passes.protocol import Protocol
 
@@ -79,6 +81,18 @@ class SmoothSilu(TorchFunctionMode):
         if func is silu:
             return args[0] * torch.sigmoid(args[0])
         return func(*args, **(kwargs or {}))
+
+
+def logits_of(network: Network, batch: Batch) -> Tensor:
+    """Return what the network predicts, which multiplies as is noted on it."""
+    with compute_of(network.module).running():
+        logits: Tensor = network.module(batch.inputs, batch.classes)
+    return widened(logits)
+
+
+def widened(values: Tensor) -> Tensor:
+    """Return what products in bfloat16 gave in float32, anything else as it is."""
+    return values.float() if values.dtype == torch.bfloat16 else values
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from zerolm.networks.batch import Batch
 from zerolm.networks.hooks import Enough
 from zerolm.networks.network import Network
 from zerolm.networks.passes.protocol import Protocol
-from zerolm.networks.passes.taps import as_it_was, entering, looking
+from zerolm.networks.passes.taps import as_it_was, entering, logits_of, looking, widened
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer
         stack.enter_context(entering(network, _gaussian))
         stack.enter_context(looking(network.stream, states.__setitem__))
         for part in batch.micro(protocol.parts):
-            network.module(part.inputs, part.classes)
+            logits_of(network, part)
             features = [states[index] for index in range(count)]
             for index, feature in enumerate(features):
                 flat = feature.detach().flatten(0, -2).double()  # (b t, d)
@@ -66,7 +66,8 @@ def run_transfer(network: Network, batch: Batch, protocol: Protocol) -> Transfer
                 if u.shape != v.shape or not torch.equal(u, v):
                     same[index - 1] = False
                 if u.shape[:-1] == v.shape[:-1]:
-                    products[index - 1] = products[index - 1] + u.flatten(0, -2).T @ v.flatten(0, -2)
+                    u, v = (widened(x).flatten(0, -2) for x in (u, v))
+                    products[index - 1] = products[index - 1] + u.T @ v
             states.clear()
             del features
     entropies = [_entropy(s, m, n) for s, m, n in zip(seconds, means, rows, strict=True)]

@@ -1,0 +1,63 @@
+"""Devices that are not here are refused by every command in one line, and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import call, make_place
+
+from zerolm.networks.compute import devices
+from zerolm.verbs import VERBS
+
+RUNNING = [name for name, verb in VERBS.items() if "device" in {one.name for one in verb.request.settings()}]
+ABSENT = [name for name in ("cuda", "cuda:7", "npu") if name not in devices()]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("place")
+    make_place(folder)
+    return folder
+
+
+def test_they_are_those_that_run_networks() -> None:
+    training = {"heal", "elastic train", "elastic export", "bench train"}
+    assert set(RUNNING) == {"carve", "eval", "proxies", *training}
+    assert ABSENT
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_an_absent_device_is_refused(
+    name: str, place: Path, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("ZEROLM_CACHE", str(place / "cache"))
+    before = {path.name for path in place.iterdir()}
+    more = ["--out", "out"] if "--out" not in call(name) else []
+    for device in ABSENT:
+        text = ["--text", "text.txt", "--length", "8"] if name == "carve" else []
+        ran = zerolm(*call(name, *more, *text, "--device", device))
+        words = f"zerolm: there is no device {device!r} here; possible are {', '.join(devices())}\n"
+        assert (ran.status, ran.out, ran.err) == (2, "", words)
+    assert {path.name for path in place.iterdir()} == before
+
+
+def test_the_former_name_of_dtype_is_read(
+    place: Path, zerolm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flag, or a run.yaml, of an earlier version; the present name comes before it, and help is of it."""
+    monkeypatch.chdir(place)
+    for flags in (["--precision", "float8"], ["--config", "old.yaml"]):
+        (place / "old.yaml").write_text("command: heal\nprecision: float8\n")
+        ran = zerolm(*call("heal", *flags))
+        assert (ran.status, ran.err.count("\n")) == (2, 1)
+        assert "float8" in ran.err
+    ran = zerolm(*call("heal", "--config", "old.yaml", "--dtype", "float16"))
+    assert "float16" in ran.err
+    assert "precision" not in zerolm("heal", "--help").out
+    heal = VERBS["heal"].request
+    given = {"child": "child", "parent": "parent", "text": "text", "out": "out"}
+    assert heal.parse(given | {"precision": "float32"}).configuration()["dtype"] == "float32"

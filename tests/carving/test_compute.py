@@ -26,7 +26,7 @@ from zerolm.io.cache import ArrayCache
 from zerolm.networks import blocks as blocks_module
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import Compute, compute, computed
-from zerolm.networks.states import States
+from zerolm.networks.states import HiddenStates
 from zerolm.progress import silent
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.tokens import Tokens
@@ -37,21 +37,27 @@ CHILD: dict[str, Any] = {"max_params": "0.8x", "text": "random", "sequences": 24
 LITTLE = 1 << 16
 
 
+@pytest.fixture
+def no_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_check_room", lambda *_: None)
+
+
+@pytest.mark.usefixtures("no_least")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["qwen2_tied", "bert"])
 def test_a_child_has_the_same_bytes_in_little_memory(
     name: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """States on disk, batches one by one and a proof layer by layer tell what memory tells."""
+    """HiddenStates on disk, batches one by one and a proof layer by layer tell what memory tells."""
     parent, made = saved(tmp_path / "parent", name, dtype=dtype), []
     on_disk: list[bool] = []
-    start = States.__init__
+    start = HiddenStates.__init__
 
-    def note(states: States, **how: bool) -> None:
+    def note(states: HiddenStates, **how: bool) -> None:
         on_disk.append(how["on_disk"])
         start(states, **how)
 
-    monkeypatch.setattr(States, "__init__", note)
+    monkeypatch.setattr(HiddenStates, "__init__", note)
     monkeypatch.setattr(blocks_module, "STATES_HELD", 6 * 64)
     for memory in (1 << 34, LITTLE):
         monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / f"cache-{memory}"))
@@ -130,6 +136,7 @@ def test_few_logits_at_a_time_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     assert Loss(blocks, len(whole.layers)).of_cut(half) == pytest.approx(wanted, rel=1e-6)
 
 
+@pytest.mark.usefixtures("no_least")
 def test_a_proof_layer_by_layer_sees_a_network_that_is_wired_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,7 +157,7 @@ def test_a_proof_layer_by_layer_sees_a_network_that_is_wired_otherwise(
 
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_states_are_a_list(on_disk: bool) -> None:
-    states, plain = States(on_disk=on_disk), []
+    states, plain = HiddenStates(on_disk=on_disk), []
     for size in (3, 1, 4):
         plain.append(torch.randn(2, size))
         states.append(plain[-1])
@@ -183,6 +190,7 @@ def test_a_device_that_lacks_bfloat16_is_named(monkeypatch: pytest.MonkeyPatch) 
         compute(ComputeRequest(dtype="bfloat16"))
 
 
+@pytest.mark.usefixtures("no_least")
 def test_what_is_measured_in_another_type_is_cached_apart(tmp_path: Path) -> None:
     opened = Checkpoint.open(saved(tmp_path / "parent", "llama"))
     methods = Methods("output_energy", "prices", "random", 8, 8, "none")
@@ -193,3 +201,14 @@ def test_what_is_measured_in_another_type_is_cached_apart(tmp_path: Path) -> Non
     assert len(folders) == 2
     small = Session(opened, methods, silent, ComputeRequest(memory=LITTLE))._cache("basis").folder
     assert small in folders
+
+
+def test_memory_for_less_than_a_part_is_refused_with_what_would_do(tmp_path: Path) -> None:
+    parent = saved(tmp_path / "parent", "llama")
+    with pytest.raises(
+        ValueError, match=r"--memory 65536 is too little: .* give at least (\d+)MB"
+    ) as refused:
+        carve(parent, tmp_path / "child", **CHILD, compute=ComputeRequest(memory=LITTLE))
+    assert not (tmp_path / "child").exists()
+    least = int(str(refused.value).split()[-1].removesuffix("MB"))
+    carve(parent, tmp_path / "child", **CHILD, compute=ComputeRequest(memory=least * 10**6))

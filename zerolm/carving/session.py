@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -73,6 +75,7 @@ class Session:
     ) -> None:
         self.checkpoint, self.methods, self.progress = checkpoint, methods, progress
         self.compute = compute(request)
+        _check_room(checkpoint, request.memory)
         self._spent: list[ArrayCache] = []
 
     @cached_property
@@ -282,6 +285,20 @@ class Session:
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
         """Return the carved parent, in memory and in float32."""
         return apply_in_memory(open_model(self.checkpoint), cut, repaired)
+
+
+def _check_room(checkpoint: Checkpoint, memory: int | None) -> None:
+    """Raise ``ValueError`` where memory does not hold the largest part in float32 twice."""
+    sizes = Counter[object]()
+    for name, slot in checkpoint.layout.slots.items():
+        sizes[slot.role if slot.layer is None else slot.layer] += 8 * checkpoint.tensors[name].count
+    part, least = max(sizes.items(), key=lambda size: size[1])
+    if memory is not None and memory < least:
+        what = f"layer {part}" if isinstance(part, int) else f"the {part}"
+        raise ValueError(
+            f"--memory {memory} is too little: {what} is computed in float32, with what comes of it; give at "
+            f"least {math.ceil(least / 1e6)}MB"
+        )
 
 
 def _options(cut: Cut) -> tuple[object, ...]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from zerolm.networks.compute import compute_of
+from zerolm.networks.compute import compute_of, held_of
 from zerolm.networks.hooks import stand_ins
 from zerolm.networks.roles import StockLayer, layer_list, layer_of, layers_of, matrix, places_of
-from zerolm.networks.states import States
+from zerolm.networks.states import HiddenStates
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -71,9 +71,7 @@ class Blocks:
         self.device = self.compute.device
         self.batches = [{name: x.to(self.device) for name, x in batch.items()} for batch in batches]
         self._calls: dict[object, list[Call]] = {}
-        self._held: tuple[object, nn.Module | None] = (None, None)
-        self._kept: dict[object, nn.Module] = {}
-        self._room = self.compute.room
+        self._held = held_of(model, self.compute)
 
     def layer(self, number: int) -> StockLayer:
         """Return a layer as it is computed."""
@@ -96,9 +94,9 @@ class Blocks:
         hidden = len(matrix(layers_of(self.model)[0].attention_out))
         return [4 * batch["input_ids"].numel() * hidden for batch in self.batches]
 
-    def states(self) -> States:
+    def states(self) -> HiddenStates:
         """Return a place for hidden states of all batches: on disk where some of them exceed memory."""
-        return States(on_disk=STATES_HELD * sum(self.state_bytes) > self.compute.limit)
+        return HiddenStates(on_disk=STATES_HELD * sum(self.state_bytes) > self.compute.limit)
 
     def tokens(self, index: int) -> Tensor:
         """Return where a batch has tokens, (b, t) bool."""
@@ -167,17 +165,7 @@ class Blocks:
 
         Layers, and what is not used, are shared with the model.
         """
-        if name in self._kept:
-            return cast(M, self._kept[name])
-        if self._held[0] != name:
-            self._held = (None, None)  # not two at a time
-            weights, layers = list(used), layer_list(self.model)
-            self._held = (name, self.compute.placed(module, weights, wide=wide, shared=[layers]))
-            size = 4 * sum(weight.numel() for weight in weights)
-            if size <= self._room:
-                self._room -= size
-                self._kept[name] = self._held[1]
-        return cast(M, self._held[1])
+        return self._held.part(self.compute, name, module, list(used), wide, layer_list(self.model))
 
     def _key(self, index: int) -> object:
         batch = self.batches[index]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ TYPES: Final = {"auto": torch.float32, "float32": torch.float32, "bfloat16": tor
 SHARE: Final = 4
 """Without a limit one in so many bytes of free memory is used."""
 _NOTED: Final = "_zerolm_compute"
+_HELD: Final = "_zerolm_held"
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,44 @@ class Compute:
     def to_json(self) -> dict[str, str]:
         """Return what results depend on: the kind of device, and the type of products."""
         return {"device": self.device.type, "dtype": str(self.products).removeprefix("torch.")}
+
+
+class Held:
+    """The parts of a model that are held as they are computed: on a device many, else one at a time."""
+
+    def __init__(self, compute: Compute) -> None:
+        self.compute, self.room = compute, compute.room
+        self.last: tuple[object, nn.Module | None] = (None, None)
+        self.kept: dict[object, nn.Module] = {}
+
+    def part(
+        self,
+        compute: Compute,
+        name: object,
+        module: M,
+        used: Sequence[nn.Parameter],
+        wide: bool,
+        shared: nn.Module,
+    ) -> M:
+        """Return a part by its name, as ``Compute.placed`` makes it of a module."""
+        if name in self.kept:
+            return cast(M, self.kept[name])
+        if self.last[0] != name:
+            self.last = (None, None)  # not two at a time
+            self.last = (name, compute.placed(module, used, wide=wide, shared=[shared]))
+            size = 4 * sum(weight.numel() for weight in used)
+            if size <= self.room:
+                self.room -= size
+                self.kept[name] = cast(nn.Module, self.last[1])
+        return cast(M, self.last[1])
+
+
+def held_of(model: nn.Module, compute: Compute) -> Held:
+    """Return what is held of a model, whoever runs it."""
+    held: Held | None = model.__dict__.get(_HELD)
+    if held is None or held.compute != compute:
+        held = model.__dict__[_HELD] = Held(compute)
+    return held
 
 
 def compute_of(model: nn.Module) -> Compute:

@@ -12,7 +12,7 @@ from torch import Tensor
 from zerolm.io.files import cache_folder
 
 
-class States:
+class HiddenStates:
     """Tensors in order, as a list has them; ``on_disk`` they lie in a file that is gone with them.
 
     One that is put in the place of another has its shape.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.roles import StockLayer, layer_of, places_of
-from zerolm.networks.states import States
+from zerolm.networks.states import HiddenStates
 
 
 class Stream:
@@ -31,7 +31,7 @@ class Stream:
         self.hidden = blocks.states()
         self.layer = 0
 
-    def before(self, layer: int) -> States:
+    def before(self, layer: int) -> HiddenStates:
         """Return the inputs of this layer; where they are behind it already they begin again."""
         if layer < self.layer:
             self.hidden, self.layer = self.blocks.states(), 0

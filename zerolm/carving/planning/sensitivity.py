@@ -26,7 +26,7 @@ from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of, enter,
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, tokens_at_once
-from zerolm.networks.states import States
+from zerolm.networks.states import HiddenStates
 from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -241,7 +241,7 @@ class Loss:
         self.is_kept = 4 * predictions <= blocks.compute.limit // KEPT_SHARE
 
     @cached_property
-    def last(self) -> States:
+    def last(self) -> HiddenStates:
         """Return the states behind the parent's last layer, (b, t, d) each."""
         return Stream(self.blocks).before(self.depth)
 
@@ -265,7 +265,7 @@ class Loss:
         arrays = repaired.arrays if repaired else {}
         return self._mean(hidden, lambda i, states: finish(self.blocks, i, states, cut, arrays))
 
-    def _mean(self, hidden: States, end: Finish) -> float:
+    def _mean(self, hidden: HiddenStates, end: Finish) -> float:
         apart = self._divergences if self.blocks.predicts else self._distances
         losses = torch.cat([apart(i, states, end) for i, states in enumerate(hidden)])
         mean = float(losses.cpu().double().mean())

@@ -274,6 +274,25 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
     assert ran > len(VERBS)
 
 
+@pytest.mark.built
+def test_the_worked_commands_run_on_a_tiny_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("accelerate")
+    from tiny import byte_tokenizer, saved
+
+    byte_tokenizer(saved(tmp_path / "qwen", "qwen2_tied"))
+    for name in ("text.txt", "unseen.txt"):
+        (tmp_path / name).write_text(" ".join(f"w{i * 7 % 64}" for i in range(8000)))
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "worked.md").read_text("utf-8")
+    commands = re.findall(r"^    (zerolm .*)$", page, flags=re.MULTILINE)
+    assert len(commands) > 6
+    for words in map(shlex.split, commands):
+        few = {"heal": "--tokens 256 --batch 2 --length 16", "doctor": ""}
+        run_command(words + few.get(words[1], "--sequences 8 --length 16").split())
+    assert Path("healed").is_dir()
+
+
 def test_every_public_function_is_documented() -> None:
     text = (ROOT / "docs" / "api.md").read_text("utf-8")
     verbs = {verb.function or name.replace(" ", ".") for name, verb in VERBS.items()}

@@ -12,6 +12,7 @@ from zerolm.scores import make_score as make_score
 from zerolm.solvers.choice import Choice as Choice
 from zerolm.spaces import make_space as make_space
 from zerolm.verbs.ablate_report import AblationReport as AblationReport
+from zerolm.verbs.bench_carve import CarvingTimes as CarvingTimes
 from zerolm.verbs.bench_ls import BenchmarksReport as BenchmarksReport
 from zerolm.verbs.bench_report import BenchReport as BenchReport
 from zerolm.verbs.bench_train import LabelsReport as LabelsReport
@@ -137,6 +138,18 @@ class _Bench(Protocol):
         depth3: int | str | Sequence[int] | None = ...,
         progress: Progress = ...,
     ) -> LabelsReport: ...
+    @staticmethod
+    def carve(
+        model: str | PathLike[str],
+        *,
+        sequences: int | str = ...,
+        length: int | str = ...,
+        run: bool = ...,
+        device: str = ...,
+        dtype: str = ...,
+        memory: int | str | None = ...,
+        progress: Progress = ...,
+    ) -> CarvingTimes: ...
     @staticmethod
     def ls(
         *,

@@ -1,4 +1,4 @@
-"""What carving a model takes here: foretold from about a second of measurement, or carved for it (torch)."""
+"""The time that carving a model takes here: foretold from some seconds of measurement, or carved (torch)."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def foretold(checkpoint: Checkpoint, command: Command, pace: Pace, files: FilePa
     return {OTHERS: seconds} | work.seconds(pace, methods.sequences)
 
 
-class Clock:
+class PartClock:
     """The seconds of parts, by the clock and of the processor; within a part another one may run."""
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class Clock:
 class TimedSession(Session):
     """A session whose parts are timed."""
 
-    clock: Clock
+    clock: PartClock
 
     @cached_property
     def fingerprint(self) -> str:
@@ -239,14 +239,14 @@ class TimedSession(Session):
 
 def carve_timed(
     checkpoint: Checkpoint, command: Command, place: Path, request: ComputeRequest, progress: Progress
-) -> Clock:
+) -> PartClock:
     """Return the time that each part of a carving takes; the child is written to ``place``.
 
     Nothing that was computed before is used: what is kept for later lies in ``place`` too.
     """
     with _own_cache(place / "cache"):
         session = TimedSession(checkpoint, command.methods, progress, request)
-        session.clock = clock = Clock()
+        session.clock = clock = PartClock()
         target, costs, size = Destination(place / "child", "hf"), StoredCosts(), size_within(checkpoint)
         name, methods = str(checkpoint.folder), command.methods
         Carving(name, checkpoint, size, methods, target, costs, request, silent, session).planned()

@@ -1,4 +1,4 @@
-"""What machine this is, and the most memory that this process has had."""
+"""The name of the processor, and the most memory that this process has had."""
 
 from __future__ import annotations
 

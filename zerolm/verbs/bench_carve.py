@@ -75,7 +75,7 @@ class BenchCarveSettings(Request):
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What it ran on: the processor, cores and threads, the device, the type of products, and versions."""
+    """The machine: its processor, cores and threads, the device, the type of products, and versions."""
 
     processor: str
     cores: int
@@ -109,7 +109,7 @@ class PartTime:
 
 @dataclass(frozen=True)
 class CommandTime:
-    """What a command takes: the words behind ``zerolm carve MODEL``, tokens that it reads, and its parts."""
+    """The time of a command: the words behind ``zerolm carve MODEL``, tokens that it reads, its parts."""
 
     command: str
     tokens: int
@@ -137,7 +137,7 @@ class CommandTime:
 
 @dataclass(frozen=True)
 class CarvedTime(CommandTime):
-    """What a command took: the peak of memory, where the system says it, and of memory on a device."""
+    """The time that a command took, and its peak of memory, where the system says it; on a device, too."""
 
     peak_memory: int | None
     device_memory: int | None
@@ -159,7 +159,7 @@ class MeasuredPace:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class CarvingTimes(Report):
-    """What carving a model takes on a machine.
+    """The time that carving a model takes on a machine.
 
     ``drawn`` says whether its weights are random ones. ``commands`` are foretold; ``carved`` was carried out,
     None without ``--run``.

@@ -13,14 +13,14 @@ from tiny import saved
 
 from zerolm.carving import pace as pacing
 from zerolm.carving.kept_units import Dimensions
-from zerolm.carving.pace import Pace, Work, announcement, fitting
+from zerolm.carving.pace import CarvingWork, Pace, announcement, fitting
 from zerolm.carving.request import Methods
 
 PARENT = Dimensions(depth=28, hidden=1024, heads=16, kv_heads=8, head_size=128, ffn=3072)
 SPEEDS = st.floats(1e-9, 1e-3)
 PACES = st.builds(Pace, SPEEDS, SPEEDS, st.floats(1e-12, 1e-9))
 WORKS = st.builds(
-    lambda plan, repair, sequences, narrows, written: Work(
+    lambda plan, repair, sequences, narrows, written: CarvingWork(
         PARENT, Methods("output_energy", plan, "random", sequences, 64, repair), narrows, 3, written
     ),
     st.sampled_from(["prices", "measured", "weights"]),
@@ -32,7 +32,7 @@ WORKS = st.builds(
 
 
 @given(WORKS, PACES, st.floats(1e-3, 1e6))
-def test_as_much_is_read_as_its_time_allows(work: Work, pace: Pace, limit: float) -> None:
+def test_as_much_is_read_as_its_time_allows(work: CarvingWork, pace: Pace, limit: float) -> None:
     def total(sequences: int) -> float:
         return sum(work.seconds(pace, sequences).values())
 
@@ -48,7 +48,7 @@ def test_as_much_is_read_as_its_time_allows(work: Work, pace: Pace, limit: float
 
 
 @given(WORKS, PACES)
-def test_more_sequences_and_slower_networks_take_longer(work: Work, pace: Pace) -> None:
+def test_more_sequences_and_slower_networks_take_longer(work: CarvingWork, pace: Pace) -> None:
     parts = work.seconds(pace, 40)
     assert min(parts.values()) >= 0.0
     slower = work.seconds(Pace(2 * pace.layer, 2 * pace.head, 2 * pace.operation), 40)
@@ -59,7 +59,9 @@ def test_more_sequences_and_slower_networks_take_longer(work: Work, pace: Pace) 
 
 
 def test_what_would_take_less_is_named() -> None:
-    work = Work(PARENT, Methods("output_energy", "measured", "t", 64, 256, "least-squares"), True, 3, True)
+    work = CarvingWork(
+        PARENT, Methods("output_energy", "measured", "t", 64, 256, "least-squares"), True, 3, True
+    )
     slow = Pace(5e-4, 5e-3, 5e-11)
     said = announcement(work, slow)
     assert "--plan prices takes" in said

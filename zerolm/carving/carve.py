@@ -138,7 +138,7 @@ def _session(
 class Carving:
     """A parent and what is to be done with it; ``session`` is None where no tokens are needed.
 
-    ``recipe`` is that of a child that is built again; ``note`` says how its time was kept.
+    ``recipe`` is that of a child that is built again.
     """
 
     parent: str
@@ -151,7 +151,6 @@ class Carving:
     progress: Progress
     session: Session | None
     recipe: Recipe | None = None
-    note: str = ""
 
     @property
     def format(self) -> Format:
@@ -177,9 +176,9 @@ class Carving:
         session, methods = self.session, self.methods
         if session is None or (methods.for_ is None and self.progress is silent):
             return self
-        from zerolm.carving.pace import Work, announcement, fitting
+        from zerolm.carving.pace import CarvingWork, announcement, fitting
 
-        work = Work(
+        work = CarvingWork(
             dimensions(self.checkpoint),
             replace(methods, sequences=len(session.tokens)),
             self._narrows,
@@ -192,11 +191,10 @@ class Carving:
                 announce(self.progress, announced)
             return self
         sequences = fitting(work, session.pace, methods.for_)
-        methods = replace(methods, sequences=sequences, for_=None)
+        methods = replace(methods, sequences=sequences)
         session = _session(self.checkpoint, methods, self.compute, self.progress)
-        note = f"{sequences} sequences, to last about {about(float(self.methods.for_ or 0))}"
-        announce(self.progress, note)
-        return replace(self, methods=methods, session=session, note=note)
+        announce(self.progress, _time_note(methods))
+        return replace(self, methods=methods, session=session)
 
     @property
     def _narrows(self) -> bool:
@@ -277,7 +275,7 @@ class Carving:
         """Return the outcome of a plan; ``by_width`` are measured losses by the width of the stream."""
         cut = self.narrowed(plan.cut, plan.width)
         notes = (
-            self.note,
+            _time_note(self.methods),
             rounding(self.checkpoint, self.size, plan),
             window_note(self.checkpoint, self.costs),
             width_note(cut),
@@ -365,6 +363,11 @@ def _cuttable(checkpoint: Checkpoint) -> list[str]:
     """Return the kinds of units that the stock class can lack."""
     can = checkpoint.family.cut
     return [kind for kind, possible in (("groups", can.heads), ("ffn", can.ffn)) if possible]
+
+
+def _time_note(methods: Methods) -> str:
+    """Return how its time was kept, in words; empty where it was not limited."""
+    return f"{methods.sequences} sequences, to last about {about(methods.for_)}" if methods.for_ else ""
 
 
 def _width_of(cut: Cut) -> str:

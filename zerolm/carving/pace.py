@@ -41,8 +41,8 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a carving does: its parent's sizes, its methods, and whether widths of the stream are tried.
+class CarvingWork:
+    """All that a carving does: its parent's sizes, its methods, and whether widths of the stream are tried.
 
     ``plans`` are whole plans that are repaired and measured before one of them is chosen.
     """
@@ -117,7 +117,7 @@ def _seconds(run: Callable[[], object], device: torch.device) -> float:
     return min(taken)
 
 
-def fitting(work: Work, pace: Pace, limit: float) -> int:
+def fitting(work: CarvingWork, pace: Pace, limit: float) -> int:
     """Return how many sequences a carving of so many seconds reads; ``ValueError`` where not even one."""
     sequences = work.methods.sequences
     while sum(work.seconds(pace, sequences).values()) > limit:
@@ -128,7 +128,7 @@ def fitting(work: Work, pace: Pace, limit: float) -> int:
     return sequences
 
 
-def announcement(work: Work, pace: Pace) -> str:
+def announcement(work: CarvingWork, pace: Pace) -> str:
     """Return what a carving takes in words, and what would take less; empty where it is quick."""
     sequences = work.methods.sequences
     parts = work.seconds(pace, sequences)
@@ -140,10 +140,10 @@ def announcement(work: Work, pace: Pace) -> str:
     return f"about {about(total)}: {most}{_cheaper(work, pace, total)}"
 
 
-def _cheaper(work: Work, pace: Pace, total: float) -> str:
+def _cheaper(work: CarvingWork, pace: Pace, total: float) -> str:
     """Return what would take less, in words; empty where nothing does."""
     fewer = max(1, work.methods.sequences // 4)
-    others: Mapping[str, Work] = {
+    others: Mapping[str, CarvingWork] = {
         f"--sequences {fewer}": replace(work, methods=replace(work.methods, sequences=fewer)),
         "--plan prices": replace(work, methods=replace(work.methods, plan="prices")),
     }

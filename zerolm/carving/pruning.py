@@ -18,6 +18,7 @@ from zerolm.carving.width.in_memory import entered, maps_of, narrow_ends, narrow
 from zerolm.carving.width.narrowing import WRITERS
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import compute_of
+from zerolm.networks.mapped import released
 from zerolm.networks.roles import (
     StockLayer,
     keep_inputs,
@@ -97,6 +98,7 @@ def carved_layer(
     if cut.narrowing:
         narrow_layer(model, layer.module, kept.layer, maps_of(model, cut.narrowing, arrays))
     module = compute_of(model).placed(layer.module, layer.module.parameters(), wide=False)
+    released(layer_list(model)[kept.layer].parameters())
     layer = layer_of(places_of(model), module)
     put_repaired(layer, kept.layer, arrays)
     return layer

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from zerolm.carving.carve import FINALISTS, Carving
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.pace import PACED_TOKENS, Pace, Work
+from zerolm.carving.pace import PACED_TOKENS, CarvingWork, Pace
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import LossTable
 from zerolm.carving.planning.sizes import budgets_of, costs_of, plan_of
@@ -153,7 +153,7 @@ def foretold(checkpoint: Checkpoint, command: Command, pace: Pace, files: FilePa
     if not by_text:
         return {OTHERS: seconds}
     seconds += PLANNED * files.planned
-    work = Work(parent, methods, narrows, FINALISTS if narrows else 0, True)
+    work = CarvingWork(parent, methods, narrows, FINALISTS if narrows else 0, True)
     return {OTHERS: seconds} | work.seconds(pace, methods.sequences)
 
 

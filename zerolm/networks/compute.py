@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from zerolm.io.memory import free_memory
 from zerolm.networks.hooks import stand_ins
+from zerolm.networks.mapped import released
 from zerolm.networks.roles import layer_list
 from zerolm.settings import shown
 from zerolm.settings.compute import ComputeRequest, RunningRequest
@@ -94,6 +95,7 @@ class Held:
     def __init__(self, compute: Compute) -> None:
         self.compute, self.room = compute, compute.room
         self.last: tuple[object, nn.Module | None] = (None, None)
+        self.used: Sequence[nn.Parameter] = ()
         self.kept: dict[object, nn.Module] = {}
 
     def part(
@@ -110,6 +112,8 @@ class Held:
             return cast(M, self.kept[name])
         if self.last[0] != name:
             self.last = (None, None)  # not two at a time
+            released(self.used)
+            self.used = used
             self.last = (name, compute.placed(module, used, wide=wide, shared=[shared]))
             size = 4 * sum(weight.numel() for weight in used)
             if size <= self.room:

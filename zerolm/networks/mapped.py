@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import mmap
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint, TensorInfo
 
+_MAP: Final = "_zerolm_map"
 STORED: Final = {
     "BF16": (np.uint16, torch.bfloat16),
     "F16": (np.float16, torch.float16),
@@ -50,13 +52,26 @@ def mapped_tensor(info: TensorInfo) -> Tensor:
     """Return a stored tensor over the mapped file; what is written into it stays in memory."""
     stored, dtype = STORED[info.dtype]
     raw: Any = np.memmap(info.file, np.uint8, "c", info.start, (info.end - info.start,))
-    return torch.from_numpy(np.require(raw.view(stored), requirements="A")).view(dtype).reshape(info.shape)
+    values = torch.from_numpy(np.require(raw.view(stored), requirements="A")).view(dtype).reshape(info.shape)
+    values.__dict__[_MAP] = raw
+    return values
+
+
+def released(weights: Iterable[Tensor]) -> None:
+    """Let go of the memory that mapped weights have taken by being read; they are read again when needed."""
+    for weight in weights:
+        raw = weight.__dict__.get(_MAP)
+        pages = getattr(raw, "_mmap", None)
+        if pages is not None and hasattr(pages, "madvise"):
+            pages.madvise(mmap.MADV_DONTNEED)
 
 
 def put(model: nn.Module, name: str, value: Tensor) -> None:
     """Give a model this parameter."""
     module, _, leaf = name.rpartition(".")
-    setattr(model.get_submodule(module), leaf, nn.Parameter(value, requires_grad=False))
+    parameter = nn.Parameter(value, requires_grad=False)
+    parameter.__dict__.update(value.__dict__)
+    setattr(model.get_submodule(module), leaf, parameter)
 
 
 @contextmanager

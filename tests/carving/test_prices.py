@@ -215,6 +215,12 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
         priced_losses(network, TOKENS, criterion(network), BOTH)
     monkeypatch.undo()
+    monkeypatch.setattr(
+        "zerolm.carving.width.loss_basis.felt_by_head", lambda *_: (Reading(infinite, infinite), infinite)
+    )
+    with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
+        loss_basis(network, TOKENS)
+    monkeypatch.undo()
     with torch.no_grad():
         network.lm_head.weight[:, 0] = float("inf")
     with pytest.raises(ValueError, match="the parent's predictions are not finite"):

@@ -77,12 +77,15 @@ class Together:
     def felt(self, upstream: Sequence[Tensor], watched: Watched) -> Iterator[Felt]:
         """Yield what is felt of each layer, from the last to the first, batch by batch.
 
-        ``upstream`` are the gradients behind the last. One layer's graph is in memory at a time.
+        ``upstream`` are the gradients behind the last. One layer's graph is in memory at a time. Raises
+        ``ValueError`` for gradients that are not finite.
         """
         above = list(upstream)
         for layer in reversed(range(len(self.states) - 1)):
             for place, index in enumerate(self.indices):
                 pair = self.states[layer][place], self.states[layer + 1][place]
+                if not above[place].isfinite().all():
+                    raise ValueError(f"the gradients of layer {layer} are not finite: it cannot be priced")
                 felt = _felt(self.blocks, index, layer, pair, above[place], watched)
                 yield felt
                 above[place] = felt.downstream

@@ -245,8 +245,6 @@ def _price(
                 above = felt_above(blocks, index, last, pooling=pooling)
             upstream.append(above)
         for felt in part.felt(upstream, both if stream else writers):
-            if not felt.upstream.isfinite().all():
-                raise ValueError(f"the gradients of layer {felt.layer} are not finite: it cannot be priced")
             for each in priced.values():
                 each.layer(felt, blocks)
 

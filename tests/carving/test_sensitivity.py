@@ -73,8 +73,8 @@ def test_predictions_that_are_too_many_to_keep_are_made_again(monkeypatch: pytes
         return predict(logits)
 
     monkeypatch.setattr(sensitivity, "predictions", counted)
-    for most in (sensitivity.MAX_PROBABILITIES, 0):
-        monkeypatch.setattr(sensitivity, "MAX_PROBABILITIES", most)
+    for share in (sensitivity.KEPT_SHARE, 1 << 60):
+        monkeypatch.setattr(sensitivity, "KEPT_SHARE", share)
         found.append(table("llama", ("ffn",))[1])
         made.append(0)
     assert made == [2, 2 * 3 * (1 + 7), 0]  # two batches; three layers gone, and cut to seven widths each

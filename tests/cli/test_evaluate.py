@@ -110,9 +110,10 @@ def test_what_cannot_be_evaluated_is_said_in_one_line(zerolm: Zerolm) -> None:
 
 def test_weights_that_are_not_finite_are_found(zerolm: Zerolm) -> None:
     tensors = load_file("child/model.safetensors")
-    tensors["model.layers.1.mlp.down_proj.weight"][0, 0] = torch.nan
+    name = "model.layers.1.mlp.down_proj.weight"
+    tensors[name][0, 0] = torch.nan
     save_file(tensors, "child/model.safetensors", metadata={"format": "pt"})
-    refused(zerolm, "what the child makes of the text is not finite", *FEW)
+    refused(zerolm, f"tensor '{name}'", *FEW)
 
 
 TASK = """

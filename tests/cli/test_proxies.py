@@ -98,6 +98,7 @@ def test_a_space(zerolm: Zerolm, computed: list[str]) -> None:
         "parts": 4,
         "seed": 0,
         "device": "cpu",
+        "dtype": "float32",
     }
     assert found["text"].startswith("random")
     assert set(found["seconds"]) == set(found["proxies"])

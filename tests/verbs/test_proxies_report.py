@@ -21,7 +21,7 @@ from zerolm.networks.workers import Backend
 from zerolm.verbs.proxies import ProxiesSettings
 from zerolm.verbs.proxies_report import ProxiesReport, ProxyPasses
 from zerolm.zero_cost import proxy_names
-from zerolm.zero_cost.settings import DEVICES, Settings
+from zerolm.zero_cost.settings import Settings
 
 FEW: dict[str, Any] = {"batch": 16, "length": 8, "micro_batches": 4, "proxies": "snip, synflow,params"}
 
@@ -97,7 +97,6 @@ def test_the_declaration_names_what_the_passes_take() -> None:
     settings = {setting.name: setting for setting in ProxiesSettings.settings()}
     assert settings["mode"].choices == tuple(MODES)
     assert settings["upstream"].choices == tuple(UPSTREAMS)
-    assert settings["device"].choices == DEVICES
     assert settings["backend"].choices == get_args(Backend)
     usual = Settings()
     named = {name: getattr(usual, name) for name in ("mode", "upstream", "batch", "length", "seed", "device")}

@@ -142,7 +142,10 @@ class Blocks:
         return out
 
     def finish(self, index: int, hidden: Tensor, *, gradients: bool = False) -> Any:
-        """Return the output of the model for a batch whose last layer left these hidden states (b, t, d)."""
+        """Return the output of the model for a batch whose last layer left these hidden states (b, n, d).
+
+        They are of all its tokens, or of some of them.
+        """
         return self._finished(index, hidden, [], gradients=gradients)
 
     def head(self, index: int, read: Tensor, *, gradients: bool = False) -> Any:
@@ -157,8 +160,9 @@ class Blocks:
         last = self._part("last", self.model, used, wide=True)
         skipped = [last.get_input_embeddings(), *layer_list(self.model)]
         skipped += [last.base_model.get_submodule(name) for name in more]
+        inputs = {name: x[:, : hidden.shape[1]] for name, x in self.batches[index].items()}
         with torch.set_grad_enabled(gradients), stand_ins(skipped, [lambda *_, **__: hidden] * len(skipped)):
-            return last(**self.batches[index], use_cache=False)
+            return last(**inputs, use_cache=False)
 
     def _part(self, name: object, module: M, used: Iterable[nn.Parameter], *, wide: bool) -> M:
         """Return the module with those of its parameters as they are computed that are used.

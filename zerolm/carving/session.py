@@ -181,7 +181,9 @@ class Session:
                 cache=cache,
                 progress=self.progress,
             )
-            return replace(table, gone=bent(table.gone, self._without))
+            table = replace(table, gone=bent(table.gone, self._without))
+            vars(self).pop("_few", None)  # it holds predictions, and has served
+            return table
         cache = self._cache("sensitivity", pooling)
         table = measured_losses(
             self.model, self.tokens, by, kinds, pooling=pooling, cache=cache, progress=self.progress

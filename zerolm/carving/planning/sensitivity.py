@@ -38,7 +38,7 @@ STREAM_SHARES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
 MANY: Final = 8
 LOSS_SEQUENCES: Final = 64
 LOSS_BATCH: Final = 4
-KEPT_SHARE: Final = 4
+KEPT_SHARE: Final = 8
 """One in so many bytes of memory may hold what the parent predicts; else each cut makes it again."""
 
 T = TypeVar("T")

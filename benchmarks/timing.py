@@ -10,20 +10,15 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import TypeVar
+
+from zerolm.io.machine import processor
 
 T = TypeVar("T")
 PACKAGES = ("numpy", "scipy", "pymoo")
 PATIENCE = 10.0
 """Seconds after which a measurement is not repeated."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-
-
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
 
 
 def machine() -> str:

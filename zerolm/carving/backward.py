@@ -103,11 +103,11 @@ def together(
     count, depth = len(blocks.batches), len(layer_list(blocks.model))
     stored = cache.get(name)
     done = int(stored["batches"]) if stored else 0
-    for kind, total in sums.items():
-        total[...] = stored[kind] if stored else total
-    size = max(
-        1, min(count // SAVED, blocks.compute.limit // STATES_SHARE // (depth * max(blocks.state_bytes)))
-    )
+    if stored:
+        for kind, total in sums.items():
+            total[...] = stored[kind]
+    room = blocks.compute.limit // STATES_SHARE // (depth * max(blocks.state_bytes))
+    size = max(1, min(count // SAVED, room))
     steps = Counted(progress, text, 2 * depth * -(-count // size), 2 * depth * (done // size))
     for first in range(done, count, size):
         indices = range(first, min(first + size, count))

@@ -11,14 +11,12 @@ import torch
 
 from zerolm.carving.kept_units import Dimensions
 from zerolm.carving.planning.prices import PRICE_TOKENS
-from zerolm.carving.planning.sensitivity import LOSS_SEQUENCES, STREAM_SHARES, cuts_of
+from zerolm.carving.planning.sensitivity import FINAL_TOKENS, LOSS_SEQUENCES, STREAM_SHARES, cuts_of
 from zerolm.carving.request import Methods
 from zerolm.carving.width.loss_basis import BASIS_TOKENS
 from zerolm.networks.blocks import Blocks
 from zerolm.progress import about
 
-FINAL_TOKENS: Final = 1 << 12
-"""So many tokens judge each of the best plans, and as many repair it, or more where they are few for that."""
 PACED_TOKENS: Final = 256
 PACED_SIZE: Final = 512
 LONG: Final = 60.0
@@ -81,6 +79,10 @@ class CarvingWork:
         parts["losses"] = judged * (1 + measured) * (there + pace.head)
         return parts
 
+    def total(self, pace: Pace, sequences: int | None = None) -> float:
+        """Return the seconds of all of it, with so many sequences, else with those of its methods."""
+        return sum(self.seconds(pace, sequences or self.methods.sequences).values())
+
     def _repair(self, pace: Pace, tokens: int, tried: int = TRIED) -> float:
         """Return the seconds of a repair on so many tokens."""
         if self.methods.repair == "none":
@@ -97,18 +99,18 @@ def measured_pace(blocks: Blocks) -> Pace:
     hidden = blocks.embed(0)
     tokens = hidden.shape[0] * hidden.shape[1]
     blocks.call(0, 0, hidden)  # once to hold it
-    layer = _seconds(lambda: blocks.call(0, 0, hidden), blocks.device) / tokens
+    layer = quickest(lambda: blocks.call(0, 0, hidden), blocks.device) / tokens
     blocks.finish(0, hidden[:, :1])
-    head = _seconds(lambda: blocks.finish(0, hidden), blocks.device) / tokens
+    head = quickest(lambda: blocks.finish(0, hidden), blocks.device) / tokens
     x = torch.ones(PACED_SIZE, PACED_SIZE, dtype=torch.float64, device=blocks.compute.sums)
-    product = _seconds(lambda: x @ x, blocks.compute.sums)
+    product = quickest(lambda: x @ x, blocks.compute.sums)
     return Pace(layer, head, product / (2 * PACED_SIZE**3))
 
 
-def _seconds(run: Callable[[], object], device: torch.device) -> float:
-    """Return how long something takes, the lesser of two."""
+def quickest(run: Callable[[], object], device: torch.device = torch.device("cpu"), times: int = 2) -> float:
+    """Return the seconds of something that runs on a device, the least of several times."""
     taken = []
-    for _ in range(2):
+    for _ in range(times):
         start = time.perf_counter()
         run()
         if device.type == "cuda":
@@ -120,9 +122,9 @@ def _seconds(run: Callable[[], object], device: torch.device) -> float:
 def fitting(work: CarvingWork, pace: Pace, limit: float) -> int:
     """Return how many sequences a carving of so many seconds reads; ``ValueError`` where not even one."""
     sequences = work.methods.sequences
-    while sum(work.seconds(pace, sequences).values()) > limit:
+    while work.total(pace, sequences) > limit:
         if sequences == 1:
-            least = about(sum(work.seconds(pace, 1).values()))
+            least = about(work.total(pace, 1))
             raise ValueError(f"--for {about(limit)} is too short: one sequence takes about {least}")
         sequences = max(1, min(sequences - 1, sequences * 7 // 8))
     return sequences
@@ -130,11 +132,10 @@ def fitting(work: CarvingWork, pace: Pace, limit: float) -> int:
 
 def announcement(work: CarvingWork, pace: Pace) -> str:
     """Return what a carving takes in words, and what would take less; empty where it is quick."""
-    sequences = work.methods.sequences
-    parts = work.seconds(pace, sequences)
-    total = sum(parts.values())
+    total = work.total(pace)
     if total < LONG:
         return ""
+    parts = work.seconds(pace, work.methods.sequences)
     named = sorted(parts.items(), key=lambda part: -part[1])[:3]
     most = ", ".join(f"{about(seconds)} {name}" for name, seconds in named)
     return f"about {about(total)}: {most}{_cheaper(work, pace, total)}"
@@ -149,7 +150,7 @@ def _cheaper(work: CarvingWork, pace: Pace, total: float) -> str:
     }
     texts = []
     for name, other in others.items():
-        seconds = sum(other.seconds(pace, other.methods.sequences).values())
+        seconds = other.total(pace)
         if seconds < 0.8 * total:
             texts.append(f"{name} takes {about(seconds)}")
     return f"; {', '.join(texts)}" if texts else ""

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -20,9 +20,10 @@ from zerolm.carving.importance.criteria import definition_of
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
-from zerolm.carving.pace import FINAL_TOKENS, PACED_TOKENS, Pace, measured_pace
+from zerolm.carving.pace import PACED_TOKENS, Pace, measured_pace
 from zerolm.carving.planning.prices import PRICE_TOKENS, bent, priced_losses
 from zerolm.carving.planning.sensitivity import (
+    FINAL_TOKENS,
     LOSS_BATCH,
     LOSS_SEQUENCES,
     STREAM_SHARES,
@@ -36,7 +37,6 @@ from zerolm.carving.pruning import (
     Repaired,
     apply_in_memory,
     carved_layer,
-    dimensions_of,
     enter,
     finish,
 )
@@ -181,9 +181,8 @@ class Session:
                 cache=cache,
                 progress=self.progress,
             )
-            table = replace(table, gone=bent(table.gone, self._without))
-            vars(self).pop("_few", None)  # it holds predictions, and has served
-            return table
+            few = self._loss_on(self.tokens.most(FINAL_TOKENS))
+            return replace(table, gone=bent(table.gone, partial(self._without, few)))
         cache = self._cache("sensitivity", pooling)
         table = measured_losses(
             self.model, self.tokens, by, kinds, pooling=pooling, cache=cache, progress=self.progress
@@ -196,21 +195,15 @@ class Session:
         )
         return replace(table, stream=losses)
 
-    def _without(self, layer: int) -> float:
+    def _without(self, loss: Loss, layer: int) -> float:
         """Return the loss without a layer."""
         cache = self._cache("without", self.pooling)
         row = cache.get(f"layer-{layer}")
         if row is None:
             self.progress(f"measuring what goes with layer {layer}")
-            row = {"loss": np.array(self._few.of(layer, None))}
+            row = {"loss": np.array(loss.of(layer, None))}
             cache.put(f"layer-{layer}", row)
         return float(row["loss"])
-
-    @cached_property
-    def _few(self) -> Loss:
-        """The loss on some of the tokens."""
-        blocks = Blocks(self.model, self.tokens.most(FINAL_TOKENS).batches(LOSS_BATCH))
-        return Loss(blocks, dimensions_of(self.model).depth, self.pooling)
 
     def repaired(self, cut: Cut, ridges: Mapping[Place, float] | None = None) -> Repaired:
         """Return new output matrices for the cut, with these ridges or chosen ones."""
@@ -230,9 +223,7 @@ class Session:
         if not len(judged):
             fitted = judged = self.tokens
         fitted = fitted.most(max(FINAL_TOKENS, *(tokens_needed(cut) for cut in cuts)))
-        rule, depth = self.methods.repair, cuts[0].parent.depth
-        blocks = Blocks(self.model, judged.most(FINAL_TOKENS).batches(LOSS_BATCH))
-        loss = Loss(blocks, depth, self.pooling)
+        rule, loss = self.methods.repair, self._loss_on(judged.most(FINAL_TOKENS))
         losses = []
         for number, cut in enumerate(cuts):
             self.progress("measuring the best plans, repaired", number, len(cuts))
@@ -264,8 +255,12 @@ class Session:
 
     @cached_property
     def _loss(self) -> Loss:
-        blocks = Blocks(self.model, self._measured.batches(LOSS_BATCH))
-        return Loss(blocks, dimensions_of(self.model).depth, self.pooling)
+        return self._loss_on(self._measured)
+
+    def _loss_on(self, tokens: Tokens) -> Loss:
+        """Return the loss of cuts on these tokens."""
+        blocks = Blocks(self.model, tokens.batches(LOSS_BATCH))
+        return Loss(blocks, self.checkpoint.layout.depth, self.pooling)
 
     def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:
         """Return the carved parent as a function from ids (b, t) to what it sends, a layer at a time.

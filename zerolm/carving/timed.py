@@ -6,7 +6,7 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from zerolm.carving.carve import FINALISTS, Carving
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
-from zerolm.carving.pace import PACED_TOKENS, CarvingWork, Pace
+from zerolm.carving.pace import PACED_TOKENS, CarvingWork, Pace, quickest
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import LossTable
 from zerolm.carving.planning.sizes import budgets_of, costs_of, plan_of
@@ -48,8 +48,6 @@ HELD: Final = 4
 """Times that all weights are widened in memory to open a child again."""
 ROTATED: Final = 2
 """Times that all weights are multiplied by the basis of a narrower stream."""
-
-
 PLANNED: Final = 2
 """Times that sizes are planned: before the long work, to see whether they can be, and by what is lost."""
 
@@ -115,28 +113,21 @@ def _file_pace(checkpoint: Checkpoint) -> FilePace:
             file.flush()
             os.fsync(file.fileno())
 
+    def plan() -> None:
+        plan_of(checkpoint, Indifferent(-1.0), size_within(checkpoint), StoredCosts())
+
     return FilePace(
-        _quickest(lambda: sums_of(sample, summing)) / size,
-        _quickest(lambda: hashlib.sha256(raw)) / size,
-        _quickest(write) / WRITTEN,
-        _quickest(lambda: checkpoint.read(sample.name)) / sample.count,
-        _quickest(lambda: plan_of(checkpoint, Indifferent(-1.0), size_within(checkpoint), StoredCosts()), 1),
+        quickest(lambda: sums_of(sample, summing)) / size,
+        quickest(lambda: hashlib.sha256(raw)) / size,
+        quickest(write) / WRITTEN,
+        quickest(lambda: checkpoint.read(sample.name)) / sample.count,
+        quickest(plan, times=1),
     )
 
 
 def size_within(checkpoint: Checkpoint) -> SizeRequest:
     """Return the sizes of a child within its budgets, as numbers."""
     return SMALLER.within(budgets_of(SMALLER.budgets, costs_of(checkpoint, StoredCosts())))
-
-
-def _quickest(run: Callable[[], object], times: int = 2) -> float:
-    """Return the seconds of something, the least of several times."""
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
 
 
 def foretold(checkpoint: Checkpoint, command: Command, pace: Pace, files: FilePace) -> dict[str, float]:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from zerolm.networks.compute import compute_of, held_of
 from zerolm.networks.hooks import stand_ins
-from zerolm.networks.roles import StockLayer, layer_list, layer_of, layers_of, matrix, places_of
+from zerolm.networks.roles import StockLayer, layer_list, layer_of, matrix, places_of
 from zerolm.networks.states import HiddenStates
 
 M = TypeVar("M", bound=nn.Module)
@@ -91,7 +91,8 @@ class Blocks:
     @property
     def state_bytes(self) -> list[int]:
         """Return the bytes of the hidden states of each batch, in float32."""
-        hidden = len(matrix(layers_of(self.model)[0].attention_out))
+        first = layer_of(places_of(self.model), layer_list(self.model)[0])
+        hidden = len(matrix(first.attention_out))
         return [4 * batch["input_ids"].numel() * hidden for batch in self.batches]
 
     def states(self) -> HiddenStates:
@@ -169,7 +170,7 @@ class Blocks:
 
         Layers, and what is not used, are shared with the model.
         """
-        return self._held.part(self.compute, name, module, list(used), wide, layer_list(self.model))
+        return self._held.part(name, module, list(used), wide=wide, shared=layer_list(self.model))
 
     def _key(self, index: int) -> object:
         batch = self.batches[index]

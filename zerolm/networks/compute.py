@@ -99,13 +99,7 @@ class Held:
         self.kept: dict[object, nn.Module] = {}
 
     def part(
-        self,
-        compute: Compute,
-        name: object,
-        module: M,
-        used: Sequence[nn.Parameter],
-        wide: bool,
-        shared: nn.Module,
+        self, name: object, module: M, used: Sequence[nn.Parameter], *, wide: bool, shared: nn.Module
     ) -> M:
         """Return a part by its name, as ``Compute.placed`` makes it of a module."""
         if name in self.kept:
@@ -114,7 +108,7 @@ class Held:
             self.last = (None, None)  # not two at a time
             released(self.used)
             self.used = used
-            self.last = (name, compute.placed(module, used, wide=wide, shared=[shared]))
+            self.last = (name, self.compute.placed(module, used, wide=wide, shared=[shared]))
             size = 4 * sum(weight.numel() for weight in used)
             if size <= self.room:
                 self.room -= size
@@ -208,9 +202,8 @@ def multiplies_bfloat16(device: torch.device) -> bool:
         with torch.cuda.device(device):
             return bool(torch.cuda.is_bf16_supported())
     try:
-        torch.ones(2, 2, device=device, dtype=torch.bfloat16) @ torch.ones(
-            2, 2, device=device, dtype=torch.bfloat16
-        )
+        ones = torch.ones(2, 2, device=device, dtype=torch.bfloat16)
+        torch.matmul(ones, ones)
     except (RuntimeError, TypeError):
         return False
     return True

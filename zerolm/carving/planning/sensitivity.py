@@ -38,6 +38,8 @@ STREAM_SHARES: Final = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
 MANY: Final = 8
 LOSS_SEQUENCES: Final = 64
 LOSS_BATCH: Final = 4
+FINAL_TOKENS: Final = 1 << 12
+"""So many tokens judge each of the best plans, and as many repair it, or more where they are few for that."""
 KEPT_SHARE: Final = 8
 """One in so many bytes of memory may hold what the parent predicts; else each cut makes it again."""
 

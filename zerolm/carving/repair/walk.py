@@ -142,9 +142,8 @@ class Walk:
             return
         ours, child = self.carved(layer), self.child.before(layer)
 
-        wanted = (
-            self.blocks.states()
-        )  # what down_proj and its residual, where that counts, add up to in the parent, (b, t, d)
+        # What down_proj and its residual, where that counts, add up to in the parent, (b, t, d).
+        wanted = self.blocks.states()
         fit = self._output_fit(ours.attention_out)
         for i, hidden, seen in self.parent.through(layer, parts):
             wanted.append(seen.outputs["down"] + before_ffn(ours, hidden, seen))
@@ -167,9 +166,8 @@ class Walk:
     def _narrow_in_order(self, layer: int) -> None:
         """Repair a layer of a narrower stream, norm by norm: what is read behind it, then what is written."""
         child = self.child.before(layer)
-        between, reads, after = (
-            self.blocks.states() for _ in range(3)
-        )  # the parent's, (b, t, k), (b, t, d), (b, t, k)
+        # The parent's, (b, t, k), (b, t, d), (b, t, k).
+        between, reads, after = (self.blocks.states() for _ in range(3))
         ours = self.carved(layer)
         fit = self._reading_fit()
         for i, hidden, seen in self.parent.through(layer, inputs_and_outputs):
@@ -206,9 +204,8 @@ class Walk:
     def read_by_head(self) -> None:
         """Fit what the head of a narrower stream reads, behind all layers."""
         depth = self.cut.parent.depth
-        norm, unit = (
-            copy.deepcopy(final_norm(self.model)).to(self.blocks.device, torch.float32) for _ in "01"
-        )
+        norm = copy.deepcopy(final_norm(self.model)).to(self.blocks.device, torch.float32)
+        unit = copy.deepcopy(norm)
         fit = self._reading_fit()
         put(unit, "weight", torch.ones(self.cut.hidden, device=self.blocks.device))
         pairs = zip(self.parent.before(depth), self.child.before(depth), strict=True)
@@ -223,13 +220,13 @@ class Walk:
         return stream if narrowing is None else stream @ torch.from_numpy(narrowing.basis).to(stream)
 
     def _reading_fit(self) -> Fit:
-        where = self.blocks.compute.sums
-        return Fit.empty(self.cut.hidden, self.cut.parent.hidden, bias=False, device=where)
+        sizes = self.cut.hidden, self.cut.parent.hidden
+        return Fit.empty(*sizes, bias=False, device=self.blocks.compute.sums)
 
     def _output_fit(self, module: nn.Module) -> Fit:
         outputs, inputs = matrix(module).shape
-        where = self.blocks.compute.sums
-        return Fit.empty(inputs, outputs, bias=bias(module) is not None, device=where)
+        is_biased = bias(module) is not None
+        return Fit.empty(inputs, outputs, bias=is_biased, device=self.blocks.compute.sums)
 
     def _input_of(self, ours: StockLayer, role: str, i: int, layer: int, hidden: Tensor) -> Tensor:
         """Return what a module of a carved layer gets of a batch whose states before it are ``hidden``."""

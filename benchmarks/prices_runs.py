@@ -32,6 +32,7 @@ from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.blocks import Blocks
 from zerolm.progress import silent
+from zerolm.settings.compute import ComputeRequest
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
@@ -299,7 +300,15 @@ class Parent:
         size = self._request(cost, share)
         session.importance()
         carving = Carving(
-            str(self.folder), self.checkpoint, size, session.methods, NOWHERE, StoredCosts(), silent, session
+            str(self.folder),
+            self.checkpoint,
+            size,
+            session.methods,
+            NOWHERE,
+            StoredCosts(),
+            ComputeRequest(),
+            silent,
+            session,
         )
         carved = carving.planned()
         shape = Shape.of(carved.cut, self.checkpoint.layout.tied)

@@ -51,7 +51,7 @@ from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.compute import compute, computed
+from zerolm.networks.compute import compute, computed, held_of
 from zerolm.networks.opener import mapped_model, open_model
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
@@ -265,8 +265,10 @@ class Session:
     def carved_layers(self, cut: Cut, repaired: Repaired | None = None) -> Callable[[Tensor], Tensor]:
         """Return the carved parent as a function from ids (b, t) to what it sends, a layer at a time.
 
-        That is (b, t, v), without a head (b, t, d). It runs on the CPU in float32.
+        That is (b, t, v), without a head (b, t, d). It runs on the CPU in float32; what the session holds of
+        the parent is let go of.
         """
+        held_of(self.model, self.compute).let_go()
         model = mapped_model(self.checkpoint)
 
         def sent(ids: Tensor) -> Tensor:

@@ -142,6 +142,10 @@ class Blocks:
         assert isinstance(out, Tensor)
         return out
 
+    def let_go(self) -> None:
+        """Let go of what is held of the model, whoever runs it; it is made again when needed."""
+        self._held.let_go()
+
     def finish(self, index: int, hidden: Tensor, *, gradients: bool = False) -> Any:
         """Return the output of the model for a batch whose last layer left these hidden states (b, n, d).
 

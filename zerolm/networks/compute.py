@@ -115,6 +115,12 @@ class Held:
                 self.kept[name] = cast(nn.Module, self.last[1])
         return cast(M, self.last[1])
 
+    def let_go(self) -> None:
+        """Let go of all parts; they are made again when needed."""
+        released(self.used)
+        self.room, self.last, self.used = self.compute.room, (None, None), ()
+        self.kept.clear()
+
 
 def held_of(model: nn.Module, compute: Compute) -> Held:
     """Return what is held of a model, whoever runs it."""

@@ -152,10 +152,10 @@ class PartedSession(Session):
         self.parts, self.name = parts, name
         self.finalists: list[dict[str, float]] = []
 
-    def by(self, plan: str) -> Self:
+    def by(self, plan: str, repair: str = "least-squares") -> Self:
         """Return the same session, with what it has in memory, that plans in another way."""
         other = copy.copy(self)
-        other.methods = replace(self.methods, plan=plan)
+        other.methods = replace(self.methods, plan=plan, repair=repair)
         return other
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
@@ -186,12 +186,7 @@ class Parent:
     @cached_property
     def session(self) -> PartedSession:
         methods = Methods(
-            "output_energy",
-            "prices",
-            str(self.sources.seen),
-            self.scale.calibrated,
-            LENGTH,
-            "least-squares",
+            "surgeon", "prices", str(self.sources.seen), self.scale.calibrated, LENGTH, "least-squares"
         )
         return PartedSession(self.checkpoint, methods, self.parts, self.name)
 
@@ -224,21 +219,25 @@ class Parent:
         return asdict(dimensions(self.checkpoint)) | {"params": costs["params"]}
 
     def timed_table(self, plan: str) -> dict[str, float]:
-        """Return the processor seconds of the basis of the stream and of a table, nothing in the cache."""
+        """Return the processor seconds of all that a table needs, with nothing in the cache."""
         with cold(self.parts.file.parent):
             session = PartedSession(self.checkpoint, self.session.methods, self.parts, self.name).by(plan)
-            by = session.importance()
-            _, basis = timed(lambda: session.basis)
+            _, felt = timed(lambda: (session.fisher, session.basis))
+            by, units = timed(session.importance)
             _, table = timed(lambda: session.table(by, KINDS, with_stream=True))
-        return {"basis": basis, "table": table}
-
-    def table(self, plan: str) -> LossTable:
-        """Return a table of losses, of the cache where it was made before."""
-        return self.session.by(plan).table(self.criterion, KINDS, with_stream=True)
+        return {"felt": felt, "units": units, "table": table}
 
     @cached_property
     def tables(self) -> dict[str, LossTable]:
-        return {plan: self.table(plan) for plan in ("prices", "measured")}
+        """Losses foretold and measured, both of cuts that are not repaired, and foretold of repaired ones.
+
+        They are of the cache where they were made before.
+        """
+        ways = {"prices": ("prices", "none"), "measured": ("measured",), "repaired": ("prices",)}
+        return {
+            name: self.session.by(*way).table(self.criterion, KINDS, with_stream=True)
+            for name, way in ways.items()
+        }
 
     def single_cuts(self) -> dict[str, list[tuple[float, float]]]:
         """Return the foretold and the measured loss of every single cut that was measured, by its kind."""
@@ -264,7 +263,7 @@ class Parent:
     def joint_cut(self, number: int) -> dict[str, Any]:
         """Return a random cut of several things at once, by its number: foretold losses, and measured ones.
 
-        Drawn until its loss on calibration text lies in ``JOINT``; nothing is repaired.
+        Drawn until its loss on calibration text, not repaired, lies in ``JOINT``.
         """
         generator, low, high = np.random.default_rng(number), *JOINT
         calibrated = 0.0
@@ -272,8 +271,11 @@ class Parent:
             shape = self._drawn(generator, uniform=number % 2 == 0, drops=number % 5 == 4)
             cut = shape.cut(self.session, self.criterion)
             calibrated = self.calibrated.of_cut(cut)
-        foretold = {plan: table.predicted(cut) for plan, table in self.tables.items()}
-        losses = {"calibrated": calibrated, "unseen": self.judge.of_cut(cut)}
+        foretold = {name: table.predicted(cut) for name, table in self.tables.items()}
+        model, rule = self.session.model, self.session.methods.repair
+        fitted, judged = self.session.tokens.spread(2 * self.scale.fitted).halves()
+        after = self.loss(judged).of_cut(cut, repair(model, cut, fitted, rule))
+        losses = {"calibrated": calibrated, "unseen": self.judge.of_cut(cut), "after": after}
         return {"shape": asdict(shape), **foretold, **losses}
 
     def _drawn(self, generator: np.random.Generator, *, uniform: bool, drops: bool) -> Shape:

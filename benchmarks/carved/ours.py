@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from carved.bases import basis, energies, loss_grams
 from carved.narrowing import Bases, Seen, narrowed
 from carved.network import Network
+from zerolm.carving.fisher import fisher
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.pruning import apply_in_memory, dimensions_of
@@ -65,7 +66,7 @@ class Calibrated:
     @cached_property
     def zerolm_basis(self) -> Basis:
         """The basis as zerolm finds it."""
-        return loss_basis(self.model, self.tokens)
+        return loss_basis(self.model, fisher(self.model, self.tokens, with_stream=True))
 
     def cut(self, shape: Shape) -> Cut:
         """Return the units that output energy keeps; of a cut the hidden width is no part."""

@@ -12,7 +12,6 @@ import torch
 from tiny import model
 
 from zerolm.carving.importance import activations
-from zerolm.carving.importance.criteria import WITH_TOKENS
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.pruning import dimensions_of
 from zerolm.io.cache import ArrayCache
@@ -61,7 +60,7 @@ TWINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.parametrize("criterion", WITH_TOKENS)
+@pytest.mark.parametrize("criterion", TWINS)
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("tokens", [TOKENS, padded()], ids=["full", "padded"])
 def test_importance_equals_its_literal_twin(name: str, criterion: str, tokens: Tokens) -> None:
@@ -79,7 +78,7 @@ def test_importance_equals_its_literal_twin(name: str, criterion: str, tokens: T
         np.testing.assert_allclose(found["ffn"][number], neurons, rtol=1e-4, atol=1e-9)
 
 
-@pytest.mark.parametrize("criterion", WITH_TOKENS)
+@pytest.mark.parametrize("criterion", TWINS)
 def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
     network = model("llama")
     layer, sizes = layers_of(network)[1], dimensions_of(network)
@@ -91,7 +90,7 @@ def test_a_head_that_sends_nothing_is_worth_nothing(criterion: str) -> None:
     assert groups[1] > 0.0
 
 
-@pytest.mark.parametrize("criterion", WITH_TOKENS)
+@pytest.mark.parametrize("criterion", TWINS)
 def test_what_was_measured_before_a_stop_is_not_measured_again(
     criterion: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from zerolm.networks.blocks import Blocks
 from zerolm.progress import silent
 from zerolm.registry import Entry
 
-BASIS, UNITS = "weighing directions of the stream", "weighing units by"
+BASIS, UNITS = "weighing what the loss feels", "weighing units by"
 PRICES, GONE = "pricing every cut", "measuring what goes with layer"
 LAYERS, STREAM = "measuring cuts of each layer", "measuring widths of the stream"
 FINALISTS, PLAN = "measuring the best plans, repaired", "measuring the plan"

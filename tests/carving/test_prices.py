@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from zerolm.carving.backward import Reading, normalised
+from zerolm.carving.fisher import fisher
 from zerolm.carving.importance.criterion import Additive
 from zerolm.carving.planning import prices
 from zerolm.carving.planning.prices import PRICE_BATCH, StreamPrices, bent, priced_losses, steps
@@ -141,7 +142,7 @@ def test_a_unit_that_sends_nothing_costs_nothing() -> None:
 def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
     """The sum from the end gives the residual of every regression."""
     network, generator = model("llama"), torch.Generator().manual_seed(0)
-    basis = loss_basis(network, TOKENS)
+    basis = loss_basis(network, fisher(network, TOKENS, with_stream=True))
     stream_prices = StreamPrices(basis, np.arange(1, 48), tied=False)
     stream, felt = (torch.randn(2, 5, 48, generator=generator) for _ in range(2))
     stream_prices.above(0, Reading(stream, felt))
@@ -157,7 +158,7 @@ def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
 def test_wider_streams_cost_less_and_all_of_it_nothing(name: str) -> None:
     network = model(name)
     tied = name == "qwen2_tied"
-    basis = loss_basis(network, MANY)
+    basis = loss_basis(network, fisher(network, MANY, with_stream=True))
     stream = priced_losses(network, MANY, criterion(network), BOTH, basis=basis, tied=tied).stream
     assert stream is not None
     assert stream.sizes.tolist() == steps(48, 32).tolist()
@@ -187,7 +188,7 @@ class Stopped(Exception):
 @pytest.mark.parametrize("moment", [1, 2])
 def test_a_stopped_run_goes_on_to_the_same_prices(moment: int, tmp_path: Path) -> None:
     network, by, cache = model("llama"), criterion(model("llama")), ArrayCache(tmp_path)
-    basis = loss_basis(network, TOKENS)
+    basis = loss_basis(network, fisher(network, TOKENS, with_stream=True))
 
     def priced(progress: Any = lambda *_: None, cache: ArrayCache = ArrayCache()) -> LossTable:  # noqa: B008
         return priced_losses(network, TOKENS, by, BOTH, basis=basis, progress=progress, cache=cache)
@@ -216,10 +217,10 @@ def test_what_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         priced_losses(network, TOKENS, criterion(network), BOTH)
     monkeypatch.undo()
     monkeypatch.setattr(
-        "zerolm.carving.width.loss_basis.felt_by_head", lambda *_: (Reading(infinite, infinite), infinite)
+        "zerolm.carving.fisher.felt_by_head", lambda *_: (Reading(infinite, infinite), infinite)
     )
     with pytest.raises(ValueError, match="the gradients of layer 2 are not finite"):
-        loss_basis(network, TOKENS)
+        loss_basis(network, fisher(network, TOKENS, with_stream=True))
     monkeypatch.undo()
     with torch.no_grad():
         network.lm_head.weight[:, 0] = float("inf")

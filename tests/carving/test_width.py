@@ -24,6 +24,7 @@ from tiny import DECODER, model, saved
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.export.verify import compare_blocks
+from zerolm.carving.fisher import fisher
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.sensitivity import Loss
@@ -65,9 +66,10 @@ def outputs(network: Any) -> torch.Tensor:
 def test_with_all_components_kept_nothing_changes(name: str, dtype: str, tmp_path: Path) -> None:
     """Rotated by the one basis or the other, written and opened again: the parent's outputs."""
     checkpoint = Checkpoint.open(saved(tmp_path / "parent", name, dtype=dtype))
-    parent = open_model(checkpoint)
+    parent, network = open_model(checkpoint), mapped_model(checkpoint)
     wanted, whole = outputs(parent), checkpoint.layout.hidden
-    for basis in (weights_basis(checkpoint), loss_basis(mapped_model(checkpoint), TOKENS)):
+    by_loss = loss_basis(network, fisher(network, TOKENS, with_stream=True))
+    for basis in (weights_basis(checkpoint), by_loss):
         assert np.allclose(basis.vectors.T @ basis.vectors, np.eye(whole), atol=1e-9)
         for tied in {False, checkpoint.layout.tied}:
             cut = narrowed(checkpoint, basis, whole, tied)
@@ -229,7 +231,7 @@ def test_what_the_loss_feels_is_what_autograd_says() -> None:
             sums["energy"] += read.T @ read
             sums["metric"] += felt.T @ felt
             sums["last"] += read.T @ read if x is sent[-1] else 0.0
-    basis = loss_basis(network, TOKENS)
+    basis = loss_basis(network, fisher(network, TOKENS, with_stream=True))
     assert np.allclose(basis.last, sums["last"] / np.trace(sums["last"]), atol=1e-5)
     wanted = ordered_basis(sums["energy"], sums["metric"])
     for kept in (8, 24, 40):
@@ -275,7 +277,7 @@ def test_pydec_at_three_quarters_of_its_width(models_folder: Path) -> None:
     tokens = Tokens(torch.randint(4096, (16, 128), generator=torch.Generator().manual_seed(0)))
     other = Tokens(torch.randint(4096, (4, 128), generator=torch.Generator().manual_seed(1)))
     loss = Loss(Blocks(network, other.batches(4)), checkpoint.layout.depth)
-    by_loss = narrowed(checkpoint, loss_basis(network, tokens), 192, True)
+    by_loss = narrowed(checkpoint, loss_basis(network, fisher(network, tokens, with_stream=True)), 192, True)
     by_weights = narrowed(checkpoint, weights_basis(checkpoint), 192, True)
     channels = np.eye(256)[:, np.argsort(-np.square(checkpoint.read("model.embed_tokens.weight")).sum(0))]
     plain = Basis("channels", channels, np.full(256, 1 / 256), np.eye(256), np.ones(256))

@@ -207,6 +207,11 @@ def writers(layer: StockLayer) -> dict[str, nn.Module]:
     return {"o": layer.attention_out, "down": layer.ffn_out}
 
 
+def readers_and_writers(layer: StockLayer) -> dict[str, nn.Module]:
+    """Return the modules that read the stream of a layer, and those that write to it."""
+    return {**readers(layer), **writers(layer)}
+
+
 def normalised(x: Tensor) -> Tensor:
     """Return states (b, t, d) over their root mean square."""
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON)

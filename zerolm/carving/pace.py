@@ -9,11 +9,12 @@ from typing import Final
 
 import torch
 
+from zerolm.carving.fisher import FISHER_TOKENS
+from zerolm.carving.importance.criteria import needs_gradients
 from zerolm.carving.kept_units import Dimensions
 from zerolm.carving.planning.prices import PRICE_TOKENS
 from zerolm.carving.planning.sensitivity import FINAL_TOKENS, LOSS_SEQUENCES, STREAM_SHARES, cuts_of
 from zerolm.carving.request import Methods
-from zerolm.carving.width.loss_basis import BASIS_TOKENS
 from zerolm.networks.blocks import Blocks
 from zerolm.progress import about
 
@@ -25,6 +26,8 @@ BACK: Final = 4.0
 """A layer there and, computed again, back: in units of the layer there."""
 SOLVED: Final = 3.5
 """Layers there that repairing one takes: the parent's, and parts of the child's around each solve."""
+ELIMINATED: Final = 6
+"""Operations for each of n^3 that it takes to let n units go one by one."""
 TRIED: Final = 6
 """Ridges solved for."""
 
@@ -60,9 +63,10 @@ class CarvingWork:
         if methods.plan != "measured":
             judged = min(tokens, PRICE_TOKENS)
         back = BACK * there + 3 * pace.head
-        parts = {"weighing units": tokens * there}
-        if self.narrows:
-            parts["the stream's directions"] = min(tokens, BASIS_TOKENS) * back
+        by_gradients = needs_gradients(methods.criterion)
+        parts = {"weighing units": tokens * there + by_gradients * self._elimination(pace, tokens)}
+        if self.narrows or by_gradients:
+            parts["what the loss feels"] = min(tokens, FISHER_TOKENS) * back
         if methods.plan == "prices":
             parts["prices"] = min(tokens, PRICE_TOKENS) * back
         elif methods.plan == "measured":
@@ -82,6 +86,13 @@ class CarvingWork:
     def total(self, pace: Pace, sequences: int | None = None) -> float:
         """Return the seconds of all of it, with so many sequences, else with those of its methods."""
         return sum(self.seconds(pace, sequences or self.methods.sequences).values())
+
+    def _elimination(self, pace: Pace, tokens: int) -> float:
+        """Return the seconds of second moments, and of taking units away one by one."""
+        parent = self.parent
+        inputs = [parent.ffn, parent.heads * parent.head_size]
+        each = sum(k * k * (tokens + parent.hidden + ELIMINATED * k) for k in inputs)
+        return parent.depth * each * pace.operation
 
     def _repair(self, pace: Pace, tokens: int, tried: int = TRIED) -> float:
         """Return the seconds of a repair on so many tokens."""

@@ -124,7 +124,7 @@ class MethodRequest:
         "text",
         None,
         "what a unit is worth; from weights: capacity (without text), zerolm, max_weight, "
-        "max_weight_strict, magnitude, random, prefix; from tokens: amp, output_energy (with text)",
+        "max_weight_strict, magnitude, random, prefix; from tokens: surgeon (with text), amp, output_energy",
         group="What goes",
         metavar="NAME",
     )
@@ -207,7 +207,7 @@ def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
     usual = {"criterion": "capacity", "plan": "weights", "repair": "none"}
     if request.text is not None:
         plan = "weights" if size.is_fixed else "prices"
-        usual = {"criterion": "output_energy", "plan": plan, "repair": "least-squares"}
+        usual = {"criterion": "surgeon", "plan": plan, "repair": "least-squares"}
     chosen = {name: value for name, value in vars(request).items() if value is not None}
     return Methods(**usual | chosen)
 

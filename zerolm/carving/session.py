@@ -16,7 +16,8 @@ from transformers import PreTrainedModel
 import zerolm
 from zerolm.carving.evaluation.divergence import pooling_of
 from zerolm.carving.export.verify import outputs
-from zerolm.carving.importance.criteria import definition_of
+from zerolm.carving.fisher import STREAM, Fisher, fisher
+from zerolm.carving.importance.criteria import definition_of, needs_gradients
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut
@@ -59,7 +60,7 @@ from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
 BASIS: Final = ("vectors", "energy", "last", "gain")
-CACHE_FORMAT: Final = 2
+CACHE_FORMAT: Final = 3
 """One more where what is cached comes about, or is kept, in another way."""
 
 
@@ -144,12 +145,35 @@ class Session:
         """Return the cache of a part that depends on nothing else but these options of its own."""
         return ArrayCache.of(kind, *self._measured_on, *options)
 
+    @cached_property
+    def fisher(self) -> Fisher:
+        """What the tokens' loss feels: of all outputs, and of a stream that can be narrowed."""
+        cache, narrows = self._cache("fisher", self.pooling), self.checkpoint.family.cut.hidden
+        arrays = cache.get("moments")
+        if arrays is None:
+            sums = self._cache("fisher sums", self.pooling)
+            felt = fisher(
+                self.model,
+                self.tokens,
+                with_stream=narrows,
+                pooling=self.pooling,
+                cache=sums,
+                progress=self.progress,
+            )
+            arrays = {"outputs": felt.outputs, "shares": felt.shares, **felt.stream}
+            cache.put("moments", arrays)
+            sums.forget()
+        stream = {name: arrays[name] for name in STREAM if narrows}
+        return Fisher(arrays["outputs"], arrays["shares"], stream)
+
     def importance(self) -> Criterion:
         """Return the criterion by what the tokens make units send."""
         name = self.methods.criterion
-        definition = definition_of(name)
-        cache = ArrayCache() if definition is None else self._cache("importances", name, definition)
-        return Additive(importances(self.model, self.tokens, name, cache=cache, progress=self.progress))
+        definition, felt = definition_of(name), self.fisher if needs_gradients(name) else None
+        options = name, definition, self.pooling if felt else None
+        cache = ArrayCache() if definition is None else self._cache("importances", *options)
+        worth = importances(self.model, self.tokens, name, fisher=felt, cache=cache, progress=self.progress)
+        return Additive(worth, is_loss=felt is not None)
 
     @cached_property
     def basis(self) -> Basis:
@@ -157,11 +181,9 @@ class Session:
         cache = self._cache("basis")
         arrays = cache.get("loss")
         if arrays is None:
-            sums = self._cache("basis sums")
-            basis = loss_basis(self.model, self.tokens, cache=sums, progress=self.progress)
+            basis = loss_basis(self.model, self.fisher)
             arrays = {name: getattr(basis, name) for name in BASIS}
             cache.put("loss", arrays)
-            sums.forget()
         return Basis("loss", **arrays)
 
     def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
@@ -169,7 +191,9 @@ class Session:
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
             tokens, basis = self._measured, self.basis if with_stream else None
-            cache = self._cache("prices", pooling, basis is not None)
+            known = with_stream or needs_gradients(self.methods.criterion)
+            repaired = self.fisher if known and self.methods.repair == "least-squares" else None
+            cache = self._cache("prices", pooling, repaired is not None)
             table = priced_losses(
                 self.model,
                 tokens,
@@ -177,6 +201,7 @@ class Session:
                 kinds,
                 basis=basis,
                 tied=tied,
+                repaired=repaired,
                 pooling=pooling,
                 cache=cache,
                 progress=self.progress,

@@ -2,7 +2,9 @@
 
 One that needs no tokens is a function from the shares of all layers (``weights.Shares``) and a seed to a
 ``Criterion``. One that needs ``tokens`` is a function from the sizes and a layer of the parent to
-``activations.UnitStatistics``.
+``activations.UnitStatistics``; if it needs ``gradients`` too, it is also given the roots (d, d) of the Fisher
+information of the outputs of ``o`` and ``down`` there, by these names, and worth is in nats a token: what a
+unit costs when it goes and the others are solved again.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import zerolm
+from zerolm.architecture import Floats
 from zerolm.carving.importance import weights
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.checkpoints import Checkpoint, Ledger
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from zerolm.networks.roles import StockLayer
 
 MAW: Final = "MAW (arXiv 2512.22671)"
+OBS: Final = "Optimal Brain Surgeon for units (arXiv 2302.04089, 2312.17244)"
 NEEDS_TOKENS: Final = ("tokens", "torch")
 Made = Entry[Callable[..., Any]]
 CRITERIA: Final[Registry[Callable[..., Any]]] = Registry("criterion", "zerolm.criteria")
@@ -43,6 +47,12 @@ def output_energy(sizes: Dimensions, layer: StockLayer) -> UnitStatistics:
     return OutputEnergy(sizes, layer)
 
 
+def surgeon(sizes: Dimensions, layer: StockLayer, roots: Mapping[str, Floats]) -> UnitStatistics:
+    from zerolm.carving.importance.surgeon import Surgeon
+
+    return Surgeon(sizes, layer, roots)
+
+
 BUILT_IN: Final = (
     Made("capacity", weights.capacity, "equation 3 of ZeroLM (arXiv 2503.18646), monotone"),
     Made("zerolm", weights.cut_capacity, "equation 3 of ZeroLM (arXiv 2503.18646)"),
@@ -53,6 +63,7 @@ BUILT_IN: Final = (
     Made("prefix", weights.prefix, "the first units"),
     Made("amp", amp, "AMP (arXiv 2504.21174)", NEEDS_TOKENS),
     Made("output_energy", output_energy, "energy sent into the residual stream", NEEDS_TOKENS),
+    Made("surgeon", surgeon, f"{OBS}, with the loss's Fisher information", (*NEEDS_TOKENS, "gradients")),
 )
 for _entry in BUILT_IN:
     CRITERIA.add(_entry)
@@ -63,6 +74,11 @@ WITH_TOKENS: Final = tuple(entry.name for entry in BUILT_IN if "tokens" in entry
 def needs_tokens(name: str) -> bool:
     """Whether a criterion needs tokens; ``ValueError`` where it is not known."""
     return "tokens" in CRITERIA.entry(name).needs
+
+
+def needs_gradients(name: str) -> bool:
+    """Whether a criterion needs a pass back; ``ValueError`` where it is not known."""
+    return "gradients" in CRITERIA.entry(name).needs
 
 
 def definition_of(name: str) -> str | None:

@@ -5,6 +5,10 @@ decoder token by token, for the products between tokens are mostly noise; of an 
 whose tokens become one embedding. So a candidate costs a small product, and not a run of the network. A kind
 of units is a class that says what d is; it is given each layer as the pass comes by.
 
+Where what is left is solved again by least squares, the loss is what that does not give back: of units as
+the criterion says (``zerolm.carving.importance.surgeon``), of the stream by foretelling what goes from what
+stays.
+
 The second order tells too little of cuts that lose much: most of a layer's neurons, or a whole layer. Of
 layers a few are measured, and the others bent by these (``bent``).
 """
@@ -18,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
@@ -28,18 +32,19 @@ from zerolm.carving.backward import (
     felt_above,
     felt_by_head,
     normalised,
-    readers,
+    readers_and_writers,
     readings_of,
     together,
     writers,
 )
+from zerolm.carving.fisher import Fisher
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.planning.sensitivity import LossTable, StreamLosses, digest_of
 from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.width.narrowing import RIDGE, Basis, Width
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.roles import StockLayer, matrix
+from zerolm.networks.roles import matrix
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -97,21 +102,18 @@ class StreamPrices:
     """Of widths of the stream in a basis: ``sums`` (2, widths), with a head of its own, and with a tied one.
 
     d is what the norms no longer read. A token's are summed over all norms before they are squared: they go
-    together. In the coordinates y of the basis, whose second moments before the head are L D L^T, what the
-    head lacks is the part of the dropped y that the kept ones do not foretell. Of k kept ones it is felt as
-    the sum over i >= k of (L^-1 y)_i (L^T G)_i, so that one sum from the end gives all widths. A tied head
-    changes the embedding too.
+    together. In the coordinates y of the basis, whose second moments are L D L^T, what the head lacks is the
+    part of the dropped y that the kept ones do not foretell. Of k kept ones it is felt as the sum over i >= k
+    of (L^-1 y)_i (L^T G)_i, so that one sum from the end gives all widths. After least squares that holds
+    for what the layers read too, with second moments of what their norms ``read`` (d, d); without, all that
+    is dropped is missing there. A tied head changes the embedding too.
     """
 
-    def __init__(self, basis: Basis, widths: Ints, *, tied: bool) -> None:
+    def __init__(self, basis: Basis, widths: Ints, *, tied: bool, read: Floats | None = None) -> None:
         self.widths = torch.from_numpy(widths - 1)
-        self.vectors = torch.from_numpy(basis.vectors).float()
-        moments = basis.vectors.T @ basis.last @ basis.vectors
-        lower = np.linalg.cholesky(moments + RIDGE * np.trace(moments) / len(moments) * np.eye(len(moments)))
-        lower = lower / lower.diagonal()
-        inverse = solve_triangular(lower, np.eye(len(lower)), lower=True, unit_diagonal=True)
-        self.innovations = torch.from_numpy(basis.vectors @ inverse.T).float()
-        self.foretold = torch.from_numpy(basis.vectors @ lower).float()
+        vectors = torch.from_numpy(basis.vectors).float()
+        self.inside = (vectors, vectors) if read is None else _innovations(basis.vectors, read)
+        self.last = _innovations(basis.vectors, basis.last)
         self.sums = np.zeros((2, len(widths)))
         self.lost: dict[int, Tensor] = {}
         self.embeddings: list[tuple[Tensor, Tensor]] = []
@@ -123,11 +125,11 @@ class StreamPrices:
 
     def above(self, index: int, reading: Reading) -> None:
         """Take what the last norm reads of a batch, before its layers come."""
-        self.lost[index] = self._lost(reading, self.innovations, self.foretold)
+        self.lost[index] = self._lost(reading, *self.last)
 
     def layer(self, felt: Felt, blocks: Blocks) -> None:
         for reading in readings_of(felt, blocks):
-            self.lost[felt.index] += self._lost(reading, self.vectors, self.vectors)
+            self.lost[felt.index] += self._lost(reading, *self.inside)
         if felt.layer > 0:
             return
         lost = self.lost.pop(felt.index)
@@ -145,6 +147,15 @@ class StreamPrices:
         return after[..., self.widths.to(after.device)]
 
 
+def _innovations(vectors: Floats, moments: Floats) -> tuple[Tensor, Tensor]:
+    """Return V L^-T and V L (d, d), where V^T moments V = L D L^T."""
+    inside = vectors.T @ moments @ vectors
+    lower = np.linalg.cholesky(inside + RIDGE * np.trace(inside) / len(inside) * np.eye(len(inside)))
+    lower = lower / lower.diagonal()
+    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True, unit_diagonal=True)
+    return torch.from_numpy(vectors @ inverse.T).float(), torch.from_numpy(vectors @ lower).float()
+
+
 def squares(felt: Tensor, tokens: Tensor, *, by_sequence: bool = False) -> Floats:
     """Return the sums of squares over tokens, or over sequences of their sums, (s,) of (b, t, s)."""
     felt = (felt * tokens[..., None]).cpu().double()
@@ -160,16 +171,18 @@ def priced_losses(
     *,
     basis: Basis | None = None,
     tied: bool = False,
+    repaired: Fisher | None = None,
     pooling: str = "mean",
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> LossTable:
-    """Return the foretold losses of cutting one layer alone, its units chosen by ``by``; nothing is repaired.
+    """Return the foretold losses of cutting one layer alone, its units chosen by ``by``.
 
     ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. With a ``basis`` also those of a narrower
-    stream, and with a head of its own where it is ``tied``. An encoder's embeddings are pooled by
-    ``pooling``. Sums that are in the ``cache`` are gone on with. Raises ``ValueError`` where a gradient is
-    not finite.
+    stream, and with a head of its own where it is ``tied``. Nothing is repaired; or all by least squares,
+    where ``repaired`` says what the loss feels. Units that ``by`` knows no such loss of, and whole layers,
+    are priced as cut even then. An encoder's embeddings are pooled by ``pooling``. Sums that are in the
+    ``cache`` are gone on with. Raises ``ValueError`` where a gradient is not finite.
     """
     parent = dimensions_of(model)
     blocks = Blocks(model, tokens.batches(PRICE_BATCH))
@@ -183,20 +196,24 @@ def priced_losses(
         kind: [[by.choose(layer, kind, int(count)) for count in counts[:-1]] for layer in range(parent.depth)]
         for kind, counts in sizes.items()
     }
+    known = {kind: _lost(by, kind, counts, parent.depth) for kind, counts in sizes.items() if repaired}
     priced: dict[str, Priced] = {
         kind: UnitPrices(kind, [_goes(kept, wholes[kind]) for kept in layers], by_sequence=by_sequence)
         for kind, layers in chosen.items()
+        if known.get(kind) is None
     }
     priced["gone"] = LayerPrices(parent.depth, by_sequence=by_sequence)
     widths = steps(parent.hidden, STREAM_STEPS)
     if basis is not None:
-        priced["stream"] = StreamPrices(basis, widths[:-1], tied=tied)
-    _price(blocks, priced, pooling, progress, cache, digest_of(chosen))
+        read = repaired.stream["energy"] if repaired else None
+        priced["stream"] = StreamPrices(basis, widths[:-1], tied=tied, read=read)
+    _price(blocks, priced, pooling, progress, cache, "-".join([*priced, digest_of(chosen)]))
     count = sum(
         int(blocks.tokens(i).any(1).sum() if by_sequence else blocks.tokens(i).sum())
         for i in range(len(blocks.batches))
     )
     losses = {name: 0.5 * each.sums / count for name, each in priced.items()}
+    losses |= {kind: each for kind, each in known.items() if each is not None}
     stream = None
     if basis is not None:
         rows = {head: np.append(losses["stream"][int(head)], 0.0) for head in {False, tied}}
@@ -244,19 +261,21 @@ def _price(
             else:
                 above = felt_above(blocks, index, last, pooling=pooling)
             upstream.append(above)
-        for felt in part.felt(upstream, both if stream else writers):
+        for felt in part.felt(upstream, readers_and_writers if stream else writers):
             for each in priced.values():
                 each.layer(felt, blocks)
-
-
-def both(layer: StockLayer) -> dict[str, nn.Module]:
-    """Return the modules that read the stream of a layer, and those that write to it."""
-    return {**readers(layer), **writers(layer)}
 
 
 def steps(whole: int, most: int) -> Ints:
     """Return so many sizes up to the whole at most, evenly spread, ascending."""
     return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])
+
+
+def _lost(by: Criterion, kind: str, counts: Ints, depth: int) -> Floats | None:
+    """Return what least squares does not give back, (layers, sizes but the whole); None if unknown."""
+    losses = [[by.lost(layer, kind, count) for count in counts[:-1].tolist()] for layer in range(depth)]
+    known = [[loss for loss in row if loss is not None] for row in losses]
+    return np.array(known) if known == losses else None
 
 
 def _goes(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:

@@ -1,0 +1,140 @@
+"""Units that go one by one, against a twin that solves for the others each time; and what the loss feels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import model
+
+from tests.carving.test_activations import FAMILIES, TOKENS, forward_inputs, padded
+from zerolm.architecture import Floats
+from zerolm.carving.fisher import WRITERS, fisher
+from zerolm.carving.importance.criterion import Additive
+from zerolm.carving.importance.surgeon import RIDGE, elimination
+from zerolm.carving.importance.token_pass import importances
+from zerolm.carving.pruning import dimensions_of
+from zerolm.networks.hooks import watching
+from zerolm.networks.roles import bias, layers_of, matrix
+from zerolm.text.tokens import Tokens
+
+
+def drawn(seed: int, inputs: int, outputs: int) -> tuple[Floats, Floats]:
+    """Return second moments (n, n) of inputs that are alike, and columns (d, n)."""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(3 * inputs, inputs)) @ generator.normal(size=(inputs, inputs)) ** 3
+    return x.T @ x / len(x), generator.normal(size=(outputs, inputs))
+
+
+def left_over(moments: Floats, columns: Floats, kept: list[int], size: int) -> float:
+    """Return half of what is lost when the others are solved again by least squares, with the ridge."""
+    regular = moments + RIDGE * np.trace(moments) / len(moments) * np.eye(len(moments))
+    places = [unit * size + place for unit in kept for place in range(size)]
+    lost = columns.copy()
+    if places:
+        inside, crossed = regular[np.ix_(places, places)], regular[places]
+        lost[:, places] -= np.linalg.solve(inside, crossed @ columns.T).T
+    return 0.5 * float(np.trace(lost @ regular @ lost.T))
+
+
+@given(st.integers(0, 10**6), st.integers(2, 9), st.integers(1, 3))
+@settings(max_examples=30, deadline=None)
+def test_always_the_unit_goes_whose_absence_costs_least(seed: int, units: int, size: int) -> None:
+    moments, columns = drawn(seed, units * size, 5)
+    going = elimination(torch.from_numpy(moments), torch.from_numpy(columns), units)
+    left, lost = list(range(units)), 0.0
+    for unit, cost in zip(going.order.tolist(), going.costs.tolist(), strict=True):
+        after = {
+            each: left_over(moments, columns, [other for other in left if other != each], size)
+            for each in left
+        }
+        assert after[unit] == pytest.approx(min(after.values()), rel=1e-6)
+        assert cost == pytest.approx(after[unit] - lost, rel=1e-4, abs=1e-9 * after[unit])
+        left.remove(unit)
+        lost = after[unit]
+
+
+def test_many_units_that_go_in_steps_cost_what_least_squares_leaves() -> None:
+    """300 units go four at a time; the costs add up to the loss at every size."""
+    moments, columns = drawn(0, 300, 20)
+    going = elimination(torch.from_numpy(moments), torch.from_numpy(columns), 300)
+    assert sorted(going.order.tolist()) == list(range(300))
+    for gone in (1, 37, 150, 260, 300):
+        kept = sorted(going.order[gone:].tolist())
+        assert going.costs[:gone].sum() == pytest.approx(left_over(moments, columns, kept, 1), rel=1e-6)
+    energy = np.argsort(np.diag(moments) * np.square(columns).sum(0))
+    by_energy = left_over(moments, columns, sorted(energy[150:].tolist()), 1)
+    assert going.costs[:150].sum() < 0.9 * by_energy
+
+
+def test_of_two_that_are_alike_one_goes_first_and_then_all_is_as_without_it() -> None:
+    moments, columns = drawn(1, 8, 4)
+    once = elimination(torch.from_numpy(moments), torch.from_numpy(columns), 8)
+    twice = np.append(np.arange(8), 3)
+    again = elimination(
+        torch.from_numpy(moments[np.ix_(twice, twice)]), torch.from_numpy(columns[:, twice]), 9
+    )
+    assert again.order[0] in (3, 8)
+    assert twice[again.order[1:]].tolist() == once.order.tolist()
+
+
+def test_worth_keeps_the_order_and_what_each_costs() -> None:
+    moments, columns = drawn(2, 40, 6)
+    going = elimination(torch.from_numpy(moments), torch.from_numpy(columns), 40)
+    worth = going.worth()
+    assert np.argsort(worth, kind="stable").tolist() == going.order.tolist()
+    assert (worth[going.order] >= going.costs).all()
+    chosen = Additive({"ffn": [worth]}).choose(0, "ffn", 11)
+    assert chosen.tolist() == sorted(going.order[-11:].tolist())
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, padded()], ids=["full", "padded"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tokens: Tokens) -> None:
+    network = model(name)
+    sizes, felt = dimensions_of(network), fisher(network, tokens, with_stream=False)
+    worth = importances(network, tokens, "surgeon", batch=2, fisher=felt)
+    for number, layer in enumerate(layers_of(network)):
+        modules = (layer.attention_out, layer.ffn_out)
+        kinds = (("groups", sizes.kv_heads), ("ffn", sizes.ffn))
+        for x, module, (kind, units), role in zip(
+            forward_inputs(network, number, tokens), modules, kinds, WRITERS, strict=True
+        ):
+            x = x - x.mean(0) if bias(module) is not None else x
+            sent = felt.root(number, role).T @ matrix(module).double().numpy()
+            going = elimination(torch.from_numpy(x.T @ x / len(x)), torch.from_numpy(sent), units)
+            np.testing.assert_allclose(worth[kind][number], going.worth(), rtol=1e-2, atol=1e-9)
+
+
+@pytest.mark.parametrize("with_stream", [False, True])
+def test_what_outputs_feel_is_what_autograd_says(with_stream: bool) -> None:
+    """The whole network's gradients, with the same draws."""
+    network = model("llama")
+    felt = fisher(network, TOKENS, with_stream=with_stream)
+    modules = {
+        (layer, role): module
+        for layer, found in enumerate(layers_of(network))
+        for role, module in zip(WRITERS, (found.attention_out, found.ffn_out), strict=True)
+    }
+    total: dict[Any, Any] = dict.fromkeys(modules, 0.0)
+    for index, batch in enumerate(TOKENS.batches(2)):
+        ids = batch["input_ids"]
+        with watching({str(place): module for place, module in modules.items()}) as seen:
+            vectors = network.get_input_embeddings()(ids).detach().requires_grad_()
+            logits = network(inputs_embeds=vectors).logits
+        log = torch.log_softmax(logits, -1).flatten(0, 1)
+        generator = torch.Generator().manual_seed(index)
+        choice = torch.multinomial(log.detach().exp(), 1, generator=generator)
+        gradients = torch.autograd.grad(-log.gather(1, choice).sum(), list(seen.outputs.values()))
+        for place, gradient in zip(modules, gradients, strict=True):
+            g = gradient.flatten(0, 1).double().numpy()
+            total[place] = total[place] + g.T @ g
+    for (layer, role), moments in total.items():
+        root = felt.root(layer, role)
+        assert np.trace(root @ root.T) == pytest.approx(np.trace(moments) / TOKENS.count, rel=1e-4)
+    mean = sum(total.values()) / (len(total) * TOKENS.count)
+    np.testing.assert_allclose(felt.outputs, mean, rtol=1e-3, atol=1e-5 * np.trace(mean))

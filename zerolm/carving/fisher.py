@@ -1,0 +1,126 @@
+"""What one pass forward and back leaves of a parent: second moments of what its loss feels (torch).
+
+For a y drawn from the parent's own predictions let G be the gradient of -log p(y) in an output. An error e of
+that output costs 1/2 e^T F e to second order, where F, the mean of G G^T over tokens, is the Fisher
+information. Of what all output matrices add to the stream one F is kept, and how much more or less each of
+them feels: with an F of its own for each a choice of units is hardly better, and memory would not hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from zerolm.architecture import Floats
+from zerolm.carving.backward import (
+    Felt,
+    Reading,
+    felt_above,
+    felt_by_head,
+    normalised,
+    readers_and_writers,
+    readings_of,
+    together,
+    writers,
+)
+from zerolm.carving.pruning import dimensions_of
+from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.networks.blocks import Blocks
+from zerolm.progress import Progress, silent
+from zerolm.text.tokens import Tokens
+
+FISHER_TOKENS: Final = 1 << 13
+"""So many, of sequences evenly spread, suffice: second moments hardly move with more."""
+FISHER_BATCH: Final = 2
+WRITERS: Final = ("o", "down")
+STREAM: Final = ("energy", "metric", "last")
+
+
+@dataclass(frozen=True, eq=False)
+class Fisher:
+    """Second moments over all tokens of a parent with hidden size d.
+
+    ``outputs`` (d, d) is F of what output matrices add, the mean over all of them; ``shares`` (layers, 2) are
+    the traces of what ``o`` and ``down`` of a layer feel, in units of its trace. ``stream`` has sums over all
+    norms, where the stream can be narrowed: of the normalised stream (``energy``), of what is felt of it
+    (``metric``), and of the first before the head alone (``last``), (d, d) each.
+    """
+
+    outputs: Floats
+    shares: Floats
+    stream: Mapping[str, Floats]
+
+    @cached_property
+    def _root(self) -> Floats:
+        values, vectors = np.linalg.eigh(self.outputs)
+        root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
+        return root
+
+    def root(self, layer: int, role: str) -> Floats:
+        """Return R (d, d) with F = R R^T for the output of ``o`` or ``down`` of a layer."""
+        root: Floats = self._root * np.sqrt(self.shares[layer, WRITERS.index(role)])
+        return root
+
+
+def fisher(
+    model: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    with_stream: bool,
+    pooling: str = "mean",
+    progress: Progress = silent,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+) -> Fisher:
+    """Return what the loss feels of all outputs, and ``with_stream`` also of the stream.
+
+    The norms have to be root mean squares then. An encoder's embeddings are pooled by ``pooling``. Hidden
+    states of a few batches are in memory, one of each layer. Sums that are in the ``cache`` are gone on with.
+    Raises ``ValueError`` where a gradient is not finite.
+    """
+    blocks = Blocks(model, tokens.most(FISHER_TOKENS).batches(FISHER_BATCH))
+    parent = dimensions_of(model)
+    depth, hidden = parent.depth, parent.hidden
+    sums: Arrays = {"outputs": np.zeros((hidden, hidden)), "shares": np.zeros((depth, len(WRITERS)))}
+    sums |= {name: np.zeros((hidden, hidden)) for name in STREAM if with_stream}
+    text = "weighing what the loss feels"
+    for part in together(blocks, sums, cache, "sums", text, progress):
+        upstream = []
+        for index, last in zip(part.indices, part.states[-1], strict=True):
+            if with_stream:
+                reading, above = felt_by_head(blocks, index, last)
+                sums["last"] += _add_reading(reading, blocks.tokens(index), sums)
+            else:
+                above = felt_above(blocks, index, last, pooling=pooling)
+            upstream.append(above)
+        for felt in part.felt(upstream, readers_and_writers if with_stream else writers):
+            _add_outputs(felt, blocks, sums)
+            for reading in readings_of(felt, blocks) if with_stream else ():
+                _add_reading(reading, felt.tokens, sums)
+    count = sum(int(blocks.tokens(index).sum()) for index in range(len(blocks.batches)))
+    outputs = sums["outputs"] / (count * sums["shares"].size)
+    shares = sums["shares"] / (count * max(float(np.trace(outputs)), np.finfo(float).tiny))
+    return Fisher(outputs, shares, {name: sums[name] for name in STREAM if with_stream})
+
+
+def _add_outputs(felt: Felt, blocks: Blocks, sums: Arrays) -> None:
+    """Add what is felt of the outputs of a layer."""
+    for place, role in enumerate(WRITERS):
+        gradients = felt.gradients.outputs[role][felt.tokens]  # (n, d)
+        moments = (gradients.T @ gradients).cpu().double().numpy()
+        sums["outputs"] += moments
+        sums["shares"][felt.layer, place] += np.trace(moments)
+
+
+def _add_reading(reading: Reading, tokens: Tensor, sums: Arrays) -> Floats:
+    """Add what a norm reads, and return its second moments (d, d)."""
+    stream, felt = (each[tokens].cpu().double() for each in (normalised(reading.stream), reading.felt))
+    moments: Floats = (stream.T @ stream).numpy()
+    sums["energy"] += moments
+    sums["metric"] += (felt.T @ felt).numpy()
+    return moments

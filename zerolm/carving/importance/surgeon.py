@@ -1,0 +1,192 @@
+"""Optimal Brain Surgeon for whole units: which may go when the others are solved again.
+
+Of an output matrix W (d, n) whose inputs have second moments H (n, n), least squares on what is left gives
+back a part of what a unit sent. An error e of the output costs 1/2 e^T F e, where F (d, d) is the Fisher
+information there. So a unit u, columns W_u, costs 1/2 tr(F W_u (H^-1)_uu^-1 W_u^T) when it goes, and what is
+left becomes
+
+    W - W_u (H^-1)_uu^-1 (H^-1)_u,    H^-1 - (H^-1)_,u (H^-1)_uu^-1 (H^-1)_u
+
+(Hassibi and Stork, NeurIPS 1992; units: ZipLM, arXiv 2302.04089; F: LLM Surgeon, arXiv 2312.17244). What the
+units that are gone cost together is the sum of what each cost when it went: the loss after least squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.kept_units import Dimensions
+from zerolm.networks.roles import StockLayer, bias, matrix
+
+RIDGE: Final = 1e-2
+"""Of the mean second moment of an input; ten times more or less chooses as well."""
+STEPS: Final = 64
+"""The inverse is brought up to date so often, at least; the units that go in between see each other."""
+WINDOW: Final = 4
+"""So many times the units that go in a step are looked at in it, the cheapest of all."""
+COMPACTED: Final = 0.75
+"""Units that are gone are taken out of the matrices when no more than this share is left."""
+
+
+class Surgeon:
+    """What a KV group or a neuron costs when it goes beside all that went before it, in nats a token.
+
+    ``roots`` are R (d, d) of the outputs of ``o`` and ``down``. Where an output matrix has a bias, which can
+    take up a mean, moments are about the mean.
+    """
+
+    def __init__(self, sizes: Dimensions, layer: StockLayer, roots: Mapping[str, Floats]) -> None:
+        self.units = {"o": sizes.kv_heads, "down": sizes.ffn}
+        self.modules = {"o": layer.attention_out, "down": layer.ffn_out}
+        self.roots, self.count = roots, 0
+        zeros = {role: matrix(module).new_zeros for role, module in self.modules.items()}
+        inputs = {role: matrix(module).shape[1] for role, module in self.modules.items()}
+        self.moments = {role: zeros[role](n, n, dtype=torch.float64) for role, n in inputs.items()}
+        self.totals = {role: zeros[role](n, dtype=torch.float64) for role, n in inputs.items()}
+
+    def add(self, heads: Tensor, neurons: Tensor) -> None:
+        self.count += len(heads)
+        for role, x in (("o", heads), ("down", neurons)):
+            if bias(self.modules[role]) is not None:
+                x = x.double()  # a variance is a small difference
+            self.moments[role] += x.T @ x
+            self.totals[role] += x.sum(0, dtype=torch.float64)
+
+    def importance(self) -> tuple[Floats, Floats]:
+        return self._worth("o"), self._worth("down")
+
+    def _worth(self, role: str) -> Floats:
+        module, moments = self.modules[role], self.moments[role] / self.count
+        if bias(module) is not None:
+            mean = self.totals[role] / self.count
+            moments = moments - mean[:, None] * mean
+        root = torch.from_numpy(self.roots[role]).to(moments)
+        return elimination(moments, root.T @ matrix(module).to(moments), self.units[role]).worth()
+
+
+@dataclass(frozen=True, eq=False)
+class Elimination:
+    """Units in the ``order`` (u,) in which they go, and what each of them ``costs`` (u,) when it goes."""
+
+    order: Ints
+    costs: Floats
+
+    def worth(self) -> Floats:
+        """Return a number of each unit, (u,): the sooner it goes, the smaller; else what it costs.
+
+        What costs less than one that went before it counts as that, and a little more.
+        """
+        worth, least = np.empty(len(self.order)), 0.0
+        for unit, cost in zip(self.order.tolist(), self.costs.tolist(), strict=True):
+            least = worth[unit] = max(cost, least * (1 + 1e-9))
+        return worth
+
+
+def elimination(moments: Tensor, columns: Tensor, units: int) -> Elimination:
+    """Return how units go one by one, always that which costs least beside those that are left.
+
+    ``moments`` (n, n) are H, of ``units`` blocks of one size; ``columns`` (r, n) are R^T W with F = R R^T.
+    Both are float64. In a step some units go, one by one, of a few times as many that are cheapest when it
+    begins.
+    """
+    ridge = RIDGE * moments.diagonal().mean().clamp_min(1e-300)
+    regular = moments + ridge * torch.eye(len(moments)).to(moments)
+    total = 0.5 * float(((columns @ regular) * columns).sum())
+    left = _Left(torch.cholesky_inverse(torch.linalg.cholesky(regular)), columns.clone(), units)
+    order: list[int] = []
+    costs: list[float] = []
+    while len(order) < units - 1:
+        count = min(max(1, units // STEPS), units - 1 - len(order))
+        near = torch.argsort(left.costs(), stable=True)[: min(WINDOW * count, units - len(order))]
+        gone, prices = left.part(near).cheapest(count)
+        order += left.names[near[gone]].tolist()
+        costs += prices
+        left.remove(near[gone])
+    last = left.names[left.staying].tolist()
+    return Elimination(np.array([*order, *last]), np.array([*costs, max(total - sum(costs), 0.0)]))
+
+
+class _Left:
+    """Units that are left, by place: ``inverse`` (n, n), and ``columns`` (r, n) or their ``gram`` (n, n)."""
+
+    def __init__(self, inverse: Tensor, columns: Tensor, units: int) -> None:
+        self.inverse, self.columns, self.size = inverse, columns, len(inverse) // units
+        self.names = torch.arange(units)
+        self.staying = torch.ones(units, dtype=torch.bool)
+
+    def costs(self) -> Tensor:
+        """Return what each unit would cost, (u,); infinite of one that is gone."""
+        blocks = _blocks(self.inverse, self.size)
+        blocks[~self.staying] = torch.eye(self.size).to(blocks)
+        columns = self.columns.T.reshape(len(blocks), self.size, -1)  # (u, size, r)
+        costs: Tensor = 0.5 * (columns * torch.linalg.solve(blocks, columns)).sum((1, 2)).cpu()
+        costs[~self.staying] = torch.inf
+        return costs
+
+    def part(self, near: Tensor) -> _Window:
+        """Return these units alone."""
+        places = self._places(near)
+        columns = self.columns[:, places]
+        return _Window(self.inverse[places][:, places], columns.T @ columns, self.size)
+
+    def remove(self, gone: Tensor) -> None:
+        """Take units away, and solve for the others again."""
+        places = self._places(gone)
+        inverse = self.inverse[places]  # (k, n)
+        solved = torch.linalg.solve(inverse[:, places], inverse)
+        self.columns.addmm_(self.columns[:, places], solved, alpha=-1)
+        self.inverse.addmm_(inverse.T, solved, alpha=-1)
+        self.staying[gone] = False
+        if int(self.staying.sum()) <= COMPACTED * len(self.staying):
+            places = self._places(torch.nonzero(self.staying)[:, 0])
+            self.inverse, self.columns = self.inverse[places][:, places], self.columns[:, places]
+            self.names = self.names[self.staying]
+            self.staying = torch.ones(len(self.names), dtype=torch.bool)
+
+    def _places(self, units: Tensor) -> Tensor:
+        """Return where units have their inputs, (units x size,)."""
+        return (units[:, None] * self.size + torch.arange(self.size)).flatten().to(self.inverse.device)
+
+
+class _Window:
+    """A few units, with what they cost among themselves."""
+
+    def __init__(self, inverse: Tensor, gram: Tensor, size: int) -> None:
+        self.inverse, self.gram, self.size = inverse, gram, size
+
+    def cheapest(self, count: int) -> tuple[Tensor, list[float]]:
+        """Return the places (count,) of units that go one by one, and what each costs."""
+        staying = torch.ones(len(self.gram) // self.size, dtype=torch.bool)
+        gone: list[int] = []
+        prices: list[float] = []
+        for _ in range(count):
+            blocks, grams = (_blocks(each, self.size) for each in (self.inverse, self.gram))
+            blocks[~staying] = torch.eye(self.size).to(blocks)
+            costs = 0.5 * torch.linalg.solve(blocks, grams).diagonal(dim1=1, dim2=2).sum(1).cpu()
+            unit = int(costs.masked_fill(~staying, torch.inf).argmin())
+            gone.append(unit)
+            prices.append(float(costs[unit]))
+            staying[unit] = False
+            self._remove(slice(unit * self.size, (unit + 1) * self.size))
+        return torch.tensor(gone), prices
+
+    def _remove(self, unit: slice) -> None:
+        solved = torch.linalg.solve(self.inverse[unit, unit], self.inverse[unit])  # (size, n)
+        crossed = self.gram[:, unit] @ solved
+        self.gram += solved.T @ self.gram[unit, unit] @ solved - crossed - crossed.T
+        self.inverse -= self.inverse[:, unit] @ solved
+
+
+def _blocks(square: Tensor, size: int) -> Tensor:
+    """Return a copy of the blocks on the diagonal, (u, size, size) of (u x size, u x size)."""
+    units = len(square) // size
+    of_pairs = square.reshape(units, size, units, size)
+    blocks: Tensor = of_pairs.diagonal(dim1=0, dim2=2).permute(2, 0, 1).clone()
+    return blocks

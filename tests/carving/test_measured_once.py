@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {
     "text": "random",
     "sequences": 12,
     "length": 12,
-    "criterion": "output_energy",
+    "criterion": "surgeon",
 }
 PLUGIN = """
 import numpy as np
@@ -100,9 +100,10 @@ def carved(parent: Path, patch: pytest.MonkeyPatch, **changes: Any) -> set[str]:
         ({}, {PLAN}),
         ({"criterion": "magnitude"}, {PRICES, FINALISTS, PLAN}),
         ({"criterion": "amp"}, {UNITS, PRICES, FINALISTS, PLAN}),
+        ({"criterion": "output_energy"}, {UNITS, PRICES, FINALISTS, PLAN}),
         ({"budgets": {"max_params": "0.5x"}}, {FINALISTS, PLAN}),
         ({"budgets": {"max_kv_bytes": "0.6x"}, "shape": "per-layer"}, {FINALISTS, PLAN}),
-        ({"repair": "none"}, {FINALISTS, PLAN}),
+        ({"repair": "none"}, {PRICES, FINALISTS, PLAN}),
         ({"plan": "measured"}, {LAYERS, STREAM, FINALISTS, PLAN}),
         ({"plan": "weights"}, {PLAN}),
         ({"plan": "weights", "keep_ffn": 0.5, "budgets": {}}, {PLAN}),

@@ -20,9 +20,10 @@ PARENT = Dimensions(depth=28, hidden=1024, heads=16, kv_heads=8, head_size=128, 
 SPEEDS = st.floats(1e-9, 1e-3)
 PACES = st.builds(Pace, SPEEDS, SPEEDS, st.floats(1e-12, 1e-9))
 WORKS = st.builds(
-    lambda plan, repair, sequences, narrows, written: CarvingWork(
-        PARENT, Methods("output_energy", plan, "random", sequences, 64, repair), narrows, 3, written
+    lambda criterion, plan, repair, sequences, narrows, written: CarvingWork(
+        PARENT, Methods(criterion, plan, "random", sequences, 64, repair), narrows, 3, written
     ),
+    st.sampled_from(["surgeon", "output_energy", "capacity"]),
     st.sampled_from(["prices", "measured", "weights"]),
     st.sampled_from(["none", "least-squares"]),
     st.integers(1, 2000),
@@ -56,6 +57,7 @@ def test_more_sequences_and_slower_networks_take_longer(work: CarvingWork, pace:
         assert slower[name] == pytest.approx(2 * seconds)
         assert work.seconds(pace, 80)[name] >= seconds
     assert ("prices" in parts) == (work.methods.plan == "prices")
+    assert ("what the loss feels" in parts) == (work.narrows or work.methods.criterion == "surgeon")
 
 
 def test_what_would_take_less_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch.nn import functional
 from zerolm.carving.backward import Reading, normalised
 from zerolm.carving.fisher import fisher
 from zerolm.carving.importance.criterion import Additive
+from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.planning import prices
 from zerolm.carving.planning.prices import PRICE_BATCH, StreamPrices, bent, priced_losses, steps
 from zerolm.carving.planning.sensitivity import LossTable, measured_losses
@@ -140,18 +142,47 @@ def test_a_unit_that_sends_nothing_costs_nothing() -> None:
 
 
 def test_what_the_head_lacks_is_what_kept_directions_do_not_foretell() -> None:
-    """The sum from the end gives the residual of every regression."""
+    """The sum from the end gives the residual of every regression; of layers too, where they are repaired."""
     network, generator = model("llama"), torch.Generator().manual_seed(0)
-    basis = loss_basis(network, fisher(network, TOKENS, with_stream=True))
-    stream_prices = StreamPrices(basis, np.arange(1, 48), tied=False)
-    stream, felt = (torch.randn(2, 5, 48, generator=generator) for _ in range(2))
-    stream_prices.above(0, Reading(stream, felt))
+    felt = fisher(network, TOKENS, with_stream=True)
+    basis = loss_basis(network, felt)
+    stream_prices = StreamPrices(basis, np.arange(1, 48), tied=False, read=felt.stream["energy"])
+    stream, wished = (torch.randn(2, 5, 48, generator=generator) for _ in range(2))
+    reading = Reading(stream, wished)
+    stream_prices.above(0, reading)
     x = normalised(stream).double()
-    for place in (3, 20, 40):
-        narrowing = basis.narrowing(Width(place + 1, False))
-        kept, foretold = (torch.from_numpy(each) for each in (narrowing.basis, narrowing.foretold))
-        lost = ((x - x @ kept @ foretold.T) * felt).sum(-1)
-        torch.testing.assert_close(stream_prices.lost[0][..., place].double(), lost, rtol=1e-3, atol=1e-3)
+    cases = (
+        (stream_prices.lost[0], basis),
+        (stream_prices._lost(reading, *stream_prices.inside), replace(basis, last=felt.stream["energy"])),
+    )
+    for losses, known in cases:
+        for place in (3, 20, 40):
+            narrowing = known.narrowing(Width(place + 1, False))
+            kept, foretold = (torch.from_numpy(each) for each in (narrowing.basis, narrowing.foretold))
+            lost = ((x - x @ kept @ foretold.T) * wished).sum(-1)
+            torch.testing.assert_close(losses[..., place].double(), lost, rtol=1e-3, atol=1e-3)
+
+
+def test_what_repair_leaves_is_foretold_of_units_and_of_the_stream() -> None:
+    network = model("llama")
+    felt = fisher(network, MANY, with_stream=True)
+    by = Additive(importances(network, MANY, "surgeon", fisher=felt))
+    basis = loss_basis(network, felt)
+    cut, repaired = (
+        priced_losses(network, MANY, by, BOTH, basis=basis, repaired=each) for each in (None, felt)
+    )
+    assert repaired.is_repaired
+    assert not cut.is_repaired
+    assert (repaired.gone == cut.gone).all()
+    for kind in BOTH:
+        for layer, losses in enumerate(repaired.losses[kind]):
+            wanted = [by.lost(layer, kind, int(size)) for size in repaired.sizes[kind]]
+            assert losses.tolist() == wanted
+            assert losses[-1] == 0.0
+    assert cut.stream is not None
+    assert repaired.stream is not None
+    assert repaired.stream.losses[False].sum() < cut.stream.losses[False].sum()
+    assert (repaired.stream.losses[False][:-1] > 0.0).all()
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2_tied"])

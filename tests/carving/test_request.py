@@ -47,9 +47,9 @@ def test_a_space_says_the_shape_unless_one_is_given() -> None:
     ("size", "text", "usual"),
     [
         (SizeRequest.of({"ffn": 0.5}), None, ("capacity", "weights", "none")),
-        (SizeRequest.of({"ffn": 0.5}), "random", ("output_energy", "weights", "least-squares")),
-        (SizeRequest.of({"layers": 0.5}), "random", ("output_energy", "prices", "least-squares")),
-        (SizeRequest.of({}, {"max_params": 9}), "random", ("output_energy", "prices", "least-squares")),
+        (SizeRequest.of({"ffn": 0.5}), "random", ("surgeon", "weights", "least-squares")),
+        (SizeRequest.of({"layers": 0.5}), "random", ("surgeon", "prices", "least-squares")),
+        (SizeRequest.of({}, {"max_params": 9}), "random", ("surgeon", "prices", "least-squares")),
     ],
 )
 def test_what_is_not_named_suits_the_text(

@@ -138,7 +138,7 @@ def test_random_tokens_repair_without_any_data(name: str, zerolm: Callable[..., 
     parent = saved(tmp_path / "parent", name)
     flags = ("--keep-ffn", "0.5", "--text", "random", "--sequences", "16", "--length", "16")
     found = carved(zerolm, parent, tmp_path / "child", *flags)
-    assert (found["criterion"], found["repair"]) == ("output_energy", "least-squares")
+    assert (found["criterion"], found["repair"]) == ("surgeon", "least-squares")
     assert found["verified"]["relative"] <= 1e-4
     again = carved(zerolm, parent, tmp_path / "again", *flags)
     assert again["widths"] == found["widths"]

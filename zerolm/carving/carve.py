@@ -214,7 +214,8 @@ class Carving:
         plan, measured = self._best_measured(session, plans_of(checkpoint, table, size, self.costs))
         predicted = table.predicted(self.narrowed(plan.cut, plan.width))
         by_width = table.stream.by_width(checkpoint.layout.tied) if table.stream else None
-        return self._with_notes(plan, {"predicted": predicted}, by_width, measured)
+        name = "predicted_repaired" if table.is_repaired else "predicted"
+        return self._with_notes(plan, {name: predicted}, by_width, measured)
 
     def _check_possible(self) -> None:
         """Refuse before the long work what could only fail after it."""

@@ -31,8 +31,9 @@ class Carved:
 
     ``costs`` are of ``parent`` and ``child`` by name, and of what is ``stored`` where zeros fill it up;
     weights are counted at ``weight_bits``. ``optimal`` is None where nothing was planned. ``losses`` (KL in
-    nats a token, or 1 - cosine, on calibration tokens) are ``predicted`` by the measured table, ``measured``
-    of the whole plan, and of the ``repaired`` one. ``note`` says what was done other than asked. ``verified``
+    nats a token, or 1 - cosine, on calibration tokens) are ``predicted`` from those of single cuts, or
+    ``predicted_repaired`` where repair was foretold too, ``measured`` of the whole plan, and of the
+    ``repaired`` one. ``note`` says what was done other than asked. ``verified``
     is None where nothing was written. ``spectrum`` lists for widths of the stream (``hidden``) what share of
     its energy they keep (``kept_energy``) and, where it was measured, the ``loss`` of that width alone; it is
     empty where the stream was not looked at. ``widths`` are the sizes of each kept layer, ``stream`` the

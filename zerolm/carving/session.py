@@ -172,8 +172,9 @@ class Session:
         definition, felt = definition_of(name), self.fisher if needs_gradients(name) else None
         options = name, definition, self.pooling if felt else None
         cache = ArrayCache() if definition is None else self._cache("importances", *options)
-        worth = importances(self.model, self.tokens, name, fisher=felt, cache=cache, progress=self.progress)
-        return Additive(worth, is_loss=felt is not None)
+        return Additive(
+            importances(self.model, self.tokens, name, fisher=felt, cache=cache, progress=self.progress)
+        )
 
     @cached_property
     def basis(self) -> Basis:
@@ -191,9 +192,9 @@ class Session:
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
             tokens, basis = self._measured, self.basis if with_stream else None
-            known = with_stream or needs_gradients(self.methods.criterion)
-            repaired = self.fisher if known and self.methods.repair == "least-squares" else None
-            cache = self._cache("prices", pooling, repaired is not None)
+            known = needs_gradients(self.methods.criterion) and self.methods.repair == "least-squares"
+            repaired = self.fisher if known else None
+            cache = self._cache("prices", pooling, known)
             table = priced_losses(
                 self.model,
                 tokens,

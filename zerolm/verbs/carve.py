@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LOSSES: Final = {
     "predicted": "predicted by single cuts",
+    "predicted_repaired": "predicted by single cuts, repaired",
     "measured": "measured, as cut",
     "repaired": "repaired",
 }
@@ -243,7 +244,8 @@ class CarvingReport(Report):
     @property
     def stream_widths(self) -> StreamWidths:
         """Return what is known of widths of the stream."""
-        return StreamWidths(self.parent_sizes.hidden, self.stream, self.spectrum)
+        is_repaired = "predicted_repaired" in self.losses
+        return StreamWidths(self.parent_sizes.hidden, self.stream, self.spectrum, is_repaired)
 
     @property
     def remarks(self) -> list[str]:
@@ -257,7 +259,7 @@ class CarvingReport(Report):
         return [dict(vars(layer)) for layer in self.widths]
 
     def lines(self) -> list[str]:
-        losses = ", ".join(f"{name} {loss:.3g}" for name, loss in self.losses.items())
+        losses = ", ".join(f"{name.replace('_', ' ')} {loss:.3g}" for name, loss in self.losses.items())
         return [
             f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
             f"ffn {span(self._all('ffn'))}",

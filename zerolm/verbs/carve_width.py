@@ -22,9 +22,10 @@ ENERGY: Final = {
     "weights": "Energy is that of the embeddings and of what the layers write: no tokens were looked at.",
 }
 ALONE: Final = (
-    "Losses are those of the narrower stream alone: all else is whole, the head is tied or not as the "
-    "parent's, and nothing is repaired."
+    "Losses are those of the narrower stream alone: all else is whole, and the head is tied as the parent's, "
+    "or not."
 )
+AFTER: Final = {False: "Nothing is repaired.", True: "They are foretold as they are after repair."}
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,14 @@ class SpectrumRow:
 class StreamWidths:
     """The width of a child's stream beside the parent's, ``whole``, and a ``spectrum`` of other widths.
 
-    ``stream`` is None where it stays whole, the spectrum empty where it was not looked at.
+    ``stream`` is None where it stays whole, the spectrum empty where it was not looked at. ``is_repaired``
+    says that its losses are those that repair leaves.
     """
 
     whole: int
     stream: ChildStream | None
     spectrum: Sequence[SpectrumRow]
+    is_repaired: bool = False
 
     def line(self) -> str:
         """Return the width in a line; empty where the stream was not looked at."""
@@ -126,7 +129,7 @@ class StreamWidths:
             for first, *others in [row.texts]
         ]
         basis = self.stream.basis if self.stream else "weights"
-        sentences = [ENERGY["loss"], ALONE] if losses else [ENERGY[basis]]
+        sentences = [ENERGY["loss"], ALONE, AFTER[self.is_repaired]] if losses else [ENERGY[basis]]
         charts = [self._chart(*one) for one in ((lost, LOST), (measured, LOSS)) if len(one[0]) > 1]
         title = "What each width of the stream loses"
         return [Sheet(title, head, table, sentences, charts=charts, kind="widths", on=on, layout="pair")]

@@ -24,9 +24,9 @@ class Criterion(ABC):
     def worth(self, layer: int, kind: str, count: int) -> float:
         """Return the value of what ``choose`` keeps, comparable between layers and kinds."""
 
-    def lost(self, layer: int, kind: str, count: int) -> float | None:
-        """Return the loss of what ``choose`` lets go, in nats a token, least squares done; else None."""
-        return None
+    def lost(self, layer: int, kind: str, count: int) -> float:
+        """Return the loss of what ``choose`` lets go after least squares, in nats a token; if it is known."""
+        raise NotImplementedError
 
     def without(self, layer: int) -> float | None:
         """Return the worth of a network without the layer; None where this cannot be told."""
@@ -60,13 +60,10 @@ class Indifferent(Criterion):
 class Additive(Criterion):
     """A criterion that adds up: ``importance[kind][layer]`` is (units,), not negative.
 
-    Units are chosen by ``chosen_by`` where that is another number than their worth. ``is_loss`` says that
-    the worth of those that go is a loss in nats a token, after least squares.
-    """
+    Units are chosen by ``chosen_by`` where that is another number than their worth."""
 
     importance: dict[str, list[Floats]]
     chosen_by: dict[str, list[Floats]] | None = None
-    is_loss: bool = False
 
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return best((self.chosen_by or self.importance)[kind][layer], count)
@@ -74,9 +71,9 @@ class Additive(Criterion):
     def worth(self, layer: int, kind: str, count: int) -> float:
         return float(self._sums[kind][layer][count])
 
-    def lost(self, layer: int, kind: str, count: int) -> float | None:
+    def lost(self, layer: int, kind: str, count: int) -> float:
         sums = self._sums[kind][layer]
-        return float(sums[-1] - sums[count]) if self.is_loss else None
+        return float(sums[-1] - sums[count])
 
     @cached_property
     def _sums(self) -> dict[str, list[Floats]]:

@@ -180,8 +180,8 @@ def priced_losses(
 
     ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. With a ``basis`` also those of a narrower
     stream, and with a head of its own where it is ``tied``. Nothing is repaired; or all by least squares,
-    where ``repaired`` says what the loss feels. Units that ``by`` knows no such loss of, and whole layers,
-    are priced as cut even then. An encoder's embeddings are pooled by ``pooling``. Sums that are in the
+    where ``repaired`` says what the loss feels and ``by`` what units lose then. Whole layers are priced as
+    cut even then. An encoder's embeddings are pooled by ``pooling``. Sums that are in the
     ``cache`` are gone on with. Raises ``ValueError`` where a gradient is not finite.
     """
     parent = dimensions_of(model)
@@ -200,7 +200,7 @@ def priced_losses(
     priced: dict[str, Priced] = {
         kind: UnitPrices(kind, [_goes(kept, wholes[kind]) for kept in layers], by_sequence=by_sequence)
         for kind, layers in chosen.items()
-        if known.get(kind) is None
+        if kind not in known
     }
     priced["gone"] = LayerPrices(parent.depth, by_sequence=by_sequence)
     widths = steps(parent.hidden, STREAM_STEPS)
@@ -213,7 +213,7 @@ def priced_losses(
         for i in range(len(blocks.batches))
     )
     losses = {name: 0.5 * each.sums / count for name, each in priced.items()}
-    losses |= {kind: each for kind, each in known.items() if each is not None}
+    losses |= known
     stream = None
     if basis is not None:
         rows = {head: np.append(losses["stream"][int(head)], 0.0) for head in {False, tied}}
@@ -224,6 +224,7 @@ def priced_losses(
         {kind: [np.append(row, 0.0) for row in losses[kind]] for kind in sizes},
         losses["gone"],
         stream,
+        repaired is not None,
     )
 
 
@@ -271,11 +272,10 @@ def steps(whole: int, most: int) -> Ints:
     return np.unique([max(1, round(step * whole / most)) for step in range(1, most + 1)])
 
 
-def _lost(by: Criterion, kind: str, counts: Ints, depth: int) -> Floats | None:
-    """Return what least squares does not give back, (layers, sizes but the whole); None if unknown."""
-    losses = [[by.lost(layer, kind, count) for count in counts[:-1].tolist()] for layer in range(depth)]
-    known = [[loss for loss in row if loss is not None] for row in losses]
-    return np.array(known) if known == losses else None
+def _lost(by: Criterion, kind: str, counts: Ints, depth: int) -> Floats:
+    """Return what least squares does not give back, (layers, sizes but the whole)."""
+    sizes = counts[:-1].tolist()
+    return np.array([[by.lost(layer, kind, size) for size in sizes] for layer in range(depth)])
 
 
 def _goes(kept: Sequence[Ints], whole: int) -> NDArray[np.float32]:

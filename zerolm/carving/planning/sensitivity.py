@@ -55,7 +55,8 @@ class LossTable(Criterion):
     ``losses[kind][layer]`` (s,) belong to ``sizes[kind]`` (s,), ascending and the last whole, where the loss
     is 0. Between them it is interpolated geometrically, for what the last units lose is a multiple of what
     the first ones do; linearly towards 0. ``gone`` (depth,) are the losses without a layer at all. ``stream``
-    are those of a narrower stream, if it can be cut.
+    are those of a narrower stream, if it can be cut. ``is_repaired`` says that they are what least squares
+    does not give back.
     """
 
     by: Criterion
@@ -63,6 +64,7 @@ class LossTable(Criterion):
     losses: dict[str, list[Floats]]
     gone: Floats
     stream: StreamLosses | None = None
+    is_repaired: bool = False
 
     def choose(self, layer: int, kind: str, count: int) -> Ints:
         return self.by.choose(layer, kind, count)

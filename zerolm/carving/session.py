@@ -51,6 +51,7 @@ from zerolm.carving.width.narrowing import Basis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.io.cache import ArrayCache
+from zerolm.io.memory import give_back
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import compute, computed, held_of
 from zerolm.networks.opener import mapped_model, open_model
@@ -163,6 +164,7 @@ class Session:
             arrays = {"outputs": felt.outputs, "shares": felt.shares, **felt.stream}
             cache.put("moments", arrays)
             sums.forget()
+            give_back()
         stream = {name: arrays[name] for name in STREAM if narrows}
         return Fisher(arrays["outputs"], arrays["shares"], stream)
 
@@ -207,6 +209,7 @@ class Session:
                 cache=cache,
                 progress=self.progress,
             )
+            give_back()
             few = self._loss_on(self.tokens.most(FINAL_TOKENS))
             return replace(table, gone=bent(table.gone, partial(self._without, few)))
         cache = self._cache("sensitivity", pooling)
@@ -238,7 +241,10 @@ class Session:
             return Repaired()
         cache = self._cache("repair", rule, *_options(cut), sorted((ridges or {}).items()))
         self._spent.append(cache)
-        return repair(self.model, cut, self.tokens, rule, ridges=ridges, cache=cache, progress=self.progress)
+        tokens, progress = self.tokens, self.progress
+        repaired = repair(self.model, cut, tokens, rule, ridges=ridges, cache=cache, progress=progress)
+        give_back()
+        return repaired
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         """Return the losses of whole cuts, repaired on some sequences and measured on others.
@@ -257,8 +263,10 @@ class Session:
             row = cache.get("loss")
             if row is None:
                 repaired = repair(self.model, cut, fitted, rule, grid=(UNTRIED,))
+                give_back()
                 row = {"loss": np.array(loss.of_cut(cut, repaired))}
                 cache.put("loss", row)
+                give_back()
             losses.append(float(row["loss"]))
         return losses
 
@@ -270,7 +278,9 @@ class Session:
     def loss(self, cut: Cut, repaired: Repaired | None = None) -> float:
         """Return the loss of the whole cut on the tokens that the table was measured on, in its units."""
         self.progress("measuring the plan")
-        return self._loss.of_cut(cut, repaired)
+        loss = self._loss.of_cut(cut, repaired)
+        give_back()
+        return loss
 
     @property
     def _measured(self) -> Tokens:
@@ -295,6 +305,7 @@ class Session:
         the parent is let go of.
         """
         held_of(self.model, self.compute).let_go()
+        give_back()
         model = mapped_model(self.checkpoint)
 
         def sent(ids: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ class Learnt:
 
     @cached_property
     def calibrated(self) -> Calibrated:
-        return Calibrated(self.parent.model, self.tokens, self.parent.criterion("output_energy"))
+        return Calibrated(self.parent.model, self.tokens, self.parent.criterion("surgeon"))
 
     @cached_property
     def activations(self) -> Activations:

@@ -15,7 +15,8 @@ from carved.judging import Judge, Quality, mean
 from carved.rivals import group_magnitude
 from zerolm.architecture import Ints
 from zerolm.carving.evaluation.divergence import pooling_of
-from zerolm.carving.importance.criteria import WITH_TOKENS, criterion_of
+from zerolm.carving.fisher import fisher
+from zerolm.carving.importance.criteria import WITH_TOKENS, criterion_of, needs_gradients
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut
@@ -144,7 +145,10 @@ class Parent:
             return group_magnitude(self.model)
         if name in WITH_TOKENS:
             note(f"{self.folder.name}: {name} with {tokens} tokens")
-            return Additive(importances(self.model, self.calibration[tokens], name))
+            text, pooling = self.calibration[tokens], "mean" if self.decoder else pooling_of(self.folder)
+            back = needs_gradients(name)
+            felt = fisher(self.model, text, with_stream=False, pooling=pooling) if back else None
+            return Additive(importances(self.model, text, name, fisher=felt))
         return criterion_of(name, self.checkpoint, ledger_of(self.checkpoint), seed=seed)
 
     def cut(self, by: Criterion, widths: Sequence[tuple[int, int]]) -> Cut:

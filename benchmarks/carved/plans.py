@@ -34,7 +34,7 @@ ASKED: Final = {"rho": 0.90, "best": 0.12, "repaired": 0.045}
 
 def plans(parent: Parent) -> Iterator[Line]:
     """The table of plans within 70 % of the layers' weights."""
-    by = parent.criterion("output_energy")
+    by = parent.criterion("surgeon")
     assert isinstance(by, Additive)
     tokens = parent.calibration["text"]
     table = measured_losses(parent.model, tokens, by, ["groups", "ffn"], progress=note)

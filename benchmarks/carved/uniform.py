@@ -73,7 +73,8 @@ def narrow(parent: Parent, shares: Sequence[Shares]) -> Iterator[Line]:
     """A decoder's FFN alone, beside another package."""
     yield from heading("The same widths in all layers: FFN alone, all heads kept")
     yield from head(parent, shares)
-    for name, how in (("capacity", "none"), ("output_energy", "none"), ("output_energy", "least-squares")):
+    ways = [(name, how) for name in ("output_energy", "surgeon") for how in ("none", "least-squares")]
+    for name, how in [("capacity", "none"), *ways]:
         yield line(parent, shares, name, how)
     yield from rival(parent, shares)
 

@@ -20,7 +20,7 @@ Zerolm = Callable[..., Any]
 FEW = ("--sequences", "4", "--length", "8")
 COMMANDS = 5
 BY_PRICES = (
-    *("files and planning", "weighing units", "the stream's directions", "prices"),
+    *("files and planning", "weighing units", "what the loss feels", "prices"),
     *("measuring the best plans", "repair", "losses"),
 )
 

@@ -16,6 +16,7 @@ from typing import Final
 from transformers import PreTrainedModel
 
 from zerolm.carving.carve import FINALISTS, Carving
+from zerolm.carving.fisher import Fisher
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pace import PACED_TOKENS, CarvingWork, Pace, quickest
@@ -25,7 +26,6 @@ from zerolm.carving.planning.sizes import budgets_of, costs_of, plan_of
 from zerolm.carving.pruning import Place, Repaired
 from zerolm.carving.request import BY_LOSS, Destination, MethodRequest, Methods, SizeRequest, methods_of
 from zerolm.carving.session import Session
-from zerolm.carving.width.narrowing import Basis
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import threads
 from zerolm.checkpoints.ledger import best_summing
@@ -201,10 +201,10 @@ class TimedSession(Session):
             return super().model
 
     @cached_property
-    def basis(self) -> Basis:
-        """The basis of the stream."""
-        with self.clock.part("the stream's directions"):
-            return super().basis
+    def fisher(self) -> Fisher:
+        """What the loss feels."""
+        with self.clock.part("what the loss feels"):
+            return super().fisher
 
     def importance(self) -> Criterion:
         with self.clock.part("weighing units"):

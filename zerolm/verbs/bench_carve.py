@@ -17,7 +17,7 @@ from zerolm.verbs.shared import needing_torch
 SHORT: Final = {
     "files and planning": "files, planning",
     "weighing units": "units",
-    "the stream's directions": "directions",
+    "what the loss feels": "felt",
     "prices": "plan",
     "measuring cuts": "plan",
     "measuring the best plans": "best plans",
@@ -27,9 +27,9 @@ SHORT: Final = {
 """The column of each part."""
 FORETOLD: Final = "Foretold from about a second of measurement, not measured."
 PARTS: Final = (
-    "files, planning: reading and writing weights, planning the sizes, opening the child again. units: what "
-    "they do on the text. directions: of a narrower stream. plan: prices, or cuts measured one by one. "
-    "best plans: each repaired and measured."
+    "files, planning: reading and writing weights, planning the sizes, opening the child again. felt: a pass "
+    "forward and back for the choice of units and of directions. units: what goes, one by one. plan: prices, "
+    "or cuts measured one by one. best plans: each repaired and measured."
 )
 
 

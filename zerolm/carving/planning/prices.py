@@ -52,8 +52,8 @@ UNIT_STEPS: Final = 64
 """Sizes of the FFN, and of KV groups, that are priced at most."""
 STREAM_STEPS: Final = 32
 """Widths of the stream that are priced at most."""
-PRICE_TOKENS: Final = 1 << 13
-"""So many, of sequences evenly spread, are sent through the network and back."""
+PRICE_TOKENS: Final = 1 << 12
+"""So many, of sequences evenly spread, are sent through the network and back: by more, prices move together."""
 PRICE_BATCH: Final = 2
 
 

@@ -36,8 +36,8 @@ from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
 FISHER_TOKENS: Final = 1 << 14
-"""So many at most, of sequences evenly spread. By 8,192 instead of 4,096 children of a llama of 7 M lose 5 to 8 %
-less, by 24,576 another 2 to 5 %."""
+"""So many at most, of sequences evenly spread. By 8,192 instead of 4,096 children of a llama of 7 M lose 5 to
+8 % less, by 24,576 another 2 to 5 %."""
 FISHER_BATCH: Final = 2
 WRITERS: Final = ("o", "down")
 STREAM: Final = ("energy", "metric", "last")

@@ -53,7 +53,7 @@ UNIT_STEPS: Final = 64
 STREAM_STEPS: Final = 32
 """Widths of the stream that are priced at most."""
 PRICE_TOKENS: Final = 1 << 12
-"""So many, of sequences evenly spread, are sent through the network and back: by more, prices move together."""
+"""So many, of sequences evenly spread, are sent through the network and back. By more, prices move together."""
 PRICE_BATCH: Final = 2
 
 

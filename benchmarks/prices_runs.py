@@ -317,7 +317,7 @@ class Parent:
         finalists = session.finalists
         return {
             "shape": asdict(shape),
-            "predicted": carved.losses["predicted"],
+            "predicted": next(loss for name, loss in carved.losses.items() if name.startswith("predicted")),
             "finalists": len(finalists),
             "seconds": sum(row["seconds"] for row in finalists),
             "kl": self.child(carved.cut)["kl"],

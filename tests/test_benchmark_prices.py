@@ -10,8 +10,12 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 pytest.importorskip("transformers")
+import prices_runs
+from carved.parent import Texts
+from parts import Parts
 from prices_page import compared, page
-from prices_runs import GONE, Scale, Shape
+from prices_runs import GONE, Parent, Scale, Shape
+from tiny import saved
 
 SHAPE = Shape(((4, 64), GONE, (2, 48)), 96, False)
 
@@ -49,3 +53,19 @@ def test_the_page_says_what_was_not_measured(capsys: pytest.CaptureFixture[str])
     text = capsys.readouterr().out
     assert "Not measured so far: small: plan 0.8x of params, grid." in text
     assert f"| 0.8x of params | {SHAPE} | 0.3000 | {SHAPE} | 0.4000 | - | - | - |" in text
+
+
+@pytest.mark.parametrize("way", ["prices", "measured"])
+def test_a_plan_is_measured_as_carve_makes_it(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(prices_runs, "LENGTH", 16)
+    sources, parts = Texts(Path("random"), Path("random")), Parts(tmp_path / "parts.jsonl")
+    scale = Scale(calibrated=8, judged=4, fitted=4, glanced=2, joint=1)
+    parent = Parent(saved(tmp_path / "small", "qwen2_tied"), sources, scale, parts)
+    plan = parent.plan("params", "0.8x", way)
+    assert plan["predicted"] > 0.0
+    assert plan["kl"] == parts.every()[f"small: child {Shape.read(plan['shape'])}"]["kl"] > 0.0
+    joint = parent.joint_cut(0)
+    assert all(joint[name] > 0.0 for name in ("prices", "measured", "repaired", "calibrated", "after"))

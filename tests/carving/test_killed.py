@@ -28,7 +28,12 @@ WISHES: dict[str, Any] = {
     "length": 16,
 }
 MOMENTS = {
-    "prices": (("weighing directions", 2), ("weighing units", 2), ("pricing every cut", 2), ("repairing", 2)),
+    "prices": (
+        ("weighing what the loss", 2),
+        ("weighing units", 2),
+        ("pricing every cut", 2),
+        ("repairing", 2),
+    ),
     "measured": (("measuring cuts of each layer", 3), ("measuring widths", 5), ("opening the child", 1)),
 }
 

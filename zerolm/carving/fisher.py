@@ -1,4 +1,4 @@
-"""What one pass forward and back leaves of a parent: second moments of what its loss feels (torch).
+"""Second moments of what a loss feels, from one pass forward and back through a parent (torch).
 
 For a y drawn from the parent's own predictions let G be the gradient of -log p(y) in an output. An error e of
 that output costs 1/2 e^T F e to second order, where F, the mean of G G^T over tokens, is the Fisher

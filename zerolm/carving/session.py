@@ -148,7 +148,7 @@ class Session:
 
     @cached_property
     def fisher(self) -> Fisher:
-        """What the tokens' loss feels: of all outputs, and of a stream that can be narrowed."""
+        """The Fisher information of all outputs, and of a stream that can be narrowed."""
         cache, narrows = self._cache("fisher", self.pooling), self.checkpoint.family.cut.hidden
         arrays = cache.get("moments")
         if arrays is None:
@@ -194,9 +194,9 @@ class Session:
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
             tokens, basis = self._measured, self.basis if with_stream else None
-            known = needs_gradients(self.methods.criterion) and self.methods.repair == "least-squares"
-            repaired = self.fisher if known else None
-            cache = self._cache("prices", pooling, known)
+            repairs = needs_gradients(self.methods.criterion) and self.methods.repair == "least-squares"
+            repaired = self.fisher if repairs else None
+            cache = self._cache("prices", pooling, repairs)
             table = priced_losses(
                 self.model,
                 tokens,

@@ -202,7 +202,7 @@ class TimedSession(Session):
 
     @cached_property
     def fisher(self) -> Fisher:
-        """What the loss feels."""
+        """The Fisher information of the parent."""
         with self.clock.part("what the loss feels"):
             return super().fisher
 

@@ -36,7 +36,7 @@ COMPACTED: Final = 0.75
 
 
 class Surgeon:
-    """What a KV group or a neuron costs when it goes beside all that went before it, in nats a token.
+    """The cost of a KV group or a neuron that goes beside all that went before it, in nats a token.
 
     ``roots`` are R (d, d) of the outputs of ``o`` and ``down``. Where an output matrix has a bias, which can
     take up a mean, moments are about the mean.

@@ -53,7 +53,7 @@ UNIT_STEPS: Final = 64
 STREAM_STEPS: Final = 32
 """Widths of the stream that are priced at most."""
 PRICE_TOKENS: Final = 1 << 12
-"""So many, of sequences evenly spread, are sent through the network and back. By more, prices move together."""
+"""So many, of sequences evenly spread, are sent there and back. By more, prices move together."""
 PRICE_BATCH: Final = 2
 
 
@@ -196,11 +196,13 @@ def priced_losses(
         kind: [[by.choose(layer, kind, int(count)) for count in counts[:-1]] for layer in range(parent.depth)]
         for kind, counts in sizes.items()
     }
-    known = {kind: _lost(by, kind, counts, parent.depth) for kind, counts in sizes.items() if repaired}
+    repaired_losses = {
+        kind: _lost(by, kind, counts, parent.depth) for kind, counts in sizes.items() if repaired
+    }
     priced: dict[str, Priced] = {
         kind: UnitPrices(kind, [_goes(kept, wholes[kind]) for kept in layers], by_sequence=by_sequence)
         for kind, layers in chosen.items()
-        if kind not in known
+        if kind not in repaired_losses
     }
     priced["gone"] = LayerPrices(parent.depth, by_sequence=by_sequence)
     widths = steps(parent.hidden, STREAM_STEPS)
@@ -213,7 +215,7 @@ def priced_losses(
         for i in range(len(blocks.batches))
     )
     losses = {name: 0.5 * each.sums / count for name, each in priced.items()}
-    losses |= known
+    losses |= repaired_losses
     stream = None
     if basis is not None:
         rows = {head: np.append(losses["stream"][int(head)], 0.0) for head in {False, tied}}

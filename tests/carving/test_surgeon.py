@@ -15,7 +15,7 @@ from tests.carving.test_activations import FAMILIES, TOKENS, forward_inputs, pad
 from zerolm.architecture import Floats
 from zerolm.carving.fisher import WRITERS, fisher
 from zerolm.carving.importance.criterion import Additive
-from zerolm.carving.importance.surgeon import RIDGE, elimination
+from zerolm.carving.importance.surgeon import RIDGE, Surgeon, elimination
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.pruning import dimensions_of
 from zerolm.networks.hooks import watching
@@ -137,3 +137,13 @@ def test_what_outputs_feel_is_what_autograd_says(with_stream: bool) -> None:
         assert np.trace(root @ root.T) == pytest.approx(np.trace(moments) / TOKENS.count, rel=1e-4)
     mean = sum(total.values()) / (len(total) * TOKENS.count)
     np.testing.assert_allclose(felt.outputs, mean, rtol=1e-3, atol=1e-5 * np.trace(mean))
+
+
+def test_sums_of_what_is_multiplied_in_bfloat16_are_wider() -> None:
+    """A sum of 4,096 equal numbers is right; in bfloat16 it would be short of a hundredth."""
+    network = model("llama")
+    surgeon = Surgeon(dimensions_of(network), layers_of(network)[0], {})
+    x = torch.full((4096, 40), 1.0, dtype=torch.bfloat16)
+    x[1::2] *= 1.0078125  # the next number: the sum lies between two of bfloat16's
+    surgeon.add(torch.ones(4096, surgeon.moments["o"].shape[0], dtype=torch.bfloat16), x)
+    assert surgeon.moments["down"][0, 0] == float(x[:, 0].double().square().sum())

@@ -112,7 +112,7 @@ def fisher(
 def _add_outputs(felt: Felt, blocks: Blocks, sums: Arrays) -> None:
     """Add what is felt of the outputs of a layer."""
     for place, role in enumerate(WRITERS):
-        gradients = felt.gradients.outputs[role][felt.tokens]  # (n, d)
+        gradients = felt.gradients.outputs[role][felt.tokens].float()  # (n, d)
         moments = (gradients.T @ gradients).cpu().double().numpy()
         sums["outputs"] += moments
         sums["shares"][felt.layer, place] += np.trace(moments)

@@ -54,8 +54,8 @@ class Surgeon:
     def add(self, heads: Tensor, neurons: Tensor) -> None:
         self.count += len(heads)
         for role, x in (("o", heads), ("down", neurons)):
-            if bias(self.modules[role]) is not None:
-                x = x.double()  # a variance is a small difference
+            is_biased = bias(self.modules[role]) is not None
+            x = x.double() if is_biased else x.float()  # a variance is a small difference
             self.moments[role] += x.T @ x
             self.totals[role] += x.sum(0, dtype=torch.float64)
 

@@ -68,6 +68,25 @@ def test_a_parent_that_does_not_fit_is_compared_block_by_block(
     assert set(found.losses) == {"predicted", "measured", "repaired"}
 
 
+@pytest.mark.parametrize(
+    ("name", "others", "foretold"),
+    [
+        ("llama", {}, "predicted_repaired"),
+        ("gpt2", {}, "predicted_repaired"),
+        ("llama", {"criterion": "output_energy"}, "predicted"),
+        ("llama", {"repair": "none"}, "predicted"),
+        ("bert", {}, "predicted"),
+    ],
+)
+def test_a_foretold_loss_says_whether_repair_is_in_it(
+    name: str, others: dict[str, Any], foretold: str, tmp_path: Path
+) -> None:
+    parent = saved(tmp_path / "parent", name)
+    wishes = {"budgets": {"max_params": "0.9x"}, "text": "random", "sequences": 12, "length": 12}
+    losses = carve(parent, **wishes, **others).losses
+    assert list(losses) == [foretold, "measured"]
+
+
 @pytest.mark.parametrize("name", ["llama", "bert"])
 @pytest.mark.parametrize("repair", ["none", "least-squares"])
 def test_sizes_by_shares_have_losses_too(name: str, repair: str, tmp_path: Path) -> None:

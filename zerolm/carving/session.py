@@ -194,9 +194,8 @@ class Session:
         pooling, tied = self.pooling, self.checkpoint.layout.tied
         if self.methods.plan == "prices":
             tokens, basis = self._measured, self.basis if with_stream else None
-            repairs = needs_gradients(self.methods.criterion) and self.methods.repair == "least-squares"
-            repaired = self.fisher if repairs else None
-            cache = self._cache("prices", pooling, repairs)
+            repaired = self.fisher if self._foretells_repair else None
+            cache = self._cache("prices", pooling, self._foretells_repair)
             table = priced_losses(
                 self.model,
                 tokens,
@@ -223,6 +222,15 @@ class Session:
             self.model, self.tokens, self.basis, tied=tied, cache=cache, progress=self.progress
         )
         return replace(table, stream=losses)
+
+    @property
+    def _foretells_repair(self) -> bool:
+        """Return whether prices are of what least squares leaves.
+
+        Not of an encoder: its loss is that of a sequence, whose tokens' errors add up.
+        """
+        by_loss = needs_gradients(self.methods.criterion) and self.methods.repair == "least-squares"
+        return by_loss and Blocks(self.model, []).predicts
 
     def _without(self, loss: Loss, layer: int) -> float:
         """Return the loss without a layer."""

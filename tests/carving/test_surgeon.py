@@ -15,7 +15,7 @@ from tests.carving.test_activations import FAMILIES, TOKENS, forward_inputs, pad
 from zerolm.architecture import Floats
 from zerolm.carving.fisher import WRITERS, fisher
 from zerolm.carving.importance.criterion import Additive
-from zerolm.carving.importance.surgeon import RIDGE, Surgeon, elimination
+from zerolm.carving.importance.surgeon import FEW, RIDGE, Surgeon, elimination
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.pruning import dimensions_of
 from zerolm.networks.hooks import watching
@@ -105,7 +105,8 @@ def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tok
         ):
             x = x - x.mean(0) if bias(module) is not None else x
             sent = felt.root(number, role).T @ matrix(module).double().numpy()
-            going = elimination(torch.from_numpy(x.T @ x / len(x)), torch.from_numpy(sent), units)
+            ridge = max(RIDGE, x.shape[1] / (FEW * len(x)))
+            going = elimination(torch.from_numpy(x.T @ x / len(x)), torch.from_numpy(sent), units, ridge)
             np.testing.assert_allclose(worth[kind][number], going.worth(), rtol=1e-2, atol=1e-9)
 
 

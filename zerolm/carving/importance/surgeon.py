@@ -27,6 +27,8 @@ from zerolm.networks.roles import StockLayer, bias, matrix
 
 RIDGE: Final = 1e-2
 """Of the mean second moment of an input; ten times more or less chooses as well."""
+FEW: Final = 5
+"""The ridge is at least inputs over so many times the tokens: by few, least squares seems to give back all."""
 STEPS: Final = 64
 """The inverse is brought up to date so often, at least; the units that go in between see each other."""
 WINDOW: Final = 4
@@ -68,7 +70,8 @@ class Surgeon:
             mean = self.totals[role] / self.count
             moments = moments - mean[:, None] * mean
         root = torch.from_numpy(self.roots[role]).to(moments)
-        return elimination(moments, root.T @ matrix(module).to(moments), self.units[role]).worth()
+        ridge = max(RIDGE, len(moments) / (FEW * self.count))
+        return elimination(moments, root.T @ matrix(module).to(moments), self.units[role], ridge).worth()
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,15 +92,15 @@ class Elimination:
         return worth
 
 
-def elimination(moments: Tensor, columns: Tensor, units: int) -> Elimination:
+def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RIDGE) -> Elimination:
     """Return how units go one by one, always that which costs least beside those that are left.
 
     ``moments`` (n, n) are H, of ``units`` blocks of one size; ``columns`` (r, n) are R^T W with F = R R^T.
-    Both are float64. In a step some units go, one by one, of a few times as many that are cheapest when it
-    begins.
+    Both are float64. The ``ridge`` is a share of the mean second moment. In a step some units go, one by one,
+    of a few times as many that are cheapest when it begins.
     """
-    ridge = RIDGE * moments.diagonal().mean().clamp_min(1e-300)
-    regular = moments + ridge * torch.eye(len(moments)).to(moments)
+    least = ridge * moments.diagonal().mean().clamp_min(1e-300)
+    regular = moments + least * torch.eye(len(moments)).to(moments)
     total = 0.5 * float(((columns @ regular) * columns).sum())
     left = _Left(torch.cholesky_inverse(torch.linalg.cholesky(regular)), columns.clone(), units)
     order: list[int] = []

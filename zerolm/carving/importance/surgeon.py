@@ -28,7 +28,7 @@ from zerolm.networks.roles import StockLayer, bias, matrix
 RIDGE: Final = 1e-2
 """Of the mean second moment of an input; ten times more or less chooses as well."""
 FEW: Final = 5
-"""The ridge is at least inputs over so many times the tokens: by few, least squares seems to give back all."""
+"""The ridge is at least inputs over so many times the tokens: few seem to be explained by anything."""
 STEPS: Final = 64
 """The inverse is brought up to date so often, at least; the units that go in between see each other."""
 WINDOW: Final = 4

@@ -89,7 +89,7 @@ def summary(parts: Parts, models: Sequence[str]) -> None:
     table(head, rows)
     print(
         f"Aimed at: {CHEAPER:g} or more, {RANKED:g}, and {WITHIN:g} at most at every budget. *The better* is "
-        "the better of the plan by measuring and the best of a grid.\n"
+        "the better of the plan by measuring and the best of a grid, of what was measured of them.\n"
     )
 
 
@@ -263,12 +263,15 @@ def budgets(parts: Parts) -> list[str]:
 
 
 def compared(parts: Parts) -> list[tuple[str, float]]:
-    """Return by budget the loss of the plan by prices over that of the better of both others."""
+    """Return by budget the loss of the plan by prices over that of the better of the others there are."""
     ratios = []
     for budget in budgets(parts):
-        kls = [parts.get(f"plan {budget}, {way}", {}).get("kl") for way in ("prices", "measured", "grid")]
-        if None not in kls:
-            ratios.append((budget, kls[0] / min(kls[1:])))
+        ours, *others = (
+            parts.get(f"plan {budget}, {way}", {}).get("kl") for way in ("prices", "measured", "grid")
+        )
+        rivals = [loss for loss in others if loss is not None]
+        if ours is not None and rivals:
+            ratios.append((budget, ours / min(rivals)))
     return ratios
 
 

@@ -43,7 +43,8 @@ def plans(*losses: float) -> dict[str, dict[str, object]]:
 
 def test_plans_by_prices_are_compared_with_the_better_of_the_others() -> None:
     assert compared(plans(0.3, 0.4, 0.2)) == [("0.8x of params", pytest.approx(1.5))]
-    assert compared(plans(0.3, 0.4)) == []
+    assert compared(plans(0.3, 0.4)) == [("0.8x of params", pytest.approx(0.75))]
+    assert compared(plans(0.3)) == []
 
 
 def test_the_page_says_what_was_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +53,7 @@ def test_the_page_says_what_was_not_measured(capsys: pytest.CaptureFixture[str])
     page(parts, [*parts, "small: plan 0.8x of params, grid"], ["small"], Scale())
     text = capsys.readouterr().out
     assert "Not measured so far: small: plan 0.8x of params, grid." in text
-    assert f"| 0.8x of params | {SHAPE} | 0.3000 | {SHAPE} | 0.4000 | - | - | - |" in text
+    assert f"| 0.8x of params | {SHAPE} | 0.3000 | {SHAPE} | 0.4000 | - | - | 0.750 |" in text
 
 
 @pytest.mark.parametrize("way", ["prices", "measured"])

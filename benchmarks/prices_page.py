@@ -40,9 +40,9 @@ def page(parts: Parts, names: Sequence[str], models: Sequence[str], scale: Scale
     print(
         "A plan says what a smaller model keeps: the width of its stream, the KV groups and the neurons of "
         "its layers. It needs the loss of every single cut, KL to the parent in nats a token. `--plan "
-        "prices` foretells them all from two passes forward and back, as they are after repair; `--plan "
-        "measured` measures some of them one by one, not repaired. Either way losses are added up, the best "
-        "plan beside each width of the stream is sought, and the best few of these (finalists) are repaired "
+        "prices` foretells them all from two passes forward and back, `--plan measured` measures some of "
+        "them one by one. Either way losses are added up, the best plan beside each width of the stream is "
+        "sought, and the best few of these (finalists) are repaired "
         "and measured.\n"
     )
     print(

@@ -235,7 +235,9 @@ class Parent:
         """
         ways = {"prices": ("prices", "none"), "measured": ("measured",), "repaired": ("prices",)}
         return {
-            name: self.session.by(*way).table(self.criterion, KINDS, with_stream=True)
+            name: self.session.by(*way).table(
+                self.criterion, KINDS, with_stream=True, by_layer=name == "repaired"
+            )
             for name, way in ways.items()
         }
 

@@ -71,11 +71,12 @@ def test_a_parent_that_does_not_fit_is_compared_block_by_block(
 @pytest.mark.parametrize(
     ("name", "others", "foretold"),
     [
-        ("llama", {}, "predicted_repaired"),
-        ("gpt2", {}, "predicted_repaired"),
-        ("llama", {"criterion": "output_energy"}, "predicted"),
-        ("llama", {"repair": "none"}, "predicted"),
-        ("bert", {}, "predicted"),
+        ("llama", {"shape": "per-layer"}, "predicted_repaired"),
+        ("gpt2", {"shape": "per-layer"}, "predicted_repaired"),
+        ("llama", {}, "predicted"),
+        ("llama", {"shape": "per-layer", "criterion": "output_energy"}, "predicted"),
+        ("llama", {"shape": "per-layer", "repair": "none"}, "predicted"),
+        ("bert", {"shape": "per-layer"}, "predicted"),
     ],
 )
 def test_a_foretold_loss_says_whether_repair_is_in_it(

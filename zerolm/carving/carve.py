@@ -210,7 +210,8 @@ class Carving:
             return self.finished(heuristic_of(checkpoint, criterion, size))
         if self.methods.plan == "weights" or session is None:
             return self._with_notes(plan_of(checkpoint, criterion, size, self.costs))
-        table = session.table(criterion, _cuttable(checkpoint), with_stream=self._narrows)
+        kinds, by_layer = _cuttable(checkpoint), not size.is_uniform
+        table = session.table(criterion, kinds, with_stream=self._narrows, by_layer=by_layer)
         plan, measured = self._best_measured(session, plans_of(checkpoint, table, size, self.costs))
         predicted = table.predicted(self.narrowed(plan.cut, plan.width))
         by_width = table.stream.by_width(checkpoint.layout.tied) if table.stream else None

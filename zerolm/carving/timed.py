@@ -210,10 +210,12 @@ class TimedSession(Session):
         with self.clock.part("weighing units"):
             return super().importance()
 
-    def table(self, by: Criterion, kinds: list[str], *, with_stream: bool) -> LossTable:
+    def table(
+        self, by: Criterion, kinds: list[str], *, with_stream: bool, by_layer: bool = False
+    ) -> LossTable:
         name = "prices" if self.methods.plan == "prices" else "measuring cuts"
         with self.clock.part(name):
-            return super().table(by, kinds, with_stream=with_stream)
+            return super().table(by, kinds, with_stream=with_stream, by_layer=by_layer)
 
     def repaired(self, cut: Cut, ridges: Mapping[Place, float] | None = None) -> Repaired:
         with self.clock.part("repair"):

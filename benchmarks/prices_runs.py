@@ -152,10 +152,10 @@ class PartedSession(Session):
         self.parts, self.name = parts, name
         self.finalists: list[dict[str, float]] = []
 
-    def by(self, plan: str, repair: str = "least-squares") -> Self:
+    def by(self, plan: str) -> Self:
         """Return the same session, with what it has in memory, that plans in another way."""
         other = copy.copy(self)
-        other.methods = replace(self.methods, plan=plan, repair=repair)
+        other.methods = replace(self.methods, plan=plan)
         return other
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
@@ -233,12 +233,10 @@ class Parent:
 
         They are of the cache where they were made before.
         """
-        ways = {"prices": ("prices", "none"), "measured": ("measured",), "repaired": ("prices",)}
+        ways = {"prices": ("prices", False), "measured": ("measured", False), "repaired": ("prices", True)}
         return {
-            name: self.session.by(*way).table(
-                self.criterion, KINDS, with_stream=True, by_layer=name == "repaired"
-            )
-            for name, way in ways.items()
+            name: self.session.by(plan).table(self.criterion, KINDS, with_stream=True, by_layer=by_layer)
+            for name, (plan, by_layer) in ways.items()
         }
 
     def single_cuts(self) -> dict[str, list[tuple[float, float]]]:

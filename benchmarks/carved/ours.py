@@ -69,7 +69,7 @@ class Calibrated:
         return loss_basis(self.model, fisher(self.model, self.tokens, with_stream=True))
 
     def cut(self, shape: Shape) -> Cut:
-        """Return the units that output energy keeps; of a cut the hidden width is no part."""
+        """Return the units that the criterion keeps; of a cut the hidden width is no part."""
         sizes = dimensions_of(self.model)
         return Cut.of(sizes, range(sizes.depth), lambda layer: (shape.groups, shape.ffn), self.by.choose)
 

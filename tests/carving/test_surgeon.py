@@ -13,7 +13,7 @@ from tiny import model
 
 from tests.carving.test_activations import FAMILIES, TOKENS, forward_inputs, padded
 from zerolm.architecture import Floats
-from zerolm.carving.fisher import WRITERS, fisher
+from zerolm.carving.fisher import OUTPUT_ROLES, fisher
 from zerolm.carving.importance.criterion import Additive
 from zerolm.carving.importance.surgeon import FEW, RIDGE, Surgeon, elimination
 from zerolm.carving.importance.token_pass import importances
@@ -101,7 +101,7 @@ def test_the_criterion_is_the_elimination_on_what_the_model_sends(name: str, tok
         modules = (layer.attention_out, layer.ffn_out)
         kinds = (("groups", sizes.kv_heads), ("ffn", sizes.ffn))
         for x, module, (kind, units), role in zip(
-            forward_inputs(network, number, tokens), modules, kinds, WRITERS, strict=True
+            forward_inputs(network, number, tokens), modules, kinds, OUTPUT_ROLES, strict=True
         ):
             x = x - x.mean(0) if bias(module) is not None else x
             sent = felt.root(number, role).T @ matrix(module).double().numpy()
@@ -118,7 +118,7 @@ def test_what_outputs_feel_is_what_autograd_says(with_stream: bool) -> None:
     modules = {
         (layer, role): module
         for layer, found in enumerate(layers_of(network))
-        for role, module in zip(WRITERS, (found.attention_out, found.ffn_out), strict=True)
+        for role, module in zip(OUTPUT_ROLES, (found.attention_out, found.ffn_out), strict=True)
     }
     total: dict[Any, Any] = dict.fromkeys(modules, 0.0)
     for index, batch in enumerate(TOKENS.batches(2)):

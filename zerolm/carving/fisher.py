@@ -39,7 +39,7 @@ FISHER_TOKENS: Final = 1 << 14
 """So many at most, of sequences evenly spread. By 8,192 instead of 4,096 children of a llama of 7 M lose 5 to
 8 % less, by 24,576 another 2 to 5 %."""
 FISHER_BATCH: Final = 2
-WRITERS: Final = ("o", "down")
+OUTPUT_ROLES: Final = ("o", "down")
 STREAM: Final = ("energy", "metric", "last")
 
 
@@ -65,7 +65,7 @@ class Fisher:
 
     def root(self, layer: int, role: str) -> Floats:
         """Return R (d, d) with F = R R^T for the output of ``o`` or ``down`` of a layer."""
-        root: Floats = self._root * np.sqrt(self.shares[layer, WRITERS.index(role)])
+        root: Floats = self._root * np.sqrt(self.shares[layer, OUTPUT_ROLES.index(role)])
         return root
 
 
@@ -87,7 +87,7 @@ def fisher(
     blocks = Blocks(model, tokens.most(FISHER_TOKENS).batches(FISHER_BATCH))
     parent = dimensions_of(model)
     depth, hidden = parent.depth, parent.hidden
-    sums: Arrays = {"outputs": np.zeros((hidden, hidden)), "shares": np.zeros((depth, len(WRITERS)))}
+    sums: Arrays = {"outputs": np.zeros((hidden, hidden)), "shares": np.zeros((depth, len(OUTPUT_ROLES)))}
     sums |= {name: np.zeros((hidden, hidden)) for name in STREAM if with_stream}
     text = "weighing what the loss feels"
     for part in together(blocks, sums, cache, "sums", text, progress):
@@ -100,7 +100,7 @@ def fisher(
                 above = felt_above(blocks, index, last, pooling=pooling)
             upstream.append(above)
         for felt in part.felt(upstream, readers_and_writers if with_stream else writers):
-            _add_outputs(felt, blocks, sums)
+            _add_outputs(felt, sums)
             for reading in readings_of(felt, blocks) if with_stream else ():
                 _add_reading(reading, felt.tokens, sums)
     count = sum(int(blocks.tokens(index).sum()) for index in range(len(blocks.batches)))
@@ -109,9 +109,9 @@ def fisher(
     return Fisher(outputs, shares, {name: sums[name] for name in STREAM if with_stream})
 
 
-def _add_outputs(felt: Felt, blocks: Blocks, sums: Arrays) -> None:
+def _add_outputs(felt: Felt, sums: Arrays) -> None:
     """Add what is felt of the outputs of a layer."""
-    for place, role in enumerate(WRITERS):
+    for place, role in enumerate(OUTPUT_ROLES):
         gradients = felt.gradients.outputs[role][felt.tokens].float()  # (n, d)
         moments = (gradients.T @ gradients).cpu().double().numpy()
         sums["outputs"] += moments

@@ -117,7 +117,7 @@ def elimination(moments: Tensor, columns: Tensor, units: int, ridge: float = RID
 
 
 class _Left:
-    """Units that are left, by place: ``inverse`` (n, n), and ``columns`` (r, n) or their ``gram`` (n, n)."""
+    """Units that are left, by place, with their ``inverse`` (n, n) and ``columns`` (r, n)."""
 
     def __init__(self, inverse: Tensor, columns: Tensor, units: int) -> None:
         self.inverse, self.columns, self.size = inverse, columns, len(inverse) // units
@@ -159,7 +159,7 @@ class _Left:
 
 
 class _Window:
-    """A few units, with what they cost among themselves."""
+    """A few units, with their ``inverse`` (n, n) and the ``gram`` (n, n) of their columns."""
 
     def __init__(self, inverse: Tensor, gram: Tensor, size: int) -> None:
         self.inverse, self.gram, self.size = inverse, gram, size

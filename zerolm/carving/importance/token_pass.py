@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 
 import torch
-from torch import nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.carving.fisher import WRITERS, Fisher
+from zerolm.carving.backward import writers
+from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.importance.activations import UnitStatistics
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.pruning import dimensions_of
@@ -44,7 +44,7 @@ def importances(
         row = cache.get(f"layer-{number}")
         if row is None:
             stream.before(number)
-            roots = [] if fisher is None else [{role: fisher.root(number, role) for role in WRITERS}]
+            roots = [] if fisher is None else [{role: fisher.root(number, role) for role in OUTPUT_ROLES}]
             statistics = CRITERIA[criterion](sizes, _summed(stream.blocks, number), *roots)
             row = _measured(stream, number, statistics)
             cache.put(f"layer-{number}", row)
@@ -62,14 +62,10 @@ def _summed(blocks: Blocks, number: int) -> StockLayer:
 
 
 def _measured(stream: Stream, number: int, statistics: UnitStatistics) -> Arrays:
-    for i, hidden, seen in stream.through(number, outputs):
+    for i, hidden, seen in stream.through(number, writers):
         mask = stream.blocks.batches[i].get("attention_mask")  # (b, t)
         rows = torch.ones_like(hidden[..., 0]).bool() if mask is None else mask.bool()
-        heads, neurons = (seen.inputs[role][rows].to(stream.blocks.compute.sums) for role in WRITERS)
+        heads, neurons = (seen.inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
         statistics.add(heads, neurons)
     groups, ffn = statistics.importance()
     return {"groups": groups, "ffn": ffn}
-
-
-def outputs(layer: StockLayer) -> dict[str, nn.Module]:
-    return {"o": layer.attention_out, "down": layer.ffn_out}

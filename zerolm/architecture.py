@@ -17,7 +17,7 @@ Role = Literal["attention", "ffn", "embedding", "head"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-OF_LAYER: Final = ("width", "query_width", "kv_width", "vectors", "body_vectors", "window", "idle")
+OF_LAYER: Final = ("width", "query_width", "kv_width", "vectors", "body_vectors", "window", "idle", "state")
 """The sizes of a layer beside those of its matrices."""
 MAX_DEPTH: Final = 1024
 MAX_WIDTH: Final = 1 << 20
@@ -54,7 +54,8 @@ class Layer:
     ``width`` is the size of the residual stream, ``query_width`` heads x head size of the queries that
     attend to the context, ``kv_width`` KV heads x head size. ``vectors`` counts biases and norms;
     ``body_vectors`` those of them that ``body_params`` counts. ``window`` is how many tokens it attends to
-    at most, 0 for all; ``idle`` the weights that a token does not meet (experts not chosen for it).
+    at most, 0 for all; ``idle`` the weights that a token does not meet (experts not chosen for it);
+    ``state`` the numbers that it keeps of a sequence however long that is.
     """
 
     matrices: tuple[Matrix, ...]
@@ -65,6 +66,7 @@ class Layer:
     body_vectors: int = 0
     window: int = 0
     idle: int = 0
+    state: int = 0
 
     @property
     def weights(self) -> int:
@@ -138,8 +140,8 @@ class Shapes:
 
     With n layers of at most m matrices, ``rows``, ``cols``, ``parts`` (int64) and ``attention``,
     ``ffn``, ``scaled`` (bool) are (n, m), absent matrices having 0 rows and columns and 1 part;
-    ``width``, ``query_width``, ``kv_width``, ``vectors``, ``body_vectors``, ``window`` and ``idle`` are (n,)
-    int64.
+    ``width``, ``query_width``, ``kv_width``, ``vectors``, ``body_vectors``, ``window``, ``idle``, ``state``
+    are (n,) int64.
     """
 
     rows: Ints
@@ -155,6 +157,7 @@ class Shapes:
     body_vectors: Ints
     window: Ints
     idle: Ints
+    state: Ints
 
     @classmethod
     def of(cls, layers: Sequence[Layer]) -> Shapes:

@@ -53,18 +53,18 @@ class CostModel:
         """Return the costs that each layer adds, (n, 5) int64, columns in the order of ``COSTS``.
 
         ``params`` stored numbers; ``macs`` multiply-accumulates of one token that attends to
-        ``context`` tokens, or to as many as a layer's window holds; ``kv_bytes`` bytes of their keys and
-        values; ``weight_bytes`` bytes on disk.
+        ``context`` tokens, or to as many as a layer's window holds, and writes and reads each number of a
+        state once; ``kv_bytes`` bytes of their keys and values and of states; ``weight_bytes`` bytes on disk.
         """
         weights = shapes.weights.sum(axis=1)
         windows = np.where(shapes.window > 0, shapes.window, self.context)
         tokens = np.minimum(windows, self.context)
-        kv_bits = 2 * shapes.kv_width * tokens * (self.batch * self.kv_bits)
+        kv_bits = (2 * shapes.kv_width * tokens + shapes.state) * (self.batch * self.kv_bits)
         return np.stack(
             [
                 weights + shapes.vectors,
                 weights + shapes.body_vectors,
-                weights - shapes.idle + 2 * tokens * shapes.query_width,
+                weights - shapes.idle + 2 * tokens * shapes.query_width + 2 * shapes.state,
                 -(-kv_bits // 8),
                 self._matrix_bytes(shapes.weights).sum(axis=1) + shapes.vectors * self._rest_bytes,
             ],

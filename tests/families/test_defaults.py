@@ -82,8 +82,8 @@ def test_every_default_is_that_of_transformers(kind: str) -> None:
     for size in (*family.sizes.values(), family.tied):
         if size.field and not isinstance(size.default, str):
             assert size.default == getattr(stock, size.field), size.field
-        if size.also:
-            assert stock.attribute_map[size.also] == size.field
+        for other in size.also:
+            assert stock.attribute_map[other] == size.field
     for flag, default in family.flags.items():
         assert getattr(stock, flag) is default
     for name, value in family.only.items():

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
+from zerolm.architecture import MAX_DEPTH
 from zerolm.checkpoints.headers import FLOATS, TensorInfo
-from zerolm.families.config import ModelSizes, has, sizes_of
-from zerolm.families.family import Family, Pattern
+from zerolm.families.config import ModelSizes, has, is_of, sizes_of
+from zerolm.families.family import Family, Pattern, Prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class Slot:
     Axes: ``q`` (heads x head size), ``kv``, ``ffn``, ``hidden``, ``head`` (the size of one head), ``vocab``,
     ``positions``, ``types``, ``experts``, ``labels``. ``transposed``: stored as (inputs, outputs).
     ``parts``: the logical matrices in it, one where nothing is fused. ``expert`` is the number of the expert
-    that it belongs to, None for another tensor or one that holds all experts.
+    that it belongs to, None for another tensor or one that holds all experts. ``parameter`` is the stock
+    class's name of it, or of what it is a part of, in the body of the model or beside it.
     """
 
     layer: int | None
@@ -48,6 +50,7 @@ class Slot:
     transposed: bool = False
     parts: tuple[Part, ...] = ()
     expert: int | None = None
+    parameter: str = ""
 
     @property
     def is_matrix(self) -> bool:
@@ -65,26 +68,30 @@ class Layout(ModelSizes):
     """The sizes of a checkpoint and the place of each of its tensors.
 
     ``gated``: the FFN has a gate beside ``up``. Where the head is ``tied`` to the embedding, what is stored
-    as ``head`` beside it is not used.
+    as ``head`` beside it is not used. What is ``carried`` is no part of the text model, and kept as it is.
+    ``prefix`` stands before the stored names.
     """
 
     gated: bool
     slots: dict[str, Slot]
+    carried: tuple[str, ...] = ()
+    prefix: Prefix = Prefix()  # noqa: RUF009
 
     @classmethod
     def of(cls, family: Family, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> Layout:
         """Place all tensors; ``ValueError`` names the first that is missing, misshapen or not known."""
         sizes = sizes_of(family, config)
-        slots = dict(_placed(family, config, tensors, sizes))
+        prefix = _prefix(family, tensors)
+        slots = dict(_placed(family, config, tensors, sizes, prefix))
         for name, slot in slots.items():
             _check(tensors[name], slot, sizes)
-        for name in tensors:
-            if name not in slots and not any(
-                fnmatchcase(name, pattern) for pattern in family.tensors.ignored
-            ):
+        rest = [name for name in tensors if name not in slots]
+        carried = tuple(name for name in rest if _is_one_of(name, family.tensors.carried))
+        for name in rest:
+            if name not in carried and not is_dropped(family, name, sizes.depth):
                 raise ValueError(f"tensor {name!r} is none of a {family.name} model with this configuration")
         values = {field.name: getattr(sizes, field.name) for field in fields(sizes)}
-        return cls(**values, gated=family.gated, slots=slots)
+        return cls(**values, gated=family.gated, slots=slots, carried=carried, prefix=prefix)
 
     def name(self, role: str, layer: int | None = None) -> str | None:
         """Return the tensor in this place, None where the checkpoint has none.
@@ -117,40 +124,80 @@ class Layout(ModelSizes):
         return parts
 
 
+def _is_one_of(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def is_dropped(family: Family, name: str, depth: int) -> bool:
+    """Return whether a tensor is left out of a child: no stock class reads it."""
+    if _is_one_of(name, family.tensors.ignored):
+        return True
+    for dropped in family.tensors.dropped:
+        before, beyond, after = dropped.names.partition("{beyond}")
+        if not beyond:
+            if fnmatchcase(name, dropped.names):
+                return True
+            continue
+        number = name.removeprefix(before).split(".")[0]
+        fits = name.startswith(before) and fnmatchcase(name, f"{before}{number}{after}")
+        if fits and number.isdecimal() and int(number) >= depth:
+            return True
+    return False
+
+
+def _prefix(family: Family, tensors: Mapping[str, TensorInfo]) -> Prefix:
+    """Return the prefix of the names, by the first tensor of the body."""
+    possible = family.tensors.prefixes
+    present = [prefix for prefix in possible if prefix.body + family.tensors.body[0].name in tensors]
+    return (present or list(possible))[0]
+
+
+def patterns_of(family: Family, tensors: Container[str], prefix: Prefix) -> tuple[Pattern, ...]:
+    """Return the patterns of the body, of the layout that the checkpoint has."""
+    body = family.tensors.body
+    for layout in family.tensors.layouts:
+        first = prefix.body + layout[0].name.replace("{expert}", "0")
+        if any(first.replace("{layer}", str(layer)) in tensors for layer in range(MAX_DEPTH)):
+            roles = {role for pattern in layout for role in pattern.roles}
+            return (*(p for p in body if not roles & set(p.roles)), *layout)
+    return body
+
+
 def _placed(
-    family: Family, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo], sizes: ModelSizes
+    family: Family,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, TensorInfo],
+    sizes: ModelSizes,
+    prefix: Prefix,
 ) -> Iterator[tuple[str, Slot]]:
     """Yield the tensors by name, with their slots, from the first layer to the last."""
     classes = config.get("architectures")
     with_head = any(name in family.head_classes for name in (classes if isinstance(classes, list) else ()))
-    body, head = family.tensors.body, family.tensors.head
-    prefix = next(
-        (p for p in family.tensors.prefixes if p + body[0].name in tensors), family.tensors.prefixes[0]
-    )
-    names = [(prefix + p.name, p) for p in body] + [(p.name, p) for p in head]
+    names = [(prefix.body, pattern) for pattern in patterns_of(family, tensors, prefix)]
+    names += [(prefix.head, pattern) for pattern in family.tensors.head]
     required = {pattern: has(family, pattern, config, with_head) for _, pattern in names}
     for layer in (None, *range(sizes.depth)):
-        for template, pattern in names:
-            if pattern.in_layer is (layer is None):
+        for before, pattern in names:
+            if pattern.in_layer is (layer is None) or not (
+                layer is None or is_of(pattern, sizes.kinds[layer])
+            ):
                 continue
-            slot = Slot(layer, pattern.role, pattern.axes, pattern.transposed, _parts(pattern, sizes))
-            for expert in range(sizes.sizes["experts"]) if "{expert}" in template else (None,):
-                wanted = template.replace("{layer}", str(layer)).replace("{expert}", str(expert))
-                name = _present(wanted, family, tensors)
+            parameter = (pattern.module or pattern.name).replace("{layer}", str(layer))
+            axes, parts = pattern.axes, _parts(pattern, sizes)
+            slot = Slot(layer, pattern.role, axes, pattern.transposed, parts, parameter=parameter)
+            for expert in range(sizes.sizes["experts"]) if "{expert}" in pattern.name else (None,):
+                wanted = before + pattern.name.replace("{layer}", str(layer))
+                name = _present(wanted.replace("{expert}", str(expert)), family, tensors)
                 if required[pattern] and name not in tensors:
                     raise ValueError(f"tensor {name!r} is missing")
                 if name in tensors and (required[pattern] or pattern.when in ("optional", "head", "untied")):
-                    yield name, slot if expert is None else _of_expert(slot, expert)
-
-
-def _of_expert(slot: Slot, expert: int) -> Slot:
-    return Slot(slot.layer, slot.role, slot.axes, slot.transposed, slot.parts, expert)
+                    yield name, slot if expert is None else replace(slot, expert=expert)
 
 
 def _parts(pattern: Pattern, sizes: ModelSizes) -> tuple[Part, ...]:
     """Return where the fused parts of a tensor lie, in order."""
     axis = next((number for number, label in enumerate(pattern.axes) if "+" in label), 0)
-    if len(pattern.roles) == 1:
+    if len(pattern.roles) == 1 or "+" not in pattern.axes[axis]:
         return (Part(pattern.role, axis, slice(None), pattern.axes),)
     parts, start = [], 0
     for role, label in zip(pattern.roles, pattern.axes[axis].split("+"), strict=True):

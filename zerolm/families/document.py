@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from zerolm.families.family import Family
+from zerolm.families.family import Family, Pattern, Prefix
+from zerolm.families.rule import is_rule, needed
 
-RULE: Final = re.compile(r"(?:(\d+)\*)?([a-z_]+)(?:/([a-z_]+))?")
-"""A size by other sizes: ``heads``, ``4*hidden``, ``hidden/heads``."""
 RENAMED: Final = {"model_type": "name", "modules": "module_names"}
 """Names in the document that a ``Family`` has otherwise."""
 NEEDED_SIZES: Final = ("depth", "hidden", "heads", "ffn")
 ALL_NEEDED: Final = (*NEEDED_SIZES, "kv_heads", "head_size", "vocab", "positions")
 FREE_AXES: Final = ("labels", "head", "q", "kv")
+MOST_AXES: Final = 3
 
 
 def read_family(document: Any) -> Family:
@@ -37,6 +37,8 @@ def _names(kind: Any) -> list[str]:
 
 def _read(kind: Any, value: Any, where: str) -> Any:
     """Return a value as the type that is declared for it."""
+    if kind is Prefix and isinstance(value, str | list):
+        value = dict(zip(("body", "head"), [value] if isinstance(value, str) else value, strict=False))
     if is_dataclass(kind):
         return _object(kind, value, where)
     origin, arguments = get_origin(kind), get_args(kind)
@@ -86,24 +88,72 @@ def _check(family: Family) -> None:
             raise ValueError(f"config.sizes lacks {label!r}")
     for label, size in sizes.items():
         for rule in (size.default, size.null):
-            _check_rule(label, rule, sizes)
+            _check_rule(f"sizes.{label}", rule, sizes.keys() - {label})
     _check_acyclic(sizes)
+    _check_kinds(family)
     if not tensors.body:
         names = family.module_names
         if not (names.layers and names.attention and names.projections and names.between):
             raise ValueError("it describes neither tensors nor modules")
         return
-    seen = set()
-    for pattern in (*tensors.body, *tensors.head):
+    _check_patterns((*tensors.body, *tensors.head), family)
+    for layout in tensors.layouts:
+        _check_patterns(layout, family)
+    roles = {role for pattern in tensors.body if pattern.in_layer for role in pattern.roles}
+    norm = {"post": "attention_post_norm", "output": "attention_post_norm"}.get(family.norm, "ffn_norm")
+    norm = "attention_norm" if family.parallel else norm
+    for role in ("o", "down", norm):
+        if role not in roles:
+            raise ValueError(f"no tensor in the layers has the role {role!r}")
+    if not any(pattern.role == "embedding" for pattern in tensors.body):
+        raise ValueError("no tensor has the role 'embedding'")
+
+
+def _check_kinds(family: Family) -> None:
+    """Refuse axes, kinds and memories that no layer could be read by."""
+    config = family.config
+    known = config.sizes.keys() | {"q", "kv"}
+    for label, axis in config.axes.items():
+        if label in known or axis.each not in config.sizes:
+            raise ValueError(f"config.axes.{label} is of each {axis.each!r}, which config.sizes lacks")
+        for part in axis.parts:
+            _check_rule(f"axes.{label}", part, config.sizes.keys())
+    for choice in config.kinds:
+        for_all = [not (rule.first or rule.every or rule.listed) for rule in choice.rules]
+        if for_all.count(True) != 1 or not for_all[-1]:
+            kinds = ", ".join(choice.names)
+            raise ValueError(f"config.kinds ({kinds}): the last rule, and no other, must be for all layers")
+    names = [name for choice in config.kinds for name in choice.names]
+    if len(set(names)) < len(names):
+        raise ValueError("config.kinds has a kind twice")
+    for memory in config.memory:
+        for rule in (memory.token, memory.state, memory.products):
+            _check_rule("memory", rule, known)
+        _check_named("config.memory", memory.kinds, names)
+
+
+def _check_named(where: str, kinds: tuple[str, ...], names: list[str]) -> None:
+    for kind in kinds:
+        if kind not in names:
+            raise ValueError(f"{where} is of the kind {kind!r}, which config.kinds lacks")
+
+
+def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
+    sizes, axes = family.config.sizes, family.config.axes
+    kinds = [name for choice in family.config.kinds for name in choice.names]
+    seen: dict[tuple[bool, str], list[tuple[str, ...]]] = {}
+    for pattern in patterns:
         where = f"tensor {pattern.name!r}"
-        if not pattern.axes or len(pattern.axes) > 2 + pattern.of_experts:
+        if not pattern.axes or len(pattern.axes) > MOST_AXES:
             raise ValueError(f"{where} has {len(pattern.axes)} axes")
         parts = {axis: axis.split("+") for axis in pattern.axes}
         for label in (label for labels in parts.values() for label in labels):
-            if label not in sizes and label not in FREE_AXES:
+            if label not in sizes and label not in axes and label not in FREE_AXES and not label.isdigit():
                 raise ValueError(f"{where} has an axis {label!r}, which config.sizes lacks")
         fused = [labels for labels in parts.values() if len(labels) > 1]
-        if len(fused) > 1 or len(pattern.roles) != len(fused[0] if fused else [0]):
+        parted = [axis for axis in pattern.axes if axis in axes and len(axes[axis].parts) > 1]
+        count = len(fused[0]) if fused else 1
+        if len(fused) > 1 or (len(pattern.roles) != count and not (parted and not fused)):
             raise ValueError(
                 f"{where} has the role {pattern.role!r}, which does not fit its axes {pattern.axes}"
             )
@@ -111,30 +161,26 @@ def _check(family: Family) -> None:
             raise ValueError(f"{where} is there when {pattern.when!r}, which is no flag of config.flags")
         if pattern.of_experts and not (pattern.in_layer and {"experts", "active"} <= sizes.keys()):
             raise ValueError(f"{where} is of experts, but config.sizes lacks 'experts' and 'active'")
-        if (pattern.in_layer, pattern.role) in seen:
+        _check_named(where, pattern.kinds, kinds)
+        if pattern.kinds and not pattern.in_layer:
+            raise ValueError(f"{where} is of a kind of layers, but in none")
+        others = seen.setdefault((pattern.in_layer, pattern.role), [])
+        if any(not pattern.kinds or not other or set(pattern.kinds) & set(other) for other in others):
             raise ValueError(f"{where} has the role {pattern.role!r}, which another tensor has")
-        seen.add((pattern.in_layer, pattern.role))
-    roles = {role for pattern in tensors.body if pattern.in_layer for role in pattern.roles}
-    norm = "attention_post_norm" if family.norm == "post" else "ffn_norm"
-    for role in ("q", "k", "v", "o", "up", "down", norm):
-        if role not in roles:
-            raise ValueError(f"no tensor in the layers has the role {role!r}")
-    if not any(pattern.role == "embedding" for pattern in tensors.body):
-        raise ValueError("no tensor has the role 'embedding'")
+        others.append(pattern.kinds)
 
 
-def _check_rule(label: str, rule: Any, sizes: Mapping[str, Any]) -> None:
+def _check_rule(where: str, rule: Any, labels: AbstractSet[str]) -> None:
     if rule is None or (type(rule) is int and rule >= 0):
         return
-    match = RULE.fullmatch(rule) if isinstance(rule, str) else None
-    if match is None or not {match[2], match[3] or match[2]} <= sizes.keys() - {label}:
-        raise ValueError(f"config.sizes.{label} has the default {str(rule)[:60]!r}, which is no size")
+    if not is_rule(rule) or not needed(rule) <= labels:
+        raise ValueError(f"config.{where} has the default {str(rule)[:60]!r}, which is no size")
 
 
 def _check_acyclic(sizes: Mapping[str, Any]) -> None:
     """Refuse sizes that follow from each other in a circle."""
     needs = {
-        label: {name for rule in (size.default, size.null) if isinstance(rule, str) for name in _needed(rule)}
+        label: {name for rule in (size.default, size.null) if isinstance(rule, str) for name in needed(rule)}
         for label, size in sizes.items()
     }
     while free := [label for label, others in needs.items() if not others & needs.keys()]:
@@ -142,8 +188,3 @@ def _check_acyclic(sizes: Mapping[str, Any]) -> None:
             del needs[label]
     if needs:
         raise ValueError(f"config.sizes: {', '.join(needs)} follow from each other")
-
-
-def _needed(rule: str) -> set[str]:
-    match = RULE.fullmatch(rule)
-    return {name for name in (match[2], match[3]) if name} if match else set()

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 Task = Literal["next", "masked", "image"]
 """The training task of a network: predict the next token, masked tokens, or the class of an image."""
-Norm = Literal["pre", "post", "sandwich"]
-"""Norms before the sublayers, after the residual sum, or before and after the sublayers."""
+Norm = Literal["pre", "post", "sandwich", "output"]
+"""Norms before the sublayers, after the residual sum, before and after the sublayers, or on their outputs."""
 HeadSize = Literal["read", "derived", "either"]
 BIAS = "_bias"
 
@@ -19,14 +19,14 @@ class Field:
     """A field of the configuration, and what is meant where it is absent or null.
 
     ``default`` and ``null`` are values or, for sizes, rules on other sizes: ``heads``, ``4*hidden``,
-    ``hidden/heads``. Null without a rule is refused. ``also`` is another name that the stock class takes. A
-    size without a ``field`` always is its default.
+    ``hidden/heads``, ``nope+rope``. Null without a rule is refused. ``also`` are other names that the stock
+    class takes. A size without a ``field`` always is its default.
     """
 
     field: str | None = None
     default: Any = None
     null: Any = None
-    also: str | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Window:
     """Which layers attend to the last ``size`` tokens only, where the flag ``switch`` is set (None: always).
 
     ``types`` is the field that lists ``sliding_attention`` or ``full_attention`` for each layer. Where it is
-    absent, layers ``first``, ``first + every``, ... have the window.
+    absent, layers ``first``, ``first + every``, ... have the window; with ``but_every`` all layers but the
+    last of each so many.
     """
 
     size: Field
@@ -42,6 +43,66 @@ class Window:
     types: str | None = None
     first: Field | None = None
     every: int = 1
+    but_every: Field | None = None
+
+
+@dataclass(frozen=True)
+class KindRule:
+    """Which layers are of a ``kind`` where no list says so; the first rule that holds decides.
+
+    Those before number ``first``; those from ``offset`` on that are ``every`` layers apart (an offset of -1
+    begins with layer ``every`` - 1); or those whose numbers the field ``listed`` has. A rule with none of
+    these holds for all layers.
+    """
+
+    kind: str
+    first: Field | None = None
+    every: Field | None = None
+    offset: Field | None = None
+    listed: str | None = None
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """One of several kinds that each layer is of: what mixes its tokens, what FFN it has.
+
+    ``values`` maps what the list ``field`` holds for each layer to the kinds; where it is absent, or the
+    family has no such list, ``rules`` decide.
+    """
+
+    rules: tuple[KindRule, ...]
+    values: dict[str, str] = field(default_factory=dict)
+    field: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The kinds that there are."""
+        return tuple(dict.fromkeys([*self.values.values(), *(rule.kind for rule in self.rules)]))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis that is made of units: all ``parts`` in turn of ``each`` head, KV head, neuron ...
+
+    Parts are rules on sizes. What is fused unit by unit lies so: [query, gate] of each head.
+    """
+
+    each: str
+    parts: tuple[str, ...] = ("1",)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What layers of these ``kinds`` (all, where none are named) keep of earlier tokens, in numbers.
+
+    ``token`` for each of them, ``state`` however many they are; ``products`` are multiply-accumulates of a
+    token with each of them. Rules on sizes. Other layers keep a key and a value for each KV head.
+    """
+
+    kinds: tuple[str, ...] = ()
+    token: str = "0"
+    state: str = "0"
+    products: str = "0"
 
 
 @dataclass(frozen=True)
@@ -51,7 +112,8 @@ class Configuration:
     ``sizes`` by label: ``depth hidden heads kv_heads head_size ffn vocab positions``, and what other axes the
     tensors have; ``experts`` and ``active`` (those that a token meets) for a mixture of experts. ``flags``
     are booleans with their defaults. ``per_layer`` names the fields that list one value a layer; ``only``
-    gives fields of which no other value is described.
+    gives fields of which no other value is described. ``at`` is the field that holds the configuration of the
+    text part, where the model has others. ``axes`` by label are those that are no size.
     """
 
     sizes: dict[str, Field]
@@ -60,6 +122,10 @@ class Configuration:
     per_layer: tuple[str, ...] = ()
     window: Window | None = None
     only: dict[str, Any] = field(default_factory=dict)
+    at: str | None = None
+    axes: dict[str, Axis] = field(default_factory=dict)
+    kinds: tuple[Kinds, ...] = ()
+    memory: tuple[Memory, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,7 +136,9 @@ class Pattern:
     A leading axis ``experts`` holds all experts in one tensor. ``transposed``: stored as (inputs, outputs).
     ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is its name in a GGUF file. ``when``
     it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
-    embedding); ``optional``; or where a flag of the configuration is set.
+    embedding); ``optional``; or where a flag of the configuration is set. Only layers of its ``kinds`` have it,
+    all where it names none. ``module`` is the parameter of the stock class that it is a part of,
+    where that has another name: of experts and their gates and up projections, often one for all.
     """
 
     name: str
@@ -80,6 +148,8 @@ class Pattern:
     transposed: bool = False
     scaled: bool = False
     gguf: str | None = None
+    kinds: tuple[str, ...] = ()
+    module: str | None = None
 
     @property
     def in_layer(self) -> bool:
@@ -98,17 +168,45 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Tensors:
-    """The names of the tensors: in ``body`` after one of the ``prefixes``, in ``head`` after none.
+class Prefix:
+    """What stands before the names of the ``body``, and before those of the ``head``.
 
-    ``aliases`` maps ends of names to older ones; ``ignored`` are patterns of names without weights.
+    A document gives it as two texts, or as that of the body alone.
     """
 
-    prefixes: tuple[str, ...] = ("",)
+    body: str = ""
+    head: str = ""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Tensors that no stock class reads: patterns of their ``names``, and fields to ``reset`` in a child.
+
+    ``{beyond}`` in a name stands for the number of any layer that the configuration does not count.
+    """
+
+    names: str
+    reset: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """The names of the tensors: in ``body`` after one of the ``prefixes``, in ``head`` after its head prefix.
+
+    ``aliases`` maps ends of names to older ones; ``ignored`` are patterns of names without weights. What is
+    ``carried`` goes into a child as it is: parts that see or hear. What is ``dropped`` does not.
+    ``layouts`` are other ways to store what the body has: each takes the place of the patterns of its roles
+    where its first name is there.
+    """
+
+    prefixes: tuple[Prefix, ...] = (Prefix(),)
     body: tuple[Pattern, ...] = ()
     head: tuple[Pattern, ...] = ()
     aliases: dict[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    layouts: tuple[tuple[Pattern, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,7 +224,8 @@ class Cuttable:
     ``heads`` includes KV groups. ``indivisible`` says what becomes of heads that do not divide the hidden
     size: ``kept`` (nothing is special), ``refused``, or the family that the child is ``written_as``.
     ``hidden``: whether the residual stream can be narrowed, for which each sublayer must stand behind an
-    RMSNorm and nothing else on the stream; ``hidden_note`` says why it cannot.
+    RMSNorm and nothing else on the stream; ``hidden_note`` says why it cannot. The ``keeps_first`` layers
+    are like no other and stay.
     """
 
     layers: bool
@@ -135,6 +234,7 @@ class Cuttable:
     indivisible: str
     note: str
     written_as: Rewriting | None = None
+    keeps_first: int = 0
     hidden: bool = False
     hidden_note: str = "its family does not say that norms commute with a rotation of the stream"
 
@@ -199,7 +299,9 @@ class Family:
     """One family of models, called ``name`` in ``model_type``; a file of JSON with these names describes it.
 
     ``head_classes`` are the stock classes with a head for the task, first the usual one. A family without
-    tensors is known as a network only. ``runtimes`` by name of the runtime.
+    tensors is known as a network only. ``runtimes`` by name of the runtime. ``parallel``: attention and FFN
+    read the stream alike, and are added to it at once. ``gain`` is what a norm multiplies by, of its stored
+    ``w``. ``residual`` is the field of a factor of all that is added to the stream.
     """
 
     name: str
@@ -210,6 +312,9 @@ class Family:
     cut: Cuttable
     tensors: Tensors = field(default_factory=Tensors)
     module_names: ModuleNames = field(default_factory=ModuleNames)
+    parallel: bool = False
+    gain: Literal["w", "1+w"] = "w"
+    residual: str | None = None
     gguf: Gguf | None = None
     runtimes: dict[str, Support] = field(default_factory=dict)
 

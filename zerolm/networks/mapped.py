@@ -38,11 +38,10 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
 
 def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, str]:
     """Return the stock model's name of each tensor: ``prefix`` stands before the names of the body."""
-    family, layout = checkpoint.family, checkpoint.layout
-    body = {(p.in_layer, p.role): prefix + p.name for p in family.tensors.body}
-    names = {(False, p.role): p.name for p in family.tensors.head} | body
+    layout = checkpoint.layout
+    heads = {pattern.name for pattern in checkpoint.family.tensors.head}
     return {
-        stored: names[slot.layer is not None, slot.role].replace("{layer}", str(slot.layer))
+        stored: ("" if slot.parameter in heads else prefix) + slot.parameter
         for stored, slot in layout.slots.items()
         if not (layout.tied and slot.role == "head")
     }

@@ -1,0 +1,92 @@
+"""What differs between the layers of a model: the kinds that they are of, and their windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from zerolm.architecture import MAX_DEPTH, MAX_VOCAB
+from zerolm.families.family import Family, Field, KindRule, Kinds
+from zerolm.families.values import boolean, integer, short, value_of
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def kinds_of(family: Family, fields: Mapping[str, Any], depth: int) -> tuple[frozenset[str], ...]:
+    """Return the kinds that each layer is of; ``ValueError`` where a list has others, or another length."""
+    choices = [
+        _listed(choice, fields, depth) or _by_rule(choice, fields, depth) for choice in family.config.kinds
+    ]
+    return tuple(frozenset(choice[layer] for choice in choices) for layer in range(depth))
+
+
+def _listed(choice: Kinds, fields: Mapping[str, Any], depth: int) -> list[str]:
+    """Return the kinds that a list gives; none where there is no list."""
+    names = fields.get(choice.field) if choice.field else None
+    if names is None:
+        return []
+    if not isinstance(names, list) or not all(isinstance(n, str) and n in choice.values for n in names):
+        raise ValueError(f"{choice.field} is {short(names)}, not a list of {', '.join(choice.values)}")
+    if len(names) != depth:
+        raise ValueError(f"it has {depth} layers and {len(names)} {choice.field}")
+    return [choice.values[name] for name in names]
+
+
+def _by_rule(choice: Kinds, fields: Mapping[str, Any], depth: int) -> list[str]:
+    holds = [(rule.kind, _layers(rule, fields, depth)) for rule in choice.rules]
+    return [next(kind for kind, layers in holds if layer in layers) for layer in range(depth)]
+
+
+def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[int]:
+    """Return the numbers of the layers that a rule holds for."""
+    if rule.listed is not None:
+        numbers = fields.get(rule.listed) or []
+        if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n < MAX_DEPTH for n in numbers):
+            raise ValueError(f"{rule.listed} is {short(numbers)}, not a list of numbers of layers")
+        return frozenset(numbers)
+    if rule.first is not None:
+        return frozenset(range(min(depth, _number(fields, rule.first, least=0))))
+    if rule.every is not None:
+        every = _number(fields, rule.every)
+        offset = 0 if rule.offset is None else _number(fields, rule.offset, least=-1)
+        return frozenset(n for n in range(depth) if n >= offset and (n - offset) % every == 0)
+    return frozenset(range(depth))
+
+
+def _number(fields: Mapping[str, Any], field: Field, least: int = 1) -> int:
+    return integer(field.field or "a rule", value_of(fields, field), MAX_DEPTH, least)
+
+
+def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterator[int]:
+    """Yield how many tokens each layer attends to at most, 0 for all."""
+    window, listed = family.config.window, fields.get("layer_types")
+    if isinstance(listed, list) and len(listed) != depth:
+        raise ValueError(f"it has {depth} layers and {len(listed)} layer_types")
+    size = 0 if window is None else _window_size(fields, window.size, window.switch)
+    if window is None or not size:
+        yield from [0] * depth
+        return
+    if window.types is None or fields.get(window.types) is None:
+        if window.but_every is not None:
+            every = _number(fields, window.but_every)
+            yield from (0 if (n + 1) % every == 0 else size for n in range(depth))
+            return
+        first = 0 if window.first is None else _first(fields, window.first)
+        yield from (size if n >= first and (n - first) % window.every == 0 else 0 for n in range(depth))
+        return
+    other = {name for choice in family.config.kinds if choice.field == window.types for name in choice.values}
+    if not isinstance(listed, list) or not all(kind in {FULL, SLIDING, *other} for kind in listed):
+        raise ValueError(f"{window.types} is {short(listed)}, not a list of {FULL} and {SLIDING}")
+    yield from (size if kind == SLIDING else 0 for kind in listed)
+
+
+def _window_size(fields: Mapping[str, Any], field: Field, switch: str | None) -> int:
+    """Return how many tokens a window holds, 0 where there is none."""
+    value = value_of(fields, field)
+    if value is None or (switch and not boolean(fields, switch, False)):
+        return 0
+    return integer(str(field.field), value, MAX_VOCAB)
+
+
+def _first(fields: Mapping[str, Any], field: Field) -> int:
+    return integer(str(field.field), value_of(fields, field), MAX_VOCAB, 0)

@@ -1,0 +1,77 @@
+"""The values of a ``config.json``, of its text part where it has several, checked as they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from zerolm.families.family import Family, Field
+
+OF_THE_WHOLE: Final = ("model_type", "architectures", "quantization_config")
+"""Fields that are those of the whole model, whatever its text part says."""
+
+
+def described(family: Family, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields that describe the text model: those of its part, and of the whole where that is it.
+
+    ``ValueError`` for a part that is no object, or says another size than the whole does.
+    """
+    at = family.config.at
+    if at is None:
+        return config
+    part = config.get(at)
+    if part is None:
+        part = {}
+    if not isinstance(part, Mapping):
+        raise ValueError(f"{at} is {short(part)}, not an object")
+    for field in family.config.sizes.values():
+        for name in filter(None, (field.field, *field.also)):
+            if name in part and config.get(name) not in (None, part[name]):
+                raise ValueError(f"{name} is {short(config[name])}, and {short(part[name])} in {at}")
+    whole = {name: config[name] for name in OF_THE_WHOLE if name in config}
+    tied = family.config.tied.field
+    if tied is not None and tied in config:
+        whole[tied] = config[tied]
+    return {**part, **whole}
+
+
+def value_of(config: Mapping[str, Any], field: Field) -> Any:
+    """Return what is given, else the default; for null what it stands for."""
+    for name in (field.field, *field.also):
+        if name is not None and name in config:
+            return field.null if config[name] is None else config[name]
+    return field.default
+
+
+def is_given(config: Mapping[str, Any], field: Field) -> bool:
+    """Return whether a field, or another name of it, has a value."""
+    return any(name is not None and config.get(name) is not None for name in (field.field, *field.also))
+
+
+def check_names(config: Mapping[str, Any], field: Field) -> None:
+    """Refuse a configuration that says the same thing twice, in two ways."""
+    given = [name for name in (field.field, *field.also) if name is not None and name in config]
+    for name in given[1:]:
+        if config[name] != config[given[0]]:
+            raise ValueError(f"the configuration has {given[0]} {short(config[given[0]])} and {name} as well")
+
+
+def boolean(config: Mapping[str, Any], name: str | None, default: Any) -> bool:
+    """Return the value of a flag; ``ValueError`` where it is neither true nor false."""
+    value = config.get(name, default) if name else default
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, not {short(value)}")
+    return value
+
+
+def integer(name: str, value: Any, most: int, least: int = 1) -> int:
+    """Return an integer within these bounds, else ``ValueError``."""
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"the configuration has {name} {short(value)}; {least} to {most} are possible")
+    return value
+
+
+def short(value: Any) -> str:
+    """Return a value as a message shows it."""
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "of more than 40 digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -199,12 +199,12 @@ def readings_of(felt: Felt, blocks: Blocks) -> Iterator[Reading]:
 
 def readers(layer: StockLayer) -> dict[str, nn.Module]:
     """Return the modules behind the norms of a layer, and what is added to the stream between them."""
-    return {"attention_norm": layer.attention_in[0], "ffn_norm": layer.ffn_in[0], "o": layer.attention_out}
+    return {"attention_norm": layer.attention_in[0], "ffn_norm": layer.ffn_in[0], "o": layer.writers["o"]}
 
 
 def writers(layer: StockLayer) -> dict[str, nn.Module]:
     """Return the modules that write to the stream."""
-    return {"o": layer.attention_out, "down": layer.ffn_out}
+    return layer.writers
 
 
 def readers_and_writers(layer: StockLayer) -> dict[str, nn.Module]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +34,7 @@ from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
+from zerolm.families.config import CoreSizes
 from zerolm.io.folders import REPORT, check_new, new_folder
 from zerolm.progress import Progress, about, announce, silent
 from zerolm.settings.compute import ComputeRequest
@@ -319,7 +320,7 @@ class Carving:
             {**(losses or {}), **measured},
             widths(cut),
             stream(cut),
-            asdict(cut.parent),
+            {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
             note,
             spectrum=list(rows),
             kept=cut,

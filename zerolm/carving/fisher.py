@@ -112,6 +112,8 @@ def fisher(
 def _add_outputs(felt: Felt, sums: Arrays) -> None:
     """Add what is felt of the outputs of a layer."""
     for place, role in enumerate(OUTPUT_ROLES):
+        if role not in felt.gradients.outputs:
+            continue  # the layer has no such output
         gradients = felt.gradients.outputs[role][felt.tokens].float()  # (n, d)
         moments = (gradients.T @ gradients).cpu().double().numpy()
         sums["outputs"] += moments

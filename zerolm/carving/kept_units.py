@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.width.narrowing import Narrowing
 from zerolm.checkpoints import Checkpoint
-from zerolm.families.config import CoreSizes
+from zerolm.families.config import CoreSizes, ModelSizes
 
 
 @dataclass(frozen=True)
@@ -18,32 +18,40 @@ class Dimensions(CoreSizes):
     """The sizes of a parent that a cut refers to.
 
     A KV group is one key/value head with the ``heads // kv_heads`` query heads that read it; without
-    grouped queries it is one head.
+    grouped queries it is one head. ``axes`` by label are those that the family makes of units: what there is
+    one of each (``heads``, ``kv_heads``, ``ffn``, or what stays whole), and how many elements each is.
     """
+
+    axes: Mapping[str, tuple[str, int]] = field(default_factory=dict, compare=False)
 
     @property
     def heads_per_group(self) -> int:
         return self.heads // self.kv_heads
 
     @property
-    def unit_sizes(self) -> dict[str, int]:
-        """How many consecutive elements of a part of an axis belong to one unit.
+    def unit_sizes(self) -> dict[str, tuple[str, int]]:
+        """The kind of units along a part of an axis, and how many consecutive elements belong to one.
 
         ``q`` is heads x head size and ``kv`` KV heads x head size, both in KV groups; ``ffn`` is neurons.
         """
-        return {"q": self.heads_per_group * self.head_size, "kv": self.head_size, "ffn": 1}
+        sizes = {"q": ("heads", self.head_size), "kv": ("kv_heads", self.head_size), "ffn": ("ffn", 1)}
+        times = {"heads": ("groups", self.heads_per_group), "kv_heads": ("groups", 1), "ffn": ("ffn", 1)}
+        return {
+            label: (times[each][0], times[each][1] * size)
+            for label, (each, size) in (sizes | dict(self.axes)).items()
+            if each in times
+        }
 
     def parts(self, label: str) -> Iterator[AxisPart]:
         """Yield the parts that lie one after another along an axis, none where it has no units.
 
         ``q+kv+kv`` is the axis of a fused matrix; most have one part.
         """
-        start = 0
+        start, units = 0, self.unit_sizes
         for name in label.split("+"):
-            if name not in self.unit_sizes:
+            if name not in units:
                 return
-            kind = "ffn" if name == "ffn" else "groups"
-            unit = self.unit_sizes[name]
+            kind, unit = units[name]
             part = AxisPart(kind, unit, start, unit * (self.ffn if kind == "ffn" else self.kv_heads))
             yield part
             start += part.length
@@ -55,10 +63,13 @@ class Dimensions(CoreSizes):
 
 def dimensions(checkpoint: Checkpoint) -> Dimensions:
     """Return the sizes that a cut refers to."""
-    layout = checkpoint.layout
-    return Dimensions(
-        layout.depth, layout.hidden, layout.heads, layout.kv_heads, layout.head_size, layout.ffn
-    )
+    return dimensions_in(checkpoint.layout)
+
+
+def dimensions_in(sizes: ModelSizes) -> Dimensions:
+    """Return the sizes that a cut refers to, of a model with these."""
+    core = {part.name: getattr(sizes, part.name) for part in fields(CoreSizes)}
+    return Dimensions(**core, axes=sizes.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +174,7 @@ class Cut:
 
 def _resized(parent: Dimensions, groups: int, ffn: int) -> Dimensions:
     heads = groups * parent.heads_per_group
-    return Dimensions(parent.depth, parent.hidden, heads, groups, parent.head_size, ffn)
+    return replace(parent, heads=heads, kv_heads=groups, ffn=ffn)
 
 
 def spread(units: Sequence[int] | Ints, size: int) -> Ints:

@@ -13,20 +13,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
+from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions_in
 from zerolm.carving.width.in_memory import entered, maps_of, narrow_ends, narrow_layer, narrow_output
 from zerolm.carving.width.narrowing import WRITERS
+from zerolm.families.config import sizes_of
+from zerolm.families.known import family_named
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import compute_of
-from zerolm.networks.mapped import released
+from zerolm.networks.mapped import in_memory, released
 from zerolm.networks.roles import (
     StockLayer,
-    keep_inputs,
-    keep_outputs,
+    keep_along,
     layer_list,
     layer_of,
-    layers_of,
-    matrix,
     places_of,
 )
 
@@ -62,37 +61,34 @@ class Repaired:
 
 def dimensions_of(model: PreTrainedModel) -> Dimensions:
     """Return the sizes of a loaded model that a cut refers to."""
-    config, first = model.config, layers_of(model)[0]
-    hidden, inner = matrix(first.attention_out).shape  # d, heads x head size
-    heads = int(config.num_attention_heads)
-    return Dimensions(
-        depth=int(config.num_hidden_layers),
-        hidden=hidden,
-        heads=heads,
-        kv_heads=int(getattr(config, "num_key_value_heads", None) or heads),
-        head_size=inner // heads,
-        ffn=matrix(first.ffn_out).shape[1],
-    )
+    family = family_named(str(model.config.model_type))
+    return dimensions_in(sizes_of(family, model.config.to_dict()))
 
 
 def slice_layer(layer: StockLayer, cut: Cut, kept: LayerCut) -> None:
     """Keep these KV groups and neurons of a layer, in place."""
-    indices = {label: cut.kept(kept, label) for label in {"q", "kv", "ffn", *layer.axes}}
-    index = {label: torch.as_tensor(x) for label, x in indices.items() if x is not None}
-    for module, label in zip((*layer.attention_in, *layer.ffn_in), layer.axes, strict=True):
-        keep_outputs(module, index[label])
-    keep_inputs(layer.attention_out, index["q"])
-    keep_inputs(layer.ffn_out, index["ffn"])
+    shapes = {name: parameter.shape for name, parameter in layer.module.named_parameters()}
+    whole = cut.parent.kv_heads, cut.parent.ffn
+    for name, possible in layer.axes.items():
+        for labels in possible if name in shapes else ():
+            lengths = [cut.parent.length(label, *whole) for label in labels]
+            if any(length not in (0, size) for length, size in zip(lengths, shapes[name], strict=True)):
+                continue  # the axes are those of another kind of layers
+            for axis, label in enumerate(labels):
+                if (indices := cut.kept(kept, label)) is not None:
+                    keep_along(layer.module, name, axis, indices)
+            break
     groups = len(kept.groups)
+    left = {label: cut.parent.length(label, groups, 0) for label in ("q", "kv")}
     heads = groups * cut.parent.heads_per_group
-    layer.resize({"q": len(index["q"]), "kv": len(index["kv"]), "heads": heads, "kv_heads": groups})
+    layer.resize({**left, "heads": heads, "kv_heads": groups})
 
 
 def carved_layer(
     model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None
 ) -> StockLayer:
     """Return a copy of one of the model's layers, sliced, as it is computed, with what is repaired of it."""
-    layer = layer_of(places_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
+    layer = layer_of(places_of(model), in_memory(layer_list(model)[kept.layer]))
     arrays = repaired.arrays if repaired else {}
     slice_layer(layer, cut, kept)
     if cut.narrowing:
@@ -106,7 +102,7 @@ def carved_layer(
 
 def put_repaired(layer: StockLayer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:
     """Put the repaired matrices of the parent's layer ``number`` into the sliced layer."""
-    for role, module in (("o", layer.attention_out), ("down", layer.ffn_out)):
+    for role, module in layer.writers.items():
         for name, tensor in (("weight", role), ("bias", f"{role}_bias")):
             if (number, tensor) in arrays:
                 module.get_parameter(name).data.copy_(torch.from_numpy(arrays[number, tensor]))
@@ -140,7 +136,9 @@ def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None 
         slice_layer(layer, cut, kept)
         if maps:
             narrow_layer(model, layer.module, kept.layer, maps)
-        layer.attention.__dict__["layer_idx"] = place
+        for module in layer.module.modules():
+            if "layer_idx" in module.__dict__:
+                module.__dict__["layer_idx"] = place
         put_repaired(layer, kept.layer, arrays)
     if maps:
         narrow_ends(child, model, maps)

@@ -58,6 +58,11 @@ class Slot:
         return len(self.axes) - (self.axes[0] == "experts" and len(self.axes) == 3) == 2
 
     @property
+    def of_experts(self) -> bool:
+        """Whether it is the matrix of one expert, or those of all."""
+        return self.expert is not None or (self.axes[0] == "experts" and len(self.axes) == 3)
+
+    @property
     def key(self) -> str:
         """The role, followed by the number of the expert where there is one."""
         return self.role if self.expert is None else f"{self.role}.{self.expert}"

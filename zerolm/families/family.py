@@ -136,8 +136,8 @@ class Pattern:
     A leading axis ``experts`` holds all experts in one tensor. ``transposed``: stored as (inputs, outputs).
     ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is its name in a GGUF file. ``when``
     it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
-    embedding); ``optional``; or where a flag of the configuration is set. Only layers of its ``kinds`` have it,
-    all where it names none. ``module`` is the parameter of the stock class that it is a part of,
+    embedding); ``optional``; or where a flag of the configuration is set. Only layers of its ``kinds`` have
+    it, all where it names none. ``module`` is the parameter of the stock class that it is a part of,
     where that has another name: of experts and their gates and up projections, often one for all.
     """
 
@@ -265,7 +265,7 @@ class Modules:
     """The places of modules: ``layers`` and ``final`` below the base model, others below a layer.
 
     ``attention`` returns the probabilities; ``projections`` by role, ``o`` and ``down`` among them, in the
-    order of use; ``outputs`` the axis of their outputs by role. ``between`` is the norm of a layer that has
+    order of use. ``between`` is the norm of a layer that has
     the stream after attention; ``before`` the one before attention, None where none is; ``final`` the norm
     that the head reads, None where it reads the last layer.
     ``resized`` are attributes of the attention module (``config.NAME``: of its configuration) that hold the
@@ -278,7 +278,6 @@ class Modules:
     between: str
     final: str | None
     before: str | None = None
-    outputs: dict[str, str] = field(default_factory=dict)
     resized: dict[str, str] = field(default_factory=dict)
 
 
@@ -337,15 +336,16 @@ class Family:
         linear = [p for p in weights if p.in_layer and not p.of_experts and len(p.axes) == 2]
         order = ("q", "k", "v", "o", "gate", "up", "down")
         linear = [p for role in order for p in linear if p.roles[0] == role]
-        projections = modules.projections or {p.role: inside[p.role] for p in linear}
+        at = {p.role: p.name.removesuffix(".weight").partition(".{layer}.")[2] for p in reversed(linear)}
+        projections = modules.projections or {p.role: at[p.role] for p in linear}
         first = next(iter(projections.values()), "")
+        between = "attention_post_norm" if self.norm in ("post", "output") else "ffn_norm"
         return Modules(
             layers=modules.layers or names.get("o", "").partition(".{layer}.")[0],
             attention=modules.attention or first.rpartition(".")[0],
             projections=projections,
-            between=modules.between or inside["attention_post_norm" if self.norm == "post" else "ffn_norm"],
+            between=modules.between or inside.get(between, ""),
             final=modules.final or names.get("final_norm"),
             before=inside.get("attention_norm"),
-            outputs={p.role: p.axes[1 if p.transposed else 0] for p in linear},
             resized=modules.resized,
         )

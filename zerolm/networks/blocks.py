@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from zerolm.networks.compute import compute_of, held_of
 from zerolm.networks.hooks import stand_ins
-from zerolm.networks.roles import StockLayer, layer_list, layer_of, matrix, places_of
+from zerolm.networks.roles import StockLayer, layer_list, layer_of, places_of
 from zerolm.networks.states import HiddenStates
 
 M = TypeVar("M", bound=nn.Module)
@@ -91,8 +91,7 @@ class Blocks:
     @property
     def state_bytes(self) -> list[int]:
         """Return the bytes of the hidden states of each batch, in float32."""
-        first = layer_of(places_of(self.model), layer_list(self.model)[0])
-        hidden = len(matrix(first.attention_out))
+        hidden = int(self.model.config.hidden_size)
         return [4 * batch["input_ids"].numel() * hidden for batch in self.batches]
 
     def states(self) -> HiddenStates:

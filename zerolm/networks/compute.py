@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from zerolm.io.memory import free_memory
 from zerolm.networks.hooks import stand_ins
-from zerolm.networks.mapped import released
+from zerolm.networks.mapped import assembled, is_in_parts, released
 from zerolm.networks.roles import layer_list
 from zerolm.settings import shown
 from zerolm.settings.compute import ComputeRequest, RunningRequest
@@ -69,10 +69,11 @@ class Compute:
         vectors in float32.
         """
         moved: dict[int, Any] = {}
-        for weight in used:
+        for stored in used:
+            weight = assembled(stored) if is_in_parts(stored) else stored
             dtype = torch.float32 if wide or weight.dim() < 2 else self.products
-            if (weight.dtype, weight.device) != (dtype, self.device):
-                moved[id(weight)] = nn.Parameter(weight.to(self.device, dtype), requires_grad=False)
+            if weight is not stored or (weight.dtype, weight.device) != (dtype, self.device):
+                moved[id(stored)] = nn.Parameter(weight.to(self.device, dtype), requires_grad=False)
         moved |= {id(x): x.to(self.device) for x in module.buffers() if x.device != self.device}
         if not moved:
             return module

@@ -59,6 +59,8 @@ def stock_network(model: PreTrainedModel) -> Network:
     another family and for a class without such a head.
     """
     places, kind = places_of(model), str(model.config.model_type)
+    if places.varied:
+        raise ValueError(f"the layers of a {kind} are of several kinds, and cannot be read as a network yet")
     task, head = family_named(kind).task, family_named(kind).head_classes[0]
     classes = int(getattr(model.config, "num_labels" if task == "image" else "vocab_size"))
     if type(model).__name__ != head or classes < 1:
@@ -86,7 +88,7 @@ def stock_network(model: PreTrainedModel) -> Network:
         linears=tuple(
             linear for number, layer in enumerate(layers) for linear in _linears(number, layer, roles)
         ),
-        attentions=tuple(Tap(_probabilities(layer.attention)) for layer in layers),
+        attentions=tuple(Tap(_probabilities(layer.attention)) for layer in layers if layer.attention),
         stream=tuple(stream),
         final=Tap(final),
         norms=tuple(module for module in model.modules() if "Norm" in type(module).__name__),
@@ -96,7 +98,7 @@ def stock_network(model: PreTrainedModel) -> Network:
 
 def _linears(number: int, layer: StockLayer, roles: list[str]) -> list[Linear]:
     """Return the matrices of a layer in the order of use, as ``roles`` are; a fused module has several."""
-    modules = (*layer.attention_in, layer.attention_out, *layer.ffn_in, layer.ffn_out)
+    modules = (*layer.attention_in, layer.writers["o"], *layer.ffn_in, layer.writers["down"])
     linears: list[Linear] = []
     for place, (role, module) in enumerate(zip(roles, modules, strict=True)):
         activated = role.split("+")[:1] if module is layer.ffn_in[0] else []
@@ -113,7 +115,7 @@ def _linears(number: int, layer: StockLayer, roles: list[str]) -> list[Linear]:
 def _outputs(role: str, module: nn.Module, layer: StockLayer) -> dict[str, int]:
     """Return the matrices in a module by name, with their numbers of outputs."""
     names = role.split("+")
-    rows, q = matrix(module).shape[0], matrix(layer.attention_out).shape[1]
+    rows, q = matrix(module).shape[0], matrix(layer.writers["o"]).shape[1]
     if names[0] != "q" or len(names) == 1:
         return dict.fromkeys(names, rows // len(names))
     return dict(zip(names, [q, *[(rows - q) // 2] * 2], strict=True))

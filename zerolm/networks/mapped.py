@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import mmap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +15,10 @@ from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint, TensorInfo
 
+M = TypeVar("M", bound=nn.Module)
+
 _MAP: Final = "_zerolm_map"
+_PARTS: Final = "_zerolm_parts"
 STORED: Final = {
     "BF16": (np.uint16, torch.bfloat16),
     "F16": (np.float16, torch.float16),
@@ -24,14 +28,25 @@ STORED: Final = {
 
 
 def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
-    """Give a model without memory the mapped tensors; ``ValueError`` where a weight is missing."""
+    """Give a model without memory the mapped tensors; ``ValueError`` where a weight is missing.
+
+    A parameter that is stored in several tensors, as those of experts are, is put together when it is used.
+    """
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     prefix = f"{model.base_model_prefix}." if model.base_model is not model else ""
+    parts: dict[str, list[TensorInfo]] = {}
     for stored, name in parameters(checkpoint, prefix).items():
         if name in shapes and shapes[name] == checkpoint.tensors[stored].shape:
             put(model, name, mapped_tensor(checkpoint.tensors[stored]))
+        elif name in shapes:
+            parts.setdefault(name, []).append(checkpoint.tensors[stored])
+    for name, infos in parts.items():
+        if sum(info.count for info in infos) == shapes[name].numel():
+            model.get_parameter(name).__dict__[_PARTS] = infos
     model.tie_weights()
-    missing = [name for name, parameter in model.named_parameters() if parameter.is_meta]
+    missing = [
+        name for name, weight in model.named_parameters() if weight.is_meta and not is_in_parts(weight)
+    ]
     if missing:
         raise ValueError(f"{str(checkpoint.folder)!r} lacks {missing[0]!r}, or has it in another shape")
 
@@ -45,6 +60,32 @@ def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, str]:
         for stored, slot in layout.slots.items()
         if not (layout.tied and slot.role == "head")
     }
+
+
+def is_in_parts(weight: Tensor) -> bool:
+    """Return whether a parameter is stored in several tensors, and has no memory."""
+    return _PARTS in weight.__dict__
+
+
+def assembled(weight: Tensor) -> Tensor:
+    """Return a parameter (experts, rows, columns) from its parts (rows, columns), in memory as stored.
+
+    The parts of an expert follow one another: all gates, then all up projections.
+    """
+    parts: list[TensorInfo] = weight.__dict__[_PARTS]
+    kinds = len(parts) // len(weight)
+    tensors = [mapped_tensor(info) for info in parts]
+    by_expert = [torch.cat(tensors[expert :: len(weight)]) for expert in range(len(weight))]
+    released(tensors)
+    assert kinds * len(weight) == len(parts)
+    return torch.stack(by_expert)
+
+
+def in_memory(module: M) -> M:
+    """Return a copy of a module whose parameters are all in memory, as they are stored."""
+    weights = [weight for weight in module.parameters() if is_in_parts(weight)]
+    whole = {id(weight): nn.Parameter(assembled(weight), requires_grad=False) for weight in weights}
+    return copy.deepcopy(module, whole)
 
 
 def mapped_tensor(info: TensorInfo) -> Tensor:

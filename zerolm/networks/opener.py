@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import torch
 import transformers
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -32,7 +33,7 @@ from zerolm.families.family import Family
 from zerolm.families.known import family_named
 from zerolm.io.memory import free_memory
 from zerolm.networks.huggingface import HEADS, stock_network
-from zerolm.networks.mapped import map_parameters, shapes_only
+from zerolm.networks.mapped import in_memory, map_parameters, shapes_only
 from zerolm.networks.network import Network
 from zerolm.networks.roles import places_in
 
@@ -114,8 +115,22 @@ def load_model(folder: Path, decoder: bool) -> PreTrainedModel:
 
 
 def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
-    """Return the model of a checkpoint in float32, in memory."""
-    return load_model(checkpoint.folder, is_decoder(checkpoint))
+    """Return the model of a checkpoint in float32, in memory: of one that sees or hears, the text part."""
+    if checkpoint.family.config.at is None:
+        return load_model(checkpoint.folder, is_decoder(checkpoint))
+    model: PreTrainedModel = in_memory(mapped_model(checkpoint))
+    nn.Module.float(model)
+    model.tie_weights()
+    return model.train(False)
+
+
+def text_config(checkpoint: Checkpoint) -> PreTrainedConfig:
+    """Return the configuration of the text model, as transformers completes it."""
+    config = stock_config(checkpoint.folder)
+    if checkpoint.family.config.at is not None:
+        config = config.get_text_config()
+        config.tie_word_embeddings = checkpoint.layout.tied
+    return config
 
 
 def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
@@ -127,7 +142,7 @@ def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """
     decoder = is_decoder(checkpoint)
     places_in(checkpoint.family.name)
-    config = stock_config(checkpoint.folder)
+    config = text_config(checkpoint)
     kind, more = (AutoModelForCausalLM, {}) if decoder else (AutoModel, {"add_pooling_layer": False})
     with one_line(f"the model in {str(checkpoint.folder)!r}"), shapes_only():
         model = kind.from_config(config, trust_remote_code=False, dtype=torch.float32, **more)  # type: ignore[no-untyped-call]

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from zerolm.families.family import Modules, Norm
+from zerolm.architecture import Ints
+from zerolm.families.family import Family, Modules, Norm
 from zerolm.families.known import family_named
 
 
@@ -20,28 +21,36 @@ class StockLayer:
     """One layer and its modules by what they do.
 
     ``attention_in`` are q, k and v, or fewer modules with fused outputs; ``ffn_in`` are gate and up, or the
-    one module. ``axes`` has the axis of the outputs of each of these, first of attention, then of the FFN:
-    ``q``, ``kv``, ``ffn``, joined by ``+`` in their order where they are fused; none where the family says
-    none. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'. ``norm`` is where the norms
-    stand: before each sub-block (``pre``), after its sum with what it was given (``post``), or before it and
-    on its output (``sandwich``).
+    one module. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'; none where tokens are
+    mixed by something else, or the FFN is a mixture. ``between`` is the norm before the FFN, if any. ``axes`` has by parameter the labels of its axes; several where kinds of layers differ.
+    ``norm`` is where the norms stand: before each sub-block (``pre``), after its sum with what it was given
+    (``post``), before it and on its output (``sandwich``), or on its output alone (``output``).
     """
 
     module: nn.Module
-    attention: nn.Module
+    attention: nn.Module | None
     attention_in: tuple[nn.Module, ...]
-    attention_out: nn.Module
+    attention_out: nn.Module | None
     ffn_in: tuple[nn.Module, ...]
-    ffn_out: nn.Module
-    axes: tuple[str, ...]
+    ffn_out: nn.Module | None
+    between: nn.Module | None
+    axes: Mapping[str, tuple[tuple[str, ...], ...]]
     norm: Norm
     resized: Mapping[str, str]
+
+    @property
+    def writers(self) -> dict[str, nn.Module]:
+        """The modules by role that write to the stream and can be cut: ``o``, ``down``."""
+        both = {"o": self.attention_out, "down": self.ffn_out}
+        return {role: module for role, module in both.items() if module is not None}
 
     def resize(self, lengths: Mapping[str, int]) -> None:
         """Tell the attention module its sizes after a cut: ``q``, ``kv``, ``heads``, ``kv_heads``.
 
         A configuration is the layer's own then.
         """
+        if self.attention is None:
+            return
         for name, label in self.resized.items():
             holder: object = self.attention
             if name.startswith("config."):
@@ -52,10 +61,15 @@ class StockLayer:
 
 @dataclass(frozen=True)
 class Places:
-    """Where the modules of a family are, and where its norms stand."""
+    """Where the modules of a family are, and where its norms stand.
+
+    ``varied``: its layers are of several kinds, and lack some of them.
+    """
 
     modules: Modules
     norm: Norm
+    axes: Mapping[str, tuple[tuple[str, ...], ...]]
+    varied: bool
 
 
 def places_of(model: PreTrainedModel) -> Places:
@@ -65,10 +79,16 @@ def places_of(model: PreTrainedModel) -> Places:
 
 def places_in(kind: str) -> Places:
     """Return the places in models of this type."""
-    family = family_named(kind)
-    if family.has_experts:
-        raise ValueError(f"{kind} is a mixture of experts, whose layers cannot be run one by one yet")
-    return Places(family.modules, family.norm)
+    return _places(family_named(kind))
+
+
+def _places(family: Family) -> Places:
+    axes: dict[str, tuple[tuple[str, ...], ...]] = {}
+    for pattern in family.tensors.body:
+        if pattern.in_layer and pattern.module is None:
+            name = pattern.name.partition(".{layer}.")[2]
+            axes[name] = (*axes.get(name, ()), pattern.axes)
+    return Places(family.modules, family.norm, axes, bool(family.config.kinds) or family.has_experts)
 
 
 def layer_list(model: PreTrainedModel) -> nn.ModuleList:
@@ -99,24 +119,35 @@ def norm_gain(model: PreTrainedModel, norm: str, layer: int | None) -> Tensor:
         return final_norm(model).get_parameter("weight").detach().float()
     module = names.before if norm == "attention_norm" else names.between
     assert module is not None
-    return layer_list(model)[layer].get_submodule(module).get_parameter("weight").detach().float()
+    gain = layer_list(model)[layer].get_submodule(module).get_parameter("weight").detach().float()
+    return gain
+
+
+def residual_factor(model: PreTrainedModel) -> float:
+    """Return what all that is added to the stream is multiplied by."""
+    field = family_named(str(model.config.model_type)).residual
+    return 1.0 if field is None else float(getattr(model.config, field))
 
 
 def layer_of(places: Places, module: nn.Module) -> StockLayer:
     """Return one layer, also one that stands outside its model."""
-    names, get = places.modules, module.get_submodule
-    roles = names.projections
-    inputs = [role for role in roles if role not in ("o", "down")]
-    ffn = [role for role in inputs if role.split("+")[0] in ("gate", "up")]
-    attention = [role for role in inputs if role not in ffn]
+    names, modules = places.modules, dict(module.named_modules())
+    inside = {role: modules[name] for role, name in names.projections.items() if name in modules}
+    inputs = [role for role in inside if role not in ("o", "down")]
+    ffn = [role for role in inputs if role.split("+")[0] in ("gate", "up") and "down" in inside]
+    attention = [role for role in inputs if role.split("+")[0] not in ("gate", "up") and "o" in inside]
+    if set(inside) < set(names.projections) and not places.varied:
+        lacking = next(name for name in names.projections.values() if name not in modules)
+        raise AttributeError(f"{type(module).__name__} has no module {lacking!r}")
     return StockLayer(
         module=module,
-        attention=get(names.attention),
-        attention_in=tuple(get(roles[role]) for role in attention),
-        attention_out=get(roles["o"]),
-        ffn_in=tuple(get(roles[role]) for role in ffn),
-        ffn_out=get(roles["down"]),
-        axes=tuple(names.outputs[role] for role in (*attention, *ffn) if role in names.outputs),
+        attention=modules.get(names.attention),
+        attention_in=tuple(inside[role] for role in attention),
+        attention_out=inside.get("o"),
+        ffn_in=tuple(inside[role] for role in ffn),
+        ffn_out=inside.get("down"),
+        between=modules.get(names.between),
+        axes=places.axes,
         norm=places.norm,
         resized=names.resized,
     )
@@ -150,13 +181,13 @@ def set_matrix(module: nn.Module, weight: Tensor, offset: Tensor | None) -> None
         setattr(module, name, size)
 
 
-def keep_outputs(module: nn.Module, kept: Sequence[int] | Tensor) -> None:
-    """Keep these outputs of a linear module."""
-    index = torch.as_tensor(kept)
-    offset = bias(module)
-    set_matrix(module, matrix(module)[index], None if offset is None else offset[index])
-
-
-def keep_inputs(module: nn.Module, kept: Sequence[int] | Tensor) -> None:
-    """Keep these inputs of a linear module."""
-    set_matrix(module, matrix(module)[:, torch.as_tensor(kept)], None)
+def keep_along(layer: nn.Module, name: str, axis: int, kept: Sequence[int] | Ints) -> None:
+    """Keep these indices along an axis of a layer's parameter, and tell its module how many there are."""
+    place, _, leaf = name.rpartition(".")
+    module = layer.get_submodule(place)
+    values = module.get_parameter(leaf).detach().index_select(axis, torch.as_tensor(kept))
+    setattr(module, leaf, nn.Parameter(values.contiguous(), requires_grad=False))
+    if leaf == "weight" and values.dim() == 2:
+        sizes = ("nx", "nf") if isinstance(module, Conv1D) else ("out_features", "in_features")
+        if hasattr(module, sizes[axis]):
+            setattr(module, sizes[axis], len(kept))

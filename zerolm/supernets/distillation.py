@@ -122,7 +122,7 @@ def attention_outputs(model: PreTrainedModel) -> list[nn.Module]:
         layers = model.base_model.get_submodule("layers")
         return [part(layer, "attention").get_submodule("o") for layer in layers.children()]
     places = places_of(model)
-    return [layer_of(places, layer).attention_out for layer in layer_list(model)]
+    return [layer_of(places, layer).writers["o"] for layer in layer_list(model)]
 
 
 @contextmanager

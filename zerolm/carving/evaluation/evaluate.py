@@ -276,13 +276,15 @@ def uniform(parent: Checkpoint, cut: Cut) -> Cut:
     sizes = tuple(range(1, whole.kv_heads + 1)), tuple(range(1, whole.ffn + 1))
     choices = Choices(*sizes, (depth,), width=width)
     prices = part_costs(parent, choices, CostModel())
-    wanted = prices.of([(len(kept.groups), len(kept.ffn)) for kept in cut.layers])[PARAMS]
+    wanted = prices.of({kept.layer: (len(kept.groups), len(kept.ffn)) for kept in cut.layers})[PARAMS]
+    layers = [prices.layers[kept.layer] for kept in cut.layers]
     groups, ffn = (
-        np.array([costs[PARAMS] for costs in part.values()]) for part in (prices.groups, prices.ffn)
+        np.sum([[costs[PARAMS] for costs in part.values()] for part in parts], axis=0)
+        for parts in ([layer.groups for layer in layers], [layer.ffn for layer in layers])
     )
-    rest = prices.outside[PARAMS] + depth * prices.rest[PARAMS]
-    apart = np.abs(rest + depth * np.add.outer(groups, ffn) - wanted)  # (groups, ffn)
-    least, neuron = apart.min(axis=1), depth * np.diff(ffn[:2]).sum()
+    rest = prices.outside[PARAMS] + sum(layer.rest[PARAMS] for layer in layers)
+    apart = np.abs(rest + np.add.outer(groups, ffn) - wanted)  # (groups, ffn)
+    least, neuron = apart.min(axis=1), np.diff(ffn[:2]).sum()
     mean = fmean(len(kept.groups) for kept in cut.layers)
     possible = np.flatnonzero(least <= max(neuron, least.min()))
     g = min(possible.tolist(), key=lambda place: abs(choices.groups[place] - mean))

@@ -63,6 +63,8 @@ class Child:
         layout, kept = self.parent.layout, {layer.layer: layer for layer in self.cut.layers}
         for name in self.parent.tensors:
             slot = layout.slots.get(name)
+            if name in layout.carried:
+                yield ChildTensor(self, name, "carried", None)
             if slot is None or (slot.layer is not None and slot.layer not in kept):
                 continue
             if self.maps and slot.role == "head" and layout.tied:
@@ -98,7 +100,8 @@ class ChildTensor:
     @property
     def slot(self) -> Slot:
         """The place of the parent's tensor."""
-        return self.child.parent.layout.slots[self.source]
+        carried = Slot(None, "carried", ("",) * len(self.info.shape))
+        return self.child.parent.layout.slots.get(self.source, carried)
 
     @property
     def is_made_anew(self) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint, Outgoing
+from zerolm.families.config import sizes_of
+from zerolm.families.family import Family, Kinds
+from zerolm.families.kinds import FULL, SLIDING
 
 REMOTE: Final = ("auto_map", "custom_pipelines", "custom_generate")
 """Fields that name code of the parent's folder, which no child has."""
@@ -25,6 +28,12 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
     }
     if cut.narrowing and not family.cut.hidden:
         raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
+    if cut.narrowing and checkpoint.layout.carried:
+        other = checkpoint.layout.carried[0]
+        raise ValueError(f"hidden cannot be cut: {other!r} writes to the stream, and stays as it is")
+    first = [kept.layer for kept in cut.layers[: family.cut.keeps_first]]
+    if first != list(range(family.cut.keeps_first)):
+        raise ValueError(f"the first {family.cut.keeps_first} layers of a {family.name} have to stay")
     for kind, is_cut in cuts.items():
         if is_cut and not getattr(family.cut, kind):
             possible = [name for name in cuts if getattr(family.cut, name)]
@@ -54,11 +63,14 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
     """Return the configuration of a child with the ``largest`` sizes; its head size is spelt out.
 
     Where heads no longer divide the hidden size, it is that of the family that has the same network: a llama
-    becomes a mistral. Raises ``ValueError`` for biases, which are not written so.
+    becomes a mistral. Raises ``ValueError`` for biases, which are not written so, and where the kinds of the
+    layers that stay cannot be said.
     """
     family, parent = checkpoint.family, cut.parent
     groups, ffn = cut.largest
-    config: dict[str, Any] = without_code(checkpoint.config)
+    whole: dict[str, Any] = without_code(checkpoint.config)
+    at = family.config.at
+    config = whole if at is None else dict(whole.get(at) or {})
     sizes = {
         "depth": len(cut.layers),
         "heads": groups * parent.heads_per_group,
@@ -67,12 +79,21 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
         "ffn": ffn,
         "hidden": cut.hidden,
     }
-    config |= {name: size for label, size in sizes.items() if (name := family.config.sizes[label].field)}
+    for label, size in sizes.items():
+        described = family.config.sizes[label]
+        if described.field:
+            config[described.field] = size
+        config |= {name: size for name in described.also if name in config}
     for field in family.config.per_layer:
         if isinstance(config.get(field), list):
             config[field] = [config[field][layer.layer] for layer in cut.layers]
+    for dropped in family.tensors.dropped:
+        config |= {name: value for name, value in dropped.reset.items() if name in config}
+    if at is not None:
+        config = whole | {at: config}
     if cut.narrowing and family.config.tied.field:
         config[family.config.tied.field] = cut.narrowing.width.tied
+    config = with_kinds(checkpoint, cut, config)
     other = family.cut.written_as
     if divides(cut) or other is None:
         return config
@@ -83,6 +104,67 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
         )
     classes = [other.classes.get(name, name) for name in config.get("architectures") or []]
     return config | other.config | {"architectures": classes}
+
+
+def with_kinds(checkpoint: Checkpoint, cut: Cut, config: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration with the kinds of the layers that stay, listed where its rules say others.
+
+    ``ValueError`` where it can say them in no way.
+    """
+    family, layout = checkpoint.family, checkpoint.layout
+    wanted = [layout.kinds[kept.layer] for kept in cut.layers]
+    windows = [layout.windows[kept.layer] for kept in cut.layers]
+    at = family.config.at
+    for spelt in (False, True):
+        part = dict(config if at is None else config[at])
+        for choice in family.config.kinds if spelt else ():
+            names = {kind: name for name, kind in choice.values.items()}
+            if choice.field is not None:
+                part[choice.field] = [
+                    names[next(kind for kind in kinds if kind in names)] for kinds in wanted
+                ]
+            part |= _first_of(choice, wanted)
+        window = family.config.window
+        if (
+            spelt
+            and window
+            and window.types
+            and not any(c.field == window.types for c in family.config.kinds)
+        ):
+            part[window.types] = [SLIDING if size else FULL for size in windows]
+        said = part if at is None else config | {at: part}
+        sizes = sizes_of(family, said)
+        if list(sizes.kinds) == wanted and list(sizes.windows) == windows:
+            return said
+    raise ValueError(
+        f"a {family.name} with these {len(wanted)} layers cannot be configured: its rules say other kinds"
+    )
+
+
+def _lists(
+    family: Family, wanted: Sequence[frozenset[str]], windows: Sequence[int]
+) -> dict[str, list[str] | int]:
+    """Return the fields that say of each layer of what kinds it is, and whether it has a window."""
+    said: dict[str, list[str] | int] = {}
+    window = family.config.window
+    if window is not None and window.types is not None:
+        said[window.types] = [SLIDING if size else FULL for size in windows]
+    for choice in family.config.kinds:
+        names = {kind: name for name, kind in choice.values.items()}
+        if choice.field is not None:
+            said[choice.field] = [next(names[kind] for kind in kinds if kind in names) for kinds in wanted]
+        said |= _first_of(choice, wanted)
+    return said
+
+
+def _first_of(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, int]:
+    """Return the number of first layers of a kind, where a rule counts them."""
+    counts = {}
+    for rule in choice.rules:
+        if rule.first is not None and rule.first.field is not None:
+            others = (place for place, kinds in enumerate(wanted) if rule.kind not in kinds)
+            counts[rule.first.field] = next(others, len(wanted))
+    return counts
 
 
 def without_code(value: Any) -> Any:
@@ -98,7 +180,9 @@ def tensors(child: Child) -> list[Outgoing]:
     Layers are filled up with zeros to the ``largest`` sizes. ``ValueError`` where a new weight does not fit.
     """
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
-    head = next((pattern.name for pattern in child.parent.family.tensors.head if pattern.role == "head"), "")
+    before = child.parent.layout.prefix.head
+    heads = (pattern.name for pattern in child.parent.family.tensors.head if pattern.role == "head")
+    head = before + next(heads, "")
     return [
         Outgoing(
             head if tensor.is_made_anew else _name(tensor, places),

@@ -64,9 +64,12 @@ class StockFolder(Format):
         if not self.pads and not cut.uniform:
             raise ValueError(UNEVEN)
         check_sizes(checkpoint, cut)
+        configuration(checkpoint, cut)  # refuses what it cannot say
 
     def write(self, child: Child, folder: Path, progress: Progress) -> tuple[str, dict[str, Any] | None]:
-        config = configuration(child.parent, child.cut) | attention_kinds(child.parent, child.cut)
+        config, at = configuration(child.parent, child.cut), child.parent.family.config.at
+        kinds = attention_kinds(child.parent, child.cut)
+        config |= kinds if at is None else {at: config[at] | kinds}
         write_shards(folder, tensors(child), progress=progress)
         return str(config["model_type"]), config
 
@@ -80,7 +83,7 @@ class StockFolder(Format):
             fits,
             rounded,
         )
-        from zerolm.networks.opener import is_decoder, load_model
+        from zerolm.networks.opener import open_model
 
         parent, child = session.checkpoint, Checkpoint.open(folder)
         proof = compare_blocks(child, parent, cut, repaired)
@@ -89,7 +92,7 @@ class StockFolder(Format):
             compare_outputs(child, session.carved_layers(cut, stored))
             return replace(proof, by="blocks")
         reference = session.carved(cut, stored)
-        model = load_model(folder, is_decoder(parent))
+        model = open_model(child)
         if cut.narrowing is None:
             return compare(model, reference)
         return compare(model, rounded(reference, child), tolerance=ROUNDED)
@@ -99,12 +102,12 @@ class StockFolder(Format):
     ) -> Verified:
         from zerolm.carving.export.trained import check_written
         from zerolm.carving.export.verify import compare, rounded
-        from zerolm.networks.opener import is_decoder, load_model
+        from zerolm.networks.opener import open_model
 
         child = Checkpoint.open(folder)
         check_written(child, source, cut, weights)
         reference = rounded(copy.deepcopy(weights.model).train(False), child)
-        return compare(load_model(folder, is_decoder(source)), reference)
+        return compare(open_model(child), reference)
 
 
 class GgufFile(Format):
@@ -151,10 +154,10 @@ FORMATS.add(Entry("gguf", GgufFile(), "llama.cpp, any size of each layer", ("tor
 
 def attention_kinds(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[str]]:
     """Return how each kept layer attends, where the class tells it by number and layers have gone."""
-    from zerolm.networks.opener import stock_config
+    from zerolm.networks.opener import text_config
 
     field = "layer_types"
     if field not in checkpoint.family.config.per_layer or len(cut.layers) == cut.parent.depth:
         return {}
-    kinds = getattr(stock_config(checkpoint.folder), field, None)  # some classes have one kind for all layers
+    kinds = getattr(text_config(checkpoint), field, None)  # some classes have one kind for all layers
     return {field: [str(kinds[layer.layer]) for layer in cut.layers]} if kinds else {}

@@ -162,8 +162,9 @@ def _same_kinds(child: PreTrainedModel, parent: PreTrainedModel, kept: list[int]
 
 def _same_outside(child: Checkpoint, parent: Checkpoint, maps: StreamMaps | None) -> None:
     """That all that is in no layer has been copied, byte by byte; of a narrower stream, what it became."""
-    for role, name in parent.layout.layer(None).items():
-        if maps and "hidden" in parent.layout.slots[name].axes:
+    carried = [("carried", name) for name in parent.layout.carried]
+    for role, name in [*parent.layout.layer(None).items(), *carried]:
+        if maps and role != "carried" and "hidden" in parent.layout.slots[name].axes:
             if not (role == "head" and parent.layout.tied):
                 check_outside(child, name, parent, name, role, maps)
             continue

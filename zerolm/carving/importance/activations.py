@@ -32,7 +32,7 @@ class Amp:
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
         self.sizes, self.count = sizes, 0
-        self.columns = per_head(matrix(layer.attention_out), sizes)  # (d, h, e)
+        self.columns = per_head(matrix(layer.writers["o"]), sizes)  # (d, h, e)
         self.heads = self.columns.new_zeros(sizes.heads, dtype=torch.float64)
         self.neurons = self.columns.new_zeros(sizes.ffn, dtype=torch.float64)
 
@@ -59,7 +59,7 @@ class OutputEnergy:
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
         self.sizes, self.layer, self.count = sizes, layer, 0
-        zeros = matrix(layer.attention_out).new_zeros
+        zeros = matrix(layer.writers["o"]).new_zeros
         h, e, f = sizes.heads, sizes.head_size, sizes.ffn
         self.heads, self.head_sums = zeros(h, e, e, dtype=torch.float64), zeros(h, e, dtype=torch.float64)
         self.neurons, self.neuron_sums = zeros(f, dtype=torch.float64), zeros(f, dtype=torch.float64)
@@ -75,15 +75,15 @@ class OutputEnergy:
 
     def importance(self) -> tuple[Floats, Floats]:
         neurons, heads = self.neurons / self.count, self.heads / self.count
-        if bias(self.layer.ffn_out) is not None:
+        if bias(self.layer.writers["down"]) is not None:
             neurons = neurons - (self.neuron_sums / self.count).square()
-        if bias(self.layer.attention_out) is not None:
+        if bias(self.layer.writers["o"]) is not None:
             mean = self.head_sums / self.count  # (h, e)
             heads = heads - mean[:, :, None] * mean[:, None, :]
-        columns = per_head(matrix(self.layer.attention_out), self.sizes).double()  # (d, h, e)
+        columns = per_head(matrix(self.layer.writers["o"]), self.sizes).double()  # (d, h, e)
         energy = torch.einsum("dhe,hef,dhf->h", columns, heads, columns)
         groups = energy.reshape(self.sizes.kv_heads, -1).sum(1)
-        neurons = neurons * matrix(self.layer.ffn_out).square().sum(0, dtype=torch.float64)
+        neurons = neurons * matrix(self.layer.writers["down"]).square().sum(0, dtype=torch.float64)
         return groups.cpu().numpy(), neurons.cpu().numpy()
 
 

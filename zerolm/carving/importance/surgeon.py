@@ -46,7 +46,7 @@ class Surgeon:
 
     def __init__(self, sizes: Dimensions, layer: StockLayer, roots: Mapping[str, Floats]) -> None:
         self.units = {"o": sizes.kv_heads, "down": sizes.ffn}
-        self.modules = {"o": layer.attention_out, "down": layer.ffn_out}
+        self.modules = layer.writers
         self.roots, self.count = roots, 0
         zeros = {role: matrix(module).new_zeros for role, module in self.modules.items()}
         inputs = {role: matrix(module).shape[1] for role, module in self.modules.items()}

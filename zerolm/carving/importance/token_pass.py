@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
@@ -12,6 +14,7 @@ from zerolm.carving.backward import writers
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.importance.activations import UnitStatistics
 from zerolm.carving.importance.criteria import CRITERIA
+from zerolm.carving.kept_units import Dimensions
 from zerolm.carving.pruning import dimensions_of
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
@@ -45,8 +48,9 @@ def importances(
         if row is None:
             stream.before(number)
             roots = [] if fisher is None else [{role: fisher.root(number, role) for role in OUTPUT_ROLES}]
-            statistics = CRITERIA[criterion](sizes, _summed(stream.blocks, number), *roots)
-            row = _measured(stream, number, statistics)
+            layer = _summed(stream.blocks, number)
+            statistics = CRITERIA[criterion](sizes, _with_both(layer, sizes), *roots)
+            row = _measured(stream, number, statistics, sizes)
             cache.put(f"layer-{number}", row)
         for kind, layers in worth.items():
             layers.append(row[kind])
@@ -61,11 +65,26 @@ def _summed(blocks: Blocks, number: int) -> StockLayer:
     return layer_of(places_of(blocks.model), copy.deepcopy(layer.module).to(sums))
 
 
-def _measured(stream: Stream, number: int, statistics: UnitStatistics) -> Arrays:
+def _with_both(layer: StockLayer, sizes: Dimensions) -> StockLayer:
+    """Return a layer with matrices of zeros for what it lacks: units that send nothing."""
+    inputs = (sizes.heads * sizes.head_size, sizes.ffn)
+    o, down = (nn.Linear(count, sizes.hidden, bias=False) for count in inputs)
+    for module in (o, down):
+        nn.init.zeros_(module.weight)
+    return replace(layer, attention_out=layer.attention_out or o, ffn_out=layer.ffn_out or down)
+
+
+def _measured(stream: Stream, number: int, statistics: UnitStatistics, sizes: Dimensions) -> Arrays:
     for i, hidden, seen in stream.through(number, writers):
         mask = stream.blocks.batches[i].get("attention_mask")  # (b, t)
         rows = torch.ones_like(hidden[..., 0]).bool() if mask is None else mask.bool()
-        heads, neurons = (seen.inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
+        nothing = {
+            role: hidden.new_zeros(*rows.shape, length)
+            for role, length in (("o", sizes.heads * sizes.head_size), ("down", sizes.ffn))
+            if role not in seen.inputs
+        }
+        inputs = {**nothing, **seen.inputs}
+        heads, neurons = (inputs[role][rows].to(stream.blocks.compute.sums) for role in OUTPUT_ROLES)
         statistics.add(heads, neurons)
     groups, ffn = statistics.importance()
     return {"groups": groups, "ffn": ffn}

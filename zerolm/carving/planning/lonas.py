@@ -12,7 +12,7 @@ from typing import Final
 
 from zerolm.architecture import Ints
 from zerolm.carving.kept_units import dimensions
-from zerolm.carving.planning.part_costs import PARAMS, Choices, PartCosts, part_costs
+from zerolm.carving.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts, part_costs
 from zerolm.carving.planning.size_spaces import SIZE_SPACES, SizeSpace
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
@@ -74,18 +74,20 @@ class LonasSpace(SizeSpace):
             outputs = size * (parent.head_size if kind == "groups" else 1)
             return self.rank * len(roles) * (parent.hidden + outputs)
 
+        layer, linear_layer = usual.layers[0], weights.layers[0]
+
         def kind_costs(kind: str, sizes: Widths) -> dict[int, Ints]:
-            linear, least = getattr(weights, kind), adapters(kind, sizes[0])
-            parts = getattr(usual, kind).items()
+            linear, least = getattr(linear_layer, kind), adapters(kind, sizes[0])
+            parts = getattr(layer, kind).items()
             return {size: counted(part, linear[size], adapters(kind, size) - least) for size, part in parts}
 
         least = adapters("groups", choices.groups[0]) + adapters("ffn", choices.ffn[0])
-        return PartCosts(
+        every = LayerCosts(
             kind_costs("groups", choices.groups),
             kind_costs("ffn", choices.ffn),
-            counted(usual.rest, weights.rest, least),
-            self._outside(checkpoint, usual, weights),
+            counted(layer.rest, linear_layer.rest, least),
         )
+        return PartCosts((every,) * parent.depth, self._outside(checkpoint, usual, weights))
 
     def _outside(self, checkpoint: Checkpoint, usual: PartCosts, weights: PartCosts) -> Ints:
         """Return the costs beside the layers: only a language model's head is linear on every token."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
+from zerolm.families.config import ModelSizes, remembered
 
 PARAMS: Final = COSTS.index("params")
 WEIGHT_BYTES: Final = COSTS.index("weight_bytes")
@@ -45,63 +46,113 @@ class Choices:
 
 
 @dataclass(frozen=True, eq=False)
-class PartCosts:
-    """Costs of the parts of a checkpoint: ``groups[g]`` and ``ffn[f]`` for each size, ``rest`` once a layer.
+class LayerCosts:
+    """Costs of the parts of a layer, (5,) each: ``groups[g]`` and ``ffn[f]`` for each size, and the ``rest``.
 
-    All (5,) int64 in the order of ``COSTS``; ``outside`` is everything beside the layers.
+    In the order of ``COSTS``, int64.
     """
 
     groups: dict[int, Ints]
     ffn: dict[int, Ints]
     rest: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class PartCosts:
+    """Costs of the parts of a checkpoint: of each of the parent's ``layers``, and of all ``outside`` (5,).
+
+    Layers of one kind are one object.
+    """
+
+    layers: tuple[LayerCosts, ...]
     outside: Ints
 
-    def of(self, sizes: Sequence[tuple[int, int]]) -> Ints:
-        """Return the costs of a network whose layers have these (groups, neurons), (5,)."""
+    @property
+    def alike(self) -> LayerCosts | None:
+        """The costs of every layer; None where they differ."""
+        return self.layers[0] if len({id(layer) for layer in self.layers}) == 1 else None
+
+    @property
+    def fixed(self) -> Ints:
+        """What all layers cost beside the units that may go, and what is outside, (5,)."""
+        return np.asarray(self.outside + sum(layer.rest for layer in self.layers))
+
+    def of(self, sizes: Mapping[int, tuple[int, int]]) -> Ints:
+        """Return the costs of a network that has these layers of the parent, with (groups, neurons), (5,)."""
         total = self.outside.copy()
-        for groups, ffn in sizes:
-            total += self.rest + self.groups[groups] + self.ffn[ffn]
+        for number, (groups, ffn) in sizes.items():
+            layer = self.layers[number]
+            total += layer.rest + layer.groups[groups] + layer.ffn[ffn]
         return total
 
 
 def part_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel) -> PartCosts:
     """Count tensor by tensor what a cut of each size stores and computes.
 
-    With ``StoredCosts`` the layers must be stored alike, else ``ValueError``. Where the windows
+    With ``StoredCosts`` the layers of a kind must be stored alike, else ``ValueError``. Where the windows
     of layers differ, all are counted as if they had none.
     """
-    layout, parent = checkpoint.layout, dimensions(checkpoint)
-    names, window = layout.layer(0).values(), common_window(checkpoint)
-    width = choices.width or Width(layout.hidden, layout.tied)
-    stored = isinstance(costs, StoredCosts)
+    layout, stored = checkpoint.layout, isinstance(costs, StoredCosts)
     if stored:
         _check_alike(checkpoint)
+    firsts = {kinds: layout.kinds.index(kinds) for kinds in layout.kinds}
+    by_kind = {kinds: _layer_costs(checkpoint, choices, costs, first) for kinds, first in firsts.items()}
+    size = _stored_outside(checkpoint, choices.width) if stored else None
+    outside = _with_bytes(costs.ends(_ends(checkpoint, choices.width)), size)
+    return PartCosts(tuple(by_kind[kinds] for kinds in layout.kinds), outside)
+
+
+def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, number: int) -> LayerCosts:
+    """Return the costs of the parts of one layer of the parent, tensor by tensor."""
+    layout, parent = checkpoint.layout, dimensions(checkpoint)
+    names, window = layout.layer(number).values(), common_window(checkpoint)
+    width = choices.width or Width(layout.hidden, layout.tied)
+    stored = isinstance(costs, StoredCosts)
+    experts, active = (layout.sizes.get(label, 1) for label in ("experts", "active"))
 
     def layer(groups: int, ffn: int) -> Ints:
-        matrices, vectors, size = [], 0, 0
+        matrices, vectors, size, idle = [], 0, 0, 0
         for name in names:
-            info, axes = checkpoint.tensors[name], layout.slots[name].axes
-            lengths = zip(axes, info.shape, strict=True)
+            info, slot = checkpoint.tensors[name], layout.slots[name]
+            lengths = zip(slot.axes, info.shape, strict=True)
             shape = [_length(parent, label, groups, ffn, width) or whole for label, whole in lengths]
-            size += int(np.prod(shape)) * info.item_bytes
-            if len(shape) == 2:
-                kinds = {part.kind for label in axes for part in parent.parts(label)}
-                matrices.append(Matrix("ffn" if "ffn" in kinds else "attention", shape[0], shape[1]))
-            else:
-                vectors += int(np.prod(shape))
-        q, kv = (parent.length(label, groups, ffn) for label in ("q", "kv"))
-        one = Layer(tuple(matrices), width.hidden, q, kv, vectors, vectors, window)
+            count = int(np.prod(shape))
+            size += count * info.item_bytes
+            if not slot.is_matrix:
+                vectors += count
+                continue
+            kinds = {part.kind for label in slot.axes for part in parent.parts(label)}
+            matrices.append(Matrix("ffn" if "ffn" in kinds else "attention", count // shape[-1], shape[-1]))
+            idle += count * (experts - active) // experts if slot.of_experts else 0
+        kept = remembered(checkpoint.family, _resized(checkpoint, groups, ffn), layout.kinds[number])
+        one = Layer(
+            tuple(matrices),
+            width.hidden,
+            kept.products // 2,
+            kept.token // 2,
+            vectors,
+            vectors,
+            window,
+            idle,
+            kept.state,
+        )
         return _with_bytes(costs.layers(Shapes.of([one]))[0], size if stored else None)
 
     least_g, least_f = choices.groups[0], choices.ffn[0]
     rest = layer(least_g, least_f)
-    size = _stored_outside(checkpoint, choices.width) if stored else None
-    return PartCosts(
+    return LayerCosts(
         {groups: layer(groups, least_f) - rest for groups in choices.groups},
         {ffn: layer(least_g, ffn) - rest for ffn in choices.ffn},
         rest,
-        _with_bytes(costs.ends(_ends(checkpoint, choices.width)), size),
     )
+
+
+def _resized(checkpoint: Checkpoint, groups: int, ffn: int) -> ModelSizes:
+    """Return the sizes of a checkpoint whose layers keep so many units."""
+    layout, parent = checkpoint.layout, dimensions(checkpoint)
+    cut = {label: parent.length(label, groups, ffn) for label in layout.sizes}
+    sizes = {label: cut[label] or whole for label, whole in layout.sizes.items()}
+    return replace(layout, heads=groups * parent.heads_per_group, kv_heads=groups, ffn=ffn, sizes=sizes)
 
 
 def _length(parent: Dimensions, label: str, groups: int, ffn: int, width: Width) -> int:
@@ -161,16 +212,17 @@ def _with_bytes(costs: Iterable[int], size: int | None) -> Ints:
 
 
 def _check_alike(checkpoint: Checkpoint) -> None:
-    """Refuse layers whose tensors of one role are stored in several types."""
-    types: dict[str, str] = {}
-    for layer in range(checkpoint.layout.depth):
+    """Refuse layers of one kind whose tensors of one role are stored in several types."""
+    types: dict[tuple[frozenset[str], str], str] = {}
+    for layer, kinds in enumerate(checkpoint.layout.kinds):
         for role, name in checkpoint.layout.layer(layer).items():
-            dtype = checkpoint.tensors[name].dtype
-            if types.setdefault(role, dtype) != dtype:
+            dtype, other = checkpoint.tensors[name].dtype, types.get((kinds, role))
+            if other not in (None, dtype):
                 raise ValueError(
-                    f"tensor {name!r} is {dtype}, the same of other layers {types[role]}: weights cannot be "
+                    f"tensor {name!r} is {dtype}, the same of other layers {other}: weights cannot be "
                     "counted as they are stored; give --bits"
                 )
+            types[kinds, role] = dtype
 
 
 def _ends(checkpoint: Checkpoint, width: Width | None) -> Ends:

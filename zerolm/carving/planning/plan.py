@@ -11,7 +11,7 @@ from zerolm.architecture import Floats, Ints
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, Dimensions
 from zerolm.carving.planning.equal_layers import Side, best_pair, fits
-from zerolm.carving.planning.part_costs import PARAMS, Choices, PartCosts
+from zerolm.carving.planning.part_costs import PARAMS, Choices, LayerCosts, PartCosts
 from zerolm.carving.width.narrowing import Width
 from zerolm.costs import COSTS
 from zerolm.solvers.limits import bounded_columns, single_limits
@@ -42,15 +42,16 @@ def plan_uniform(
 ) -> Planned:
     """Return the best cut with the same sizes in all kept layers; of equals the cheapest in parameters.
 
-    Every depth, number of groups and number of neurons is tried; of each the layers of most worth stay.
-    Raises ``ValueError`` where none keeps the budgets.
+    Every depth, number of groups and number of neurons is tried; of each the layers of most worth stay, which
+    is best where all cost the same. Raises ``ValueError`` where none keeps the budgets.
     """
     gain, without = _gains(parent, criterion, choices)
-    best_first = np.sort(gain, axis=0)[::-1].cumsum(axis=0)  # (layers, groups, ffn)
+    order = np.argsort(-gain, axis=0, kind="stable")  # (layers, groups, ffn)
+    best_first = np.take_along_axis(gain, order, axis=0).cumsum(axis=0)
     depths = np.array(choices.depth)
     worth = best_first[depths - 1] + without.sum()  # (depths, groups, ffn)
-    layer = np.array([[prices.groups[g] + prices.ffn[f] for f in choices.ffn] for g in choices.groups])
-    costs = prices.outside + depths[:, None, None, None] * (prices.rest + layer)  # (depths, groups, ffn, 5)
+    layers = np.array([_by_size(layer, choices) for layer in prices.layers])  # (layers, groups, ffn, 5)
+    costs = np.take_along_axis(layers, order[..., None], axis=0).cumsum(axis=0)[depths - 1] + prices.outside
     allowed = budgets.allow(costs)
     if not allowed.any():
         raise ValueError(_infeasible(budgets, costs.reshape(-1, len(COSTS)).min(axis=0)))
@@ -58,10 +59,17 @@ def plan_uniform(
     equal = allowed & (worth >= top - TOLERANCE * abs(top))
     d, g, f = np.unravel_index(np.argmin(np.where(equal, costs[..., PARAMS], np.inf)), worth.shape)
     groups, ffn = choices.groups[g], choices.ffn[f]
-    kept = np.sort(np.argsort(-gain[:, g, f], kind="stable")[: depths[d]]).tolist()
+    kept = np.sort(order[: depths[d], g, f]).tolist()
     named = dict(zip(COSTS, costs[d, g, f].tolist(), strict=True))
     cut = Cut.of(parent, kept, lambda layer: (groups, ffn), criterion.choose)
-    return Planned(cut, named, float(worth[d, g, f]), True)
+    optimal = prices.alike is not None or depths.tolist() == [parent.depth]
+    return Planned(cut, named, float(worth[d, g, f]), optimal)
+
+
+def _by_size(layer: LayerCosts, choices: Choices) -> Ints:
+    """Return what a layer costs at each number of groups and of neurons, (groups, ffn, 5)."""
+    units = [[layer.groups[g] + layer.ffn[f] for f in choices.ffn] for g in choices.groups]
+    return np.asarray(layer.rest + np.array(units))
 
 
 def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[Floats, Floats]:
@@ -74,7 +82,7 @@ def _gains(parent: Dimensions, criterion: Criterion, choices: Choices) -> tuple[
     return groups[:, :, None] + ffn[:, None, :] - without[:, None, None], without
 
 
-def _side(parent: Dimensions, criterion: Criterion, choices: Choices, prices: PartCosts, kind: str) -> Side:
+def _side(parent: Dimensions, criterion: Criterion, choices: Choices, prices: LayerCosts, kind: str) -> Side:
     sizes = choices.groups if kind == "groups" else choices.ffn
     table = prices.groups if kind == "groups" else prices.ffn
     worth = [[criterion.worth(layer, kind, size) for size in sizes] for layer in range(parent.depth)]
@@ -89,9 +97,10 @@ def plan_per_layer(
     Layers may go where the criterion knows what a network without them is worth.
     """
     all_stay = criterion.without(0) is None or len(choices.depth) == 1
-    groups, ffn = (_side(parent, criterion, choices, prices, kind) for kind in ("groups", "ffn"))
-    if all_stay and not choices.by_layer and fits(groups, ffn):
-        return _on_lattice(parent, criterion, prices, budgets, groups, ffn)
+    if all_stay and not choices.by_layer and prices.alike:
+        groups, ffn = (_side(parent, criterion, choices, prices.alike, kind) for kind in ("groups", "ffn"))
+        if fits(groups, ffn):
+            return _on_lattice(parent, criterion, prices, budgets, groups, ffn)
     return _by_search(parent, criterion, choices, prices, budgets)
 
 
@@ -99,13 +108,15 @@ def _on_lattice(
     parent: Dimensions, criterion: Criterion, prices: PartCosts, budgets: Budgets, groups: Side, ffn: Side
 ) -> Planned:
     """Where costs depend on totals alone."""
-    fixed = prices.outside + parent.depth * (prices.rest + groups.prices[0] + ffn.prices[0])
+    fixed = prices.fixed + parent.depth * (groups.prices[0] + ffn.prices[0])
     pair = best_pair(groups, ffn, fixed, budgets)
     if pair is None:
         raise ValueError(_infeasible(budgets, fixed))
     sizes = list(zip(groups.sizes[pair[0]].tolist(), ffn.sizes[pair[1]].tolist(), strict=True))
     cut = Cut.of(parent, range(parent.depth), sizes.__getitem__, criterion.choose)
-    return Planned(cut, dict(zip(COSTS, prices.of(sizes).tolist(), strict=True)), pair[2], True)
+    return Planned(
+        cut, dict(zip(COSTS, prices.of(dict(enumerate(sizes))).tolist(), strict=True)), pair[2], True
+    )
 
 
 def _by_search(
@@ -114,8 +125,7 @@ def _by_search(
     """Where layers may go, or their sizes or prices differ."""
     column = next(iter(bounded_columns(budgets)), PARAMS)
     layers = [_candidates(parent, criterion, choices, prices, layer) for layer in range(parent.depth)]
-    fixed = prices.outside + parent.depth * prices.rest
-    problem = Problem(tuple((layer.table, 1) for layer in layers), fixed)
+    problem = Problem(tuple((layer.table, 1) for layer in layers), prices.fixed)
     several = single_limits([problem], budgets, column) is None
     engine = Proven([problem], budgets, column, several)
     first = next(engine.in_order(), None)
@@ -151,11 +161,12 @@ def _candidates(
         [criterion.worth(layer, "groups", size) for size in groups],
         [criterion.worth(layer, "ffn", size) for size in ffn],
     ).ravel()  # (pairs,)
-    costs = np.array([prices.groups[g] + prices.ffn[f] for g in groups for f in ffn])  # (pairs, 5)
+    ours = prices.layers[layer]
+    costs = np.array([ours.groups[g] + ours.ffn[f] for g in groups for f in ffn])  # (pairs, 5)
     sizes = [(g, f) for g in groups for f in ffn]
     gone = criterion.without(layer)
     if gone is not None and len(choices.depth) > 1:
-        worth, costs = np.append(worth, gone), np.vstack([costs, -prices.rest])
+        worth, costs = np.append(worth, gone), np.vstack([costs, -ours.rest])
         sizes.append(GONE)
     best = _undominated(worth, costs)
     return LayerCandidates(

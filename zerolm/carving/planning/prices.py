@@ -80,6 +80,8 @@ class UnitPrices:
 
     def layer(self, felt: Felt, blocks: Blocks) -> None:
         role = {"groups": "o", "ffn": "down"}[self.kind]
+        if role not in felt.values.inputs:
+            return  # the layer has no such units
         columns = matrix(writers(felt.ours)[role])  # (d, k)
         each = felt.values.inputs[role] * blocks.compute.product(felt.gradients.outputs[role], columns)
         goes = self.goes[felt.layer].to(each)  # (units, s)

@@ -296,8 +296,8 @@ def costs_of(
     """Return the costs by name of a cut, without one those of the parent."""
     cut = cut or Cut.whole(dimensions(checkpoint))
     width = cut.narrowing.width if cut.narrowing else None
-    sizes = [(len(layer.groups), len(layer.ffn)) for layer in cut.layers]
-    groups, ffn = (tuple(sorted(set(kind))) for kind in zip(*sizes, strict=True))
+    sizes = {layer.layer: (len(layer.groups), len(layer.ffn)) for layer in cut.layers}
+    groups, ffn = (tuple(sorted(set(kind))) for kind in zip(*sizes.values(), strict=True))
     prices = prices_of(checkpoint, Choices(groups, ffn, (len(sizes),), width=width), costs, space)
     return dict(zip(COSTS, prices.of(sizes).tolist(), strict=True))
 

@@ -4,7 +4,7 @@ What is kept of o_proj and down_proj is solved again by least squares, layer aft
 predecessors really send, towards the parent's residual stream: what o_proj (or down_proj) of a layer should
 send is the parent's sum after that sub-block minus the carved network's residual before it. So each solve
 also pays back what earlier layers lost. In post-norm networks the sum is taken before its norm. Where a norm
-stands between the matrix and the sum (gemma2), the target is what the same matrix sends in the parent.
+stands between the matrix and the sum (gemma2, olmo2), the target is what the same matrix sends in the parent.
 Where the text is too short for all this, each matrix is solved on the parent's own activations: errors of
 fits to few tokens would pile up.
 
@@ -19,7 +19,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -42,11 +42,15 @@ from zerolm.networks.roles import (
     final_norm,
     matrix,
     norm_gain,
+    residual_factor,
     set_matrix,
 )
 from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
+
+BEHIND_NORMS: Final = ("sandwich", "output")
+"""Where norms on the outputs of sublayers keep these from being solved towards the stream."""
 
 
 def repair(
@@ -126,6 +130,7 @@ class Walk:
         self.masks = [batch.get("attention_mask") for batch in self.blocks.batches]  # (b, t) each
         self.firsts = [batch * index for index in range(len(batches))]
         self.kept = {kept.layer: kept for kept in cut.layers}
+        self.factor = residual_factor(model)
         self.repaired = Repaired()
         self.parent = Stream(self.blocks)
         module = partial(child_module, model, cut, self.kept, self.repaired)
@@ -141,27 +146,46 @@ class Walk:
             self._narrow_in_order(layer)
             return
         ours, child = self.carved(layer), self.child.before(layer)
+        roles = ours.writers
 
         # What down_proj and its residual, where that counts, add up to in the parent, (b, t, d).
         wanted = self.blocks.states()
-        fit = self._output_fit(ours.attention_out)
+        fits = {role: self._output_fit(module) for role, module in roles.items()}
         for i, hidden, seen in self.parent.through(layer, parts):
-            wanted.append(seen.outputs["down"] + before_ffn(ours, hidden, seen))
+            if "down" in roles:
+                wanted.append(seen.outputs["down"] + self._before_ffn(ours, hidden, seen))
+            if "o" not in roles:
+                continue
             target = seen.outputs["o"]
-            if ours.norm != "sandwich":
-                target = target + hidden - child[i]
+            if ours.norm not in BEHIND_NORMS:
+                target = target + (hidden - child[i]) / self.factor
             with watching(parts(ours), until="o") as seen:
                 self.blocks.call(i, layer, child[i], ours.module)
-            fit.add(seen.inputs["o"], target, self.masks[i], self.firsts[i])
-        self.solve((layer, "o"), ours.attention_out, fit)
+            fits["o"].add(seen.inputs["o"], target, self.masks[i], self.firsts[i])
+        if "o" in roles:
+            self.solve((layer, "o"), roles["o"], fits["o"])
+        if "down" not in roles:
+            return
 
-        fit = self._output_fit(ours.ffn_out)
         for i, hidden in enumerate(child):
             with watching(parts(ours), until="down") as seen:
                 self.blocks.call(i, layer, hidden, ours.module)
-            target = wanted[i] - before_ffn(ours, hidden, seen)
-            fit.add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
-        self.solve((layer, "down"), ours.ffn_out, fit)
+            target = wanted[i] - self._before_ffn(ours, hidden, seen)
+            fits["down"].add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
+        self.solve((layer, "down"), roles["down"], fits["down"])
+
+    def _before_ffn(self, layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
+        """Return the residual that the FFN's output is added to, (b, t, d), as that is scaled.
+
+        Zeros where the target leaves it out.
+        """
+        if layer.norm in BEHIND_NORMS:
+            return torch.zeros_like(hidden)
+        if layer.norm == "post":
+            return seen.inputs["ffn"]
+        if "o" not in seen.outputs:
+            return seen.inputs["between"] / self.factor
+        return hidden / self.factor + seen.outputs["o"]
 
     def _narrow_in_order(self, layer: int) -> None:
         """Repair a layer of a narrower stream, norm by norm: what is read behind it, then what is written."""
@@ -180,11 +204,11 @@ class Walk:
         self._solve_reading((layer, "attention_norm"), fit)
 
         ours = self.carved(layer)
-        fit = self._output_fit(ours.attention_out)
+        fit = self._output_fit(ours.writers["o"])
         for i, hidden in enumerate(child):
             sent = self._input_of(ours, "o", i, layer, hidden)
             fit.add(sent, between[i] - hidden, self.masks[i], self.firsts[i])
-        self.solve((layer, "o"), ours.attention_out, fit)
+        self.solve((layer, "o"), ours.writers["o"], fit)
 
         fit = self._reading_fit()
         for i, hidden in enumerate(child):
@@ -193,13 +217,13 @@ class Walk:
         self._solve_reading((layer, "ffn_norm"), fit)
 
         ours = self.carved(layer)
-        fit = self._output_fit(ours.ffn_out)
+        fit = self._output_fit(ours.writers["down"])
         for i, hidden in enumerate(child):
             with watching(parts(ours), until="down") as seen:
                 self.blocks.call(i, layer, hidden, ours.module)
-            target = after[i] - before_ffn(ours, hidden, seen)
+            target = after[i] - self._before_ffn(ours, hidden, seen)
             fit.add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
-        self.solve((layer, "down"), ours.ffn_out, fit)
+        self.solve((layer, "down"), ours.writers["down"], fit)
 
     def read_by_head(self) -> None:
         """Fit what the head of a narrower stream reads, behind all layers."""
@@ -247,13 +271,13 @@ class Walk:
         """Repair a layer on what the parent's own layers send."""
         ours, kept = self.carved(layer), self.kept[layer]
         columns = {"o": spread_heads(self.cut, kept), "down": kept.ffn}
-        fits = {"o": self._output_fit(ours.attention_out), "down": self._output_fit(ours.ffn_out)}
+        fits = {role: self._output_fit(module) for role, module in ours.writers.items()}
         for i, _, seen in self.parent.through(layer, parts):
             for role, fit in fits.items():
                 x = seen.inputs[role][..., torch.as_tensor(columns[role], device=self.blocks.device)]
                 fit.add(x, self._kept(seen.outputs[role]), self.masks[i], self.firsts[i])
-        self.solve((layer, "o"), ours.attention_out, fits["o"], bias_only=bias_only)
-        self.solve((layer, "down"), ours.ffn_out, fits["down"], bias_only=bias_only)
+        for role, module in ours.writers.items():
+            self.solve((layer, role), module, fits[role], bias_only=bias_only)
 
     def solve(self, place: Place, module: nn.Module, fit: Fit, *, bias_only: bool = False) -> None:
         """Solve an output matrix of the carved network, put it into its place, and note it down."""
@@ -311,15 +335,11 @@ class Absent(nn.Module):
 
 
 def parts(layer: StockLayer) -> dict[str, nn.Module]:
-    return {"o": layer.attention_out, "ffn": layer.ffn_in[0], "down": layer.ffn_out}
+    """Return the modules of a layer that a repair looks at."""
+    reads = {"ffn": layer.ffn_in[0]} if layer.ffn_in else {}
+    between = {"between": layer.between} if layer.between is not None and "o" not in layer.writers else {}
+    return {**layer.writers, **reads, **between}
 
 
 def inputs_and_outputs(layer: StockLayer) -> dict[str, nn.Module]:
     return {"attention": layer.attention_in[0], **parts(layer)}
-
-
-def before_ffn(layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
-    """The residual that the FFN's output is added to, (b, t, d); zeros where the target leaves it out."""
-    if layer.norm == "sandwich":
-        return torch.zeros_like(hidden)
-    return hidden + seen.outputs["o"] if layer.norm == "pre" else seen.inputs["ffn"]

@@ -121,7 +121,8 @@ def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
     model: PreTrainedModel = in_memory(mapped_model(checkpoint))
     nn.Module.float(model)
     model.tie_weights()
-    return model.train(False)
+    model.train(False)
+    return model
 
 
 def text_config(checkpoint: Checkpoint) -> PreTrainedConfig:

@@ -117,21 +117,8 @@ def with_kinds(checkpoint: Checkpoint, cut: Cut, config: dict[str, Any]) -> dict
     at = family.config.at
     for spelt in (False, True):
         part = dict(config if at is None else config[at])
-        for choice in family.config.kinds if spelt else ():
-            names = {kind: name for name, kind in choice.values.items()}
-            if choice.field is not None:
-                part[choice.field] = [
-                    names[next(kind for kind in kinds if kind in names)] for kinds in wanted
-                ]
-            part |= _first_of(choice, wanted)
-        window = family.config.window
-        if (
-            spelt
-            and window
-            and window.types
-            and not any(c.field == window.types for c in family.config.kinds)
-        ):
-            part[window.types] = [SLIDING if size else FULL for size in windows]
+        if spelt:
+            part |= _lists(family, wanted, windows)
         said = part if at is None else config | {at: part}
         sizes = sizes_of(family, said)
         if list(sizes.kinds) == wanted and list(sizes.windows) == windows:

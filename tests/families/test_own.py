@@ -43,7 +43,7 @@ EXPERTS = ("mixtral", "granitemoe", "qwen2_moe")
 def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(known.FOLDER, str(OWN))
     yield
-    known._registry.cache_clear()
+    known._families.cache_clear()
 
 
 def model(kind: str) -> Any:
@@ -280,7 +280,7 @@ def installed(folder: Path, **points: str) -> None:
 
 def test_families_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(known.FOLDER)
-    known._registry.cache_clear()
+    known._families.cache_clear()
     installed(
         tmp_path,
         file="myfamilies:TEXT",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -11,14 +13,16 @@ from typing import Any, Final
 
 from zerolm.families.document import read_family
 from zerolm.families.family import Family
+from zerolm.families.like import LIKE, whole
 from zerolm.io.files import parse_json, read_text
-from zerolm.registry import Entry, Registry
+from zerolm.registry import Entry, PluginWarning, Registry
 
 FOLDER: Final = "ZEROLM_FAMILIES"
 """The environment variable that names a folder with the user's own families, one JSON file each."""
 GROUP: Final = "zerolm.families"
 """The group of entry points whose values are a document, or the path of a JSON file with one."""
 MAX_FAMILY_BYTES: Final = 1 << 20
+Document = Mapping[str, Any]
 
 
 def families() -> dict[str, Family]:
@@ -27,8 +31,7 @@ def families() -> dict[str, Family]:
     ``ValueError`` names a file in the user's folder that is no family; a plug-in that is none costs a
     ``PluginWarning`` and is left out.
     """
-    registry = _registry(os.environ.get(FOLDER, ""))
-    return {name: registry[name] for name in sorted(registry.names())}
+    return dict(_families(os.environ.get(FOLDER, "")))
 
 
 def family_named(kind: object) -> Family:
@@ -54,34 +57,66 @@ def family_of(config: Mapping[str, Any]) -> Family:
 
 
 @cache
-def _registry(folder: str) -> Registry[Family]:
-    registry: Registry[Family] = Registry("family", GROUP, _receive)
+def _families(folder: str) -> dict[str, Family]:
+    """Return the families by name: all documents first, so that one may be like any other."""
+    registry: Registry[Document] = Registry("family", GROUP, _receive)
     for file in files("zerolm.families").iterdir():
         if file.name.endswith(".json"):
             _add(registry, parse_json(file.read_text("utf-8")), "zerolm")
-    if folder:
-        _add_folder(registry, Path(folder))
-    return registry
+    for path in _files(folder):
+        with _named(path):
+            _add(registry, parse_json(read_text(path, MAX_FAMILY_BYTES)), str(path))
+    entries = sorted(registry.entries(), key=lambda entry: entry.name)
+    documents = {entry.name: entry.value for entry in entries}
+    result = {}
+    for entry in entries:
+        if entry.source.startswith(GROUP):
+            with _left_out(entry.source.removeprefix(f"{GROUP}: ")):
+                result[entry.name] = read_family(whole(entry.name, documents))
+        else:
+            with _named(entry.source):
+                result[entry.name] = read_family(whole(entry.name, documents))
+    return result
 
 
-def _receive(registry: Registry[Family], name: str, value: Any) -> None:
+def _receive(registry: Registry[Document], name: str, value: Any) -> None:
     _add(registry, _document(value), f"{GROUP}: {name}")
 
 
-def _add(registry: Registry[Family], document: Any, source: str) -> None:
-    family = read_family(document)
-    registry.add(Entry(family.name, family, source))
+def _add(registry: Registry[Document], document: Any, source: str) -> None:
+    """Register a document under its name; one that is like no other is read, so that it is a family."""
+    name = document.get("model_type") if isinstance(document, Mapping) else None
+    if not isinstance(name, str) or LIKE not in document:
+        name = read_family(document).name
+    registry.add(Entry(name, document, source))
 
 
-def _add_folder(registry: Registry[Family], folder: Path) -> None:
-    if not folder.is_dir():
-        raise ValueError(f"{FOLDER} names {str(folder)!r}, which is no folder")
-    for file in sorted(folder.glob("*.json")):
-        try:
-            _add(registry, parse_json(read_text(file, MAX_FAMILY_BYTES)), str(file))
-        except (OSError, ValueError, RecursionError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise ValueError(f"family {str(file)!r} cannot be read: {reason}") from None
+def _files(folder: str) -> list[Path]:
+    """Return the files of the user's families."""
+    if folder and not Path(folder).is_dir():
+        raise ValueError(f"{FOLDER} names {folder!r}, which is no folder")
+    return sorted(Path(folder).glob("*.json")) if folder else []
+
+
+@contextmanager
+def _named(source: str | Path) -> Iterator[None]:
+    """Within, what is wrong with a document becomes a ``ValueError`` in one line that names its file."""
+    try:
+        yield
+    except (OSError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"family {str(source)!r} cannot be read: {reason}") from None
+
+
+@contextmanager
+def _left_out(name: str) -> Iterator[None]:
+    """Within, what is wrong with the document of a plug-in costs a warning."""
+    try:
+        yield
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        text = f"plug-in {name!r} of {GROUP} is left out: {reason}"
+        warnings.warn(text, PluginWarning, stacklevel=2)
 
 
 def _document(value: Any) -> Any:

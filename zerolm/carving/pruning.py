@@ -21,6 +21,8 @@ from zerolm.networks.compute import compute_of
 from zerolm.networks.mapped import released
 from zerolm.networks.roles import (
     StockLayer,
+    as_stored,
+    bias,
     keep_inputs,
     keep_outputs,
     layer_list,
@@ -28,6 +30,7 @@ from zerolm.networks.roles import (
     layers_of,
     matrix,
     places_of,
+    set_matrix,
 )
 
 Place = tuple[int, str]
@@ -102,6 +105,27 @@ def carved_layer(
     layer = layer_of(places_of(model), module)
     put_repaired(layer, kept.layer, arrays)
     return layer
+
+
+def masked_layer(
+    model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None
+) -> StockLayer:
+    """Return a copy of one of the model's layers, whole, whose output matrices do not read what is cut.
+
+    It computes what the carved layer does, and nothing of it was sliced: where the rows of a query or a
+    neuron lie, and in what order matrices are fused, is not asked.
+    """
+    arrays = repaired.arrays if repaired else {}
+    layer = layer_of(places_of(model), copy.deepcopy(layer_list(model)[kept.layer]))
+    for role, module, label in (("o", layer.attention_out, "q"), ("down", layer.ffn_out, "ffn")):
+        index, weight, offset = torch.as_tensor(cut.kept(kept, label)), matrix(module), bias(module)
+        new, shift = arrays.get((kept.layer, role)), arrays.get((kept.layer, f"{role}_bias"))
+        masked = torch.zeros_like(weight)
+        masked[:, index] = weight[:, index] if new is None else as_stored(module, torch.from_numpy(new))
+        set_matrix(module, masked, offset if shift is None else torch.from_numpy(shift))
+    module = compute_of(model).placed(layer.module, layer.module.parameters(), wide=False)
+    released(layer_list(model)[kept.layer].parameters())
+    return layer_of(places_of(model), module)
 
 
 def put_repaired(layer: StockLayer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:

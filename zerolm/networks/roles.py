@@ -37,6 +37,11 @@ class StockLayer:
     norm: Norm
     resized: Mapping[str, str]
 
+    @property
+    def factor(self) -> float:
+        """What the outputs of attention and FFN are multiplied by when they are added to the stream."""
+        return float(getattr(self.module, "residual_multiplier", 1.0))
+
     def resize(self, lengths: Mapping[str, int]) -> None:
         """Tell the attention module its sizes after a cut: ``q``, ``kv``, ``heads``, ``kv_heads``.
 

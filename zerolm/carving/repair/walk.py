@@ -149,7 +149,7 @@ class Walk:
             wanted.append(seen.outputs["down"] + before_ffn(ours, hidden, seen))
             target = seen.outputs["o"]
             if ours.norm != "sandwich":
-                target = target + hidden - child[i]
+                target = target + (hidden - child[i]) / ours.factor
             with watching(parts(ours), until="o") as seen:
                 self.blocks.call(i, layer, child[i], ours.module)
             fit.add(seen.inputs["o"], target, self.masks[i], self.firsts[i])
@@ -319,7 +319,10 @@ def inputs_and_outputs(layer: StockLayer) -> dict[str, nn.Module]:
 
 
 def before_ffn(layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
-    """The residual that the FFN's output is added to, (b, t, d); zeros where the target leaves it out."""
+    """The residual that the FFN's output is added to, (b, t, d), in units of what is added.
+
+    Zeros where the target leaves it out.
+    """
     if layer.norm == "sandwich":
         return torch.zeros_like(hidden)
-    return hidden + seen.outputs["o"] if layer.norm == "pre" else seen.inputs["ffn"]
+    return hidden / layer.factor + seen.outputs["o"] if layer.norm == "pre" else seen.inputs["ffn"]

@@ -39,7 +39,7 @@ class StockLayer:
 
     @property
     def factor(self) -> float:
-        """What the outputs of attention and FFN are multiplied by when they are added to the stream."""
+        """Return what the outputs of attention and FFN are multiplied by when they join the stream."""
         return float(getattr(self.module, "residual_multiplier", 1.0))
 
     def resize(self, lengths: Mapping[str, int]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_families import TINY
 
 from zerolm.architecture import Architecture
 from zerolm.families.known import families
@@ -20,15 +21,6 @@ from zerolm.spaces import SPACES, make_space, space_names
 from zerolm.spaces.llama import Llama
 from zerolm.testing import check_family, check_score, check_space
 
-SMALL: dict[str, dict[str, Any]] = {
-    "bert": {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40,
-             "vocab_size": 64, "max_position_embeddings": 32},
-    "gpt2": {"n_embd": 24, "n_layer": 2, "n_head": 3, "vocab_size": 64, "n_positions": 32},
-}  # fmt: skip
-DECODER = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "head_dim": 8, "intermediate_size": 40, "vocab_size": 64, "max_position_embeddings": 32,
-}  # fmt: skip
 DESCRIBED = [name for name, family in families().items() if family.tensors.body]
 
 
@@ -45,28 +37,31 @@ def test_a_space(name: str) -> None:
 
 @pytest.mark.parametrize("name", DESCRIBED)
 def test_a_family(name: str) -> None:
-    check_family(name, SMALL.get(name, DECODER))
+    check_family(name, TINY[name])
 
 
-PHI3 = Path(__file__).parents[1] / "families" / "own" / "phi3.json"
-
-
-@pytest.mark.parametrize(("default", "rule"), [(None, None), ({"null": 7}, "num_key_value_heads is 4 in")])
+@pytest.mark.parametrize(("default", "rule"), [({}, None), ({"null": 7}, "num_key_value_heads is 4 in")])
 def test_a_users_family(
-    default: dict[str, Any] | None, rule: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    default: dict[str, Any], rule: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A family whose null stands for another number than the stock class takes is told."""
-    document = json.loads(PHI3.read_text("utf-8"))
-    document["config"]["sizes"]["kv_heads"] |= default or {}
-    (tmp_path / "phi3.json").write_text(json.dumps(document))
+    norms = [
+        {"name": f"layers.{{layer}}.{name}.weight", "role": role, "axes": ["hidden"]}
+        for name, role in (("post_norm1", "attention_post_norm"), ("post_norm2", "ffn_post_norm"))
+    ]
+    document = {
+        "model_type": "hyperclovax", "like": "granite", "norm": "sandwich",
+        "head_classes": ["HyperCLOVAXForCausalLM"], "tensors": {"body": norms},
+        "config": {"sizes": {"kv_heads": default}},
+    }  # fmt: skip
+    (tmp_path / "mine.json").write_text(json.dumps(document))
     monkeypatch.setenv("ZEROLM_FAMILIES", str(tmp_path))
-    config = {name: value for name, value in DECODER.items() if name != "head_dim"}
-    config |= {"num_key_value_heads": None, "pad_token_id": 0}
+    config = TINY["granite"] | {"num_attention_heads": 4, "num_key_value_heads": None}
     if rule is None:
-        check_family("phi3", config)
+        check_family("hyperclovax", config)
         return
-    with pytest.raises(AssertionError, match=f"family 'phi3': {rule}"):
-        check_family("phi3", config)
+    with pytest.raises(AssertionError, match=f"family 'hyperclovax': {rule}"):
+        check_family("hyperclovax", config)
 
 
 @pytest.fixture

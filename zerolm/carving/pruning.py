@@ -23,10 +23,14 @@ from zerolm.networks.compute import compute_of
 from zerolm.networks.mapped import in_memory, released
 from zerolm.networks.roles import (
     StockLayer,
+    as_stored,
+    bias,
     keep_along,
     layer_list,
     layer_of,
+    matrix,
     places_of,
+    set_matrix,
 )
 
 Place = tuple[int, str]
@@ -67,21 +71,26 @@ def dimensions_of(model: PreTrainedModel) -> Dimensions:
 
 def slice_layer(layer: StockLayer, cut: Cut, kept: LayerCut) -> None:
     """Keep these KV groups and neurons of a layer, in place."""
-    shapes = {name: parameter.shape for name, parameter in layer.module.named_parameters()}
-    whole = cut.parent.kv_heads, cut.parent.ffn
-    for name, possible in layer.axes.items():
-        for labels in possible if name in shapes else ():
-            lengths = [cut.parent.length(label, *whole) for label in labels]
-            if any(length not in (0, size) for length, size in zip(lengths, shapes[name], strict=True)):
-                continue  # the axes are those of another kind of layers
-            for axis, label in enumerate(labels):
-                if (indices := cut.kept(kept, label)) is not None:
-                    keep_along(layer.module, name, axis, indices)
-            break
+    for name, labels in labelled(layer, cut.parent).items():
+        for axis, label in enumerate(labels):
+            if (indices := cut.kept(kept, label)) is not None:
+                keep_along(layer.module, name, axis, indices)
     groups = len(kept.groups)
     left = {label: cut.parent.length(label, groups, 0) for label in ("q", "kv")}
     heads = groups * cut.parent.heads_per_group
     layer.resize({**left, "heads": heads, "kv_heads": groups})
+
+
+def labelled(layer: StockLayer, parent: Dimensions) -> dict[str, tuple[str, ...]]:
+    """Return the labels of the axes of a whole layer's parameters, by name; of those that are known."""
+    axes: dict[str, tuple[str, ...]] = {}
+    for name, parameter in layer.module.named_parameters():
+        for labels in layer.axes.get(name, ()):
+            lengths = (parent.length(label, parent.kv_heads, parent.ffn) for label in labels)
+            if all(length in (0, size) for length, size in zip(lengths, parameter.shape, strict=True)):
+                axes[name] = labels
+                break
+    return axes
 
 
 def carved_layer(
@@ -98,6 +107,30 @@ def carved_layer(
     layer = layer_of(places_of(model), module)
     put_repaired(layer, kept.layer, arrays)
     return layer
+
+
+def masked_layer(
+    model: PreTrainedModel, cut: Cut, kept: LayerCut, repaired: Repaired | None = None
+) -> StockLayer:
+    """Return a copy of one of the model's layers, whole, whose output matrices do not read what is cut.
+
+    It computes what the carved layer does, and nothing of it was sliced: where the rows of a query or a
+    neuron lie, and in what order matrices are fused, is not asked.
+    """
+    arrays = repaired.arrays if repaired else {}
+    layer = layer_of(places_of(model), in_memory(layer_list(model)[kept.layer]))
+    axes, names = labelled(layer, cut.parent), places_of(model).modules.projections
+    for role, module in layer.writers.items():
+        labels = axes[f"{names[role]}.weight"]
+        kept_inputs = next(x for label in labels if (x := cut.kept(kept, label)) is not None)
+        index, weight, offset = torch.as_tensor(kept_inputs), matrix(module), bias(module)
+        new, shift = arrays.get((kept.layer, role)), arrays.get((kept.layer, f"{role}_bias"))
+        masked = torch.zeros_like(weight)
+        masked[:, index] = weight[:, index] if new is None else as_stored(module, torch.from_numpy(new))
+        set_matrix(module, masked, offset if shift is None else torch.from_numpy(shift))
+    module = compute_of(model).placed(layer.module, layer.module.parameters(), wide=False)
+    released(layer_list(model)[kept.layer].parameters())
+    return layer_of(places_of(model), module)
 
 
 def put_repaired(layer: StockLayer, number: int, arrays: Mapping[Place, NDArray[np.float32]]) -> None:

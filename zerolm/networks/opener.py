@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import torch
 import transformers
 from torch import nn
 from transformers import (
+    MODEL_MAPPING,
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
@@ -144,9 +146,12 @@ def mapped_model(checkpoint: Checkpoint) -> PreTrainedModel:
     decoder = is_decoder(checkpoint)
     places_in(checkpoint.family.name)
     config = text_config(checkpoint)
-    kind, more = (AutoModelForCausalLM, {}) if decoder else (AutoModel, {"add_pooling_layer": False})
+    kind: Any = AutoModelForCausalLM if decoder else AutoModel
     with one_line(f"the model in {str(checkpoint.folder)!r}"), shapes_only():
-        model = kind.from_config(config, trust_remote_code=False, dtype=torch.float32, **more)  # type: ignore[no-untyped-call]
+        stock: Any = MODEL_MAPPING[type(config)]
+        pools = not decoder and "add_pooling_layer" in signature(stock).parameters
+        more = {"add_pooling_layer": False} if pools else {}
+        model = kind.from_config(config, trust_remote_code=False, dtype=torch.float32, **more)
     map_parameters(model, checkpoint)
     return model.eval()  # type: ignore[no-any-return]
 

@@ -68,8 +68,8 @@ class StockFolder(Format):
 
     def write(self, child: Child, folder: Path, progress: Progress) -> tuple[str, dict[str, Any] | None]:
         config, at = configuration(child.parent, child.cut), child.parent.family.config.at
-        kinds = attention_kinds(child.parent, child.cut)
-        config |= kinds if at is None else {at: config[at] | kinds}
+        lists = lists_by_layer(child.parent, child.cut)
+        config |= lists if at is None else {at: config[at] | lists}
         write_shards(folder, tensors(child), progress=progress)
         return str(config["model_type"]), config
 
@@ -152,12 +152,18 @@ FORMATS.add(Entry("padded", StockFolder(pads=True), "transformers, smaller layer
 FORMATS.add(Entry("gguf", GgufFile(), "llama.cpp, any size of each layer", ("torch", "gguf")))
 
 
-def attention_kinds(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[str]]:
-    """Return how each kept layer attends, where the class tells it by number and layers have gone."""
+def lists_by_layer(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[Any]]:
+    """Return what the class tells of each layer by its number, spelt out, where layers have gone.
+
+    Such as how it attends: what a configuration leaves to a rule would be that of other layers.
+    """
     from zerolm.networks.opener import text_config
 
-    field = "layer_types"
-    if field not in checkpoint.family.config.per_layer or len(cut.layers) == cut.parent.depth:
+    fields = checkpoint.family.config.per_layer
+    if not fields or len(cut.layers) == cut.parent.depth:
         return {}
-    kinds = getattr(text_config(checkpoint), field, None)  # some classes have one kind for all layers
-    return {field: [str(kinds[layer.layer]) for layer in cut.layers]} if kinds else {}
+    stock = text_config(checkpoint)
+    lists = {field: getattr(stock, field, None) for field in fields}
+    return {
+        field: [values[layer.layer] for layer in cut.layers] for field, values in lists.items() if values
+    }  # some classes have one kind for all layers

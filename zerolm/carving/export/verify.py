@@ -14,7 +14,7 @@ from zerolm.architecture import Ints
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.products import ROUNDING_STEPS, check_outside, checked_layer
 from zerolm.carving.kept_units import Cut, LayerCut
-from zerolm.carving.pruning import Repaired, carved_layer
+from zerolm.carving.pruning import Repaired, carved_layer, masked_layer
 from zerolm.carving.width.maps import StreamMaps
 from zerolm.carving.width.narrowing import WRITERS
 from zerolm.checkpoints import Checkpoint, TensorInfo
@@ -88,9 +88,10 @@ def compare_blocks(
     """Compare layer by layer, for models that are too large to be in memory: two layers are at a time.
 
     Each layer of the child, opened in the stock class, has the weights of the parent's, carved in memory, and
-    zeros beyond them; and both send the same random hidden states on alike. What is outside the layers is
-    compared byte by byte. Of a narrower stream, products are probed (``products``). ``ValueError`` names the
-    layer or the tensor that differs.
+    zeros beyond them; and it sends random hidden states on as the parent's whole layer does whose output
+    matrices do not read what is cut (``masked_layer``). What is outside the layers is compared byte by byte.
+    Of a narrower stream, products are probed (``products``). ``ValueError`` names the layer or the tensor
+    that differs.
     """
     stored = as_stored(child, cut, repaired or Repaired())
     _same_outside(child, parent, Child(parent, cut, stored).maps)
@@ -117,6 +118,8 @@ def compare_blocks(
             places = [cut.places(kept, label) for label in axes.get(name, ("",) * weight.dim())]
             if not _within(ours.layer(place).module.get_parameter(name), weight, places):
                 raise ValueError(f"{differs} in {name!r}")
+        if not cut.narrowing:
+            carved = masked_layer(theirs.model, cut, kept, stored)
         wanted = theirs.call(0, kept.layer, hidden, carved.module)
         proof = _apart(ours.call(0, place, hidden), wanted)
         if not proof.relative <= BLOCK_TOLERANCE:

@@ -27,6 +27,7 @@ def weights_basis(checkpoint: Checkpoint, *, progress: Progress = silent) -> Bas
     in equal parts; what an error costs for what the reading matrices, all of one norm, make of it.
     """
     layout = checkpoint.layout
+    readers = [role for role in ("q", "k", "v", "gate", "up") if role != "gate" or layout.gated]
     embedding = _moments(_embeddings(checkpoint))
     written, read = np.zeros_like(embedding), np.zeros_like(embedding)
     for layer in range(layout.depth):
@@ -34,7 +35,7 @@ def weights_basis(checkpoint: Checkpoint, *, progress: Progress = silent) -> Bas
         for role in WRITERS:
             if layout.part(role, layer) is not None or not role.endswith(BIAS):
                 written += _moments(_columns(checkpoint, role, layer))
-        for role in ("q", "k", "v", "gate", "up"):
+        for role in readers:
             read += _normalised(_reading(checkpoint, role, layer))
     read += _normalised(_reading(checkpoint, "head", None))
     energy = embedding / np.trace(embedding) + written / max(np.trace(written), 1e-300)

@@ -1,0 +1,292 @@
+"""Every family with tensors: counted, placed, cut, and equal to its parent without what was cut.
+
+The parent that is compared is the stock model with zeros in output matrices, at places that are computed here
+from the stock class alone; so a document that has roles, axes or fused matrices otherwise than the class does
+is told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from carvings import carve
+from tiny_families import TINY, random_model, stock_model
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+from transformers.activations import ACT2FN
+from transformers.pytorch_utils import Conv1D
+
+from zerolm.carving.result import Carved
+from zerolm.checkpoints import Checkpoint, Layout
+from zerolm.costs import CostModel
+from zerolm.families import known
+from zerolm.families.config import from_config
+from zerolm.families.family import Family, Pattern
+from zerolm.families.known import families
+
+DESCRIBED = [name for name, family in families().items() if family.tensors.body]
+ROTATED = [name for name in DESCRIBED if families()[name].cut.hidden]
+GATED = [name for name in DESCRIBED if families()[name].gated]
+PUBLISHED = json.loads((Path(__file__).parent / "published_configs.json").read_text("utf-8"))
+TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
+CUTS: dict[str, dict[str, Any]] = {
+    "layers": {"keep_layers": 0.67, **TOKENS},
+    "heads": {"keep_heads": 0.5},
+    "ffn": {"keep_ffn": 0.5},
+    "all": {"keep_layers": 0.67, "keep_heads": 0.5, "keep_ffn": 0.5, **TOKENS},
+}
+IDS = torch.randint(2, 64, (2, 24), generator=torch.Generator().manual_seed(1))
+"""Longer than any window of the tiny models; without the tokens that stand for padding."""
+EXACT = 1e-5
+DEAD = 12
+"""Channels of the stream that hold nothing, of 48."""
+
+
+def test_every_family_with_tensors_has_a_tiny_model() -> None:
+    assert sorted(TINY) == DESCRIBED
+
+
+@pytest.mark.parametrize("published", PUBLISHED, ids=[published["name"] for published in PUBLISHED])
+def test_published_models_have_the_parameters_that_are_counted(published: Mapping[str, Any]) -> None:
+    """``layer_types`` of ``*`` are those of the stock class, which takes no parameters for them."""
+    config = {name: value for name, value in published["config"].items() if value != "*"}
+    stock = AutoConfig.for_model(**config)
+    with torch.device("meta"):
+        network = stock_model(stock)
+    built = sum(parameter.numel() for parameter in network.parameters())
+    listed = {name: getattr(stock, name) for name, value in published["config"].items() if value == "*"}
+    assert CostModel().of(from_config(config | listed))["params"] == built
+    assert published.get("parameters", built) == built
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("kind", DESCRIBED)
+def test_every_tensor_has_its_place(kind: str, tied: bool, tmp_path: Path) -> None:
+    """In bfloat16, with the biases of ``TINY`` and without any that a flag takes away."""
+    flags = dict.fromkeys(families()[kind].config.flags, False)
+    for number, changes in enumerate(({}, flags) if flags else ({},)):
+        network = random_model(kind, "bfloat16", tie_word_embeddings=tied, **changes)
+        network.save_pretrained(tmp_path / str(number))
+        checkpoint = Checkpoint.open(tmp_path / str(number))
+        assert checkpoint.layout.slots.keys() == checkpoint.tensors.keys()
+        assert {tensor.dtype for tensor in checkpoint.tensors.values()} == {"BF16"}
+        built = sum(parameter.numel() for parameter in network.parameters())
+        assert CostModel().of(from_config(checkpoint.config))["params"] == built
+
+
+@pytest.fixture(scope="module", params=DESCRIBED)
+def parent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("parent") / request.param
+    random_model(request.param, tie_word_embeddings=False).save_pretrained(folder)
+    return Checkpoint.open(folder)
+
+
+def opened(folder: Path) -> Any:
+    """Return what the stock class makes of a folder, an encoder without its head."""
+    kind = AutoModel if families()[stock_kind(folder)].task == "masked" else AutoModelForCausalLM
+    network, report = kind.from_pretrained(folder, output_loading_info=True)
+    assert not [name for name in report["missing_keys"] if "pooler" not in name]
+    network.config.use_cache = False
+    return network.eval()
+
+
+def stock_kind(folder: Path) -> str:
+    return str(json.loads((folder / "config.json").read_text())["model_type"])
+
+
+@torch.no_grad()
+def sent(network: Any) -> Tensor:
+    """Return logits, or the last hidden states."""
+    out = network(input_ids=IDS)
+    return out.logits if hasattr(out, "logits") else out.last_hidden_state  # type: ignore[no-any-return]
+
+
+def without(folder: Path, carved: Carved) -> Any:
+    """Return the stock parent without the layers that a cut took, and with zeros for its other units."""
+    network, cut = opened(folder), carved.kept
+    assert cut is not None
+    names = families()[stock_kind(folder)].modules
+    layers = network.base_model.get_submodule(names.layers)
+    size, heads = cut.parent.head_size, cut.parent.heads // cut.parent.kv_heads
+    for kept in cut.layers:
+        queries = [g * heads * size + place for g in kept.groups for place in range(heads * size)]
+        for role, places in (("o", queries), ("down", list(kept.ffn))):
+            only_read(layers[kept.layer].get_submodule(names.projections[role]), places)
+    wanted = [kept.layer for kept in cut.layers]
+    for index in reversed(range(len(layers))):
+        if index not in wanted:
+            del layers[index]
+    network.config.num_hidden_layers = len(wanted)
+    if getattr(network.config, "layer_types", None):
+        network.config.layer_types = [network.config.layer_types[index] for index in wanted]
+    return network
+
+
+def only_read(module: nn.Module, places: list[int]) -> None:
+    """Let a linear module read these of its inputs only."""
+    weight = module.get_parameter("weight").data
+    weight = weight.T if isinstance(module, Conv1D) else weight
+    cut = [place for place in range(weight.shape[1]) if place not in set(map(int, places))]
+    weight[:, cut] = 0
+
+
+def relative(ours: Tensor, theirs: Tensor) -> float:
+    return float((ours - theirs).abs().max() / theirs.abs().max())
+
+
+@pytest.mark.parametrize("case", CUTS)
+def test_a_child_is_its_parent_without_what_was_cut(case: str, parent: Checkpoint, tmp_path: Path) -> None:
+    can, flags = parent.family.cut, dict(CUTS[case])
+    for kind in ("layers", "heads", "ffn"):
+        if f"keep_{kind}" in flags and not getattr(can, kind):
+            with pytest.raises(ValueError, match="heads cannot be cut here: the ") as caught:
+                carve(parent.folder, tmp_path / "child", repair="none", **flags)
+            assert can.note in str(caught.value)
+            assert not (tmp_path / "child").exists()
+            del flags[f"keep_{kind}"]
+    if not flags.keys() - TOKENS.keys():
+        return
+    carved = carve(parent.folder, tmp_path / "child", repair="none", **flags)
+    assert carved.verified is not None
+    assert carved.verified["relative"] <= EXACT
+    assert carved.kept is not None
+    assert not carved.kept.is_whole
+    child, wanted = sent(opened(tmp_path / "child")), sent(without(parent.folder, carved))
+    assert relative(child, wanted) <= EXACT
+    assert relative(child, sent(opened(parent.folder))) > 100 * EXACT
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("kind", ROTATED)
+def test_a_stream_is_narrowed_exactly_where_some_of_it_holds_nothing(
+    kind: str, tied: bool, tmp_path: Path
+) -> None:
+    """Nothing is written to some channels of the parent's stream: a child of as many fewer is the parent."""
+    network = random_model(kind, tie_word_embeddings=tied)
+    network.config.use_cache = False
+    names, body = families()[kind].modules, network.base_model
+    matrices = [network.get_input_embeddings().weight.data.T]
+    for layer in body.get_submodule(names.layers):
+        for role in ("o", "down"):
+            module = layer.get_submodule(names.projections[role])
+            matrices += [parameter.data for parameter in module.parameters()]
+    for matrix in matrices:
+        matrix[torch.arange(DEAD) * 4] = 0
+    network.save_pretrained(tmp_path / "parent")
+    carved = carve(tmp_path / "parent", tmp_path / "child", repair="none", keep_hidden=1 - DEAD / 48)
+    child = opened(tmp_path / "child")
+    assert child.config.hidden_size == 48 - DEAD
+    assert carved.verified is not None
+    assert relative(sent(child), sent(network)) <= 10 * EXACT
+
+
+def test_a_stream_that_cannot_be_narrowed_is_refused(parent: Checkpoint, tmp_path: Path) -> None:
+    can = parent.family.cut
+    if can.hidden:
+        return
+    with pytest.raises(ValueError, match="hidden cannot be cut here: ") as caught:
+        carve(parent.folder, tmp_path / "child", keep_hidden=0.75)
+    assert str(caught.value).endswith(can.hidden_note)
+    assert not (tmp_path / "child").exists()
+
+
+def times(layout: Layout, checkpoint: Checkpoint, role: str, values: Tensor) -> Tensor:
+    """Return what the matrix of a role in layer 1 sends, and its bias."""
+    name, part = layout.part(role, 1) or ("", None)
+    assert part is not None
+    place = [slice(None)] * len(part.axes)
+    place[part.axis] = part.along
+    matrix = torch.from_numpy(checkpoint.read(name)[tuple(place)])
+    bias = layout.part(f"{role}_bias", 1)
+    shift = torch.from_numpy(checkpoint.read(bias[0])[bias[1].along]) if bias else 0
+    return values @ (matrix if layout.slots[name].transposed else matrix.T) + shift
+
+
+def ffn_of(checkpoint: Checkpoint, family: Family, hidden: Tensor) -> Tensor:
+    """Return what the FFN of layer 1 sends for its input, by the matrices that the family names."""
+    layout = Layout.of(family, checkpoint.config, checkpoint.tensors)
+    sends = partial(times, layout, checkpoint)
+    config = AutoConfig.from_pretrained(checkpoint.folder)
+    name = getattr(config, "hidden_activation", None) or config.hidden_act
+    return sends("down", ACT2FN[name](sends("gate", hidden)) * sends("up", hidden))
+
+
+def gpt2_attention(checkpoint: Checkpoint, family: Family, hidden: Tensor) -> Tensor:
+    """Return what the attention of layer 1 of a gpt2 sends for its input (t, d)."""
+    layout = Layout.of(family, checkpoint.config, checkpoint.tensors)
+    sends, count = partial(times, layout, checkpoint), len(hidden)
+    q, k, v = (sends(role, hidden).view(count, layout.heads, -1).transpose(0, 1) for role in "qkv")
+    mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return sends("o", mixed.transpose(0, 1).reshape(count, -1))
+
+
+def stock_ffn(checkpoint: Checkpoint, hidden: Tensor) -> Tensor:
+    """Return what the stock module of layer 1 sends."""
+    network = opened(checkpoint.folder)
+    names = families()[checkpoint.family.name].modules
+    layer = network.base_model.get_submodule(names.layers)[1]
+    return layer.get_submodule(names.projections["down"].rpartition(".")[0])(hidden)  # type: ignore[no-any-return]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", GATED)
+def test_gate_and_up_are_what_they_are_called(kind: str, tmp_path: Path) -> None:
+    """A child has the same rows of both, so that it does not tell them apart; this does."""
+    random_model(kind).save_pretrained(tmp_path)
+    checkpoint, hidden = Checkpoint.open(tmp_path), torch.randn(5, 48)
+    wanted = stock_ffn(checkpoint, hidden)
+    assert relative(ffn_of(checkpoint, checkpoint.family, hidden), wanted) <= EXACT
+    swapped = exchanged(checkpoint.family, "gate", "up")
+    assert relative(ffn_of(checkpoint, swapped, hidden), wanted) > 100 * EXACT
+
+
+def exchanged(family: Family, one: str, other: str) -> Family:
+    """Return a family whose document has two roles, and their axes, in each other's place."""
+    new = {one: other, other: one, f"{one}_bias": f"{other}_bias", f"{other}_bias": f"{one}_bias"}
+    axes = {"q": "q", "k": "kv", "v": "kv", "gate": "ffn", "up": "ffn"}
+
+    def pattern(old: Pattern) -> Pattern:
+        roles = [new.get(role, role) for role in old.roles]
+        fused = "+".join(axes[role.removesuffix("_bias")] for role in roles) if len(roles) > 1 else ""
+        return replace(old, role="+".join(roles), axes=tuple(fused if "+" in x else x for x in old.axes))
+
+    body = tuple(map(pattern, family.tensors.body))
+    return replace(family, tensors=replace(family.tensors, body=body))
+
+
+@torch.no_grad()
+def test_queries_keys_and_values_of_gpt2_are_what_they_are_called(tmp_path: Path) -> None:
+    """Its heads are not cut, so that no child tells them apart."""
+    random_model("gpt2").save_pretrained(tmp_path)
+    checkpoint, hidden = Checkpoint.open(tmp_path), torch.randn(5, 48)
+    wanted = opened(tmp_path).transformer.h[1].attn(hidden[None])[0][0]
+    assert relative(gpt2_attention(checkpoint, checkpoint.family, hidden), wanted) <= EXACT
+    for pair in (("q", "k"), ("q", "v"), ("k", "v")):
+        swapped = exchanged(checkpoint.family, *pair)
+        assert relative(gpt2_attention(checkpoint, swapped, hidden), wanted) > 100 * EXACT
+
+
+@pytest.fixture
+def phi3_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the test, phi3 is read as if its keys came first."""
+    others = families()
+    others["phi3"] = exchanged(others["phi3"], "q", "k")
+    monkeypatch.setattr(known, "_families", lambda folder: others)
+
+
+@pytest.mark.usefixtures("phi3_exchanged")
+@pytest.mark.parametrize("form", ["hf", "padded"])
+def test_a_wrong_order_of_fused_matrices_is_told_by_the_proof(form: str, tmp_path: Path) -> None:
+    """No shape tells it, and the child would be opened: it is what it computes."""
+    random_model("phi3").save_pretrained(tmp_path / "parent")
+    assert Checkpoint.open(tmp_path / "parent").family.tensors.body[-1].role == "gate+up"
+    with pytest.raises(ValueError, match="layer 0 of the written child differs from layer 0 of the carved"):
+        carve(tmp_path / "parent", tmp_path / "child", form=form, repair="none", keep_heads=0.5)
+    assert not (tmp_path / "child").exists()

@@ -1,0 +1,92 @@
+"""A tiny configuration of every family with tensors, with whatever it can have: biases, windows, factors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+
+from zerolm.families.known import families
+
+NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+SIZES: dict[str, Any] = {
+    "vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6,
+    "intermediate_size": 40, "max_position_embeddings": 32,
+}  # fmt: skip
+DECODER: dict[str, Any] = SIZES | NO_TOKENS | {"num_key_value_heads": 2, "head_dim": 16}
+DERIVED = {name: value for name, value in DECODER.items() if name != "head_dim"}
+ENCODER: dict[str, Any] = SIZES | {"pad_token_id": 1, "max_position_embeddings": 66}
+MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
+BIASED = {"attention_bias": True, "mlp_bias": True}
+FACTORS = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}
+TINY: dict[str, dict[str, Any]] = {
+    "arcee": DECODER | BIASED,
+    "bert": ENCODER,
+    "camembert": ENCODER,
+    "cwm": DECODER | {"bos_token_id": 0, "mlp_bias": True, "sliding_window": 8, "layer_types": MIXED},
+    "distilbert": {
+        "vocab_size": 64, "dim": 48, "n_layers": 3, "n_heads": 6, "hidden_dim": 40,
+        "max_position_embeddings": 32,
+    },
+    "ernie": ENCODER,
+    "ernie4_5": DECODER | {"use_bias": True},
+    "eurobert": DECODER | {"attention_bias": True, "pad_token_id": 1},
+    "gemma": DECODER | {"attention_bias": True},
+    "gemma2": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8},
+    "gemma3_text": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8,
+                              "layer_types": MIXED},
+    "glm": DECODER,
+    "glm4": DECODER,
+    "gpt2": {"vocab_size": 64, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_inner": 40, "n_positions": 32}
+    | NO_TOKENS,
+    "granite": DECODER | BIASED | FACTORS | {"attention_multiplier": 0.3},
+    "helium": DECODER | BIASED | {"head_dim": 8},
+    "hunyuan_v1_dense": DECODER | {"attention_bias": True},
+    "internlm3": DECODER | BIASED,
+    "iquestcoder": DECODER | BIASED,
+    "jais2": DECODER | BIASED,
+    "llama": DERIVED | BIASED,
+    "ministral": DECODER | {"sliding_window": 8, "layer_types": MIXED},
+    "ministral3": DECODER,
+    "mistral": DECODER | {"sliding_window": 8},
+    "nemotron": DECODER | BIASED,
+    "phi3": DERIVED,
+    "qwen2": DECODER,
+    "qwen3": DECODER | {"attention_bias": True},
+    "roberta": ENCODER,
+    "seed_oss": DECODER | BIASED | {"attention_out_bias": True},
+    "smollm3": DECODER | BIASED | {"no_rope_layer_interval": 2},
+    "stablelm": DERIVED | {"use_qkv_bias": True},
+    "starcoder2": DECODER | {"sliding_window": 8},
+    "vaultgemma": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8},
+    "xlm-roberta": ENCODER,
+}  # fmt: skip
+
+
+def stock_config(kind: str, **changes: Any) -> Any:
+    """Return the stock configuration of a tiny model."""
+    return AutoConfig.for_model(kind, **TINY[kind] | changes)
+
+
+def stock_model(config: Any) -> Any:
+    """Return the stock model of a configuration, with the head of its task."""
+    is_encoder = families()[config.model_type].task == "masked"
+    return (AutoModelForMaskedLM if is_encoder else AutoModelForCausalLM).from_config(config)
+
+
+def random_model(kind: str, dtype: str = "float32", **changes: Any) -> Any:
+    """Return a tiny model whose weights, biases and gains are all random."""
+    generator = torch.Generator().manual_seed(0)
+    network = stock_model(stock_config(kind, **changes)).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    return network.to(getattr(torch, dtype))
+
+
+def saved(folder: Path, kind: str, dtype: str = "float32", **changes: Any) -> Path:
+    """Return the folder, with such a model in it."""
+    random_model(kind, dtype, **changes).save_pretrained(folder)
+    return folder

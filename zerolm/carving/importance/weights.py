@@ -70,12 +70,17 @@ def _share(role: str, sums: Sums, part: AxisPart, other_side: int) -> Share:
 
 
 def all_shares(checkpoint: Checkpoint, ledger: Ledger) -> Shares:
-    """Return the shares of all layers."""
-    layers = range(checkpoint.layout.depth)
+    """Return the shares of all layers; of one that lacks such units, those of as many that weigh nothing."""
+    layers, parent = range(checkpoint.layout.depth), dimensions(checkpoint)
     return {
-        kind: [list(shares(checkpoint, ledger, layer, kind)) for layer in layers]
-        for kind in ("groups", "ffn")
+        kind: [list(shares(checkpoint, ledger, layer, kind)) or [_weightless(count)] for layer in layers]
+        for kind, count in (("groups", parent.kv_heads), ("ffn", parent.ffn))
     }
+
+
+def _weightless(count: int) -> Share:
+    zeros = np.zeros(count)
+    return Share("none", zeros, zeros, zeros, zeros, 1, count)
 
 
 @dataclass(frozen=True, eq=False)

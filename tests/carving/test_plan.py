@@ -152,7 +152,7 @@ def test_uniform_plans_are_the_best_of_all(
     sets = [kept for depth in depths for kept in itertools.combinations(range(parent.depth), depth)]
     best = -np.inf
     for groups, ffn, kept in itertools.product(sizes.groups, sizes.ffn, sets):
-        costs = dict(zip(COSTS, account.of([(groups, ffn)] * len(kept)), strict=True))
+        costs = dict(zip(COSTS, account.of(dict.fromkeys(kept, (groups, ffn))), strict=True))
         if costs[budget] <= limit:
             best = max(best, total(score, parent, {i: (groups, ffn) for i in kept}))
     planned = plan_of(checkpoint, score, wish, COST)
@@ -191,7 +191,7 @@ def test_per_layer_plans_are_the_best_of_all(
     best = -np.inf
     for layers in itertools.product([*pairs, None] if seed is not None else pairs, repeat=3):
         kept = {i: pair for i, pair in enumerate(layers) if pair is not None}
-        costs = dict(zip(COSTS, account.of(list(kept.values())), strict=True))
+        costs = dict(zip(COSTS, account.of(kept), strict=True))
         if kept and all(costs[name] <= limit for name, limit in limits.items()):
             best = max(best, total(score, parent, kept))
     planned = plan_of(checkpoint, score, wish, COST)

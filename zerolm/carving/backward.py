@@ -21,7 +21,7 @@ from zerolm.carving.evaluation.divergence import pooled
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.hooks import Seen, watching
-from zerolm.networks.roles import StockLayer, layer_list, norm_gain
+from zerolm.networks.roles import StockLayer, layer_list, norm_gain, residual_factor
 from zerolm.progress import Counted, Progress
 
 EPSILON: Final = 1e-12
@@ -191,7 +191,7 @@ def _felt(
 
 def readings_of(felt: Felt, blocks: Blocks) -> Iterator[Reading]:
     """Yield what the norms of a layer read, where ``readers`` were watched."""
-    between = felt.below + felt.values.outputs["o"]
+    between = felt.below + residual_factor(blocks.model) * felt.values.outputs["o"]
     for norm, stream in (("attention_norm", felt.below), ("ffn_norm", between)):
         gain = norm_gain(blocks.model, norm, felt.layer).to(stream)
         yield Reading(stream, felt.gradients.inputs[norm] * gain)

@@ -300,7 +300,8 @@ class Family:
     ``head_classes`` are the stock classes with a head for the task, first the usual one. A family without
     tensors is known as a network only. ``runtimes`` by name of the runtime. ``parallel``: attention and FFN
     read the stream alike, and are added to it at once. ``gain`` is what a norm multiplies by, of its stored
-    ``w``. ``residual`` is the field of a factor of all that is added to the stream.
+    ``w``. ``residual`` is the field of a factor of all that is added to the stream. ``rooted``: embeddings
+    are multiplied by the root of the hidden size.
     """
 
     name: str
@@ -314,6 +315,7 @@ class Family:
     parallel: bool = False
     gain: Literal["w", "1+w"] = "w"
     residual: str | None = None
+    rooted: bool = False
     gguf: Gguf | None = None
     runtimes: dict[str, Support] = field(default_factory=dict)
 
@@ -321,6 +323,11 @@ class Family:
     def gated(self) -> bool:
         """Whether the FFN has a gate beside ``up``."""
         return any("gate" in pattern.roles for pattern in self.tensors.body)
+
+    @property
+    def gain_shift(self) -> float:
+        """What is added to a stored weight of a norm before it multiplies."""
+        return 1.0 if self.gain == "1+w" else 0.0
 
     @cached_property
     def has_experts(self) -> bool:

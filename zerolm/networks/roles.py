@@ -114,14 +114,13 @@ def final_norm(model: PreTrainedModel) -> nn.Module:
 
 
 def norm_gain(model: PreTrainedModel, norm: str, layer: int | None) -> Tensor:
-    """Return the gain (d,) of a layer's ``attention_norm`` or ``ffn_norm``, or of ``final_norm``, float32."""
-    names = places_of(model).modules
+    """Return what an ``attention_norm``, ``ffn_norm`` or ``final_norm`` multiplies by, (d,), float32."""
+    names, shift = places_of(model).modules, family_named(str(model.config.model_type)).gain_shift
     if layer is None:
-        return final_norm(model).get_parameter("weight").detach().float()
+        return final_norm(model).get_parameter("weight").detach().float() + shift
     module = names.before if norm == "attention_norm" else names.between
     assert module is not None
-    gain = layer_list(model)[layer].get_submodule(module).get_parameter("weight").detach().float()
-    return gain
+    return layer_list(model)[layer].get_submodule(module).get_parameter("weight").detach().float() + shift
 
 
 def residual_factor(model: PreTrainedModel) -> float:

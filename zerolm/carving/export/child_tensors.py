@@ -53,7 +53,7 @@ class Child:
             return None
         fitted = self.weights.arrays if self.weights else {}
         gain = partial(stored_gain, self.parent)
-        return StreamMaps(self.cut.narrowing, self.parent.layout.depth, gain, fitted)
+        return StreamMaps(self.cut.narrowing, self.parent.layout.depth, gain, fitted, self.parent.family)
 
     def tensors(self) -> Iterator[ChildTensor]:
         """Yield the child's tensors in the order of the parent's files, a head that it has anew last.

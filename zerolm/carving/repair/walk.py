@@ -32,6 +32,7 @@ from zerolm.carving.pruning import Place, Repaired, carved_layer, enter
 from zerolm.carving.repair.ridge import RIDGES, Fit
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.width.in_memory import put
+from zerolm.families.known import family_named
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import Seen, watching
@@ -195,9 +196,9 @@ class Walk:
         ours = self.carved(layer)
         fit = self._reading_fit()
         for i, hidden, seen in self.parent.through(layer, inputs_and_outputs):
-            middle = hidden + seen.outputs["o"]
+            middle = hidden + self.factor * seen.outputs["o"]
             between.append(self._kept(middle))
-            after.append(self._kept(middle + seen.outputs["down"]))
+            after.append(self._kept(middle / self.factor + seen.outputs["down"]))
             reads.append(seen.inputs["ffn"])
             sent = self._input_of(ours, "attention", i, layer, child[i])
             fit.add(sent, seen.inputs["attention"], self.masks[i], self.firsts[i])
@@ -207,7 +208,7 @@ class Walk:
         fit = self._output_fit(ours.writers["o"])
         for i, hidden in enumerate(child):
             sent = self._input_of(ours, "o", i, layer, hidden)
-            fit.add(sent, between[i] - hidden, self.masks[i], self.firsts[i])
+            fit.add(sent, (between[i] - hidden) / self.factor, self.masks[i], self.firsts[i])
         self.solve((layer, "o"), ours.writers["o"], fit)
 
         fit = self._reading_fit()
@@ -231,7 +232,8 @@ class Walk:
         norm = copy.deepcopy(final_norm(self.model)).to(self.blocks.device, torch.float32)
         unit = copy.deepcopy(norm)
         fit = self._reading_fit()
-        put(unit, "weight", torch.ones(self.cut.hidden, device=self.blocks.device))
+        shift = family_named(str(self.model.config.model_type)).gain_shift
+        put(unit, "weight", torch.ones(self.cut.hidden, device=self.blocks.device) - shift)
         pairs = zip(self.parent.before(depth), self.child.before(depth), strict=True)
         with torch.no_grad():
             for i, (theirs, ours) in enumerate(pairs):

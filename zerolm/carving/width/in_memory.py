@@ -24,7 +24,8 @@ def maps_of(
     model: PreTrainedModel, narrowing: Narrowing, arrays: Mapping[tuple[int, str], NDArray[np.float32]]
 ) -> StreamMaps:
     """Return the maps for the tensors of a loaded parent; ``arrays`` hold those that were fitted."""
-    return StreamMaps(narrowing, len(layer_list(model)), partial(_gain, model), arrays)
+    family = family_named(str(model.config.model_type))
+    return StreamMaps(narrowing, len(layer_list(model)), partial(_gain, model), arrays, family)
 
 
 def _gain(model: PreTrainedModel, norm: str, layer: int | None) -> Values:
@@ -61,6 +62,9 @@ def narrow_ends(child: PreTrainedModel, parent: PreTrainedModel, maps: StreamMap
     embedding: Any = parent.get_input_embeddings()
     head: Any = parent.get_output_embeddings()  # type: ignore[no-untyped-call]
     put(child.get_input_embeddings(), "weight", _narrowed(embedding.weight, "embedding", None, maps))
+    if maps.family.rooted:
+        for scale in child.get_input_embeddings().buffers():
+            scale.fill_(maps.narrowing.width.hidden**0.5)
     put(final_norm(child), "weight", _narrowed(final_norm(parent).weight, "final_norm", None, maps))  # type: ignore[arg-type]
     width = maps.narrowing.width
     ours: Any = child.get_output_embeddings()  # type: ignore[no-untyped-call]
@@ -87,7 +91,8 @@ def narrow_output(blocks: Blocks, index: int, hidden: Tensor, maps: StreamMaps) 
     norm = copy.deepcopy(final_norm(blocks.model)).float()
     gain = narrowing.final_gain
     size = hidden.shape[-1]
-    put(norm, "weight", torch.ones(size) if gain is None else torch.from_numpy(gain).float())
+    wanted = torch.ones(size) if gain is None else torch.from_numpy(gain).float()
+    put(norm, "weight", wanted - maps.family.gain_shift)
     behind = maps.reading("final_norm", None) if gain is None else narrowing.embedding
     with torch.no_grad():
         read = norm.to(hidden.device)(hidden) @ torch.from_numpy(behind.astype(np.float32)).to(hidden).T

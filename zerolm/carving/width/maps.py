@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from zerolm.carving.width.narrowing import READERS, WRITERS, Narrowing
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
+from zerolm.families.family import Family
 
 Values = NDArray[np.float32]
 PRODUCT_BLOCK: Final = 1024
@@ -19,10 +20,11 @@ PRODUCT_BLOCK: Final = 1024
 
 
 def stored_gain(checkpoint: Checkpoint, norm: str, layer: int | None) -> Values:
-    """Return the gain (d,) of a norm as a checkpoint stores it."""
+    """Return what a norm of a checkpoint multiplies by, (d,)."""
     name = checkpoint.layout.name(norm, layer)
     assert name is not None
-    return checkpoint.read(name)
+    gain: Values = checkpoint.read(name) + np.float32(checkpoint.family.gain_shift)
+    return gain
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +32,21 @@ class StreamMaps:
     """The factors of the tensors that have an axis along the stream, by role and layer.
 
     ``gain(norm, layer)`` reads a norm's gain (d,) of the parent. ``fitted`` holds maps (d, k) by (layer,
-    norm) that take the place of those that the basis gives; the last norm has the number of layers.
+    norm) that take the place of those that the basis gives; the last norm has the number of layers. The
+    ``family`` says how gains and embeddings are stored.
     """
 
     narrowing: Narrowing
     depth: int
     gain: Callable[[str, int | None], Values]
     fitted: Mapping[tuple[int, str], Values]
+    family: Family
+
+    @property
+    def grown(self) -> float:
+        """Return how much larger an embedding is stored, where its factor goes with the width."""
+        narrowing = self.narrowing
+        return float(np.sqrt(len(narrowing.basis) / narrowing.width.hidden)) if self.family.rooted else 1.0
 
     def reading(self, norm: str, layer: int | None) -> Values:
         """Return the map of the matrices behind a norm, (d, k)."""
@@ -49,9 +59,10 @@ class StreamMaps:
         """Yield the child's tensor in blocks of rows, from the parent's ``raw`` numbers of a ``dtype``."""
         role = role.split("+")[0]
         if role.endswith("norm"):
-            ones = np.ones(self.narrowing.width.hidden, np.float32)
+            ones = np.ones(self.narrowing.width.hidden)
             final = self.narrowing.final_gain if role == "final_norm" else None
-            yield ones if final is None else final.astype(np.float32)
+            gain = ones if final is None else final / self.grown
+            yield (gain - self.family.gain_shift).astype(np.float32)
         elif role in WRITERS:
             yield self._written(raw, dtype)
         else:
@@ -72,7 +83,7 @@ class StreamMaps:
 
     def _factor(self, role: str, layer: int | None) -> Values:
         if role == "embedding":
-            return self.narrowing.embedding.astype(np.float32)
+            return (self.grown * self.narrowing.embedding).astype(np.float32)
         return self.reading(READERS[role], layer)
 
     def _written(self, raw: NDArray[Any], dtype: str) -> Values:

@@ -22,6 +22,7 @@ from zerolm.verbs.doctor import DoctorReport as DoctorReport
 from zerolm.verbs.elastic_export import PathReport as PathReport
 from zerolm.verbs.elastic_train import SupernetReport as SupernetReport
 from zerolm.verbs.eval import EvaluationReport as EvaluationReport
+from zerolm.verbs.families import FamiliesReport as FamiliesReport
 from zerolm.verbs.heal import HealingReport as HealingReport
 from zerolm.verbs.ledger import LedgerReport as LedgerReport
 from zerolm.verbs.load import load as load
@@ -473,6 +474,10 @@ def list_benchmarks(
     *,
     data: str | PathLike[str] | None = ...,
 ) -> BenchmarksReport: ...
+
+def list_families(
+    name: str | None = ...,
+) -> FamiliesReport: ...
 
 def list_proxies(
 ) -> ProxyListing: ...

@@ -330,6 +330,7 @@ def carve(
     parent: str | PathLike[str],
     out: str | PathLike[str] | None = ...,
     *,
+    like: str | None = ...,
     max_params: int | str | None = ...,
     max_body_params: int | str | None = ...,
     max_macs: int | str | None = ...,
@@ -386,6 +387,7 @@ def eval(
     *,
     parent: str | PathLike[str],
     beside: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
+    like: str | None = ...,
     text: str | PathLike[str] | None = ...,
     sequences: int | str = ...,
     length: int | str = ...,
@@ -401,6 +403,7 @@ def evaluate(
     *,
     parent: str | PathLike[str],
     beside: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
+    like: str | None = ...,
     text: str | PathLike[str] | None = ...,
     sequences: int | str = ...,
     length: int | str = ...,
@@ -467,6 +470,7 @@ def ledger(
     parent: str | PathLike[str],
     *,
     verify: bool = ...,
+    like: str | None = ...,
     progress: Progress = ...,
 ) -> LedgerReport: ...
 
@@ -523,6 +527,7 @@ def score(
     kv_bits: int | str = ...,
     bits: int | str = ...,
     group_size: int | str = ...,
+    like: str | None = ...,
     alpha: float | Sequence[float] | None = ...,
     init: str | Sequence[str] | None = ...,
 ) -> ScoreReport: ...

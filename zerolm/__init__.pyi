@@ -22,6 +22,7 @@ from zerolm.verbs.doctor import DoctorReport as DoctorReport
 from zerolm.verbs.elastic_export import PathReport as PathReport
 from zerolm.verbs.elastic_train import SupernetReport as SupernetReport
 from zerolm.verbs.eval import EvaluationReport as EvaluationReport
+from zerolm.verbs.families import FamiliesReport as FamiliesReport
 from zerolm.verbs.heal import HealingReport as HealingReport
 from zerolm.verbs.ledger import LedgerReport as LedgerReport
 from zerolm.verbs.load import load as load
@@ -329,6 +330,7 @@ def carve(
     parent: str | PathLike[str],
     out: str | PathLike[str] | None = ...,
     *,
+    like: str | None = ...,
     max_params: int | str | None = ...,
     max_body_params: int | str | None = ...,
     max_macs: int | str | None = ...,
@@ -385,6 +387,7 @@ def eval(
     *,
     parent: str | PathLike[str],
     beside: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
+    like: str | None = ...,
     text: str | PathLike[str] | None = ...,
     sequences: int | str = ...,
     length: int | str = ...,
@@ -400,6 +403,7 @@ def evaluate(
     *,
     parent: str | PathLike[str],
     beside: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
+    like: str | None = ...,
     text: str | PathLike[str] | None = ...,
     sequences: int | str = ...,
     length: int | str = ...,
@@ -466,6 +470,7 @@ def ledger(
     parent: str | PathLike[str],
     *,
     verify: bool = ...,
+    like: str | None = ...,
     progress: Progress = ...,
 ) -> LedgerReport: ...
 
@@ -473,6 +478,10 @@ def list_benchmarks(
     *,
     data: str | PathLike[str] | None = ...,
 ) -> BenchmarksReport: ...
+
+def list_families(
+    name: str | None = ...,
+) -> FamiliesReport: ...
 
 def list_proxies(
 ) -> ProxyListing: ...
@@ -518,6 +527,7 @@ def score(
     kv_bits: int | str = ...,
     bits: int | str = ...,
     group_size: int | str = ...,
+    like: str | None = ...,
     alpha: float | Sequence[float] | None = ...,
     init: str | Sequence[str] | None = ...,
 ) -> ScoreReport: ...

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import transformers
 from carvings import carve
-from tiny import DECODER, MODELS
+from tiny_families import random_model
 
 from zerolm.checkpoints import Checkpoint
+from zerolm.families.known import families
 
 NAMES = ("llama", "llama_tied", "mistral", "mistral_odd", "qwen2", "qwen3", "gemma2", "gpt2", "bert")
 TEXT: dict[str, Any] = {"text": "random", "sequences": 6, "length": 12}
@@ -60,17 +61,20 @@ def test_every_cut_of_every_family(case: str, parent: Checkpoint, tmp_path: Path
     )
 
 
-UNWINDOWED: dict[str, dict[str, Any]] = {"llama": {}, "mistral": {"sliding_window": None}}
+AS_GGUF = [name for name, family in families().items() if family.gguf]
+WITHOUT_WINDOW: dict[str, dict[str, Any]] = {
+    "mistral": {"sliding_window": None},
+    "ministral": {"sliding_window": 32},  # that of the positions: its stock class needs one
+}
 
 
-@pytest.mark.parametrize("name", UNWINDOWED)
+@pytest.mark.parametrize("name", AS_GGUF)
 @pytest.mark.parametrize("case", ["layers", "ffn", "all", "per layer"])
 def test_every_cut_as_gguf(name: str, case: str, tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     pytest.importorskip("llama_cpp")
-    made = getattr(transformers, MODELS[name][0])
-    settings = DECODER | {"hidden_size": 96, "intermediate_size": 64, "eos_token_id": 0}
-    made(made.config_class(**settings, **UNWINDOWED[name])).save_pretrained(tmp_path / "parent")
+    sizes = {"hidden_size": 96, "intermediate_size": 64, "eos_token_id": 0}
+    random_model(name, **sizes, **WITHOUT_WINDOW.get(name, {})).save_pretrained(tmp_path / "parent")
     flags = CUTS["padded"] if case == "per layer" else CUTS[case]
     carved = carve(tmp_path / "parent", tmp_path / "child", **{**flags, "form": "gguf"})
     assert carved.verified is not None

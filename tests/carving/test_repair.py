@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from tiny import model
+from tiny_families import BIASED, DECODER, random_model
 
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Repaired, apply_in_memory, dimensions_of
@@ -221,3 +223,24 @@ def test_given_ridges_are_not_chosen_again(name: str, monkeypatch: pytest.Monkey
     assert all(np.array_equal(found.arrays[place], wanted.arrays[place]) for place in wanted.arrays)
     with pytest.raises(ValueError, match="no ridge is given for down of layer 0; name all or none"):
         repair(network, cut, TOKENS, ridges={(0, "o"): 1e-2})
+
+
+def test_factors_of_the_residual_are_those_of_the_matrices_that_write_to_it() -> None:
+    """A granite is the llama whose output matrices are its own times the factor, and is repaired alike."""
+    factor = 0.3
+    granite = random_model("granite", residual_multiplier=factor, embedding_multiplier=1.0,
+                           logits_scaling=1.0, attention_multiplier=16**-0.5)  # fmt: skip
+    settings = DECODER | BIASED | {"rms_norm_eps": granite.config.rms_norm_eps}
+    llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(**settings)).eval()
+    weights = granite.state_dict()
+    for name in weights:
+        weights[name] = weights[name] * (factor if ".o_proj." in name or ".down_proj." in name else 1.0)
+    llama.load_state_dict(weights)
+    ids = TOKENS.ids[:4]
+    with torch.no_grad():
+        assert torch.allclose(granite(input_ids=ids).logits, llama(input_ids=ids).logits, atol=1e-4)
+    ours, theirs = (repair(network, half(network), TOKENS).arrays for network in (granite, llama))
+    assert ours.keys() == theirs.keys()
+    for place, matrix_of in ours.items():
+        wanted = theirs[place]
+        assert np.abs(factor * matrix_of - wanted).max() <= 2e-3 * np.abs(wanted).max(), place

@@ -163,6 +163,21 @@ def test_a_child_is_its_parent_without_what_was_cut(case: str, parent: Checkpoin
     assert relative(child, sent(opened(parent.folder))) > 100 * EXACT
 
 
+def test_what_a_rule_says_of_layers_is_spelt_out_where_they_move(tmp_path: Path) -> None:
+    """Every other layer of this smollm3 has no rotation, and its configuration does not list which."""
+    random_model("smollm3").save_pretrained(tmp_path / "parent")
+    file = tmp_path / "parent" / "config.json"
+    config = json.loads(file.read_text())
+    assert config.pop("no_rope_layers") == [1, 0, 1]
+    del config["layer_types"]
+    file.write_text(json.dumps(config))
+    carved = carve(tmp_path / "parent", tmp_path / "child", repair="none", keep_layers=0.34, **TOKENS)
+    assert carved.kept is not None
+    (left,) = (kept.layer for kept in carved.kept.layers)
+    assert opened(tmp_path / "child").config.no_rope_layers == [[1, 0, 1][left]]
+    assert relative(sent(opened(tmp_path / "child")), sent(without(tmp_path / "parent", carved))) <= EXACT
+
+
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
 @pytest.mark.parametrize("kind", ROTATED)
 def test_a_stream_is_narrowed_exactly_where_some_of_it_holds_nothing(

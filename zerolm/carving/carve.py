@@ -35,6 +35,7 @@ from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.families.config import CoreSizes
+from zerolm.families.reading import current
 from zerolm.io.folders import REPORT, check_new, new_folder
 from zerolm.progress import Progress, about, announce, silent
 from zerolm.settings.compute import ComputeRequest
@@ -114,6 +115,10 @@ def _opened(parent: str | Path, destination: Destination) -> Checkpoint:
     check_new(place, destination.force)  # before a model of the hub is downloaded
     checkpoint = Checkpoint.open(parent)
     _check_outside(place, checkpoint.folder)
+    if current() is not None:
+        from zerolm.networks.opener import check_stock_class
+
+        check_stock_class(checkpoint)
     return checkpoint
 
 

@@ -126,9 +126,8 @@ def masked_layer(
         index, weight, offset = torch.as_tensor(kept_inputs), matrix(module), bias(module)
         new, shift = arrays.get((kept.layer, role)), arrays.get((kept.layer, f"{role}_bias"))
         masked = torch.zeros_like(weight)
-        masked[:, index] = (
-            weight[:, index] if new is None else as_stored(module, torch.from_numpy(new)).to(weight)
-        )
+        kept_columns = weight[:, index] if new is None else as_stored(module, torch.from_numpy(new))
+        masked[:, index] = kept_columns.to(weight)
         set_matrix(module, masked, offset if shift is None else torch.from_numpy(shift))
     module = compute_of(model).placed(layer.module, layer.module.parameters(), wide=False)
     released(layer_list(model)[kept.layer].parameters())

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.checkpoints.dtypes import RAW_TYPES, widened
+from zerolm.checkpoints.fitting import fitting_family
 from zerolm.checkpoints.folder import fetched, other_files, read_object
 from zerolm.checkpoints.headers import Shard, TensorInfo
 from zerolm.checkpoints.layout import Layout
 from zerolm.checkpoints.shards import read_shards
 from zerolm.families.family import Family
 from zerolm.families.known import family_of
+from zerolm.families.reading import current
 from zerolm.io.brief import brief
 
 logger = logging.getLogger(__name__)
@@ -49,9 +51,9 @@ class Checkpoint:
         config = read_object(folder, "config.json")
         try:
             check_format(folder, config)
-            family = family_of(config)
             shards = read_shards(folder)
             tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
+            family = _family(config, tensors)
             layout = Layout.of(family, config, tensors)
         except ValueError as error:
             raise ValueError(f"checkpoint {str(folder)!r}: {error}") from None
@@ -73,6 +75,15 @@ class Checkpoint:
     def other_files(self) -> list[Path]:
         """Return the files that a child takes over (tokenizer, licence ...), relative to ``folder``."""
         return other_files(self.folder)
+
+
+def _family(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> Family:
+    """Return the family; the refusal of one that is not known says which document its tensors fit."""
+    try:
+        return family_of(config)
+    except ValueError as error:
+        fits = None if current() else fitting_family(config, tensors)
+        raise ValueError(f"{error}; its tensors fit {fits}: --like {fits}" if fits else str(error)) from None
 
 
 def check_format(folder: Path, config: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ class CoreSizes:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a layer keeps of earlier tokens: see ``Memory``, in numbers."""
+    """The numbers that a layer keeps of earlier tokens: see ``Memory``."""
 
     token: int
     state: int
@@ -241,12 +241,12 @@ def _ends(outside: list[Pattern], head: list[Pattern], sizes: ModelSizes) -> End
 def _size(family: Family, fields: Mapping[str, Any], label: str) -> int:
     size = family.config.sizes[label]
     check_names(fields, size)
-    given, name = value_of(fields, size), size.field or label
+    number, name = value_of(fields, size), size.field or label
     most = LIMITS.get(label, MAX_WIDTH)
-    if is_given(fields, size) or not is_rule(given):
-        return integer(name, given, most)
+    if is_given(fields, size) or not is_rule(number):
+        return integer(name, number, most)
     return integer(
-        name, value(given, lambda of: _size(family, fields, of), lambda of: _field(family, of)), most
+        name, value(number, lambda of: _size(family, fields, of), lambda of: _field(family, of)), most
     )
 
 

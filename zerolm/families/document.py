@@ -17,6 +17,11 @@ NEEDED_SIZES: Final = ("depth", "hidden", "heads", "ffn")
 ALL_NEEDED: Final = (*NEEDED_SIZES, "kv_heads", "head_size", "vocab", "positions")
 FREE_AXES: Final = ("labels", "head", "q", "kv")
 MOST_AXES: Final = 3
+NEEDED_NORM: Final = {
+    "post": "attention_post_norm",
+    "output": "attention_post_norm",
+    "parallel": "attention_norm",
+}
 
 
 def read_family(document: Any) -> Family:
@@ -100,8 +105,7 @@ def _check(family: Family) -> None:
     for layout in tensors.layouts:
         _check_patterns(layout, family)
     roles = {role for pattern in tensors.body if pattern.in_layer for role in pattern.roles}
-    norm = {"post": "attention_post_norm", "output": "attention_post_norm"}.get(family.norm, "ffn_norm")
-    norm = "attention_norm" if family.parallel else norm
+    norm = NEEDED_NORM.get(family.norm, "ffn_norm")
     for role in ("o", "down", norm):
         if role not in roles:
             raise ValueError(f"no tensor in the layers has the role {role!r}")
@@ -112,9 +116,9 @@ def _check(family: Family) -> None:
 def _check_kinds(family: Family) -> None:
     """Refuse axes, kinds and memories that no layer could be read by."""
     config = family.config
-    known = config.sizes.keys() | {"q", "kv"}
+    labels = config.sizes.keys() | {"q", "kv"}
     for label, axis in config.axes.items():
-        if label in known or axis.each not in config.sizes:
+        if label in labels or axis.each not in config.sizes:
             raise ValueError(f"config.axes.{label} is of each {axis.each!r}, which config.sizes lacks")
         for part in axis.parts:
             _check_rule(f"axes.{label}", part, config.sizes.keys())
@@ -128,7 +132,7 @@ def _check_kinds(family: Family) -> None:
         raise ValueError("config.kinds has a kind twice")
     for memory in config.memory:
         for rule in (memory.token, memory.state, memory.products):
-            _check_rule("memory", rule, known)
+            _check_rule("memory", rule, labels)
         _check_named("config.memory", memory.kinds, names)
 
 

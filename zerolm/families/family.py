@@ -8,8 +8,13 @@ from typing import Any, Literal
 
 Task = Literal["next", "masked", "image"]
 """The training task of a network: predict the next token, masked tokens, or the class of an image."""
-Norm = Literal["pre", "post", "sandwich", "output"]
-"""Norms before the sublayers, after the residual sum, before and after the sublayers, or on their outputs."""
+Norm = Literal["pre", "post", "sandwich", "output", "parallel"]
+"""The places of the norms.
+
+Before the sublayers (``pre``), after the residual sum (``post``), before the sublayers and on their outputs
+(``sandwich``), or on these alone (``output``). ``parallel``: before, and attention and FFN read the stream
+alike and are added to it at once.
+"""
 HeadSize = Literal["read", "derived", "either"]
 BIAS = "_bias"
 
@@ -48,7 +53,7 @@ class Window:
 
 @dataclass(frozen=True)
 class KindRule:
-    """Which layers are of a ``kind`` where no list says so; the first rule that holds decides.
+    """The layers that are of a ``kind`` where no list says so; the first rule that holds decides.
 
     Those before number ``first``; those from ``offset`` on that are ``every`` layers apart (an offset of -1
     begins with layer ``every`` - 1); or those whose numbers the field ``listed`` has. A rule with none of
@@ -81,7 +86,7 @@ class Kinds:
 
 
 @dataclass(frozen=True)
-class Axis:
+class UnitAxis:
     """An axis that is made of units: all ``parts`` in turn of ``each`` head, KV head, neuron ...
 
     Parts are rules on sizes. What is fused unit by unit lies so: [query, gate] of each head.
@@ -93,7 +98,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Memory:
-    """What layers of these ``kinds`` (all, where none are named) keep of earlier tokens, in numbers.
+    """The numbers that layers of these ``kinds`` (all, where none are named) keep of earlier tokens.
 
     ``token`` for each of them, ``state`` however many they are; ``products`` are multiply-accumulates of a
     token with each of them. Rules on sizes. Other layers keep a key and a value for each KV head.
@@ -123,7 +128,7 @@ class Configuration:
     window: Window | None = None
     only: dict[str, Any] = field(default_factory=dict)
     at: str | None = None
-    axes: dict[str, Axis] = field(default_factory=dict)
+    axes: dict[str, UnitAxis] = field(default_factory=dict)
     kinds: tuple[Kinds, ...] = ()
     memory: tuple[Memory, ...] = ()
 
@@ -190,13 +195,31 @@ class Dropped:
 
 
 @dataclass(frozen=True)
+class Factors:
+    """The factors of stored numbers, and of what comes of them, in the stock class.
+
+    ``gain``: a norm multiplies by this of its weight w. ``rooted``: embeddings are multiplied by the root of
+    the hidden size. ``residual`` is the field of a factor of all that is added to the stream.
+    """
+
+    gain: Literal["w", "1+w"] = "w"
+    rooted: bool = False
+    residual: str | None = None
+
+    @property
+    def shift(self) -> float:
+        """Return what is added to the weight of a norm before it multiplies."""
+        return 1.0 if self.gain == "1+w" else 0.0
+
+
+@dataclass(frozen=True)
 class Tensors:
     """The names of the tensors: in ``body`` after one of the ``prefixes``, in ``head`` after its head prefix.
 
     ``aliases`` maps ends of names to older ones; ``ignored`` are patterns of names without weights. What is
     ``carried`` goes into a child as it is: parts that see or hear. What is ``dropped`` does not.
     ``layouts`` are other ways to store what the body has: each takes the place of the patterns of its roles
-    where its first name is there.
+    where its first name is there. ``factors`` are what numbers are multiplied by.
     """
 
     prefixes: tuple[Prefix, ...] = (Prefix(),)
@@ -207,6 +230,7 @@ class Tensors:
     carried: tuple[str, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     layouts: tuple[tuple[Pattern, ...], ...] = ()
+    factors: Factors = Factors()
 
 
 @dataclass(frozen=True)
@@ -298,10 +322,7 @@ class Family:
     """One family of models, called ``name`` in ``model_type``; a file of JSON with these names describes it.
 
     ``head_classes`` are the stock classes with a head for the task, first the usual one. A family without
-    tensors is known as a network only. ``runtimes`` by name of the runtime. ``parallel``: attention and FFN
-    read the stream alike, and are added to it at once. ``gain`` is what a norm multiplies by, of its stored
-    ``w``. ``residual`` is the field of a factor of all that is added to the stream. ``rooted``: embeddings
-    are multiplied by the root of the hidden size.
+    tensors is known as a network only. ``runtimes`` by name of the runtime. See ``Norm`` for ``norm``.
     """
 
     name: str
@@ -312,10 +333,6 @@ class Family:
     cut: Cuttable
     tensors: Tensors = field(default_factory=Tensors)
     module_names: ModuleNames = field(default_factory=ModuleNames)
-    parallel: bool = False
-    gain: Literal["w", "1+w"] = "w"
-    residual: str | None = None
-    rooted: bool = False
     gguf: Gguf | None = None
     runtimes: dict[str, Support] = field(default_factory=dict)
 
@@ -323,11 +340,6 @@ class Family:
     def gated(self) -> bool:
         """Whether the FFN has a gate beside ``up``."""
         return any("gate" in pattern.roles for pattern in self.tensors.body)
-
-    @property
-    def gain_shift(self) -> float:
-        """What is added to a stored weight of a norm before it multiplies."""
-        return 1.0 if self.gain == "1+w" else 0.0
 
     @cached_property
     def has_experts(self) -> bool:

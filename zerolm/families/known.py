@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from zerolm.families.document import read_family
 from zerolm.families.family import Family
 from zerolm.families.like import LIKE, whole
+from zerolm.families.reading import alike, current
 from zerolm.io.files import parse_json, read_text
 from zerolm.registry import Entry, PluginWarning, Registry
+from zerolm.settings import nearest, shown
 
 FOLDER: Final = "ZEROLM_FAMILIES"
 """The environment variable that names a folder with the user's own families, one JSON file each."""
@@ -37,23 +39,48 @@ def families() -> dict[str, Family]:
 def family_named(kind: object) -> Family:
     """Return the family of a ``model_type``, whatever is known of it; ``ValueError`` says which there are."""
     by_name = families()
-    if not isinstance(kind, str) or kind not in by_name:
-        problem = (
-            f"model_type {str(kind)[:60]!r} is not known" if kind else "the configuration has no model_type"
-        )
-        raise ValueError(f"{problem}; there are {', '.join(by_name)}")
-    return by_name[kind]
+    if isinstance(kind, str) and kind in by_name:
+        return by_name[kind]
+    return _like_another(kind, {}) or _refuse(kind, list(by_name))
 
 
 def family_of(config: Mapping[str, Any]) -> Family:
-    """Return the family of a configuration, with its tensors; ``ValueError`` says which there are."""
-    kind = config.get("model_type")
-    by_name = families()
-    if isinstance(kind, str) and kind in by_name and by_name[kind].tensors.body:
-        return by_name[kind]
-    described = ", ".join(name for name, family in by_name.items() if family.tensors.body)
+    """Return the family of a configuration, with its tensors; ``ValueError`` says which there are.
+
+    Within ``others_like`` one that is not known is read like that family.
+    """
+    kind, by_name = config.get("model_type"), described()
+    if not isinstance(kind, str) or kind not in by_name:
+        return _like_another(kind, config) or _refuse(kind, list(by_name))
+    if current() is not None:
+        raise ValueError(f"model_type {kind!r} is known: it is not read like {current()}")
+    return by_name[kind]
+
+
+def described() -> dict[str, Family]:
+    """Return the families whose tensors are described, by name."""
+    return {name: family for name, family in families().items() if family.tensors.body}
+
+
+def described_family(name: str) -> Family:
+    """Return a described family by its name; ``ValueError`` says which is near, and which there are."""
+    by_name = described()
+    if name not in by_name:
+        raise ValueError(f"family {shown(name)} is not known{nearest(name, by_name)}")
+    return by_name[name]
+
+
+def _like_another(kind: object, config: Mapping[str, Any]) -> Family | None:
+    """Return a type that is not known, as it is read at present; None where it is refused."""
+    other = current()
+    if other is None or not isinstance(kind, str) or kind in families():
+        return None
+    return alike(described_family(other), kind, config)
+
+
+def _refuse(kind: object, names: list[str]) -> NoReturn:
     problem = f"model_type {str(kind)[:60]!r} is not known" if kind else "the configuration has no model_type"
-    raise ValueError(f"{problem}; there are {described}")
+    raise ValueError(f"{problem}; there are {', '.join(names)}")
 
 
 @cache

@@ -50,10 +50,10 @@ def is_given(config: Mapping[str, Any], field: Field) -> bool:
 
 def check_names(config: Mapping[str, Any], field: Field) -> None:
     """Refuse a configuration that says the same thing twice, in two ways."""
-    given = [name for name in (field.field, *field.also) if name is not None and name in config]
-    for name in given[1:]:
-        if config[name] != config[given[0]]:
-            raise ValueError(f"the configuration has {given[0]} {short(config[given[0]])} and {name} as well")
+    names = [name for name in (field.field, *field.also) if name is not None and name in config]
+    for name in names[1:]:
+        if config[name] != config[names[0]]:
+            raise ValueError(f"the configuration has {names[0]} {short(config[names[0]])} and {name} as well")
 
 
 def boolean(config: Mapping[str, Any], name: str | None, default: Any) -> bool:

@@ -16,6 +16,7 @@ import torch
 import transformers
 from torch import nn
 from transformers import (
+    CONFIG_MAPPING,
     MODEL_MAPPING,
     AutoConfig,
     AutoModel,
@@ -33,11 +34,13 @@ from zerolm.checkpoints.shards import read_shards
 from zerolm.families.config import size_of, sizes_of
 from zerolm.families.family import Family
 from zerolm.families.known import family_named
+from zerolm.families.reading import current
 from zerolm.io.memory import free_memory
 from zerolm.networks.huggingface import HEADS, stock_network
 from zerolm.networks.mapped import in_memory, map_parameters, shapes_only
 from zerolm.networks.network import Network
 from zerolm.networks.roles import places_in
+from zerolm.settings import shown
 
 STORED: Final = ("*.safetensors*", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.gguf")
 """Files by which a folder holds weights; where only others than safetensors are there, it is refused."""
@@ -56,6 +59,18 @@ def one_line(what: str) -> Iterator[None]:
     except BaseException as error:  # libraries raise what they will, and panics are not even Exceptions
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise ValueError(f"{what} cannot be read: {reason}") from None
+
+
+def check_stock_class(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint of a type that transformers does not know, of which no child could be opened."""
+    kind = str(checkpoint.config.get("model_type"))
+    if kind not in CONFIG_MAPPING:
+        version, other = transformers.__version__, current()
+        raise ValueError(
+            f"transformers {version} does not know model_type {shown(kind)}, so no child of it could be "
+            f"opened and compared; if it is the same network as a {other}, let a copy of its config.json "
+            f"say so: model_type {other}"
+        )
 
 
 def is_decoder(checkpoint: Checkpoint) -> bool:

@@ -115,7 +115,7 @@ def final_norm(model: PreTrainedModel) -> nn.Module:
 
 def norm_gain(model: PreTrainedModel, norm: str, layer: int | None) -> Tensor:
     """Return what an ``attention_norm``, ``ffn_norm`` or ``final_norm`` multiplies by, (d,), float32."""
-    names, shift = places_of(model).modules, family_named(str(model.config.model_type)).gain_shift
+    names, shift = places_of(model).modules, family_named(str(model.config.model_type)).tensors.factors.shift
     if layer is None:
         return final_norm(model).get_parameter("weight").detach().float() + shift
     module = names.before if norm == "attention_norm" else names.between
@@ -125,7 +125,7 @@ def norm_gain(model: PreTrainedModel, norm: str, layer: int | None) -> Tensor:
 
 def residual_factor(model: PreTrainedModel) -> float:
     """Return what all that is added to the stream is multiplied by."""
-    field = family_named(str(model.config.model_type)).residual
+    field = family_named(str(model.config.model_type)).tensors.factors.residual
     return 1.0 if field is None else float(getattr(model.config, field))
 
 

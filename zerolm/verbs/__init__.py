@@ -62,6 +62,7 @@ VERBS: Final[dict[str, Verb]] = {
     "elastic search": Verb("Grow", "elastic_search:SupernetSearchSettings", "search_report:SupernetSearchReport", "Find the best path of a trained supernet within budgets."),  # noqa: E501
     "elastic export": Verb("Grow", "elastic_export:ExportPathSettings", "elastic_export:PathReport", "Write a path of a supernet as a model of its own, which transformers opens."),  # noqa: E501
     "spaces": Verb("Look", "spaces:SpacesSettings", "spaces:SpacesReport", "List the search spaces with their exact size, the settings of one, or known decoders.", "list_spaces"),  # noqa: E501
+    "families": Verb("Look", "families:FamiliesSettings", "families:FamiliesReport", "List the families of models: what can be cut of each, or the fields, tensors and cuts of one.", "list_families"),  # noqa: E501
     "bench ls": Verb("Look", "bench_ls:BenchListSettings", "bench_ls:BenchmarksReport", "List the benchmarks at hand: where each is from, its licence, its results."),  # noqa: E501
 }
 # fmt: on

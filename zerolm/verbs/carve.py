@@ -65,6 +65,7 @@ class CarveSettings(Request):
         "that weights are stored in, unless --bits or --group-size is given."
     )
     parent: str = shared.parent(group=PLACED)
+    like: str | None = shared.like(group="Reading")
     size: SizeRequest = part(SizeRequest)
     methods: MethodRequest = part(MethodRequest)
     heal: Any = setting(
@@ -93,6 +94,10 @@ class CarveSettings(Request):
     force: bool = setting("flag", False, "replace that folder if it holds an earlier child")
 
     def run(self, progress: Progress = silent) -> CarvingReport:
+        with shared.read_like(self.like):
+            return self._carved(progress)
+
+    def _carved(self, progress: Progress) -> CarvingReport:
         if self.heal is not None or self.steps > 1:
             return self._healed(progress)
         from zerolm.carving import carve as carving
@@ -399,8 +404,8 @@ class CarvingReport(Report):
 
     def _rebuilding(self) -> str:
         line = f"zerolm carve {shlex.quote(self.parent)} --recipe recipe.json --out child"
-        text = self.run.configuration.get("text")
+        text, like = self.run.configuration.get("text"), self.run.configuration.get("like")
         by_loss = self.stream is not None and self.stream.basis == "loss"
         if by_loss or (self.repair != "none" and (text or self.losses)):
             line += f" --text {shlex.quote(str(text)) if text else 'FILE'}"
-        return line
+        return line + (f" --like {like}" if like else "")

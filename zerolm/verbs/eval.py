@@ -15,7 +15,7 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Shee
 from zerolm.show.text import show_amount
 from zerolm.text import defaults
 from zerolm.verbs.report import Report, run_of
-from zerolm.verbs.shared import needing_torch
+from zerolm.verbs.shared import like, needing_torch, read_like
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class EvalSettings(Request):
     beside: tuple[str, ...] | None = setting(
         "paths", None, "other children of that parent, as before healing", metavar="DIR,..."
     )
+    like: str | None = like()
     text: str | None = setting("path", None, "text that neither of them has been fitted to", group="Text")
     sequences: int = defaults.sequences()
     length: int = defaults.length()
@@ -90,6 +91,10 @@ class EvalSettings(Request):
 
     def run(self, progress: Progress = silent) -> EvaluationReport:
         self._check()
+        with read_like(self.like):
+            return self._judged(progress)
+
+    def _judged(self, progress: Progress) -> EvaluationReport:
         with needing_torch("evaluating runs networks"):
             from zerolm.carving.evaluation import evaluate
             from zerolm.carving.evaluation.tasks import Tasks

@@ -41,11 +41,13 @@ class LedgerSettings(Request):
     verify: bool = setting(
         "flag", False, "compare the SHA-256 of the content of the files, too", group="Reading"
     )
+    like: str | None = shared.like()
 
     def run(self, progress: Progress = silent) -> LedgerReport:
         from zerolm.verbs.ledger_energies import report_of
 
-        return report_of(self, progress)
+        with shared.read_like(self.like):
+            return report_of(self, progress)
 
 
 @dataclass(frozen=True)

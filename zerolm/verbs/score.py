@@ -11,7 +11,7 @@ from zerolm.settings import REQUIRED
 from zerolm.settings.request import Request, argument, part, setting
 from zerolm.verbs.report import run_of
 from zerolm.verbs.search import CALIBRATION
-from zerolm.verbs.shared import Conditions
+from zerolm.verbs.shared import Conditions, like, read_like
 
 if TYPE_CHECKING:
     from zerolm.architecture import Architecture
@@ -59,6 +59,7 @@ class ScoreSettings(Request):
     )
     calibration: Any = setting("path", None, CALIBRATION)
     conditions: Conditions = part(Conditions, group="Conditions of the costs")
+    like: str | None = like(group="Reading")
 
     @classmethod
     def objects(cls) -> Mapping[str, tuple[type, ...]]:
@@ -69,6 +70,10 @@ class ScoreSettings(Request):
         return {"architecture": (Architecture, Choice, Mapping), "calibration": (CalibrationReport,)}
 
     def run(self, progress: Progress = silent) -> ScoreReport:
+        with read_like(self.like):
+            return self._scored()
+
+    def _scored(self) -> ScoreReport:
         from zerolm.scores import all_variants
         from zerolm.scores.options import score_options
         from zerolm.spaces import shape_text

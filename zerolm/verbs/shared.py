@@ -45,6 +45,27 @@ def parent(by_place: bool = True, **more: Any) -> Any:
     return setting("path", REQUIRED, help_, by_place=by_place, metavar="PARENT", **more)
 
 
+def like(**more: Any) -> Any:
+    """Return a field for the family that a model of another type is read like."""
+    help_ = (
+        "read a model whose model_type is not known like this family; a child keeps its model_type, which "
+        "transformers must know, and is written if it does what the parent does"
+    )
+    return setting("text", None, help_, metavar="FAMILY", **more)
+
+
+@contextmanager
+def read_like(name: str | None) -> Iterator[None]:
+    """Within, models of other types are read like a family; ``ValueError`` for one that is not known."""
+    from zerolm.families.known import described_family
+    from zerolm.families.reading import others_like
+
+    if name is not None:
+        described_family(name)
+    with others_like(name):
+        yield
+
+
 def metric(**more: Any) -> Any:
     """Return a field for the result of a benchmark or label file that counts."""
     help_ = "which result of the file counts; else the metric that it names, or its only one"

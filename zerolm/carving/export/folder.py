@@ -119,10 +119,10 @@ def with_kinds(checkpoint: Checkpoint, cut: Cut, config: dict[str, Any]) -> dict
         part = dict(config if at is None else config[at])
         if spelt:
             part |= _lists(family, wanted, windows)
-        said = part if at is None else config | {at: part}
-        sizes = sizes_of(family, said)
+        described = part if at is None else config | {at: part}
+        sizes = sizes_of(family, described)
         if list(sizes.kinds) == wanted and list(sizes.windows) == windows:
-            return said
+            return described
     raise ValueError(
         f"a {family.name} with these {len(wanted)} layers cannot be configured: its rules say other kinds"
     )
@@ -132,16 +132,16 @@ def _lists(
     family: Family, wanted: Sequence[frozenset[str]], windows: Sequence[int]
 ) -> dict[str, list[str] | int]:
     """Return the fields that say of each layer of what kinds it is, and whether it has a window."""
-    said: dict[str, list[str] | int] = {}
+    lists: dict[str, list[str] | int] = {}
     window = family.config.window
     if window is not None and window.types is not None:
-        said[window.types] = [SLIDING if size else FULL for size in windows]
+        lists[window.types] = [SLIDING if size else FULL for size in windows]
     for choice in family.config.kinds:
         names = {kind: name for name, kind in choice.values.items()}
         if choice.field is not None:
-            said[choice.field] = [next(names[kind] for kind in kinds if kind in names) for kinds in wanted]
-        said |= _first_of(choice, wanted)
-    return said
+            lists[choice.field] = [next(names[kind] for kind in kinds if kind in names) for kinds in wanted]
+        lists |= _first_of(choice, wanted)
+    return lists
 
 
 def _first_of(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, int]:

@@ -119,6 +119,7 @@ def compare_blocks(
             if not _within(ours.layer(place).module.get_parameter(name), weight, places):
                 raise ValueError(f"{differs} in {name!r}")
         if not cut.narrowing:
+            del carved  # not three at a time
             carved = masked_layer(theirs.model, cut, kept, stored)
         wanted = theirs.call(0, kept.layer, hidden, carved.module)
         proof = _apart(ours.call(0, place, hidden), wanted)

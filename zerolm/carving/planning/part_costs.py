@@ -74,7 +74,7 @@ class PartCosts:
 
     @property
     def fixed(self) -> Ints:
-        """What all layers cost beside the units that may go, and what is outside, (5,)."""
+        """The costs of all layers beside the units that may go, and of what is outside, (5,)."""
         return np.asarray(self.outside + sum(layer.rest for layer in self.layers))
 
     def of(self, sizes: Mapping[int, tuple[int, int]]) -> Ints:

@@ -232,7 +232,7 @@ class Walk:
         norm = copy.deepcopy(final_norm(self.model)).to(self.blocks.device, torch.float32)
         unit = copy.deepcopy(norm)
         fit = self._reading_fit()
-        shift = family_named(str(self.model.config.model_type)).gain_shift
+        shift = family_named(str(self.model.config.model_type)).tensors.factors.shift
         put(unit, "weight", torch.ones(self.cut.hidden, device=self.blocks.device) - shift)
         pairs = zip(self.parent.before(depth), self.child.before(depth), strict=True)
         with torch.no_grad():

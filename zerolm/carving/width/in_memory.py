@@ -62,7 +62,7 @@ def narrow_ends(child: PreTrainedModel, parent: PreTrainedModel, maps: StreamMap
     embedding: Any = parent.get_input_embeddings()
     head: Any = parent.get_output_embeddings()  # type: ignore[no-untyped-call]
     put(child.get_input_embeddings(), "weight", _narrowed(embedding.weight, "embedding", None, maps))
-    if maps.family.rooted:
+    if maps.family.tensors.factors.rooted:
         for scale in child.get_input_embeddings().buffers():
             scale.fill_(maps.narrowing.width.hidden**0.5)
     put(final_norm(child), "weight", _narrowed(final_norm(parent).weight, "final_norm", None, maps))  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def narrow_output(blocks: Blocks, index: int, hidden: Tensor, maps: StreamMaps) 
     gain = narrowing.final_gain
     size = hidden.shape[-1]
     wanted = torch.ones(size) if gain is None else torch.from_numpy(gain).float()
-    put(norm, "weight", wanted - maps.family.gain_shift)
+    put(norm, "weight", wanted - maps.family.tensors.factors.shift)
     behind = maps.reading("final_norm", None) if gain is None else narrowing.embedding
     with torch.no_grad():
         read = norm.to(hidden.device)(hidden) @ torch.from_numpy(behind.astype(np.float32)).to(hidden).T

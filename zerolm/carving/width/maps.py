@@ -23,7 +23,7 @@ def stored_gain(checkpoint: Checkpoint, norm: str, layer: int | None) -> Values:
     """Return what a norm of a checkpoint multiplies by, (d,)."""
     name = checkpoint.layout.name(norm, layer)
     assert name is not None
-    gain: Values = checkpoint.read(name) + np.float32(checkpoint.family.gain_shift)
+    gain: Values = checkpoint.read(name) + np.float32(checkpoint.family.tensors.factors.shift)
     return gain
 
 
@@ -46,7 +46,11 @@ class StreamMaps:
     def grown(self) -> float:
         """Return how much larger an embedding is stored, where its factor goes with the width."""
         narrowing = self.narrowing
-        return float(np.sqrt(len(narrowing.basis) / narrowing.width.hidden)) if self.family.rooted else 1.0
+        return (
+            float(np.sqrt(len(narrowing.basis) / narrowing.width.hidden))
+            if self.family.tensors.factors.rooted
+            else 1.0
+        )
 
     def reading(self, norm: str, layer: int | None) -> Values:
         """Return the map of the matrices behind a norm, (d, k)."""
@@ -62,7 +66,7 @@ class StreamMaps:
             ones = np.ones(self.narrowing.width.hidden)
             final = self.narrowing.final_gain if role == "final_norm" else None
             gain = ones if final is None else final / self.grown
-            yield (gain - self.family.gain_shift).astype(np.float32)
+            yield (gain - self.family.tensors.factors.shift).astype(np.float32)
         elif role in WRITERS:
             yield self._written(raw, dtype)
         else:

@@ -1,0 +1,164 @@
+"""``--like``: checkpoints of types that no document describes, read by that of another family."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import word_tokenizer
+from tiny_families import DERIVED, FACTORS, random_model
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from zerolm.families import known
+from zerolm.families.document import read_family
+from zerolm.families.family import Family
+from zerolm.families.known import families
+from zerolm.families.reading import current
+
+UNKNOWN = DERIVED | FACTORS | {"use_post_norm": False, "max_position_embeddings": 32}
+"""Of a hyperclovax without norms on outputs: the tensors of a llama, and factors on the stream."""
+TEXT = ("--text", "random", "--sequences", "4", "--length", "12")
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> Path:
+    generator = torch.Generator().manual_seed(0)
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model("hyperclovax", **UNKNOWN)).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    network.save_pretrained(tmp_path / "parent")
+    return tmp_path / "parent"
+
+
+def test_a_refusal_says_which_document_the_tensors_fit(zerolm: Callable[..., Any], parent: Path) -> None:
+    ran = zerolm("ledger", str(parent))
+    assert ran.status == 2
+    assert ran.err.count("\n") == 1
+    assert "model_type 'hyperclovax' is not known; there are " in ran.err
+    assert ran.err.endswith("; its tensors fit llama: --like llama\n")
+
+
+def test_no_document_is_named_that_fits_nearly(zerolm: Callable[..., Any], parent: Path) -> None:
+    config = json.loads((parent / "config.json").read_text())
+    (parent / "config.json").write_text(json.dumps(config | {"intermediate_size": 41}))
+    error = zerolm("ledger", str(parent)).err
+    assert "is not known" in error
+    assert "fit" not in error
+
+
+CUTS = [("--keep-ffn", ".5"), ("--keep-heads", ".5"), ("--keep-layers", ".67", *TEXT)]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_child_is_read_like_a_family_and_keeps_its_own_type(
+    cut: tuple[str, ...], zerolm: Callable[..., Any], parent: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "child"
+    ran = zerolm("carve", str(parent), *cut, "--like", "llama", "--out", str(out), "--json")
+    assert ran.status == 0, ran.err
+    document = json.loads(ran.out)
+    assert document["family"] == "hyperclovax"
+    assert document["verified"]["relative"] <= 1e-5
+    child = AutoModelForCausalLM.from_pretrained(out)
+    assert child.config.model_type == "hyperclovax"
+    stored = sum(parameter.numel() for parameter in child.parameters())
+    assert document["costs"]["child"]["params"] == stored
+    assert "--like llama" in (out / "report.html").read_text()
+    assert current() is None
+
+
+def test_verbs_that_open_a_checkpoint_read_it_alike(
+    zerolm: Callable[..., Any], parent: Path, tmp_path: Path
+) -> None:
+    like = ("--like", "llama", "--json")
+    scored = json.loads(zerolm("score", str(parent), *like).out)["costs"]
+    stored = sum(parameter.numel() for parameter in AutoModelForCausalLM.from_pretrained(parent).parameters())
+    assert scored["params"] == stored
+    assert json.loads(zerolm("ledger", str(parent), *like).out)["total"]["all"]["weights"] == stored
+    child, text = tmp_path / "child", tmp_path / "text.txt"
+    word_tokenizer(parent)
+    text.write_text(" ".join(f"w{number % 64}" for number in range(400)))
+    assert zerolm("carve", str(parent), "--keep-ffn", ".5", "--out", str(child), *like).status == 0
+    judged = zerolm("eval", str(child), "--parent", str(parent), "--text", str(text), *TEXT[2:], *like)
+    assert judged.status == 0, judged.err
+
+
+def test_its_stream_stays_whole(zerolm: Callable[..., Any], parent: Path, tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path / "child"))
+    ran = zerolm("carve", str(parent), "--keep-hidden", ".5", "--like", "llama", *out)
+    assert ran.status == 2
+    assert "nothing says that the norms of a model that is read like another are plain" in ran.err
+    assert not (tmp_path / "child").exists()
+
+
+def test_a_type_that_transformers_does_not_know_is_counted_and_not_carved(
+    zerolm: Callable[..., Any], parent: Path, tmp_path: Path
+) -> None:
+    config = json.loads((parent / "config.json").read_text())
+    (parent / "config.json").write_text(json.dumps(config | {"model_type": "nobodys"}))
+    assert zerolm("score", str(parent), "--like", "llama").status == 0
+    assert zerolm("carve", str(parent), "--keep-ffn", ".5", "--like", "llama").status == 0
+    out = ("--out", str(tmp_path / "child"))
+    ran = zerolm("carve", str(parent), "--keep-ffn", ".5", "--like", "llama", *out)
+    assert ran.status == 2
+    assert "does not know model_type 'nobodys', so no child of it could be opened and compared" in ran.err
+    assert "if it is the same network as a llama, let a copy of its config.json say so" in ran.err
+    assert ran.err.count("\n") == 1
+    assert not (tmp_path / "child").exists()
+
+
+@pytest.mark.parametrize(
+    ("like", "message"),
+    [
+        ("lama", "family 'lama' is not known; did you mean 'llama'?"),
+        ("vit", "family 'vit' is not known"),
+        ("gpt2", "tensor 'transformer.wte.weight' is missing"),
+        ("qwen3", "tensor 'model.layers.0.self_attn.q_norm.weight' is missing"),
+    ],
+)
+def test_a_family_that_does_not_fit_is_refused(
+    like: str, message: str, zerolm: Callable[..., Any], parent: Path, tmp_path: Path
+) -> None:
+    ran = zerolm("carve", str(parent), "--keep-ffn", ".5", "--like", like, "--out", str(tmp_path / "child"))
+    assert ran.status == 2
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+    assert current() is None
+
+
+def test_a_type_that_is_known_is_read_as_it_is(zerolm: Callable[..., Any], tmp_path: Path) -> None:
+    random_model("qwen2").save_pretrained(tmp_path)
+    ran = zerolm("ledger", str(tmp_path), "--like", "llama")
+    assert ran.status == 2
+    assert "model_type 'qwen2' is known: it is not read like llama" in ran.err
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_the_proof_decides(
+    is_right: bool, zerolm: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A phi3, were it not known, read by documents that differ in nothing but the order of its queries."""
+    random_model("phi3").save_pretrained(tmp_path / "parent")
+    others: dict[str, Family] = families()
+    document = json.loads((Path(__file__).parents[1] / "families" / "own" / "phi3_mine.json").read_text())
+    if not is_right:
+        fused = document["tensors"]["body"][2]
+        fused |= {"role": "k+q+v", "axes": ["kv+q+kv", "hidden"]}
+        document["modules"]["projections"] = {
+            "k+q+v": "self_attn.qkv_proj", "o": "self_attn.o_proj", "gate+up": "mlp.gate_up_proj",
+            "down": "mlp.down_proj",
+        }  # fmt: skip
+        document["modules"]["attention"] = "self_attn"
+    rest = {name: family for name, family in others.items() if name != "phi3"}
+    monkeypatch.setattr(known, "_families", lambda folder: rest | {"mine": read_family(document)})
+    out = ("--out", str(tmp_path / "child"))
+    ran = zerolm("carve", str(tmp_path / "parent"), "--keep-heads", ".5", "--like", "mine", *out)
+    assert (ran.status == 0) is is_right, ran.err
+    assert (tmp_path / "child").exists() is is_right
+    if not is_right:
+        assert "layer 0 of the written child differs from layer 0 of the carved parent" in ran.err

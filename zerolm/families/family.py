@@ -174,7 +174,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Prefix:
-    """What stands before the names of the ``body``, and before those of the ``head``.
+    """The texts before the names of the ``body``, and before those of the ``head``.
 
     A document gives it as two texts, or as that of the body alone.
     """

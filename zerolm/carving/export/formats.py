@@ -111,7 +111,7 @@ class StockFolder(Format):
 
 
 class GgufFile(Format):
-    """One file of llama.cpp, whose layers may all have other sizes; of a llama or mistral."""
+    """One file of llama.cpp, whose layers may all have other sizes; of a llama or its like."""
 
     has_tokenizer = True
 

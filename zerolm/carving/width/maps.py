@@ -45,12 +45,9 @@ class StreamMaps:
     @property
     def grown(self) -> float:
         """Return how much larger an embedding is stored, where its factor goes with the width."""
-        narrowing = self.narrowing
-        return (
-            float(np.sqrt(len(narrowing.basis) / narrowing.width.hidden))
-            if self.family.tensors.factors.rooted
-            else 1.0
-        )
+        if not self.family.tensors.factors.rooted:
+            return 1.0
+        return float(np.sqrt(len(self.narrowing.basis) / self.narrowing.width.hidden))
 
     def reading(self, norm: str, layer: int | None) -> Values:
         """Return the map of the matrices behind a norm, (d, k)."""

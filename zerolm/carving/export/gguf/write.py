@@ -1,4 +1,4 @@
-"""GGUF, the file of llama.cpp: per-layer children of llamas and mistrals, as its architecture ``deci``.
+"""GGUF, the file of llama.cpp: per-layer children of llamas and their like, as its architecture ``deci``.
 
 Its readers take the heads, KV heads and FFN width of each layer from arrays.
 """
@@ -95,7 +95,7 @@ def _write(writer: GGUFWriter, tensors: list[GgufTensor], file: Path, progress: 
 def _check(checkpoint: Checkpoint, cut: Cut) -> None:
     family, kinds = checkpoint.family, checkpoint.config.get("architectures") or []
     if family.gguf is None:
-        possible = " and ".join(name for name, family in families().items() if family.gguf)
+        possible = ", ".join(name for name, family in families().items() if family.gguf)
         raise ValueError(f"gguf is written of {possible}, not of {family.name}; --format hf is")
     if not any(name in family.head_classes for name in kinds):
         raise ValueError(

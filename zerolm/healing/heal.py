@@ -14,7 +14,6 @@ from torch import nn
 from transformers import PreTrainedModel
 
 import zerolm
-from zerolm.carving.evaluation.divergence import pooling_of
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.export.trained import TrainedWeights
@@ -32,6 +31,7 @@ from zerolm.healing.result import Healed
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer, without_deprecations
+from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress, silent
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
 from zerolm.text.encoding import edges
@@ -143,7 +143,7 @@ class Healing:
     def held_out(self) -> HeldOut:
         """The sequences that are never trained on."""
         child = self.patient.child
-        return HeldOut(self.corpus.held_out(), None if is_decoder(child) else pooling_of(child.folder))
+        return HeldOut(self.corpus.held_out(), None if is_decoder(child) else TokenPooling.of(child))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class Healing:
         identity = asdict(replace(request, texts=replace(request.texts, sources=())))
         identity["texts"] = [[text.sha256, len(text.ids)] for text in self.corpus.texts]
         identity |= {"mix": request.texts.mix, "length": self.corpus.length}
-        identity |= {"losses": list(self.objective.weights), "pooling": self.held_out.pooling}
+        identity |= {"losses": list(self.objective.weights), "pooling": repr(self.held_out.pooling)}
         identity["child"], identity["teacher"] = map(fingerprint, (patient.child, patient.teacher))
         return {**identity, "zerolm": zerolm.__version__}
 
@@ -220,8 +220,8 @@ class Healing:
         self.progress("opening the child again")
         proof = FORMATS[form].verified_trained(compact.checkpoint, compact.cut, weights, folder)
         before, after = (damage_of(healed.losses[when]) for when in ("before", "after"))
-        note = WORSE if after >= before > 0 else ""
-        return replace(healed, verified=asdict(proof), note=note, names={**healed.names, "format": form})
+        note = "; ".join(filter(None, [WORSE if after >= before > 0 else "", proof.note]))
+        return replace(healed, verified=proof.to_json(), note=note, names={**healed.names, "format": form})
 
     def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:
         """Return a model that is not trained, on the device."""
@@ -316,5 +316,5 @@ class Healing:
     def _names(self) -> dict[str, str]:
         patient = self.patient
         checkpoints = {"child": patient.child, "parent": patient.parent, "teacher": patient.teacher}
-        folders = {name: str(checkpoint.folder) for name, checkpoint in checkpoints.items()}
+        folders = {name: str(checkpoint.root) for name, checkpoint in checkpoints.items()}
         return {"family": patient.child.family.name} | folders

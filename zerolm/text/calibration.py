@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.sentences import longest_of
 from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.documents import read_text
@@ -19,8 +20,7 @@ def tokens_of(
     A decoder reads running text, an encoder one line a sequence. ``ValueError`` where the text or the
     folder's tokenizer is of no use.
     """
-    positions = checkpoint.layout.sizes.get("positions")
-    length = min(length, positions) if positions else length
+    length = longest_line(checkpoint, length)
     if text == RANDOM:
         return random_tokens(
             checkpoint.layout.vocab, sequences, length, special=_special(checkpoint), seed=seed
@@ -36,6 +36,14 @@ def tokens_of(
             f"has {checkpoint.layout.vocab}"
         )
     return tokens
+
+
+def longest_line(checkpoint: Checkpoint, length: int) -> int:
+    """Return at most so many tokens as a model reads of a text: it has positions, and modules may cut."""
+    longest = [length, checkpoint.layout.sizes.get("positions", length)]
+    if checkpoint.sentences:
+        longest += [longest_of(checkpoint.folder) or int(stock_tokenizer(checkpoint.folder).model_max_length)]
+    return min(longest)
 
 
 def _special(checkpoint: Checkpoint) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from transformers import PreTrainedModel
 
-from zerolm.carving.evaluation.divergence import Made, fidelities, perplexities_and_kls, pooling_of
+from zerolm.carving.evaluation.divergence import Made, fidelities, perplexities_and_kls
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
@@ -28,6 +28,7 @@ from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
 from zerolm.networks.compute import compute, put_on
 from zerolm.networks.opener import is_decoder, open_model
+from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, RunningRequest
 from zerolm.text.calibration import tokens_of
@@ -125,7 +126,7 @@ def evaluate(
     makers: list[Made] = [lambda: model]
     makers += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
     children = [opened(other, parent)[0] for other in beside]
-    neighbours = list({other.folder.resolve(): other for other in children}.values())
+    neighbours = list({other.root.resolve(): other for other in children}.values())
     makers += [partial(_same, put_on(open_model(other), running)) for other in neighbours]
     judged = iter(_judged(makers, reference, tokens, theirs, progress))
     params = partial(_params, theirs)
@@ -133,7 +134,7 @@ def evaluate(
     child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
     others = (_row(name, params(draws[0]), [next(judged) for _ in draws]) for name, draws in cuts.items())
     rows = (child_row, parent_row, *others)
-    names = names_of([other.folder.resolve() for other in neighbours])
+    names = names_of([other.root.resolve() for other in neighbours])
     named = zip(names, neighbours, strict=True)
     rows += tuple(_row(name, _params(other, None), [next(judged)]) for name, other in named)
     note = COMPARED if cuts else NOT_COMPARED
@@ -178,7 +179,7 @@ def _judged(
     """Return the measures of the parent and then of each network on the tokens."""
     if is_decoder(parent):
         return [asdict(row) for row in perplexities_and_kls(makers, reference, tokens, progress=progress)]
-    cosines = fidelities(makers, reference, tokens, pooling=pooling_of(parent.folder), progress=progress)
+    cosines = fidelities(makers, reference, tokens, pooling=TokenPooling.of(parent), progress=progress)
     return [{"cosine": cosine} for cosine in cosines]
 
 
@@ -216,7 +217,7 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     ``ValueError`` where the recipe is that of another child.
     """
     whole, sizes = dimensions(parent), dimensions(child)
-    file = child.folder / "recipe.json"
+    file = child.root / "recipe.json"
     weights = fingerprint(parent) if file.is_file() else ""
     if weights and _made_for(file) == weights:
         recipe = read_recipe(file, parent, weights)

@@ -14,7 +14,7 @@ from tiny import saved, word_tokenizer
 HIDDEN, NARROW = 48, 24
 CLASSES = "sentence_transformers.models."
 PROMPTS = {"prompts": {"query": "w1 w2 ", "document": ""}, "default_prompt_name": None}
-LINES = [" ".join(f"w{(i * i + 7 * i + j * j) % 64}" for i in range(3 + j % 14)) for j in range(24)]
+LINES = [" ".join(f"w{(i * i + 7 * i + 5 * j) % 64}" for i in range(3 + j % 14)) for j in range(24)]
 
 
 def write(file: Path, content: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from zerolm.checkpoints import Checkpoint
@@ -9,7 +10,7 @@ from zerolm.checkpoints.sentences import longest_of
 from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.documents import read_text
-from zerolm.text.tokens import Tokens, line_tokens, random_tokens, running_tokens
+from zerolm.text.tokens import Tokens, line_tokens, padded_lines, random_tokens, running_tokens
 
 
 def tokens_of(
@@ -30,6 +31,19 @@ def tokens_of(
     make = running_tokens if is_decoder(checkpoint) else line_tokens
     with one_line(f"the text {text!r} with the tokenizer of {str(checkpoint.folder)!r}"):
         tokens = make(content, tokenizer, sequences, length)
+    return _within(checkpoint, tokens)
+
+
+def sentence_tokens(checkpoint: Checkpoint, lines: Sequence[str], *, length: int = LENGTH) -> Tokens:
+    """Return the tokens of sentences, as an encoder reads them."""
+    tokenizer = stock_tokenizer(checkpoint.folder)
+    with one_line(f"sentences with the tokenizer of {str(checkpoint.folder)!r}"):
+        tokens = padded_lines(lines, tokenizer, longest_line(checkpoint, length))
+    return _within(checkpoint, tokens)
+
+
+def _within(checkpoint: Checkpoint, tokens: Tokens) -> Tokens:
+    """Return tokens; ``ValueError`` for one that the model does not have."""
     if int(tokens.ids.max()) >= checkpoint.layout.vocab:
         raise ValueError(
             f"the tokenizer of {str(checkpoint.folder)!r} gives token {int(tokens.ids.max())}, but the model "

@@ -97,9 +97,13 @@ def running_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: in
 def line_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: int, length: int) -> Tokens:
     """For encoders: ``sequences`` lines spread evenly over the text, cut to ``length`` tokens, padded."""
     lines = [line.strip() for line in text.content.splitlines() if line.strip()]
-    count = min(sequences, len(lines))
-    chosen = [lines[step * len(lines) // count] for step in range(count)]
-    return replace(padded_lines(chosen, tokenizer, length), text=text.sha256)
+    return replace(padded_lines(some(lines, sequences), tokenizer, length), text=text.sha256)
+
+
+def some(lines: Sequence[str], count: int) -> list[str]:
+    """Return at most so many lines, evenly from all."""
+    count = min(count, len(lines))
+    return [lines[step * len(lines) // count] for step in range(count)]
 
 
 def padded_lines(lines: Sequence[str], tokenizer: PreTrainedTokenizerBase, length: int) -> Tokens:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from zerolm.checkpoints import Checkpoint
@@ -10,6 +11,7 @@ from zerolm.checkpoints.sentences import longest_of
 from zerolm.networks.opener import is_decoder, one_line, stock_tokenizer
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
 from zerolm.text.documents import read_text
+from zerolm.text.pairs import sentences_of
 from zerolm.text.tokens import Tokens, line_tokens, padded_lines, random_tokens, running_tokens
 
 
@@ -29,6 +31,8 @@ def tokens_of(
     content = read_text(Path(text))
     tokenizer = stock_tokenizer(checkpoint.folder)
     make = running_tokens if is_decoder(checkpoint) else line_tokens
+    if not is_decoder(checkpoint):
+        content = replace(content, content="\n".join(sentences_of(text, content.content)))
     with one_line(f"the text {text!r} with the tokenizer of {str(checkpoint.folder)!r}"):
         tokens = make(content, tokenizer, sequences, length)
     return _within(checkpoint, tokens)

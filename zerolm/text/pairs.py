@@ -1,4 +1,4 @@
-"""Pairs of sentences with scores of how alike they are, from a file: ``.csv``, ``.tsv`` or ``.jsonl``."""
+"""Sentences of a text: one a line, or pairs with scores in a table (``.csv``, ``.tsv`` or ``.jsonl``)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class SentencePairs:
 
 def read_pairs(file: Path) -> SentencePairs:
     """Return the pairs of a file; ``ValueError`` names the line and what is wrong with it."""
-    rows = [_pair(number, row) for number, row in _rows(file)]
+    if file.suffix.lower() not in (*TABLES, LINES):
+        raise ValueError(f"the pairs {str(file)!r} are no table: {', '.join((*TABLES, LINES))} can be")
+    rows = [_pair(place, row) for place, row in _rows(str(file), read_text(file).content)]
     if len(rows) < LEAST_PAIRS:
         raise ValueError(f"the pairs {str(file)!r} are {len(rows)}; {LEAST_PAIRS} are the least")
     first, second, scores = zip(*rows, strict=True)
@@ -50,24 +52,31 @@ def read_pairs(file: Path) -> SentencePairs:
     return SentencePairs(first, second, scores)
 
 
-def _rows(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield where each row stands, and its values by column."""
-    kind = file.suffix.lower()
-    if kind not in (*TABLES, LINES):
-        raise ValueError(f"the pairs {str(file)!r} are no table: {', '.join((*TABLES, LINES))} can be")
-    content = read_text(file).content
+def sentences_of(name: str, content: str) -> list[str]:
+    """Return the sentences of a text: those of the pairs of a table, by its name; else one a line."""
+    if Path(name).suffix.lower() in (*TABLES, LINES):
+        rows = [row for _, row in _rows(name, content)]
+        if rows and set(COLUMNS[:2]) <= rows[0].keys():
+            values = (row.get(column) for row in rows for column in COLUMNS[:2])
+            return [value.strip() for value in values if isinstance(value, str) and value.strip()]
+    return [line.strip() for line in content.splitlines() if line.strip()]
+
+
+def _rows(name: str, content: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield where each row of a table stands, and its values by column."""
+    kind = Path(name).suffix.lower()
     try:
         if kind == LINES:
             for number, line in enumerate(content.splitlines(), 1):
                 if line.strip():
                     row = parse_json(line)
-                    yield f"{str(file)!r}, line {number}", row if isinstance(row, dict) else {}
+                    yield f"{name!r}, line {number}", row if isinstance(row, dict) else {}
             return
         reader = csv.DictReader(io.StringIO(content.removeprefix("\ufeff"), newline=""), **TABLES[kind])
         for row in reader:
-            yield f"{str(file)!r}, line {reader.line_num}", row
+            yield f"{name!r}, line {reader.line_num}", row
     except (csv.Error, ValueError, RecursionError) as error:
-        raise ValueError(f"the pairs {str(file)!r} cannot be read: {error}") from None
+        raise ValueError(f"the pairs {name!r} cannot be read: {error}") from None
 
 
 def _pair(place: str, row: Mapping[str, Any]) -> tuple[str, str, float]:

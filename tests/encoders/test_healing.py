@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from sentence_folders import LINES, sentence_folder
@@ -39,6 +40,11 @@ def test_a_healed_child_is_nearer_and_keeps_its_layout(inside: str, tmp_path: Pa
     report = zerolm.heal(tmp_path / "child", tmp_path / "healed", parent=parent, text=text(tmp_path), **FAST)
     assert report.training.losses == ["hidden", "embedding"]
     assert report.losses["before"]["cosine"] < report.losses["after"]["cosine"] < 1
+    (source,) = report.texts
+    assert (source.tokens, source.held_out) == (
+        sum(min(12, len(line.split())) for line in LINES),
+        sum(min(12, len(line.split())) for line in LINES[-2:]),
+    )
     names, healed_names = (
         {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
         for folder in (tmp_path / "child", tmp_path / "healed")
@@ -71,6 +77,9 @@ def test_a_sentence_is_a_sequence_and_the_last_are_held_out(tmp_path: Path) -> N
     assert [row[kept.bool()].tolist() for row, kept in zip(held.ids, held.mask, strict=True)] == [
         tokenizer(line, truncation=True, max_length=9)["input_ids"] for line in LINES[-2:]
     ]
+    lengths = [min(9, len(line.split())) for line in LINES]
+    assert corpus.tokens_in(0, np.arange(22)) == sum(lengths[:22])
+    assert corpus.tokens_in(0, np.array([23, 23])) == 2 * lengths[23]
     order = corpus.ordered(44, seed=1)
     assert sorted(order[:, 1].tolist()) == sorted([*range(22)] * 2)
     short = corpus_of(tmp_path, ["w1 w2"] * 12, length=256)

@@ -81,6 +81,10 @@ class LineCorpus(Corpus):
         held = [min(HELD, len(ends) // LEAST_LINES) for ends in self.ends]
         return [(len(ends) - count, count) for ends, count in zip(self.ends, held, strict=True)]
 
+    def tokens_in(self, text: int, windows: Ints) -> int:
+        """Return how many tokens sentences (n,) of a text have, without padding."""
+        return int(np.diff(self.ends[text], prepend=0)[windows].sum())
+
     def sequence(self, text: int, window: int) -> Tensor:
         """Return the tokens (length,) of a sentence of a text, with padding behind it."""
         ends = self.ends[text]

@@ -62,7 +62,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Leave out what is for tests, weigh a page for the search, lead links to files to their pages here."""
-    markdown = re.sub(r"^(```\w+)(?: (?:data|torch|varies))+$", r"\1", markdown, flags=re.MULTILINE)
+    markdown = re.sub(r"^(```\w+)(?: (?:data|torch|sentences|varies))+$", r"\1", markdown, flags=re.MULTILINE)
     markdown = measured.COMMENT.sub("", markdown)
     calls = {command_pages.function(name) for name in VERBS}
     markdown = re.sub(

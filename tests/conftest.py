@@ -30,7 +30,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 SLOW: Final = {
-    *("carving", "healing", "training", "elastic", "proxies", "report", "examples", "networks", "doctor"),
+    *("carving", "encoders", "healing", "training", "elastic", "proxies", "report", "examples"),
+    *("networks", "doctor"),
     *("test_documentation.py", "test_llama_small.py", "test_train_models.py", "test_elastic.py"),
     *("test_wrong_commands.py", "test_wrong_input.py", "test_bench_train.py", "test_proxies.py"),
     *("test_carve.py", "test_evaluate.py", "test_ablate.py", "test_bench.py", "test_plugin_package.py"),

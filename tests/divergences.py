@@ -5,6 +5,7 @@ from __future__ import annotations
 from transformers import PreTrainedModel
 
 from zerolm.carving.evaluation.divergence import Divergence, fidelities, perplexities_and_kls
+from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.text.tokens import Tokens
 
 
@@ -15,6 +16,11 @@ def perplexity_and_kl(
 
 
 def fidelity(
-    model: PreTrainedModel, parent: PreTrainedModel, tokens: Tokens, *, pooling: str = "mean", batch: int = 32
+    model: PreTrainedModel,
+    parent: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    pooling: TokenPooling = MEAN,
+    batch: int = 32,
 ) -> float:
     return fidelities([lambda: model], parent, tokens, pooling=pooling, batch=batch)[1]

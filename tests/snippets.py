@@ -3,7 +3,8 @@
 ``console`` blocks hold commands after ``$`` and their output. ``python`` blocks share their names; a
 ``text`` block right after one is what it prints. A block with ``title="FILE"`` is written to that file.
 ``...`` alone in a line stands for any lines, seconds are not compared, and in blocks marked ``varies`` no
-number is. Blocks marked ``data`` need published benchmarks, ``torch`` needs torch. ``sh`` blocks do not run.
+number is. Blocks marked ``data`` need published benchmarks, ``torch`` needs torch, ``sentences`` needs
+sentence-transformers. ``sh`` blocks do not run.
 
 ``python tests/snippets.py PAGE ...`` writes the output that the commands have now into pages.
 """
@@ -31,6 +32,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<text>.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 SECONDS = re.compile(r"\b[0-9.]+ (?:ms|s|seconds?|minutes?)\b")
+SCRIPTS = ("docs/make_parent.py", "docs/make_encoder.py")
 NUMBER = re.compile(r"[-+]?[0-9][0-9.,]*%?")
 
 
@@ -108,6 +110,8 @@ def run(step: Step, names: dict[str, Any]) -> str:
     """Run one step in the present folder and return what it prints."""
     if "torch" in step.block.marks and not importlib.util.find_spec("transformers"):
         raise Missing("torch and transformers are not installed")
+    if "sentences" in step.block.marks and not importlib.util.find_spec("sentence_transformers"):
+        raise Missing("sentence-transformers is not installed")
     if step.block.language == "python":
         with contextlib.redirect_stdout(io.StringIO()) as out:
             exec(compile(step.source, "snippet", "exec"), names)
@@ -116,22 +120,23 @@ def run(step: Step, names: dict[str, Any]) -> str:
         Path(step.block.title).write_text(step.block.text, encoding="utf-8")
         return ""
     words = shlex.split(step.source)
-    return make_parent() if words == ["python", "docs/make_parent.py"] else run_command(words)
+    is_script = words[0] == "python" and words[1] in SCRIPTS
+    return make_parent(words[1]) if is_script else run_command(words)
 
 
 @cache
-def trained() -> tuple[Path, str]:
-    """Return a folder in which ``docs/make_parent.py`` ran, and what it printed; once for all pages."""
+def scripted(script: str) -> tuple[Path, str]:
+    """Return a folder in which a script of the documentation ran, and what it printed; once for all pages."""
     folder = Path(tempfile.mkdtemp(prefix="parent-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as out:
-        runpy.run_path(str(ROOT / "docs" / "make_parent.py"))
+        runpy.run_path(str(ROOT / script))
     return folder, out.getvalue()
 
 
-def make_parent() -> str:
-    """Do what ``docs/make_parent.py`` does in the present folder, and return what it prints."""
-    folder, printed = trained()
+def make_parent(script: str) -> str:
+    """Do what a script of the documentation does in the present folder, and return what it prints."""
+    folder, printed = scripted(script)
     shutil.copytree(folder, Path.cwd(), dirs_exist_ok=True)
     return printed
 

@@ -239,6 +239,10 @@ def make_folder(folder: Path) -> None:
     (folder / "labels.csv").write_text(next(b.text for b in blocks(page) if b.title == "labels.csv"))
     for name in ("PARENT", "MODEL"):
         word_tokenizer(saved(folder / name, "llama"))
+    for name in ("ENCODER", "ENCODED"):
+        word_tokenizer(saved(folder / name, "bert"))
+    rows = [f"w{i},w{i * i % 64},{i % 5}" for i in range(9)]
+    (folder / "PAIRS.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]))
     (folder / "TEXT").write_text(" ".join(f"w{i * 7 % 64}" for i in range(8000)))
     (folder / "config.json").write_bytes((folder / "PARENT" / "config.json").read_bytes())
     (folder / "mine").mkdir()

@@ -12,6 +12,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from zerolm.carving.evaluation.divergence import embeddings, log_probabilities
+from zerolm.networks.pooling import TokenPooling
 from zerolm.text.tokens import Tokens
 
 
@@ -39,7 +40,7 @@ class Judge:
     Of a decoder these are log-probabilities: 1 GB for 256 sequences of 256 tokens and 4,096 words.
     """
 
-    def __init__(self, parent: PreTrainedModel, tokens: Tokens, pooling: str | None) -> None:
+    def __init__(self, parent: PreTrainedModel, tokens: Tokens, pooling: TokenPooling | None) -> None:
         self.batches, self.pooling = tokens.batches(8 if pooling is None else 32), pooling
         self.wanted = [self._answer(parent, inputs) for inputs in self.batches]
 

@@ -14,7 +14,6 @@ from timing import note
 from carved.judging import Judge, Quality, mean
 from carved.rivals import group_magnitude
 from zerolm.architecture import Ints
-from zerolm.carving.evaluation.divergence import pooling_of
 from zerolm.carving.fisher import fisher
 from zerolm.carving.importance.criteria import WITH_TOKENS, criterion_of, needs_gradients
 from zerolm.carving.importance.criterion import Additive, Criterion
@@ -27,6 +26,7 @@ from zerolm.carving.repair.walk import Walk, repair
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
 from zerolm.networks.opener import is_decoder, open_model
+from zerolm.networks.pooling import TokenPooling
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
@@ -131,7 +131,7 @@ class Parent:
         return self.judge.of(self.model)
 
     def judge_on(self, tokens: Tokens) -> Judge:
-        return Judge(self.model, tokens, None if self.decoder else pooling_of(self.folder))
+        return Judge(self.model, tokens, None if self.decoder else TokenPooling.of(self.checkpoint))
 
     def criterion(self, name: str, tokens: str = "text", seed: int = 0) -> Criterion:
         """A criterion by name; ``ImportError`` where its package is not installed."""
@@ -145,7 +145,7 @@ class Parent:
             return group_magnitude(self.model)
         if name in WITH_TOKENS:
             note(f"{self.folder.name}: {name} with {tokens} tokens")
-            text, pooling = self.calibration[tokens], "mean" if self.decoder else pooling_of(self.folder)
+            text, pooling = self.calibration[tokens], TokenPooling.of(self.checkpoint)
             back = needs_gradients(name)
             felt = fisher(self.model, text, with_stream=False, pooling=pooling) if back else None
             return Additive(importances(self.model, text, name, fisher=felt))

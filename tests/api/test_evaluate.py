@@ -35,7 +35,7 @@ def test_it_saves_loads_and_repeats(name: str, zerolm: Callable[..., Any], tmp_p
     report = package.eval(Path("other"), parent=parent, **FEW)
     check_report(report, zerolm, tmp_path / "out")
     assert [row["name"] for row in report.rows()] == ["child", "parent", "random", "uniform"]
-    columns = ["perplexity", "kl"] if name == "llama" else ["cosine"]
+    columns = ["perplexity", "kl"] if name == "llama" else ["cosine", "distance"]
     assert report.measures == columns
     pytest.importorskip("pandas")
     table = report.to_pandas().set_index("name")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -15,9 +12,9 @@ from zerolm.carving.evaluation.divergence import (
     embeddings,
     fidelities,
     perplexities_and_kls,
-    pooled,
-    pooling_of,
 )
+from zerolm.checkpoints.sentences import MODES
+from zerolm.networks.pooling import TokenPooling
 from zerolm.text.tokens import Tokens, random_tokens
 
 TOKENS = random_tokens(64, 5, 9, seed=1)
@@ -55,15 +52,8 @@ def test_several_encoders_are_judged_as_one_by_one() -> None:
     assert found[0] != found[1]
 
 
-def test_padding_is_not_pooled() -> None:
-    hidden = torch.tensor([[[1.0, -2.0], [3.0, -4.0], [9.0, 9.0]]])  # the last is padding
-    mask = torch.tensor([[1, 1, 0]])
-    wanted = {"mean": [2.0, -3.0], "max": [3.0, -2.0], "cls": [1.0, -2.0]}
-    assert {pooling: pooled(hidden, mask, pooling)[0].tolist() for pooling in wanted} == wanted
-
-
-@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
-def test_fidelity_ignores_padding(pooling: str) -> None:
+@pytest.mark.parametrize("pooling", [TokenPooling((mode,)) for mode in MODES], ids=list(MODES))
+def test_fidelity_ignores_padding(pooling: TokenPooling) -> None:
     child, parent = model("bert"), model("bert", seed=1)
     mask = torch.ones_like(TOKENS.ids)
     mask[2, 5:] = 0
@@ -75,19 +65,3 @@ def test_fidelity_ignores_padding(pooling: str) -> None:
         cosines.append(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
     assert found == pytest.approx(np.mean(cosines), abs=1e-5)
     assert fidelity(parent, parent, TOKENS, pooling=pooling) == pytest.approx(1.0, abs=1e-6)
-
-
-def test_pooling_is_what_the_folder_says(tmp_path: Path) -> None:
-    assert pooling_of(tmp_path) == "mean"
-    (tmp_path / "1_Pooling").mkdir()
-    for mode, name in (("mean_tokens", "mean"), ("cls_token", "cls"), ("max_tokens", "max")):
-        said = {
-            "word_embedding_dimension": 8,
-            "pooling_mode_mean_tokens": False,
-            f"pooling_mode_{mode}": True,
-        }
-        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(said))
-        assert pooling_of(tmp_path) == name
-    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_lasttoken": true}')
-    with pytest.raises(ValueError, match="pooling by pooling_mode_lasttoken is not known"):
-        pooling_of(tmp_path)

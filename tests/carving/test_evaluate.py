@@ -118,7 +118,8 @@ def test_an_encoder_is_judged_by_its_embeddings(tmp_path: Path) -> None:
     assert values(result, "uniform")["cosine"] == pytest.approx(cosine, abs=1e-6)
     low, high = result.rows[2].spread["cosine"]
     assert low < result.rows[2].values["cosine"] < high < 1.0
-    assert set(result.to_json()) == {"sequences", "tokens", "cosine", "rows", "note"}
+    measures = {"cosine", "distance", "order", "nearest"}
+    assert set(result.to_json()) == {"sequences", "tokens", *measures, "rows", "note"}
 
 
 def test_a_padded_child_is_counted_and_matched_without_its_zeros(tmp_path: Path) -> None:

@@ -13,11 +13,13 @@ from divergences import fidelity, perplexity_and_kl
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from zerolm.architecture import Floats
-from zerolm.carving.evaluation.divergence import Divergence, pooling_of
+from zerolm.carving.evaluation.divergence import Divergence
 from zerolm.carving.importance.token_pass import importances
 from zerolm.carving.kept_units import Cut, LayerCut, best
 from zerolm.carving.pruning import apply_in_memory, dimensions_of
 from zerolm.carving.repair.walk import repair
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.pooling import TokenPooling
 from zerolm.text.documents import Text
 from zerolm.text.tokens import line_tokens, running_tokens
 
@@ -85,7 +87,7 @@ def test_pyenc(models_folder: Path) -> None:
             apply_in_memory(parent, cut, repair(parent, cut, tokens, method)),  # type: ignore[arg-type]
             parent,
             judged,
-            pooling=pooling_of(folder),
+            pooling=TokenPooling.of(Checkpoint.open(folder)),
         )
         for method in ("none", "bias", "least-squares")
     }

@@ -18,6 +18,7 @@ from zerolm.carving.planning import sensitivity
 from zerolm.carving.planning.sensitivity import Loss, LossTable, measured_losses
 from zerolm.carving.pruning import apply_in_memory, dimensions_of
 from zerolm.io.cache import ArrayCache
+from zerolm.networks.pooling import TokenPooling
 from zerolm.text.tokens import Tokens
 
 TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
@@ -52,7 +53,9 @@ def test_embeddings_are_pooled_as_asked(pooling: str) -> None:
     mask = torch.ones_like(TOKENS.ids)
     mask[1, 4:] = mask[3, 7:] = 0
     by = Additive({"groups": [np.ones(6)] * 3, "ffn": [np.arange(40.0)] * 3})
-    found = measured_losses(network, Tokens(TOKENS.ids, mask), by, ("ffn",), batch=4, pooling=pooling)
+    found = measured_losses(
+        network, Tokens(TOKENS.ids, mask), by, ("ffn",), batch=4, pooling=TokenPooling((pooling,))
+    )
     whole = Cut.whole(dimensions_of(network))
     last = LayerCut(2, whole.layers[2].groups, found.choose(2, "ffn", int(found.sizes["ffn"][0])))
     child = apply_in_memory(network, Cut(whole.parent, (*whole.layers[:2], last)))

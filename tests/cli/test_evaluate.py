@@ -76,14 +76,28 @@ def test_children_of_one_name_are_told_apart(zerolm: Zerolm) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_an_encoder_has_one_column(zerolm: Zerolm) -> None:
+def test_an_encoder_is_judged_by_its_embeddings(zerolm: Zerolm) -> None:
     word_tokenizer(saved(Path("encoder"), "bert"))
     found = zerolm("eval", "encoder", "--parent", "encoder", *FEW)
     assert found.status == 0, found.err
     _, head, *rows, _, _ = found.out.splitlines()
-    assert head.split()[:3] == ["network", "parameters", "cosine"]
+    assert head.split()[:6] == ["network", "parameters", "cosine", "1", "-", "cosine"]
     assert [row.split()[0] for row in rows] == ["child", "parent", "random", "uniform"]
-    assert all(row.split()[2] == "1.0000" for row in rows)  # nothing was cut
+    assert all(row.split()[2:4] == ["1.0000", "0"] for row in rows)  # nothing was cut
+
+
+def test_pairs_of_sentences_judge_an_encoder(zerolm: Zerolm) -> None:
+    word_tokenizer(saved(Path("encoder"), "bert"))
+    rows = [f"w{i} w{i + 1},w{i * i % 64} w{i + 2},{i % 5}" for i in range(9)]
+    Path("pairs.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]))
+    found = zerolm("eval", "encoder", "--parent", "encoder", "--data", "pairs.csv")
+    assert found.status == 0, found.err
+    first, head, *_ = found.out.splitlines()
+    assert first.startswith("18 sequences, ")
+    assert "order 1.0000, nearest 1.0000, pairs 0." in first or "pairs -0." in first
+    assert head.split()[6:9] == ["order", "nearest", "pairs"]
+    refused(zerolm, "pairs judge encoders, and a llama is none", "--data", "pairs.csv")
+    refused(zerolm, "pairs 'none.txt' are no table", "--data", "none.txt", child="encoder", parent="encoder")
 
 
 def gguf(name: str) -> None:

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from zerolm.carving.evaluation.divergence import pooled
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.hooks import Seen, watching
+from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.roles import StockLayer, layer_list, norm_gain, residual_factor
 from zerolm.progress import Counted, Progress
 
@@ -120,7 +120,7 @@ def together(
         cache.put(name, sums | {"batches": np.array(indices.stop)})
 
 
-def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: str = "mean") -> Tensor:
+def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: TokenPooling = MEAN) -> Tensor:
     """Return the gradient (b, t, d) in the states behind the last layer."""
     if blocks.predicts:
         return torch.cat(list(_felt_by_predictions(blocks, index, last, blocks.finish)), 1)
@@ -128,7 +128,7 @@ def felt_above(blocks: Blocks, index: int, last: Tensor, *, pooling: str = "mean
     with torch.enable_grad():
         sent = blocks.finish(index, top, gradients=True).last_hidden_state
         tokens, generator = blocks.tokens(index), torch.Generator().manual_seed(index)
-        directions = functional.normalize(pooled(sent, tokens, pooling), dim=-1)  # (b, d)
+        directions = functional.normalize(pooling(sent, tokens), dim=-1)  # (b, d)
         drawn = torch.randn(directions.shape, generator=generator).to(directions)
         (gradient,) = torch.autograd.grad((directions * drawn).sum(), top)
     return gradient

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -114,7 +114,7 @@ def _opened(parent: str | Path, destination: Destination) -> Checkpoint:
         _check_outside(place, Path(parent))
     check_new(place, destination.force)  # before a model of the hub is downloaded
     checkpoint = Checkpoint.open(parent)
-    _check_outside(place, checkpoint.folder)
+    _check_outside(place, checkpoint.root)
     if current() is not None:
         from zerolm.networks.opener import check_stock_class
 
@@ -346,7 +346,7 @@ class Carving:
             losses["repaired"] = session.loss(cut, repaired)
         notes = [carved.note, repaired.note]
         versions = versions_of("torch", "transformers") | session.compute.to_json()
-        parent = origin_of(self.checkpoint.folder), session.fingerprint
+        parent = origin_of(self.checkpoint.root), session.fingerprint
         recipe = document(
             replace(carved, losses=losses), *parent, session.calibration, repaired.ridges, versions
         )
@@ -357,8 +357,8 @@ class Carving:
                 notes.append(self.recipe.difference(sha256, versions))
             self.progress("opening the child again")
             proof = self.format.verified(session, cut, repaired, folder)
-            note = "; ".join(filter(None, notes))
-            carved = replace(carved, losses=losses, note=note, verified=asdict(proof))
+            note = "; ".join(filter(None, [*notes, proof.note]))
+            carved = replace(carved, losses=losses, note=note, verified=proof.to_json())
             if finish:
                 finish(folder, carved)
             for shard in self.checkpoint.shards:

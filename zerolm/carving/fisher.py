@@ -32,6 +32,7 @@ from zerolm.carving.backward import (
 from zerolm.carving.pruning import dimensions_of
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks
+from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -74,7 +75,7 @@ def fisher(
     tokens: Tokens,
     *,
     with_stream: bool,
-    pooling: str = "mean",
+    pooling: TokenPooling = MEAN,
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> Fisher:

@@ -14,7 +14,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import zerolm
-from zerolm.carving.evaluation.divergence import pooling_of
 from zerolm.carving.export.verify import outputs
 from zerolm.carving.fisher import STREAM, Fisher, fisher
 from zerolm.carving.importance.criteria import definition_of, needs_gradients
@@ -55,6 +54,7 @@ from zerolm.io.memory import give_back
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import compute, computed, held_of
 from zerolm.networks.opener import mapped_model, open_model
+from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress
 from zerolm.settings.compute import ComputeRequest
 from zerolm.text.calibration import tokens_of
@@ -126,9 +126,9 @@ class Session:
         return measured_pace(Blocks(self.model, self.tokens.spread(sequences).batches(sequences)))
 
     @cached_property
-    def pooling(self) -> str:
+    def pooling(self) -> TokenPooling:
         """How an encoder's tokens become one embedding."""
-        return pooling_of(self.checkpoint.folder)
+        return TokenPooling.of(self.checkpoint)
 
     @cached_property
     def _measured_on(self) -> tuple[object, ...]:

@@ -241,7 +241,7 @@ def carve_timed(
         session = TimedSession(checkpoint, command.methods, progress, request)
         session.clock = clock = PartClock()
         target, costs, size = Destination(place / "child", "hf"), StoredCosts(), size_within(checkpoint)
-        name, methods = str(checkpoint.folder), command.methods
+        name, methods = str(checkpoint.root), command.methods
         Carving(name, checkpoint, size, methods, target, costs, request, silent, session).planned()
         clock.charge()
     return clock

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from zerolm.checkpoints.fitting import fitting_family
 from zerolm.checkpoints.folder import fetched, other_files, read_object
 from zerolm.checkpoints.headers import Shard, TensorInfo
 from zerolm.checkpoints.layout import Layout
+from zerolm.checkpoints.sentences import SentenceModules
 from zerolm.checkpoints.shards import read_shards
 from zerolm.families.family import Family
 from zerolm.families.known import family_of
@@ -23,12 +24,17 @@ from zerolm.io.brief import brief
 
 logger = logging.getLogger(__name__)
 
+FOLLOWED: Final = "modules.json puts others behind it, which take embeddings of the parent's size"
+"""Why the hidden size of a sentence-transformers folder stays."""
+
 
 @dataclass(frozen=True, repr=False)
 class Checkpoint:
     """A folder, read and checked; no weights are in memory.
 
-    ``tensors`` are those of all ``shards`` by name; ``layout`` says what each of them is.
+    ``tensors`` are those of all ``shards`` by name; ``layout`` says what each of them is. ``sentences`` are
+    the modules of a sentence-transformers folder, which then is ``root``: its transformer may lie in a
+    ``folder`` of its own.
     """
 
     folder: Path
@@ -37,9 +43,11 @@ class Checkpoint:
     layout: Layout
     shards: tuple[Shard, ...]
     tensors: dict[str, TensorInfo]
+    root: Path
+    sentences: SentenceModules | None = None
 
     def __repr__(self) -> str:
-        return brief(self, str(self.folder), f"{self.family.name}, {len(self.tensors)} tensors")
+        return brief(self, str(self.root), f"{self.family.name}, {len(self.tensors)} tensors")
 
     @classmethod
     def open(cls, name: str | Path) -> Checkpoint:
@@ -47,7 +55,9 @@ class Checkpoint:
 
         Raises ``ValueError``, in one line, for anything that is not a sound checkpoint of a known family.
         """
-        folder = fetched(name)
+        root = fetched(name)
+        sentences = SentenceModules.of(root)
+        folder = root / sentences.transformer if sentences else root
         config = read_object(folder, "config.json")
         try:
             check_format(folder, config)
@@ -55,10 +65,14 @@ class Checkpoint:
             tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
             family = _family(config, tensors)
             layout = Layout.of(family, config, tensors)
+            if sentences:
+                sentences.check(layout.hidden)
+            if sentences and family.cut.hidden:
+                family = replace(family, cut=replace(family.cut, hidden=False, hidden_note=FOLLOWED))
         except ValueError as error:
             raise ValueError(f"checkpoint {str(folder)!r}: {error}") from None
         logger.info("%s is a %s: %d tensors in %d files", folder, family.name, len(tensors), len(shards))
-        return cls(folder, config, family, layout, shards, tensors)
+        return cls(folder, config, family, layout, shards, tensors, root, sentences)
 
     def raw(self, name: str) -> NDArray[Any]:
         """Return a tensor as it is stored, mapped and read-only: uint16 for BF16 and F16, float32 for F32."""
@@ -73,8 +87,10 @@ class Checkpoint:
         return widened(np.asarray(raw if rows is None else raw[rows]), self.tensors[name].dtype)
 
     def other_files(self) -> list[Path]:
-        """Return the files that a child takes over (tokenizer, licence ...), relative to ``folder``."""
-        return other_files(self.folder)
+        """Return the files that a child takes over (tokenizer, licence ...), relative to ``root``."""
+        if self.sentences is None:
+            return other_files(self.root)
+        return other_files(self.root, self.sentences.transformer, self.sentences.files)
 
 
 def _family(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> Family:

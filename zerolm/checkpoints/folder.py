@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
@@ -26,9 +27,7 @@ WANTED: Final = (
     "generation_config.json",
     "modules.json",
     "config_sentence_transformers.json",
-    "sentence_bert_config.json",
-    "[0-9]_*/config.json",
-    "[0-9]_*/model.safetensors",
+    "sentence_*_config.json",
     "README*",
     "LICENSE*",
     "LICENCE*",
@@ -49,7 +48,7 @@ def fetched(name: str | Path) -> Path:
         raise ValueError(f"{str(name)!r} is a file; name the folder that holds the checkpoint")
     if not isinstance(name, str) or not HUB_ID.fullmatch(name):
         raise ValueError(f"there is no folder {str(name)!r}")
-    return _downloaded(name, ["*.safetensors", "*.json", *WANTED])
+    return _downloaded(name, ["*.safetensors", "*.json", *WANTED, *(f"[0-9]_*/{name}" for name in WANTED)])
 
 
 def fetched_config(name: str) -> dict[str, Any]:
@@ -84,9 +83,9 @@ def inside(folder: Path, name: str | Path) -> bool:
     path = folder / name
     if not path.is_file():
         return False
-    homes = [folder.resolve()]
-    if homes[0].parent.name == "snapshots":
-        homes.append(homes[0].parent.parent / "blobs")
+    home = folder.resolve()
+    snapshots = (place.parent for place in (home, home.parent) if place.parent.name == "snapshots")
+    homes = [home, *(place.parent / "blobs" for place in snapshots)]
     if not any(path.resolve().is_relative_to(home) for home in homes):
         raise ValueError(f"{str(path)!r} is a link that leads out of its folder")
     return True
@@ -106,15 +105,19 @@ def read_object(folder: Path, name: str) -> dict[str, Any]:
     return document
 
 
-def other_files(folder: Path) -> list[Path]:
+def other_files(folder: Path, transformer: str = "", modules: Collection[str] = ()) -> list[Path]:
     """Files that belong to the checkpoint beside its weights and ``config.json``, relative to the folder.
 
-    Links that lead out of the folder are left out; ``ValueError`` for a file that is absurdly large.
+    Of sentence-transformers the ``transformer`` may lie in a folder of its own; ``modules`` are the names of
+    the files of its modules. Links that lead out of the folder are left out; ``ValueError`` for a file that
+    is absurdly large.
     """
     names = []
-    for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
+    for path in sorted({*folder.glob("*"), *folder.glob("*/*"), *(folder / transformer).glob("*/*")}):
         name = path.relative_to(folder)
-        if not any(fnmatchcase(str(name), pattern) for pattern in WANTED) or name.suffix not in SUFFIXES:
+        within = name.relative_to(transformer) if name.is_relative_to(transformer) else name
+        wanted = any(fnmatchcase(str(one), pattern) for one in (name, within) for pattern in WANTED)
+        if not (wanted or name.as_posix() in modules) or name.suffix not in SUFFIXES:
             continue
         try:
             if not inside(folder, name):

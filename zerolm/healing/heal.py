@@ -14,7 +14,6 @@ from torch import nn
 from transformers import PreTrainedModel
 
 import zerolm
-from zerolm.carving.evaluation.divergence import pooling_of
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.export.trained import TrainedWeights
@@ -32,10 +31,13 @@ from zerolm.healing.result import Healed
 from zerolm.io.files import write_json
 from zerolm.io.folders import REPORT, check_new, new_folder, work_folder
 from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer, without_deprecations
+from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress, silent
+from zerolm.text.calibration import longest_line
 from zerolm.text.corpus import Corpus, Sequences, batch_of, token_file
 from zerolm.text.encoding import edges
-from zerolm.training.learner import Objective, Student, Teacher
+from zerolm.text.line_corpus import LineCorpus
+from zerolm.training.learner import EMBEDDING, Objective, Student, Teacher
 from zerolm.training.processes import check_whole, device_for, of_first, owned_by_first, processes
 from zerolm.training.randomness import seeded
 from zerolm.training.request import Schedule, TrainingRequest, micro_batch
@@ -113,8 +115,20 @@ class Healing:
     @cached_property
     def objective(self) -> Objective:
         """The losses; ``ValueError`` for what does not go together."""
-        decoder = is_decoder(self.patient.child)
-        return self.request.distillation.objective(decoder, self.patient.layers)
+        child = self.patient.child
+        pooling = TokenPooling.of(child) if self._reads_sentences else None
+        objective = self.request.distillation.objective(is_decoder(child), self.patient.layers, pooling)
+        sizes = child.layout.hidden, self.patient.teacher.layout.hidden
+        if EMBEDDING in objective.weights and sizes[0] != sizes[1]:
+            raise ValueError(
+                f"embeddings of {sizes[0]} and {sizes[1]} dimensions cannot be compared: give --losses hidden"
+            )
+        return objective
+
+    @property
+    def _reads_sentences(self) -> bool:
+        """Whether the child is an encoder of sentences, which are then read one by one."""
+        return self.patient.child.sentences is not None and not is_decoder(self.patient.child)
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -122,20 +136,24 @@ class Healing:
         texts, layout = self.request.texts, self.patient.child.layout
         tokenizer = stock_tokenizer(self.patient.child.folder)
         most = 2 * (self.request.tokens or MOST_TOKENS)
-        files = tuple(
-            token_file(source, tokenizer, most, self.progress, vocabulary=layout.vocab)
-            for source in texts.sources
-        )
-        largest = max(int(file.ids.max()) for file in files)
+        length = longest_line(self.patient.child, texts.length)
+        if self._reads_sentences:
+            run: dict[str, Any] = {"shares": texts.mix, "progress": self.progress}
+            corpus: Corpus = LineCorpus.read(texts.sources, tokenizer, length, most, **run)
+        else:
+            files = tuple(
+                token_file(source, tokenizer, most, self.progress, vocabulary=layout.vocab)
+                for source in texts.sources
+            )
+            corpus = Corpus(files, length, *edges(tokenizer), texts.mix)
+        largest = max(int(text.ids.max()) for text in corpus.texts)
         if largest >= layout.vocab:
             raise ValueError(f"the tokenizer gives token {largest}, but the model has {layout.vocab}")
-        length = min(texts.length, layout.sizes.get("positions", texts.length))
-        corpus = Corpus(files, length, *edges(tokenizer), texts.mix)
         sequences = sum(train for train, _ in corpus.counts)
         if sequences < self.request.batch:
             raise ValueError(
-                f"the texts have {sequences} sequences of {length} tokens to train on, fewer than a batch of "
-                f"{self.request.batch}: give more text, or a smaller --batch"
+                f"the texts have {sequences} sequences of {corpus.length} tokens to train on, fewer than a "
+                f"batch of {self.request.batch}: give more text, or a smaller --batch"
             )
         return corpus
 
@@ -143,7 +161,7 @@ class Healing:
     def held_out(self) -> HeldOut:
         """The sequences that are never trained on."""
         child = self.patient.child
-        return HeldOut(self.corpus.held_out(), None if is_decoder(child) else pooling_of(child.folder))
+        return HeldOut(self.corpus.held_out(), None if is_decoder(child) else TokenPooling.of(child))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -152,7 +170,7 @@ class Healing:
         identity = asdict(replace(request, texts=replace(request.texts, sources=())))
         identity["texts"] = [[text.sha256, len(text.ids)] for text in self.corpus.texts]
         identity |= {"mix": request.texts.mix, "length": self.corpus.length}
-        identity |= {"losses": list(self.objective.weights), "pooling": self.held_out.pooling}
+        identity |= {"losses": list(self.objective.weights), "pooling": repr(self.held_out.pooling)}
         identity["child"], identity["teacher"] = map(fingerprint, (patient.child, patient.teacher))
         return {**identity, "zerolm": zerolm.__version__}
 
@@ -220,8 +238,8 @@ class Healing:
         self.progress("opening the child again")
         proof = FORMATS[form].verified_trained(compact.checkpoint, compact.cut, weights, folder)
         before, after = (damage_of(healed.losses[when]) for when in ("before", "after"))
-        note = WORSE if after >= before > 0 else ""
-        return replace(healed, verified=asdict(proof), note=note, names={**healed.names, "format": form})
+        note = "; ".join(filter(None, [WORSE if after >= before > 0 else "", proof.note]))
+        return replace(healed, verified=proof.to_json(), note=note, names={**healed.names, "format": form})
 
     def _opened(self, checkpoint: Checkpoint) -> PreTrainedModel:
         """Return a model that is not trained, on the device."""
@@ -316,5 +334,5 @@ class Healing:
     def _names(self) -> dict[str, str]:
         patient = self.patient
         checkpoints = {"child": patient.child, "parent": patient.parent, "teacher": patient.teacher}
-        folders = {name: str(checkpoint.folder) for name, checkpoint in checkpoints.items()}
+        folders = {name: str(checkpoint.root) for name, checkpoint in checkpoints.items()}
         return {"family": patient.child.family.name} | folders

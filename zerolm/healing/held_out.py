@@ -17,6 +17,7 @@ from zerolm.carving.evaluation.divergence import (
     perplexities_and_kls,
     surprise_and_divergence,
 )
+from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress
 from zerolm.text.tokens import Tokens
 from zerolm.training.watch import Judge
@@ -32,7 +33,7 @@ class HeldOut:
     """Sequences that are never trained on; ``pooling`` is None for a decoder, else that of an encoder."""
 
     tokens: Tokens
-    pooling: str | None
+    pooling: TokenPooling | None
 
     def measured(
         self, model: PreTrainedModel, parent: PreTrainedModel, progress: Progress

@@ -28,11 +28,11 @@ class Patient:
     ) -> Patient:
         """Open all three; ``ValueError`` says in what they do not belong together."""
         ours, theirs = opened(child, parent)
-        file = ours.folder / "recipe.json"
+        file = ours.root / "recipe.json"
         if not file.is_file():
             raise ValueError(
-                f"{str(ours.folder)!r} has no recipe.json, so nothing tells that it was carved from "
-                f"{str(theirs.folder)!r}"
+                f"{str(ours.root)!r} has no recipe.json, so nothing tells that it was carved from "
+                f"{str(theirs.root)!r}"
             )
         recipe = read_recipe(file, theirs, fingerprint(theirs, progress=progress))
         master = theirs

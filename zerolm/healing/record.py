@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from zerolm.carving.recipe import versions_of
 from zerolm.healing.request import HealRequest
 from zerolm.healing.result import Healed
@@ -21,10 +23,10 @@ def texts_of(data: Sequences) -> list[dict[str, Any]]:
             "source": text.source,
             "sha256": text.sha256,
             "tokens": len(text.ids),
-            "trained_on": int((data.pairs[:, 0] == number).sum()) * corpus.length,
-            "held_out": held * corpus.length,
+            "trained_on": corpus.tokens_in(number, data.pairs[data.pairs[:, 0] == number, 1]),
+            "held_out": corpus.tokens_in(number, np.arange(trained, trained + held)),
         }
-        for number, (text, (_, held)) in enumerate(zip(corpus.texts, corpus.counts, strict=True))
+        for number, (text, (trained, held)) in enumerate(zip(corpus.texts, corpus.counts, strict=True))
     ]
 
 

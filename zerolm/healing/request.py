@@ -10,12 +10,18 @@ from zerolm.settings.request import part, setting
 from zerolm.training.request import Execution
 
 if TYPE_CHECKING:
+    from zerolm.networks.pooling import TokenPooling
     from zerolm.training.learner import Objective
 
 DEFAULT_LOSSES: Final = ("kl", "hidden")
 ENCODER_LOSSES: Final = ("mse",)
 """An encoder predicts nothing, and the mean over tokens counts, which ``hidden`` does not see."""
-POSSIBLE: Final = "next-token, kl, reverse-kl, dist (predictions), hidden, mse (states of the layers)"
+SENTENCE_LOSSES: Final = ("hidden", "embedding")
+"""Of sentences: together they leave less than either, and than ``mse``."""
+POSSIBLE: Final = (
+    "next-token, kl, reverse-kl, dist (predictions), hidden, mse (states of the layers), embedding (of a "
+    "folder of sentence-transformers)"
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Distillation:
     losses: tuple[str, ...] | None = setting(
         "names",
         None,
-        f"of {POSSIBLE}; else kl and hidden, of encoders mse",
+        f"of {POSSIBLE}; else kl and hidden, of encoders mse, of sentences hidden and embedding",
         group="Losses",
         metavar="A,B",
     )
@@ -66,17 +72,28 @@ class Distillation:
         high=1 << 24,
     )
 
-    def objective(self, is_decoder: bool, layers: tuple[tuple[int, int], ...]) -> Objective:
-        """Return the losses; ``ValueError`` for what is not known, or does not go together."""
-        from zerolm.training.learner import OF_STATES, Objective
+    def objective(
+        self, is_decoder: bool, layers: tuple[tuple[int, int], ...], pooling: TokenPooling | None = None
+    ) -> Objective:
+        """Return the losses; ``ValueError`` for what is not known, or does not go together.
 
-        usual = DEFAULT_LOSSES if is_decoder else ENCODER_LOSSES
+        With a ``pooling`` sentences are read, whose embeddings can be compared.
+        """
+        from zerolm.training.learner import EMBEDDING, OF_STATES, Objective
+
+        usual = DEFAULT_LOSSES if is_decoder else SENTENCE_LOSSES if pooling else ENCODER_LOSSES
         if self.top is not None and is_decoder:
             usual = ("kl",)
         names = self.losses or usual
-        objective = Objective(dict.fromkeys(names, 1.0), self.temperature, layers)
-        if not is_decoder and not set(names) <= set(OF_STATES):
-            possible = " and ".join(OF_STATES)
+        objective = Objective(dict.fromkeys(names, 1.0), self.temperature, layers, pooling)
+        if pooling is None and EMBEDDING in names:
+            raise ValueError(
+                f"{EMBEDDING} compares embeddings of sentences, and the child has no modules.json of "
+                "sentence-transformers: leave it out"
+            )
+        of_encoders = OF_STATES if pooling is None else (*OF_STATES, EMBEDDING)
+        if not is_decoder and not set(names) <= set(of_encoders):
+            possible = " and ".join(of_encoders)
             raise ValueError(
                 f"an encoder predicts no tokens, so {', '.join(names)} cannot be; {possible} can"
             )

@@ -182,6 +182,10 @@ class Corpus:
         windows = [len(text.ids) // self.size for text in self.texts]
         return [(count - min(HELD, count // 10), min(HELD, count // 10)) for count in windows]
 
+    def tokens_in(self, text: int, windows: Ints) -> int:
+        """Return how many tokens windows (n,) of a text have, with what stands around them."""
+        return len(windows) * self.length
+
     def sequence(self, text: int, window: int) -> Tensor:
         """Return the tokens (length,) of a window of a text."""
         return cut(self.texts[text].ids, [window * self.size], self.size, self.start, self.end)[0]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -97,13 +97,23 @@ def running_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: in
 def line_tokens(text: Text, tokenizer: PreTrainedTokenizerBase, sequences: int, length: int) -> Tokens:
     """For encoders: ``sequences`` lines spread evenly over the text, cut to ``length`` tokens, padded."""
     lines = [line.strip() for line in text.content.splitlines() if line.strip()]
-    count = min(sequences, len(lines))
-    rows = [encoded_line(tokenizer, lines[step * len(lines) // count], length) for step in range(count)]
+    return replace(padded_lines(some(lines, sequences), tokenizer, length), text=text.sha256)
+
+
+def some(lines: Sequence[str], count: int) -> list[str]:
+    """Return at most so many lines, evenly from all."""
+    count = min(count, len(lines))
+    return [lines[step * len(lines) // count] for step in range(count)]
+
+
+def padded_lines(lines: Sequence[str], tokenizer: PreTrainedTokenizerBase, length: int) -> Tokens:
+    """Return lines cut to ``length`` tokens and padded."""
+    rows = [encoded_line(tokenizer, line, length) for line in lines]
     longest = max(map(len, rows))
     pad = tokenizer.pad_token_id if isinstance(tokenizer.pad_token_id, int) else 0
     ids = [row + [pad] * (longest - len(row)) for row in rows]
     mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
-    return Tokens(torch.tensor(ids), torch.tensor(mask), text=text.sha256)  # (n, t) both
+    return Tokens(torch.tensor(ids), torch.tensor(mask))  # (n, t) both
 
 
 def random_tokens(

@@ -9,9 +9,12 @@ from typing import Any, Final, Protocol
 import torch
 from torch import Tensor, nn
 
+from zerolm.networks.pooling import TokenPooling
 from zerolm.settings import nearest, shown
+from zerolm.text.line_corpus import without_padding
 from zerolm.training.losses import (
     dist,
+    embedding_distance,
     forward_kl,
     labelled,
     next_token,
@@ -28,9 +31,11 @@ LOSSES: Final = {
     "dist": "Pearson correlations of the predictions, by row and by column (DIST)",
     "hidden": "standardised hidden states of every layer (PKD, ELM)",
     "mse": "squared difference of the hidden states of every layer",
+    "embedding": "1 - cosine of the embeddings of sentences",
 }
 OF_STATES: Final = {"hidden": standardised, "mse": relative_mse}
-OF_TEACHER: Final = ("kl", "reverse-kl", "dist", *OF_STATES)
+EMBEDDING: Final = "embedding"
+OF_TEACHER: Final = ("kl", "reverse-kl", "dist", *OF_STATES, EMBEDDING)
 CACHEABLE: Final = ("next-token", "kl")
 """Losses that the teacher's likeliest tokens are enough for."""
 
@@ -43,6 +48,8 @@ class Objective:
     temperature: float = 1.0
     layers: tuple[tuple[int, int], ...] = field(default=())
     """Pairs of hidden states that are compared, student's and teacher's, for ``hidden``."""
+    pooling: TokenPooling | None = None
+    """How the last states of sentences become embeddings; None where what is read are no sentences."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.weights if name not in LOSSES]
@@ -62,7 +69,11 @@ class Objective:
     @property
     def hidden(self) -> bool:
         """Whether hidden states are compared."""
-        return any(name in OF_STATES for name in self.weights)
+        return any(name in (*OF_STATES, EMBEDDING) for name in self.weights)
+
+    def inputs(self, ids: Tensor) -> dict[str, Tensor]:
+        """Return what a model is given of sequences (b, t)."""
+        return {"input_ids": ids} if self.pooling is None else without_padding(ids)
 
 
 class Teacher(Protocol):
@@ -99,14 +110,16 @@ class Student(nn.Module):
 
         Of the teacher ``logits`` (b, t, v), or ``log_p`` and ``ids`` (b, t, k), and ``hidden`` states.
         """
-        outputs: Any = self.model(
-            input_ids=input_ids, use_cache=False, output_hidden_states=self.objective.hidden
-        )
-        losses = {}
+        inputs = self.objective.inputs(input_ids)
+        outputs: Any = self.model(**inputs, use_cache=False, output_hidden_states=self.objective.hidden)
+        losses, mask = {}, inputs.get("attention_mask")
         for name, weight in self.objective.weights.items():
             if name in OF_STATES:
                 assert hidden is not None
-                loss = OF_STATES[name](self._fitted(outputs.hidden_states), hidden)
+                loss = OF_STATES[name](self._fitted(outputs.hidden_states), hidden, mask)
+            elif name == EMBEDDING:
+                assert hidden is not None
+                loss = self._embedded(self._fitted(outputs.hidden_states)[-1], hidden[-1], mask)
             else:
                 loss = self._predicted(name, outputs.logits, input_ids, logits, log_p, ids)
             losses[name] = weight * loss
@@ -120,7 +133,8 @@ class Student(nn.Module):
         """
         signals = teacher.signals(ids, numbers)
         if self.fit is not None:
-            outputs: Any = self.model(input_ids=ids, use_cache=False, output_hidden_states=True)
+            inputs = self.objective.inputs(ids)
+            outputs: Any = self.model(**inputs, use_cache=False, output_hidden_states=True)
             ours = torch.cat(
                 [outputs.hidden_states[place].flatten(0, 1) for place, _ in self.objective.layers]
             )
@@ -138,6 +152,13 @@ class Student(nn.Module):
         """Return the states that are compared, in the teacher's size."""
         compared = [states[place] for place, _ in self.objective.layers]
         return compared if self.fit is None else [self.fit(state) for state in compared]
+
+    def _embedded(self, ours: Tensor, theirs: Tensor, mask: Tensor | None) -> Tensor:
+        """Return how far the embeddings of last states (b, t, d) lie apart."""
+        pooling = self.objective.pooling
+        assert pooling is not None
+        assert mask is not None
+        return embedding_distance(pooling(ours, mask), pooling(theirs, mask))
 
     def _predicted(
         self,

@@ -18,7 +18,7 @@ from zerolm.architecture import Ints
 from zerolm.io.files import cache_folder
 from zerolm.progress import Progress, silent
 from zerolm.text.corpus import Corpus
-from zerolm.training.learner import OF_STATES, Objective
+from zerolm.training.learner import EMBEDDING, OF_STATES, Objective
 
 TOP: Final = 64
 """Tokens whose predictions are kept, the likeliest."""
@@ -43,9 +43,10 @@ class LiveTeacher:
             self.model.to(ids.device)  # type: ignore[arg-type]
         objective = self.objective
         with torch.no_grad(), half_precision(ids.device, self.bfloat16):
-            outputs = self.model(input_ids=ids, use_cache=False, output_hidden_states=objective.hidden)
+            inputs = objective.inputs(ids)
+            outputs = self.model(**inputs, use_cache=False, output_hidden_states=objective.hidden)
         signals: dict[str, Any] = {}
-        if set(objective.weights) - {*OF_STATES, "next-token"}:
+        if set(objective.weights) - {*OF_STATES, EMBEDDING, "next-token"}:
             signals["logits"] = outputs.logits
         if objective.hidden:
             signals["hidden"] = [outputs.hidden_states[place] for _, place in objective.layers]

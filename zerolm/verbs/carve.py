@@ -279,9 +279,11 @@ class CarvingReport(Report):
         return [getattr(layer, name) for layer in self.widths]
 
     def _proof(self) -> str:
-        difference = self.verified.difference if self.verified else 0.0
-        source = "trained network" if self.healing else "carved parent"
-        return f"outputs within {difference:.2g} of the {source}'s"
+        return (
+            self.verified.text("trained network" if self.healing else "carved parent")
+            if self.verified
+            else ""
+        )
 
     def _share(self, cost: str, who: str = "child") -> str:
         parent = self.costs["parent"][cost]

@@ -39,6 +39,12 @@ MEASURES: Final = {
     "perplexity": Measure("perplexity", "Perplexity", "perplexity", False, ",.2f"),
     "kl": Measure("KL", "Divergence from the parent", "KL in nats a token", False, ",.4f"),
     "cosine": Measure("cosine", "Likeness of embeddings", "cosine to the parent's", True, ",.4f"),
+    "distance": Measure("1 - cosine", "Distance of embeddings", "1 - cosine to the parent's", False, ".3g"),
+    "order": Measure(
+        "order", "Order of neighbours", "Spearman of similarities with the parent's", True, ",.4f"
+    ),
+    "nearest": Measure("nearest", "Nearest neighbours", "share with the parent's nearest", True, ",.4f"),
+    "pairs": Measure("pairs", "Pairs with scores", "Spearman of similarities with scores", True, ",.4f"),
 }
 BASELINES: Final = ("random", "uniform")
 COLOURS: Final = {"child": "blue", "parent": "green"}
@@ -48,9 +54,11 @@ COLOURS: Final = {"child": "blue", "parent": "green"}
 class EvalSettings(Request):
     """Return what a child has lost beside its parent, and beside other carvings of its size.
 
-    On a ``text`` these are perplexity and divergence from the parent (of encoders the cosine of embeddings),
-    on ``tasks`` the metrics of lm-evaluation-harness. One of them must be given. Raises ``ValueError``, in
-    one line, for what cannot be compared, and ``ModuleNotFoundError`` for an extra that is not installed.
+    On a ``text`` these are perplexity and divergence from the parent, and of encoders how near embeddings are
+    to the parent's and whether they have the same neighbours; on ``data``, pairs of sentences, how well they
+    order as people did; on ``tasks`` the metrics of lm-evaluation-harness. One of them must be given. Raises
+    ``ValueError``, in one line, for what cannot be compared, and ``ModuleNotFoundError`` for an extra that is
+    not installed.
     """
 
     name: ClassVar[str] = "eval"
@@ -62,10 +70,12 @@ class EvalSettings(Request):
         ),
         ("zerolm eval child --parent PARENT --tasks hellaswag,arc_easy --limit 200", "tasks on both"),
         ("zerolm eval child --parent PARENT --text TEXT --out lost", "the same as a page and as JSON"),
+        ("zerolm eval ENCODED --parent ENCODER --text TEXT --data PAIRS.csv", "embeddings of sentences"),
     )
     notes = (
-        "Of decoders it tells perplexity and KL divergence from the parent, of encoders the cosine of "
-        "embeddings. Beside the child stand random and uniform carvings of the parent of the same size. The "
+        "Of decoders it tells perplexity and KL divergence from the parent; of encoders, on sentences, one a "
+        "line, the cosine of embeddings, the order of their neighbours, and the share whose nearest is the "
+        "parent's. Beside the child stand random and uniform carvings of the parent of the same size. The "
         "data of tasks come from the hub."
     )
     child: str = argument("path", REQUIRED, "the folder of a checkpoint", metavar="CHILD")
@@ -77,6 +87,12 @@ class EvalSettings(Request):
     )
     like: str | None = like()
     text: str | None = setting("path", None, "text that neither of them has been fitted to", group="Text")
+    data: str | None = setting(
+        "path",
+        None,
+        "pairs that judge embeddings: .csv, .tsv or .jsonl with sentence1, sentence2, score",
+        metavar="PAIRS",
+    )
     sequences: int = defaults.sequences()
     length: int = defaults.length()
     tasks: tuple[str, ...] | None = setting(
@@ -100,11 +116,12 @@ class EvalSettings(Request):
             from zerolm.carving.evaluation.tasks import Tasks
         document: dict[str, Any] = {}
         tasks = Tasks.of(self.tasks, self.child, self.parent, self.running) if self.tasks else None
-        if self.text is not None:
+        if self.text is not None or self.data is not None:
             judged = evaluate.evaluate(
                 self.child,
                 self.parent,
                 self.text,
+                data=self.data,
                 sequences=self.sequences,
                 length=self.length,
                 beside=self.beside or (),
@@ -119,11 +136,11 @@ class EvalSettings(Request):
 
     def _check(self) -> None:
         """Refuse settings that do not go together."""
-        if self.text is None and not self.tasks:
+        if self.text is None and self.data is None and not self.tasks:
             raise ValueError("nothing says what to evaluate on: give --text FILE, --tasks TASKS, or both")
         if self.beside is not None and not self.beside:
             raise ValueError("beside names no folder; leave it out, or name one")
-        if self.beside and self.text is None:
+        if self.beside and self.text is None and self.data is None:
             raise ValueError("--beside compares on a text: give --text FILE too")
         if self.limit is not None and not self.tasks:
             raise ValueError("--limit is of samples of tasks: give --tasks TASKS too")
@@ -131,7 +148,7 @@ class EvalSettings(Request):
 
 @dataclass(frozen=True)
 class JudgedNetwork:
-    """A network: its parameters, and its ``perplexity`` and ``kl``, or its ``cosine``.
+    """A network: its parameters, and its ``perplexity`` and ``kl``, or the measures of its embeddings.
 
     ``spread`` holds the smallest and the largest of several draws, of which the measures are the means.
     """
@@ -141,6 +158,10 @@ class JudgedNetwork:
     perplexity: float | None = None
     kl: float | None = None
     cosine: float | None = None
+    distance: float | None = None
+    order: float | None = None
+    nearest: float | None = None
+    pairs: float | None = None
     spread: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def value(self, measure: str) -> float:
@@ -184,6 +205,10 @@ class EvaluationReport(Report):
     perplexity: float | None = None
     kl: float | None = None
     cosine: float | None = None
+    distance: float | None = None
+    order: float | None = None
+    nearest: float | None = None
+    pairs: float | None = None
     parent_perplexity: float | None = None
     networks: list[JudgedNetwork] = field(default_factory=list)
     note: str = ""
@@ -236,7 +261,9 @@ class EvaluationReport(Report):
         if self.networks:
             child, parent = self._named("child"), self._named("parent")
             texts = [f"{MEASURES[name].head} {child.text(name)}" for name in self.measures]
-            texts[0] += f" (parent {parent.text(self.measures[0])})"
+            for place, name in enumerate(self.measures):
+                if place == 0 or name == "pairs":
+                    texts[place] += f" (parent {parent.text(name)})"
             lines.append(f"{self._size()}: {', '.join(texts)}")
         if self.tasks:
             lines.append(self._below())

@@ -123,12 +123,21 @@ class HealTraining:
 class Verification:
     """How far the outputs of the written child lie from those of the network that it was written from.
 
-    Compared ``by`` their ``outputs``, or block by block (``blocks``).
+    Compared ``by`` their ``outputs``, or block by block (``blocks``). ``embeddings`` tells the same of what
+    sentence-transformers encodes, None where it was not tried.
     """
 
     difference: float
     relative: float
     by: str = "outputs"
+    embeddings: float | None = None
+
+    def text(self, source: str) -> str:
+        """Return it in words; ``source`` is the network that the child was written from."""
+        outputs = f"outputs within {self.difference:.2g} of the {source}'s"
+        if self.embeddings is None:
+            return outputs
+        return f"{outputs}, embeddings by sentence-transformers within {self.embeddings:.2g}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -184,8 +193,7 @@ class HealingReport(Report):
         ]
 
     def _proof(self) -> str:
-        difference = self.verified.difference if self.verified else 0.0
-        return f"opened again, outputs within {difference:.2g} of the trained network's"
+        return f"opened again, {self.verified.text('trained network')}" if self.verified else ""
 
     def heading(self) -> Heading:
         name, training = self.measure, self.training

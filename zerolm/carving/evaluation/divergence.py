@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -15,8 +14,8 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats
-from zerolm.checkpoints.folder import read_object
 from zerolm.networks.compute import as_noted
+from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -97,7 +96,7 @@ def fidelities(
     parent: PreTrainedModel,
     tokens: Tokens,
     *,
-    pooling: str = "mean",
+    pooling: TokenPooling = MEAN,
     batch: int = 32,
     progress: Progress = silent,
 ) -> list[float]:
@@ -118,46 +117,13 @@ def _cosines(ours: Tensor, theirs: Tensor) -> float:
     return float(functional.cosine_similarity(ours, theirs, dim=-1).double().sum())
 
 
-def embeddings(model: PreTrainedModel, inputs: dict[str, Tensor], pooling: str = "mean") -> Tensor:
+def embeddings(model: PreTrainedModel, inputs: dict[str, Tensor], pooling: TokenPooling = MEAN) -> Tensor:
     """Return sentence embeddings (b, d) of a batch."""
     with torch.no_grad(), as_noted(model):
         hidden: Tensor = model.train(False).base_model(**_moved(inputs, model)).last_hidden_state  # (b, t, d)
-    return pooled(hidden.float().cpu(), _mask(inputs), pooling)
-
-
-def pooled(hidden: Tensor, mask: Tensor, pooling: str = "mean") -> Tensor:
-    """Pool hidden states (b, t, d) into (b, d): the ``mean`` or ``max`` of tokens, or the first (``cls``).
-
-    ``mask`` (b, t) tells tokens from padding.
-    """
-    tokens = mask.bool()[..., None]  # (b, t, 1)
-    if pooling == "cls":
-        return hidden[:, 0]
-    if pooling == "max":
-        return hidden.masked_fill(~tokens, -torch.inf).amax(1)
-    return hidden.mul(tokens).sum(1) / tokens.sum(1)
+    return pooling(hidden.float().cpu(), _mask(inputs))
 
 
 def _mask(inputs: dict[str, Tensor]) -> Tensor:
     """Where a batch has tokens and no padding, (b, t) bool."""
     return inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
-
-
-def pooling_of(folder: Path) -> str:
-    """How a folder pools tokens into an embedding, as ``1_Pooling`` says; ``mean`` where nothing does.
-
-    ``ValueError`` where it says something else than ``mean``, ``max`` or ``cls``.
-    """
-    file = folder / "1_Pooling" / "config.json"
-    if not file.is_file():
-        return "mean"
-    document = read_object(folder, "1_Pooling/config.json")
-    modes = {name for name, on in document.items() if name.startswith("pooling_mode_") and on is True}
-    poolings = {
-        "pooling_mode_mean_tokens": "mean",
-        "pooling_mode_max_tokens": "max",
-        "pooling_mode_cls_token": "cls",
-    }
-    if len(modes) != 1 or not modes <= set(poolings):
-        raise ValueError(f"{file}: pooling by {', '.join(sorted(modes)) or 'nothing'} is not known")
-    return poolings[modes.pop()]

@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 from transformers import PreTrainedModel
 
-from zerolm.carving.evaluation.divergence import Made, fidelities, perplexities_and_kls, pooling_of
+from zerolm.carving.evaluation.divergence import Made, perplexities_and_kls
+from zerolm.carving.evaluation.neighbours import Judged
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
@@ -28,11 +29,13 @@ from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
 from zerolm.networks.compute import compute, put_on
 from zerolm.networks.opener import is_decoder, open_model
+from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import USUALLY, RunningRequest
-from zerolm.text.calibration import tokens_of
+from zerolm.text.calibration import longest_line, sentence_tokens, tokens_of
 from zerolm.text.defaults import LENGTH, RANDOM, SEQUENCES
-from zerolm.text.tokens import Tokens
+from zerolm.text.pairs import read_pairs
+from zerolm.text.tokens import Tokens, some
 
 DRAW_SEEDS: Final = (0, 1, 2)
 ROWS: Final = ("child", "parent", "random", "uniform")
@@ -48,7 +51,7 @@ NOT_COMPARED: Final = (
 
 @dataclass(frozen=True)
 class EvaluatedRow:
-    """A network: its parameters and its ``perplexity`` and ``kl``, or its ``cosine``.
+    """A network: its parameters and its ``perplexity`` and ``kl``, or what its embeddings are worth.
 
     ``spread`` holds the smallest and the largest of several draws, of which ``values`` are the means.
     """
@@ -94,8 +97,9 @@ class Evaluated:
 def evaluate(
     child: str | Path,
     parent: str | Path,
-    text: str | Path,
+    text: str | Path | None,
     *,
+    data: str | Path | None = None,
     sequences: int = SEQUENCES,
     length: int = LENGTH,
     beside: Sequence[str | Path] = (),
@@ -108,6 +112,8 @@ def evaluate(
     as the child, drawn at random, and ``uniform``, whose layers all have the same sizes. Where the child's
     stream is narrower, theirs keeps as many channels, without a rotation. Other children of the parent come
     last, by the ends of their paths that tell them apart, with a slash. One carving is in memory at a time.
+    Encoders may be judged by pairs of sentences with scores too, in the file ``data``; without a text its
+    sentences are the text.
     ``request`` says where networks run, and how. Raises ``ValueError``, in one line, for what cannot be
     compared.
     """
@@ -116,7 +122,8 @@ def evaluate(
     cut = cut_of(ours, theirs)
     if str(text) == RANDOM:
         raise ValueError("random tokens tell nothing of what a model is worth: give a text")
-    tokens = tokens_of(theirs, str(text), sequences=sequences, length=length)
+    judged_by = _judged_by(theirs, text, data, sequences=sequences, length=length)
+    tokens = judged_by.tokens
     cuts: dict[str, list[Cut]] = {}
     if cut is not None:
         cuts = of_the_same_size(theirs, cut, progress)
@@ -125,15 +132,15 @@ def evaluate(
     makers: list[Made] = [lambda: model]
     makers += [partial(apply_in_memory, reference, other) for several in cuts.values() for other in several]
     children = [opened(other, parent)[0] for other in beside]
-    neighbours = list({other.folder.resolve(): other for other in children}.values())
+    neighbours = list({other.root.resolve(): other for other in children}.values())
     makers += [partial(_same, put_on(open_model(other), running)) for other in neighbours]
-    judged = iter(_judged(makers, reference, tokens, theirs, progress))
+    judged = iter(_judged(makers, reference, judged_by, theirs, progress))
     params = partial(_params, theirs)
     parent_row = _row("parent", params(None), [next(judged)])
     child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
     others = (_row(name, params(draws[0]), [next(judged) for _ in draws]) for name, draws in cuts.items())
     rows = (child_row, parent_row, *others)
-    names = names_of([other.folder.resolve() for other in neighbours])
+    names = names_of([other.root.resolve() for other in neighbours])
     named = zip(names, neighbours, strict=True)
     rows += tuple(_row(name, _params(other, None), [next(judged)]) for name, other in named)
     note = COMPARED if cuts else NOT_COMPARED
@@ -160,9 +167,10 @@ def _shortened(parent: Checkpoint, tokens: Tokens, length: int) -> str:
 
     Lines of a text are of all lengths: those of an encoder are shorter only where a length was chosen.
     """
-    longest, positions = tokens.ids.shape[1], parent.layout.sizes.get("positions") or length
-    if positions < length:
-        return f"sequences have at most {positions:,} tokens, not {length:,}: the model has no more positions"
+    longest, most = tokens.ids.shape[1], longest_line(parent, length)
+    if most < length and (most == parent.layout.sizes.get("positions") or length != LENGTH):
+        why = "has no more positions" if most == parent.layout.sizes.get("positions") else "reads no more"
+        return f"sequences have at most {most:,} tokens, not {length:,}: the model {why}"
     if longest < length and length != LENGTH:
         return f"sequences have at most {longest:,} tokens, not {length:,}: no line of the text is longer"
     return ""
@@ -172,14 +180,30 @@ def _same(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
+def _judged_by(
+    parent: Checkpoint, text: str | Path | None, data: str | Path | None, *, sequences: int, length: int
+) -> Judged:
+    """Return the tokens that networks are judged by; ``ValueError`` where there are none."""
+    if data is None:
+        return Judged(tokens_of(parent, str(text), sequences=sequences, length=length))
+    if is_decoder(parent):
+        raise ValueError(f"pairs judge encoders, and a {parent.family.name} is none: leave --data out")
+    pairs = read_pairs(Path(data))
+    both = sentence_tokens(parent, [*pairs.first, *pairs.second], length=length)
+    if text is None:
+        tokens = sentence_tokens(parent, some(pairs.sentences, sequences), length=length)
+    else:
+        tokens = tokens_of(parent, str(text), sequences=sequences, length=length)
+    return Judged(tokens, both, pairs.scores)
+
+
 def _judged(
-    makers: Sequence[Made], reference: PreTrainedModel, tokens: Tokens, parent: Checkpoint, progress: Progress
+    makers: Sequence[Made], reference: PreTrainedModel, by: Judged, parent: Checkpoint, progress: Progress
 ) -> list[dict[str, float]]:
     """Return the measures of the parent and then of each network on the tokens."""
     if is_decoder(parent):
-        return [asdict(row) for row in perplexities_and_kls(makers, reference, tokens, progress=progress)]
-    cosines = fidelities(makers, reference, tokens, pooling=pooling_of(parent.folder), progress=progress)
-    return [{"cosine": cosine} for cosine in cosines]
+        return [asdict(row) for row in perplexities_and_kls(makers, reference, by.tokens, progress=progress)]
+    return by.measures(makers, reference, TokenPooling.of(parent), progress)
 
 
 def _params(checkpoint: Checkpoint, cut: Cut | None) -> int:
@@ -193,6 +217,9 @@ def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoin
         raise ValueError(f"{str(child)!r} is GGUF; hf and padded children can be evaluated, nothing else")
     ours, theirs = Checkpoint.open(child), Checkpoint.open(parent)
     check_comparable(ours, theirs)
+    sizes = ours.layout.hidden, theirs.layout.hidden
+    if not is_decoder(theirs) and sizes[0] != sizes[1]:
+        raise ValueError(f"embeddings of {sizes[0]} and {sizes[1]} dimensions cannot be compared")
     for checkpoint in (ours, theirs):
         ledger_of(checkpoint)  # refuses weights that are not finite
     return ours, theirs
@@ -216,7 +243,7 @@ def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
     ``ValueError`` where the recipe is that of another child.
     """
     whole, sizes = dimensions(parent), dimensions(child)
-    file = child.folder / "recipe.json"
+    file = child.root / "recipe.json"
     weights = fingerprint(parent) if file.is_file() else ""
     if weights and _made_for(file) == weights:
         recipe = read_recipe(file, parent, weights)

@@ -15,6 +15,13 @@ from transformers import {auto}
 
 model = {auto}.from_pretrained("{place}")
 ```"""
+SENTENCES: Final = "SentenceTransformer"
+"""The class that opens a folder of sentence-transformers."""
+LOADING_SENTENCES: Final = """```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("{place}")
+```"""
 LOADING_GGUF: Final = """```
 llama-cli -m {place}
 ```"""
@@ -43,8 +50,11 @@ def card(recipe: Mapping[str, Any], kind: str, auto: str, hidden: int) -> str:
     if losses:
         lines += [f"loss on the calibration text (KL in nats a token, or 1 - cosine): {losses}"]
     lines += ["made with " + ", ".join(f"{name} {number}" for name, number in recipe["versions"].items())]
-    loading = LOADING_GGUF.format(place=plain(auto)) if is_gguf else LOADING.format(auto=auto, place=".")
-    front = yaml.safe_dump(front_matter(recipe), allow_unicode=True, sort_keys=False)
+    embeds = auto == SENTENCES
+    loading = LOADING_SENTENCES.format(place=".") if embeds else LOADING.format(auto=auto, place=".")
+    if is_gguf:
+        loading = LOADING_GGUF.format(place=plain(auto))
+    front = yaml.safe_dump(front_matter(recipe, embeds=embeds), allow_unicode=True, sort_keys=False)
     return "\n\n".join(
         [
             f"---\n{front}---",
@@ -85,15 +95,19 @@ def _healing(stage: Mapping[str, Any]) -> str:
     )
 
 
-def front_matter(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the hub reads: the parent, its licence where it names one, library and tags."""
+def front_matter(recipe: Mapping[str, Any], *, embeds: bool = False) -> dict[str, Any]:
+    """Return what the hub reads: the parent, its licence where it names one, library and tags.
+
+    A folder that ``embeds`` is one of sentence-transformers.
+    """
     licence = {name: recipe[name] for name in LICENCES if name in recipe}
-    is_gguf = recipe["written_as"] == "gguf"
+    library = "sentence-transformers" if embeds else "transformers"
     return {
         "base_model": recipe["parent"],
         **licence,
-        "library_name": "gguf" if is_gguf else "transformers",
-        "tags": ["zerolm", "pruned", recipe["family"]],
+        **({"pipeline_tag": "sentence-similarity"} if embeds else {}),
+        "library_name": "gguf" if recipe["written_as"] == "gguf" else library,
+        "tags": ["zerolm", "pruned", recipe["family"], *(["sentence-transformers"] if embeds else [])],
     }
 
 

@@ -74,6 +74,7 @@ class StockFolder(Format):
         return str(config["model_type"]), config
 
     def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
+        from zerolm.carving.export.encoded import with_encoded
         from zerolm.carving.export.verify import (
             ROUNDED,
             as_stored,
@@ -94,12 +95,13 @@ class StockFolder(Format):
         reference = session.carved(cut, stored)
         model = open_model(child)
         if cut.narrowing is None:
-            return compare(model, reference)
+            return with_encoded(compare(model, reference), child, reference)
         return compare(model, rounded(reference, child), tolerance=ROUNDED)
 
     def verified_trained(
         self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
     ) -> Verified:
+        from zerolm.carving.export.encoded import with_encoded
         from zerolm.carving.export.trained import check_written
         from zerolm.carving.export.verify import compare, rounded
         from zerolm.networks.opener import open_model
@@ -107,7 +109,7 @@ class StockFolder(Format):
         child = Checkpoint.open(folder)
         check_written(child, source, cut, weights)
         reference = rounded(copy.deepcopy(weights.model).train(False), child)
-        return compare(open_model(child), reference)
+        return with_encoded(compare(open_model(child), reference), child, reference)
 
 
 class GgufFile(Format):
@@ -124,7 +126,7 @@ class GgufFile(Format):
         from zerolm.carving.export.gguf.write import write
         from zerolm.checkpoints.origin import origin_of
 
-        name = origin_of(child.parent.folder).name.rpartition("/")[2]
+        name = origin_of(child.parent.root).name.rpartition("/")[2]
         write(child, folder / f"{name}-carved.gguf", progress=progress)
         gguf = child.parent.family.gguf
         return gguf.architecture if gguf else "", None

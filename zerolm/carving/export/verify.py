@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -40,11 +40,19 @@ class Verified:
     """How far the outputs of the child lie from those of the carved parent, at most; relative too.
 
     Compared ``by`` their logits or last hidden states (``outputs``), or block by block (``blocks``).
+    ``embeddings`` tells the same of what sentence-transformers encodes, None where it was not tried; the
+    ``note`` says why where it could have been.
     """
 
     difference: float
     relative: float
     by: str = "outputs"
+    embeddings: float | None = None
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers and how they came about."""
+        return {name: value for name, value in vars(self).items() if name != "note"}
 
 
 @torch.no_grad()
@@ -62,10 +70,10 @@ def compare(
     length = min(length, int(getattr(child.config, "max_position_embeddings", None) or length))
     ids = torch.randint(size, (2, length), generator=generator)  # (2, length)
     ours, theirs = (outputs(model(input_ids=ids)) for model in (child, reference))
-    return _within_rounding(_apart(ours, theirs), tolerance)
+    return within_rounding(apart(ours, theirs), tolerance)
 
 
-def _within_rounding(proof: Verified, tolerance: float) -> Verified:
+def within_rounding(proof: Verified, tolerance: float = OUTPUT_TOLERANCE) -> Verified:
     """Return the proof; ``ValueError`` where outputs differ by more than a share of the largest."""
     if not proof.relative <= tolerance:
         raise ValueError(
@@ -122,7 +130,7 @@ def compare_blocks(
             del carved  # not three at a time
             carved = masked_layer(theirs.model, cut, kept, stored)
         wanted = theirs.call(0, kept.layer, hidden, carved.module)
-        proof = _apart(ours.call(0, place, hidden), wanted)
+        proof = apart(ours.call(0, place, hidden), wanted)
         if not proof.relative <= BLOCK_TOLERANCE:
             share = f"{proof.relative:.2g} of the largest output"
             raise ValueError(f"{differs} by {proof.difference:.3g} ({share})")
@@ -149,7 +157,7 @@ def compare_outputs(
     ours = outputs(blocks.finish(0, hidden))
     blocks.let_go()  # not two heads at a time
     tolerance = max(ROUNDED, ROUNDINGS * coarseness(child))
-    return _within_rounding(_apart(ours, carved(ids)), tolerance)
+    return within_rounding(apart(ours, carved(ids)), tolerance)
 
 
 def fits(checkpoint: Checkpoint, memory: int) -> bool:
@@ -234,7 +242,8 @@ def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:
     return reference
 
 
-def _apart(ours: Tensor, theirs: Tensor) -> Verified:
+def apart(ours: Tensor, theirs: Tensor) -> Verified:
+    """Return how far outputs lie from others, not judged."""
     difference = float((ours - theirs).abs().max())
     return Verified(difference, difference / max(float(theirs.abs().max()), 1e-12))
 

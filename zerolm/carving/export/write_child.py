@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.carving.export.card import card
+from zerolm.carving.export.card import SENTENCES, card
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.folder import REMOTE, without_code
 from zerolm.carving.export.formats import FORMATS
@@ -33,15 +33,17 @@ def write(
     The recipe lists ``more`` files that are still to come.
     """
     checkpoint, form = child.parent, FORMATS[recipe["written_as"]]
-    kind, config = form.write(child, folder, progress)
-    weights = sorted(file for file in folder.iterdir() if file.suffix != ".json")
-    sha256 = {file.name: _sha256(file) for file in weights}
+    place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
+    place.mkdir(exist_ok=True)
+    kind, config = form.write(child, place, progress)
+    weights = sorted(file for file in place.iterdir() if file.suffix != ".json")
+    sha256 = {file.relative_to(folder).as_posix(): _sha256(file) for file in weights}
     if config is not None:
-        write_json(folder / "config.json", config)
+        write_json(place / "config.json", config)
     for name in checkpoint.other_files():
         is_licence = name.name.upper().startswith(LICENCE_FILES)
         if name.name.lower() != "readme.md" and (is_licence or not form.has_tokenizer):
-            _copy(checkpoint.folder, name, folder)
+            _copy(checkpoint.root, name, folder)
     auto = _auto_class(checkpoint) if config is not None else weights[0].name
     text = card(recipe, kind, auto, checkpoint.layout.hidden)
     (folder / "README.md").write_text(text, encoding="utf-8")
@@ -52,6 +54,8 @@ def write(
 
 
 def _auto_class(checkpoint: Checkpoint) -> str:
+    if checkpoint.sentences:
+        return SENTENCES
     return "AutoModelForCausalLM" if checkpoint.family.task == "next" else "AutoModel"
 
 
@@ -59,7 +63,7 @@ def _copy(source: Path, name: Path, folder: Path) -> None:
     """Copy a file of the parent, without the fields of a configuration that name its code."""
     place = folder / name
     place.parent.mkdir(parents=True, exist_ok=True)
-    content = (source / name).read_bytes() if name.suffix == ".json" and len(name.parts) == 1 else b""
+    content = (source / name).read_bytes() if name.suffix == ".json" else b""
     if any(f'"{field}"'.encode() in content for field in REMOTE):
         write_json(place, without_code(read_object(source, str(name))))
     else:

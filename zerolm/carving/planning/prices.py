@@ -44,6 +44,7 @@ from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.width.narrowing import RIDGE, Basis, Width
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
+from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.roles import matrix
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
@@ -174,7 +175,7 @@ def priced_losses(
     basis: Basis | None = None,
     tied: bool = False,
     repaired: Fisher | None = None,
-    pooling: str = "mean",
+    pooling: TokenPooling = MEAN,
     progress: Progress = silent,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> LossTable:
@@ -253,7 +254,12 @@ def bent(foretold: Floats, measure: Callable[[int], float]) -> Floats:
 
 
 def _price(
-    blocks: Blocks, priced: dict[str, Priced], pooling: str, progress: Progress, cache: ArrayCache, name: str
+    blocks: Blocks,
+    priced: dict[str, Priced],
+    pooling: TokenPooling,
+    progress: Progress,
+    cache: ArrayCache,
+    name: str,
 ) -> None:
     """Send all batches through the network and back, and let everything be priced."""
     sums = {kind: each.sums for kind, each in priced.items()}

@@ -19,13 +19,13 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Floats, Ints
-from zerolm.carving.evaluation.divergence import pooled
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut
 from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of, enter, finish
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, tokens_at_once
+from zerolm.networks.pooling import MEAN, TokenPooling
 from zerolm.networks.states import HiddenStates
 from zerolm.networks.stream import Stream
 from zerolm.progress import Progress, silent
@@ -163,15 +163,14 @@ def measured_losses(
     *,
     progress: Progress = silent,
     batch: int = LOSS_BATCH,
-    pooling: str = "mean",
+    pooling: TokenPooling = MEAN,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
 ) -> LossTable:
     """Cut each layer alone to a few sizes, chosen by ``by``, and measure the loss; nothing is repaired.
 
     ``kinds`` are those that may be cut, of ``groups`` and ``ffn``. Layers below the cut one are not run
-    again: their output is the parent's. An encoder's embeddings are pooled by ``pooling``, as ``pooling_of``
-    its folder says. Losses are in the ``cache`` under the units that they are losses of, whoever chose them,
-    and are not measured again.
+    again: their output is the parent's. An encoder's embeddings are made by ``pooling``. Losses are in the
+    ``cache`` under the units that they are losses of, whoever chose them, and are not measured again.
     """
     parent = dimensions_of(model)
     wholes = {"groups": parent.kv_heads, "ffn": parent.ffn}
@@ -237,7 +236,7 @@ class Loss:
     Of a model without a language-model head embeddings are compared, pooled as ``pooling`` says.
     """
 
-    def __init__(self, blocks: Blocks, depth: int, pooling: str = "mean") -> None:
+    def __init__(self, blocks: Blocks, depth: int, pooling: TokenPooling = MEAN) -> None:
         self.blocks, self.depth, self.pooling = blocks, depth, pooling
         self.stream = Stream(blocks)  # the parent's states before the layer that is another
         self.wanted: dict[tuple[int, int], Any] = {}
@@ -284,7 +283,7 @@ class Loss:
         return 1.0 - functional.cosine_similarity(ours, theirs, dim=-1)
 
     def _embeddings(self, index: int, sent: Any) -> Tensor:
-        return pooled(sent.last_hidden_state, self.blocks.tokens(index), self.pooling)
+        return self.pooling(sent.last_hidden_state, self.blocks.tokens(index))
 
     def _divergences(self, index: int, states: Tensor, end: Finish) -> Tensor:
         """Return KL(parent || changed) of each token of a batch, (n,), from few logits at a time."""

@@ -1,0 +1,188 @@
+"""What ``modules.json`` may say: paths within the folder, modules that are known, sizes that agree."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from carvings import carve
+from safetensors.torch import save_file
+from sentence_folders import CLASSES, dense, sentence_folder, write
+
+from zerolm.checkpoints import Checkpoint
+from zerolm.text.calibration import longest_line
+
+Change = Callable[[list[dict[str, Any]]], Any]
+
+
+def refused(folder: Path, words: str) -> None:
+    """Opening says so in one line, and a carving writes nothing."""
+    with pytest.raises(ValueError, match=words) as failed:
+        Checkpoint.open(folder)
+    assert "\n" not in str(failed.value)
+    with pytest.raises(ValueError, match=words):
+        carve(folder, folder.parent / "child", keep_ffn=0.5)
+    assert not (folder.parent / "child").exists()
+
+
+def set_in(number: int, **values: Any) -> Change:
+    return lambda modules: modules[number].update(values)
+
+
+def kind_of(number: int, name: str) -> Change:
+    return set_in(number, type=name)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            set_in(1, path="../1_Pooling"),
+            r"puts a Pooling into '\.\./1_Pooling', which is no folder",
+        ),
+        (set_in(1, path="/etc"), "puts a Pooling into '/etc', which is no folder"),
+        (set_in(1, path=".."), r"puts a Pooling into '\.\.', which is no folder"),
+        (set_in(1, path=""), "puts a Pooling into '', which is no folder"),
+        (set_in(1, path="a/b"), "puts a Pooling into 'a/b', which is no folder"),
+        (set_in(1, path=7), "puts a Pooling into 7, which is no folder"),
+        (set_in(1, path="none"), "there is no such file"),
+        (set_in(0, path="../parent"), "puts a Transformer into"),
+        (set_in(2, path="x\0y"), "puts a Normalize into"),
+        (
+            kind_of(1, "custom.Pooling"),
+            "names a module of type 'custom.Pooling'; Transformer, Pooling",
+        ),
+        (kind_of(1, "sentence_transformersx.Pooling"), "names a module of type"),
+        (kind_of(2, CLASSES + "LSTM"), r"names a module of type 'sentence_transformers\.models\.LSTM'"),
+        (kind_of(2, None), "names a module of type None"),
+        (kind_of(0, CLASSES + "Dropout"), "names Dropout, Pooling, Normalize; a Transformer, a Pooling, and"),
+        (kind_of(2, CLASSES + "Transformer"), "names Transformer, Pooling, Transformer"),
+        (lambda modules: modules.clear(), "names nothing; a Transformer, a Pooling"),
+        (lambda modules: modules.extend(modules[2:] * 20), "names 23 modules; 16 are the most"),
+        (lambda modules: modules.append("x"), "is not a list of modules"),
+        (lambda modules: modules.pop(1), "names Transformer, Normalize"),
+    ],
+)
+def test_modules_that_are_not_followed(change: Change, words: str, tmp_path: Path) -> None:
+    folder = sentence_folder(tmp_path / "parent")
+    modules = json.loads((folder / "modules.json").read_text())
+    change(modules)
+    write(folder / "modules.json", modules)
+    refused(folder, words)
+
+
+@pytest.mark.parametrize("content", ["{}", "[" * 100_000, "\0", '"x"', "[1]"])
+def test_files_that_are_no_list_of_modules(content: str, tmp_path: Path) -> None:
+    folder = sentence_folder(tmp_path / "parent")
+    (folder / "modules.json").write_text(content)
+    refused(folder, r"modules\.json' cannot be used")
+
+
+@pytest.mark.parametrize("name", ["modules.json", "1_Pooling", "1_Pooling/config.json", "0_Transformer"])
+def test_links_out_of_the_folder(name: str, tmp_path: Path) -> None:
+    folder = sentence_folder(tmp_path / "parent", inside="0_Transformer")
+    shutil.move(folder / name, tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    refused(folder, "link that leads out of its folder")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"embedding_dimension": 32}, "1_Pooling pools tokens of 32 dimensions, but the hidden size is 48"),
+        ({"embedding_dimension": None}, "pools tokens of None dimensions"),
+        ({"embedding_dimension": True}, "pools tokens of True dimensions"),
+        ({"pooling_mode": "median"}, "1_Pooling pools by 'median'; cls, max, mean"),
+        ({"pooling_mode": []}, "1_Pooling pools in 0 ways; 1 to 6 can be"),
+        ({"pooling_mode": ["mean"] * 9}, "1_Pooling pools in 9 ways"),
+        ({"pooling_mode": None, "pooling_mode_mean_tokens": "no"}, "1_Pooling pools by 'no'"),
+        ({"pooling_mode": None, "pooling_mode_new": True}, "1_Pooling pools by 'pooling_mode_new'"),
+    ],
+)
+def test_a_pooling_that_contradicts_the_model(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    folder = sentence_folder(tmp_path / "parent")
+    write(folder / "1_Pooling" / "config.json", {"embedding_dimension": 48, "pooling_mode": "mean"} | changes)
+    refused(folder, words)
+
+
+@pytest.mark.parametrize(
+    ("width", "changes", "words"),
+    [
+        (32, {}, "2_Dense takes embeddings of 32 dimensions, but those before it have 48"),
+        (48, {"out_features": 0}, "2_Dense has out_features 0; 1 to"),
+        (48, {"out_features": 12}, r"does not hold linear\.weight \[12, 48\] and linear\.bias \[12\]"),
+        (48, {"bias": False}, r"does not hold linear\.weight \[24, 48\], which its config\.json says"),
+        (48, {"use_residual": True}, "has a residual connection"),
+        (48, {"activation_function": "os.system"}, "2_Dense has activation 'os.system'; Tanh, Identity"),
+        (48, {"activation_function": "torch.nn.Softmax"}, "2_Dense has activation Softmax"),
+        (48, {"module_input_name": "token_embeddings"}, "module_input_name 'token_embeddings'; sentence_emb"),
+    ],
+)
+def test_a_dense_that_contradicts_what_it_is_given(
+    width: int, changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    folder = sentence_folder(tmp_path / "parent", kinds=("Dense",))
+    dense(folder / "2_Dense", width, **changes)
+    refused(folder, words)
+
+
+def test_weights_of_a_dense_that_cannot_be_used(tmp_path: Path) -> None:
+    folder = sentence_folder(tmp_path / "parent", kinds=("Dense",))
+    file = folder / "2_Dense" / "model.safetensors"
+    save_file({"linear.weight": torch.ones(24, 48).long(), "linear.bias": torch.ones(24)}, file)
+    refused(folder, "2_Dense/model.safetensors holds other types than")
+    file.write_bytes(b"\xff" * 64)
+    refused(folder, "is not a sound safetensors file")
+    file.rename(folder / "2_Dense" / "pytorch_model.bin")
+    refused(folder, "2_Dense has no model.safetensors; a pickle is not opened")
+
+
+def test_joined_poolings_are_as_wide_together(tmp_path: Path) -> None:
+    folder = sentence_folder(tmp_path / "parent", mode=["mean", "max"], kinds=("Dense", "Dropout"))
+    assert Checkpoint.open(folder).sentences is not None
+    dense(folder / "2_Dense", 48)
+    refused(folder, "2_Dense takes embeddings of 48 dimensions, but those before it have 96")
+
+
+def test_the_hidden_size_of_a_decoder_with_modules_stays(tmp_path: Path) -> None:
+    folder = sentence_folder(tmp_path / "parent", mode="lasttoken", model="llama")
+    with pytest.raises(ValueError, match=r"hidden cannot be cut.*modules\.json puts others behind it"):
+        carve(folder, tmp_path / "child", keep_hidden=0.5)
+    carved = carve(folder, tmp_path / "child", max_params="0.7x")
+    assert carved.stream is None
+    assert Checkpoint.open(tmp_path / "child").sentences == Checkpoint.open(folder).sentences
+
+
+def test_snapshots_of_the_hub_link_their_modules_to_blobs(tmp_path: Path) -> None:
+    folder = sentence_folder(tmp_path / "snapshots" / "abc", inside="0_Transformer", kinds=("Dense",))
+    (tmp_path / "blobs").mkdir()
+    for number, path in enumerate([path for path in folder.rglob("*") if path.is_file()]):
+        path.rename(tmp_path / "blobs" / str(number))
+        path.symlink_to(tmp_path / "blobs" / str(number))
+    names = {path.as_posix() for path in Checkpoint.open(folder).other_files()}
+    assert names >= {"modules.json", "1_Pooling/config.json", "2_Dense/model.safetensors"}
+    assert names >= {"0_Transformer/tokenizer.json", "0_Transformer/sentence_bert_config.json"}
+    assert not names & {"0_Transformer/config.json", "0_Transformer/model.safetensors"}
+
+
+@pytest.mark.parametrize(
+    ("config", "longest"), [({"max_seq_length": 12}, 12), ({"max_seq_length": None}, 32), ({}, 32)]
+)
+def test_sentences_are_cut_where_the_package_cuts_them(
+    config: dict[str, Any], longest: int, tmp_path: Path
+) -> None:
+    folder = sentence_folder(tmp_path)
+    write(folder / "sentence_bert_config.json", config)
+    assert longest_line(Checkpoint.open(folder), 256) == longest
+    assert longest_line(Checkpoint.open(folder), 5) == 5
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
+    write(folder / "tokenizer_config.json", tokenizer | {"model_max_length": 9})
+    assert longest_line(Checkpoint.open(folder), 256) == min(longest, 9 if longest == 32 else 12)
+    write(folder / "sentence_bert_config.json", {"max_seq_length": "long"})
+    with pytest.raises(ValueError, match="max_seq_length 'long'"):
+        longest_line(Checkpoint.open(folder), 256)

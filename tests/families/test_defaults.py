@@ -32,7 +32,7 @@ BERT = {
     "intermediate_size": 40, "max_position_embeddings": 32, "type_vocab_size": 3,
     "tie_word_embeddings": False,
 }  # fmt: skip
-FAMILIES = [name for name, family in families().items() if family.tensors.body]
+FAMILIES = [n for n, family in families().items() if family.tensors.body and family.config.at is None]
 UNBUILT: dict[str, dict[str, Any]] = {
     "hunyuan_v1_dense": {"head_dim": 128},
     "ministral": {"head_dim": 128},
@@ -41,8 +41,8 @@ UNBUILT: dict[str, dict[str, Any]] = {
 """What the stock class needs beside its defaults, with which alone it builds nothing."""
 
 
-LISTED = ("cwm", "gemma3_text")
-"""All but every n-th layer have a window: no rule says so, and a list of layers is asked for."""
+LISTED = ("cwm",)
+"""All but the first of each four layers have a window: no rule says so, and a list is asked for."""
 REFUSED_NULLS = (("ernie4_5", "use_bias"),)
 """Where the stock class takes null for false."""
 

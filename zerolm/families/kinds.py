@@ -1,4 +1,4 @@
-"""What differs between the layers of a model: the kinds that they are of, and their windows."""
+"""The differences between the layers of a model: the kinds that they are of, and their windows."""
 
 from __future__ import annotations
 

@@ -1,0 +1,134 @@
+"""Models that see: their text part is counted and cut, and all that sees goes into the child as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from carvings import carve
+from safetensors.torch import load_file, save_file
+from tiny_families import DECODER, MIXED
+
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import CostModel
+from zerolm.families.config import from_config
+
+VISION = {
+    "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+    "image_size": 28, "patch_size": 14,
+}  # fmt: skip
+GEMMA = DECODER | {"model_type": "gemma3_text", "query_pre_attn_scalar": 16, "sliding_window": 8}
+WRAPPERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemma3": (
+        "Gemma3ForConditionalGeneration",
+        {"text_config": GEMMA | {"layer_types": MIXED}, "vision_config": VISION},
+    ),
+    "mistral3": (
+        "Mistral3ForConditionalGeneration",
+        {
+            "text_config": DECODER | {"model_type": "mistral"},
+            "vision_config": VISION | {"model_type": "pixtral", "head_dim": 8},
+            "tie_word_embeddings": False,
+        },
+    ),
+}
+TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
+IDS = torch.randint(2, 60, (2, 12), generator=torch.Generator().manual_seed(1))
+
+
+def opened(folder: Path, kind: str) -> Any:
+    network, report = getattr(transformers, WRAPPERS[kind][0]).from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    return network.eval()
+
+
+@torch.no_grad()
+def sent(network: Any) -> torch.Tensor:
+    return network(input_ids=IDS, use_cache=False).logits  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=WRAPPERS)
+def parent(request: pytest.FixtureRequest, tmp_path: Path) -> Checkpoint:
+    name, parts = WRAPPERS[request.param]
+    config = transformers.AutoConfig.for_model(request.param, **parts)
+    network, generator = getattr(transformers, name)(config), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    network.save_pretrained(tmp_path / "parent")
+    return Checkpoint.open(tmp_path / "parent")
+
+
+def test_the_text_part_is_counted(parent: Checkpoint) -> None:
+    network = opened(parent.folder, parent.family.name)
+    seeing = sum(parent.tensors[name].count for name in parent.layout.carried)
+    assert seeing
+    assert parent.layout.slots.keys() | set(parent.layout.carried) == parent.tensors.keys()
+    built = sum(parameter.numel() for parameter in network.parameters())
+    assert CostModel().of(from_config(parent.config))["params"] == built - seeing
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        {"keep_layers": 0.67, **TOKENS},
+        {"keep_heads": 0.5},
+        {"keep_layers": 0.67, "keep_heads": 0.5, "keep_ffn": 0.5, **TOKENS},
+    ],
+    ids=["layers", "heads", "all"],
+)
+def test_a_child_is_its_parent_without_what_was_cut(
+    cut: dict[str, Any], parent: Checkpoint, tmp_path: Path
+) -> None:
+    kind = parent.family.name
+    carved = carve(parent.folder, tmp_path / "child", repair="none", **cut)
+    assert carved.kept is not None
+    network = opened(parent.folder, kind)
+    layers = network.model.language_model.layers
+    for kept in carved.kept.layers:
+        for module, places in (
+            (layers[kept.layer].self_attn.o_proj, [48 * g + i for g in kept.groups for i in range(48)]),
+            (layers[kept.layer].mlp.down_proj, list(kept.ffn)),
+        ):
+            gone = [i for i in range(module.weight.shape[1]) if i not in set(map(int, places))]
+            module.weight.data[:, gone] = 0
+    staying = [kept.layer for kept in carved.kept.layers]
+    network.model.language_model.layers = torch.nn.ModuleList(layers[i] for i in staying)
+    text = network.config.text_config
+    text.num_hidden_layers = len(staying)
+    if getattr(text, "layer_types", None):
+        text.layer_types = [text.layer_types[i] for i in staying]
+    child, wanted = sent(opened(tmp_path / "child", kind)), sent(network)
+    assert float((child - wanted).abs().max() / wanted.abs().max()) <= 1e-5
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "child", parent.folder))
+    assert all(torch.equal(ours[name], theirs[name]) for name in parent.layout.carried)
+
+
+def test_the_stream_stays(parent: Checkpoint, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="hidden cannot be cut here"):
+        carve(parent.folder, tmp_path / "child", keep_hidden=0.75)
+    assert not (tmp_path / "child").exists()
+
+
+def test_a_text_part_that_contradicts_the_whole_is_told(parent: Checkpoint) -> None:
+    file = parent.folder / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps(config | {"num_hidden_layers": 7}))
+    with pytest.raises(ValueError, match="num_hidden_layers is 7, and 3 in text_config"):
+        Checkpoint.open(parent.folder)
+
+
+def test_an_unknown_tensor_beside_what_sees_is_named(parent: Checkpoint) -> None:
+    file = parent.folder / "model.safetensors"
+    tensors = load_file(file)
+    save_file({**tensors, "audio_tower.weight": torch.zeros(3)}, file, {"format": "pt"})
+    with pytest.raises(ValueError, match=re.escape("tensor 'audio_tower.weight' is none of a")):
+        Checkpoint.open(parent.folder)

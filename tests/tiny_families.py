@@ -57,7 +57,7 @@ TINY: dict[str, dict[str, Any]] = {
     "phi3": DERIVED,
     "qwen2": DECODER,
     "qwen3": DECODER | {"attention_bias": True},
-    "qwen3_moe": DECODER | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+    "qwen3_moe": DECODER | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
                             "mlp_only_layers": [1], "attention_bias": True},
     "roberta": ENCODER,
     "seed_oss": DECODER | BIASED | {"attention_out_bias": True},

@@ -130,9 +130,9 @@ def with_kinds(checkpoint: Checkpoint, cut: Cut, config: dict[str, Any]) -> dict
 
 def _lists(
     family: Family, wanted: Sequence[frozenset[str]], windows: Sequence[int]
-) -> dict[str, list[str] | int]:
+) -> dict[str, list[str] | list[int] | int]:
     """Return the fields that say of each layer of what kinds it is, and whether it has a window."""
-    lists: dict[str, list[str] | int] = {}
+    lists: dict[str, list[str] | list[int] | int] = {}
     window = family.config.window
     if window is not None and window.types is not None:
         lists[window.types] = [SLIDING if size else FULL for size in windows]
@@ -140,18 +140,20 @@ def _lists(
         names = {kind: name for name, kind in choice.values.items()}
         if choice.field is not None:
             lists[choice.field] = [next(names[kind] for kind in kinds if kind in names) for kinds in wanted]
-        lists |= _first_of(choice, wanted)
+        lists |= _by_number(choice, wanted)
     return lists
 
 
-def _first_of(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, int]:
-    """Return the number of first layers of a kind, where a rule counts them."""
-    counts = {}
+def _by_number(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, list[int] | int]:
+    """Return how many layers are first of a kind, and the numbers of others, where rules go by these."""
+    fields: dict[str, list[int] | int] = {}
     for rule in choice.rules:
+        places = [place for place, kinds in enumerate(wanted) if rule.kind in kinds]
         if rule.first is not None and rule.first.field is not None:
-            others = (place for place, kinds in enumerate(wanted) if rule.kind not in kinds)
-            counts[rule.first.field] = next(others, len(wanted))
-    return counts
+            fields[rule.first.field] = next((n for n, place in enumerate(places) if n != place), len(places))
+        if rule.listed is not None:
+            fields[rule.listed] = places
+    return fields
 
 
 def without_code(value: Any) -> Any:

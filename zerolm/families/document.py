@@ -128,7 +128,7 @@ def _check_kinds(family: Family) -> None:
         raise ValueError("config.kinds has a kind twice")
     for memory in config.memory:
         for rule in (memory.token, memory.state, memory.products):
-            _check_rule("memory", rule, known)
+            _check_rule("memory", rule, known | config.axes.keys())
         _check_named("config.memory", memory.kinds, names)
 
 

@@ -132,7 +132,7 @@ def _check_kinds(family: Family) -> None:
         raise ValueError("config.kinds has a kind twice")
     for memory in config.memory:
         for rule in (memory.token, memory.state, memory.products):
-            _check_rule("memory", rule, labels)
+            _check_rule("memory", rule, labels | config.axes.keys())
         _check_named("config.memory", memory.kinds, names)
 
 

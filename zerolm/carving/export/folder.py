@@ -130,9 +130,9 @@ def with_kinds(checkpoint: Checkpoint, cut: Cut, config: dict[str, Any]) -> dict
 
 def _lists(
     family: Family, wanted: Sequence[frozenset[str]], windows: Sequence[int]
-) -> dict[str, list[str] | int]:
+) -> dict[str, Any]:
     """Return the fields that say of each layer of what kinds it is, and whether it has a window."""
-    said: dict[str, list[str] | int] = {}
+    said: dict[str, Any] = {}
     window = family.config.window
     if window is not None and window.types is not None:
         said[window.types] = [SLIDING if size else FULL for size in windows]
@@ -140,7 +140,7 @@ def _lists(
         names = {kind: name for name, kind in choice.values.items()}
         if choice.field is not None:
             said[choice.field] = [next(names[kind] for kind in kinds if kind in names) for kinds in wanted]
-        said |= _first_of(choice, wanted)
+        said |= _first_of(choice, wanted) | _listed_in(choice, wanted)
     return said
 
 
@@ -152,6 +152,17 @@ def _first_of(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, int]
             others = (place for place, kinds in enumerate(wanted) if rule.kind not in kinds)
             counts[rule.first.field] = next(others, len(wanted))
     return counts
+
+
+def _listed_in(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, Any]:
+    """Return the numbers of the layers of a kind that a rule lists; no other rule counts any of them then."""
+    listed = {
+        rule.listed: [place for place, kinds in enumerate(wanted) if rule.kind in kinds]
+        for rule in choice.rules
+        if rule.listed is not None
+    }
+    every = [rule.every.field for rule in choice.rules if rule.every is not None and rule.every.field]
+    return listed | dict.fromkeys(every, 1) if listed else {}
 
 
 def without_code(value: Any) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix, Role
-from zerolm.families.family import Family, Pattern
+from zerolm.families.family import NO, Family, Pattern
 from zerolm.families.kinds import kinds_of, windows_of
 from zerolm.families.known import family_of
 from zerolm.families.rule import is_rule, value
@@ -88,6 +88,9 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
     if by_label["heads"] % by_label["kv_heads"]:
         names = [f"{_field(family, name)} {by_label[name]}" for name in ("heads", "kv_heads")]
         raise ValueError(" is not divisible by ".join(names))
+    if not family.shares_keys and by_label["heads"] != by_label["kv_heads"]:
+        names = [f"{_field(family, name)} {by_label[name]}" for name in ("heads", "kv_heads")]
+        raise ValueError(f"{' is not '.join(names)}: a {family.name} has a key and a value for each head")
     if by_label.get("active", 0) > by_label.get("experts", 0):
         raise ValueError(f"{by_label['active']} experts are chosen of {by_label['experts']}")
     head = by_label["head_size"]
@@ -128,11 +131,17 @@ def has(family: Family, pattern: Pattern, config: Mapping[str, Any], head: bool)
 
     In the layers of its kinds, that is.
     """
-    flags, fields = family.config.flags, described(family, config)
-    if pattern.when in flags:
-        return boolean(fields, pattern.when, flags[pattern.when])
+    fields = described(family, config)
     with_head = {"head": head, "untied": head and not _is_tied(family, fields), "optional": False}
-    return with_head.get(pattern.when, True)
+    return all(with_head.get(when, _holds(family, when, fields)) for when in pattern.conditions)
+
+
+def _holds(family: Family, when: str, fields: Mapping[str, Any]) -> bool:
+    """Return whether a flag is set, or a size is not 0 (``no`` before it: is 0); True of other words."""
+    flags, label = family.config.flags, when.removeprefix(NO)
+    if when in flags:
+        return boolean(fields, when, flags[when])
+    return label not in family.config.sizes or (_size(family, fields, label) == 0) is when.startswith(NO)
 
 
 def is_of(pattern: Pattern, kinds: frozenset[str]) -> bool:
@@ -242,12 +251,10 @@ def _size(family: Family, fields: Mapping[str, Any], label: str) -> int:
     size = family.config.sizes[label]
     check_names(fields, size)
     number, name = value_of(fields, size), size.field or label
-    most = LIMITS.get(label, MAX_WIDTH)
-    if is_given(fields, size) or not is_rule(number):
-        return integer(name, number, most)
-    return integer(
-        name, value(number, lambda of: _size(family, fields, of), lambda of: _field(family, of)), most
-    )
+    most, least = LIMITS.get(label, MAX_WIDTH), 0 if size.may_be_none else 1
+    if not is_given(fields, size) and is_rule(number):
+        number = value(number, lambda of: _size(family, fields, of), lambda of: _field(family, of))
+    return integer(name, number, most, least)
 
 
 def _field(family: Family, label: str) -> str:

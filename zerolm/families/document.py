@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from zerolm.families.family import Family, Pattern, Prefix
+from zerolm.families.family import NO, Family, Pattern, Prefix
 from zerolm.families.rule import is_rule, needed
 
 RENAMED: Final = {"model_type": "name", "modules": "module_names"}
@@ -107,7 +107,7 @@ def _check(family: Family) -> None:
     roles = {role for pattern in tensors.body if pattern.in_layer for role in pattern.roles}
     norm = NEEDED_NORM.get(family.norm, "ffn_norm")
     for role in ("o", "down", norm):
-        if role not in roles:
+        if not roles & {role, f"experts_{role}"}:
             raise ValueError(f"no tensor in the layers has the role {role!r}")
     if not any(pattern.role == "embedding" for pattern in tensors.body):
         raise ValueError("no tensor has the role 'embedding'")
@@ -123,7 +123,7 @@ def _check_kinds(family: Family) -> None:
         for part in axis.parts:
             _check_rule(f"axes.{label}", part, config.sizes.keys())
     for choice in config.kinds:
-        for_all = [not (rule.first or rule.every or rule.listed) for rule in choice.rules]
+        for_all = [not (rule.first or rule.every or rule.listed or rule.after) for rule in choice.rules]
         if for_all.count(True) != 1 or not for_all[-1]:
             kinds = ", ".join(choice.names)
             raise ValueError(f"config.kinds ({kinds}): the last rule, and no other, must be for all layers")
@@ -161,7 +161,8 @@ def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
             raise ValueError(
                 f"{where} has the role {pattern.role!r}, which does not fit its axes {pattern.axes}"
             )
-        if pattern.when not in ("always", "head", "untied", "optional", *family.config.flags):
+        known = ("always", "head", "untied", "optional", *family.config.flags)
+        if any(when not in known and when.removeprefix(NO) not in sizes for when in pattern.conditions):
             raise ValueError(f"{where} is there when {pattern.when!r}, which is no flag of config.flags")
         if pattern.of_experts and not (pattern.in_layer and {"experts", "active"} <= sizes.keys()):
             raise ValueError(f"{where} is of experts, but config.sizes lacks 'experts' and 'active'")

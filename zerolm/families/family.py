@@ -17,6 +17,7 @@ alike and are added to it at once.
 """
 HeadSize = Literal["read", "derived", "either"]
 BIAS = "_bias"
+NO = "no "
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,17 @@ class Field:
 
     ``default`` and ``null`` are values or, for sizes, rules on other sizes: ``heads``, ``4*hidden``,
     ``hidden/heads``, ``nope+rope``. Null without a rule is refused. ``also`` are other names that the stock
-    class takes. A size without a ``field`` always is its default.
+    class takes. A size without a ``field`` always is its default. One that is 0 by default or by null may be 0.
     """
 
     field: str | None = None
     default: Any = None
     null: Any = None
     also: tuple[str, ...] = ()
+
+    @property
+    def may_be_none(self) -> bool:
+        return any(type(value) is int and value == 0 for value in (self.default, self.null))
 
 
 @dataclass(frozen=True)
@@ -56,8 +61,8 @@ class KindRule:
     """The layers that are of a ``kind`` where no list says so; the first rule that holds decides.
 
     Those before number ``first``; those from ``offset`` on that are ``every`` layers apart (an offset of -1
-    begins with layer ``every`` - 1); or those whose numbers the field ``listed`` has. A rule with none of
-    these holds for all layers.
+    begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; or those after number
+    ``after`` (-1: none). A rule with none of these holds for all layers.
     """
 
     kind: str
@@ -65,6 +70,7 @@ class KindRule:
     every: Field | None = None
     offset: Field | None = None
     listed: str | None = None
+    after: Field | None = None
 
 
 @dataclass(frozen=True)
@@ -141,8 +147,9 @@ class Pattern:
     A leading axis ``experts`` holds all experts in one tensor. ``transposed``: stored as (inputs, outputs).
     ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is its name in a GGUF file. ``when``
     it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
-    embedding); ``optional``; or where a flag of the configuration is set. Only layers of its ``kinds`` have
-    it, all where it names none. ``module`` is the parameter of the stock class that it is a part of,
+    embedding); ``optional``; or where a flag of the configuration is set, or a size is not 0 (``no q_rank``:
+    where it is), or both (``q_rank and attention_bias``). Only layers of its ``kinds`` have it, all where it
+    names none. ``module`` is the parameter of the stock class that it is a part of,
     where that has another name: of experts and their gates and up projections, often one for all.
     """
 
@@ -159,6 +166,11 @@ class Pattern:
     @property
     def in_layer(self) -> bool:
         return "{layer}" in self.name
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What has to be so for it to be there."""
+        return tuple(self.when.split(" and "))
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -340,6 +352,14 @@ class Family:
     def gated(self) -> bool:
         """Whether the FFN has a gate beside ``up``."""
         return any("gate" in pattern.roles for pattern in self.tensors.body)
+
+    @cached_property
+    def shares_keys(self) -> bool:
+        """Whether several heads may read one key and value."""
+        labels = {
+            label for pattern in self.tensors.body for axis in pattern.axes for label in axis.split("+")
+        }
+        return "kv" in labels or not labels
 
     @cached_property
     def has_experts(self) -> bool:

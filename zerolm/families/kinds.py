@@ -46,6 +46,9 @@ def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[
         return frozenset(numbers)
     if rule.first is not None:
         return frozenset(range(min(depth, _number(fields, rule.first, least=0))))
+    if rule.after is not None:
+        last = _number(fields, rule.after, least=-1)
+        return frozenset(range(last + 1, depth)) if last >= 0 else frozenset()
     if rule.every is not None:
         every = _number(fields, rule.every)
         offset = 0 if rule.offset is None else _number(fields, rule.offset, least=-1)

@@ -31,8 +31,10 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
     """Give a model without memory the mapped tensors; ``ValueError`` where a weight is missing.
 
     A parameter that is stored in several tensors, as those of experts are, is put together when it is used.
+    Buffers that are stored, as are biases of routers, are in memory.
     """
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+    buffers = {name: buffer.shape for name, buffer in model.named_buffers()}
     prefix = f"{model.base_model_prefix}." if model.base_model is not model else ""
     parts: dict[str, list[TensorInfo]] = {}
     for stored, name in parameters(checkpoint, prefix).items():
@@ -40,6 +42,8 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
             put(model, name, mapped_tensor(checkpoint.tensors[stored]))
         elif name in shapes:
             parts.setdefault(name, []).append(checkpoint.tensors[stored])
+        elif buffers.get(name) == checkpoint.tensors[stored].shape:
+            model.get_buffer(name).copy_(mapped_tensor(checkpoint.tensors[stored]))
     for name, infos in parts.items():
         if sum(info.count for info in infos) == shapes[name].numel():
             model.get_parameter(name).__dict__[_PARTS] = infos

@@ -153,6 +153,8 @@ def _by_number(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, lis
             fields[rule.first.field] = next((n for n, place in enumerate(places) if n != place), len(places))
         if rule.listed is not None:
             fields[rule.listed] = places
+        if rule.every is not None and rule.every.field is not None and choice.rules[0].listed is not None:
+            fields[rule.every.field] = 1  # the list says it all
     return fields
 
 

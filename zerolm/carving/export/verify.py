@@ -122,9 +122,10 @@ def compare_blocks(
         else:
             carved = carved_layer(theirs.model, cut, kept, stored)
         differs = f"layer {place} of the written child differs from layer {kept.layer} of the carved parent"
-        for name, weight in carved.module.named_parameters():
+        kept_in_child = ours.layer(place).module.state_dict()
+        for name, weight in carved.module.state_dict().items():
             places = [cut.places(kept, label) for label in axes.get(name, ("",) * weight.dim())]
-            if not _within(ours.layer(place).module.get_parameter(name), weight, places):
+            if not _within(kept_in_child[name], weight, places):
                 raise ValueError(f"{differs} in {name!r}")
         if not cut.narrowing:
             del carved  # not three at a time

@@ -1,0 +1,49 @@
+"""Tiny configurations of mixtures of experts: layers 0 and 1 have a plain FFN where some have one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 4, "num_attention_heads": 6,
+    "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 40, "max_position_embeddings": 32,
+    "bos_token_id": None, "eos_token_id": None, "pad_token_id": None, "num_experts_per_tok": 2,
+}  # fmt: skip
+DERIVED = {name: value for name, value in SIZES.items() if name != "head_dim"}
+EXPERTS: dict[str, Any] = {"num_experts": 8}
+LOCAL: dict[str, Any] = {"num_local_experts": 8}
+ROUTED: dict[str, Any] = {"n_routed_experts": 8, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 24}
+DENSE: dict[str, Any] = {"first_k_dense_replace": 2, "n_shared_experts": 2}
+LATENT: dict[str, Any] = {
+    "q_lora_rank": 20, "kv_lora_rank": 24, "qk_rope_head_dim": 8, "qk_nope_head_dim": 12, "v_head_dim": 16,
+    "num_key_value_heads": 6,
+}  # fmt: skip
+BIASED = {"attention_bias": True}
+MIXED = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2}
+KINDS = {"mlp_layer_types": ["dense", "dense", "sparse", "sparse"], "num_shared_experts": 2}
+FACTORS = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}
+MIXTURES: dict[str, dict[str, Any]] = {
+    "afmoe": SIZES | BIASED | EXPERTS | MIXED | {"num_dense_layers": 2, "moe_intermediate_size": 24},
+    "deepseek_v2": DERIVED | LATENT | BIASED | ROUTED | DENSE
+    | {"topk_method": "group_limited_greedy", "q_lora_rank": None},
+    "deepseek_v3": DERIVED | LATENT | BIASED | ROUTED | DENSE,
+    "dots1": SIZES | BIASED | ROUTED | DENSE | MIXED,
+    "ernie4_5_moe": DERIVED | {"moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 24, "use_bias": True,
+                               "moe_layer_start_index": 2},
+    "exaone_moe": SIZES | EXPERTS | MIXED | KINDS | {"moe_intermediate_size": 24},
+    "flex_olmo": DERIVED | BIASED | EXPERTS,
+    "glm4_moe": SIZES | BIASED | ROUTED | DENSE | {"use_qk_norm": True},
+    "glm4_moe_lite": DERIVED | LATENT | BIASED | ROUTED
+    | {"mlp_layer_types": KINDS["mlp_layer_types"], "n_shared_experts": 2},
+    "gpt_oss": SIZES | LOCAL | MIXED,
+    "granitemoe": DERIVED | BIASED | LOCAL | FACTORS | {"attention_multiplier": 0.3},
+    "hy_v3": SIZES | BIASED | EXPERTS | KINDS | {"moe_intermediate_size": 24},
+    "minimax_m2": SIZES | LOCAL,
+    "mixtral": SIZES | LOCAL | {"sliding_window": 8},
+    "olmoe": DERIVED | BIASED | EXPERTS,
+    "phimoe": SIZES | BIASED | LOCAL | {"lm_head_bias": True},
+    "qwen2_moe": SIZES | EXPERTS | {"mlp_only_layers": [1], "moe_intermediate_size": 24,
+                                    "shared_expert_intermediate_size": 40},
+    "qwen3_moe": SIZES | BIASED | EXPERTS | {"mlp_only_layers": [1], "moe_intermediate_size": 24},
+    "solar_open": SIZES | BIASED | ROUTED,
+}  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tiny_mixtures import MIXTURES
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 from zerolm.families.known import families
@@ -21,6 +22,11 @@ ENCODER: dict[str, Any] = SIZES | {"pad_token_id": 1, "max_position_embeddings":
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 BIASED = {"attention_bias": True, "mlp_bias": True}
 FACTORS = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}
+GATED_DELTA: dict[str, Any] = {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+    "linear_value_head_dim": 4, "num_hidden_layers": 4, "attention_bias": True,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+}  # fmt: skip
 TINY: dict[str, dict[str, Any]] = {
     "arcee": DECODER | BIASED,
     "bert": ENCODER,
@@ -57,8 +63,7 @@ TINY: dict[str, dict[str, Any]] = {
     "phi3": DERIVED,
     "qwen2": DECODER,
     "qwen3": DECODER | {"attention_bias": True},
-    "qwen3_moe": DECODER | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
-                            "mlp_only_layers": [1], "attention_bias": True},
+    "qwen3_5_text": DECODER | GATED_DELTA,
     "roberta": ENCODER,
     "seed_oss": DECODER | BIASED | {"attention_out_bias": True},
     "smollm3": DECODER | BIASED | {"no_rope_layer_interval": 2},
@@ -67,6 +72,7 @@ TINY: dict[str, dict[str, Any]] = {
     "vaultgemma": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8},
     "xlm-roberta": ENCODER,
 }  # fmt: skip
+TINY |= MIXTURES
 
 
 def stock_config(kind: str, **changes: Any) -> Any:

@@ -28,8 +28,9 @@ MIXTURES: dict[str, dict[str, Any]] = {
     | {"topk_method": "group_limited_greedy", "q_lora_rank": None},
     "deepseek_v3": DERIVED | LATENT | BIASED | ROUTED | DENSE,
     "dots1": SIZES | BIASED | ROUTED | DENSE | MIXED,
-    "ernie4_5_moe": DERIVED | {"moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 24, "use_bias": True,
-                               "moe_layer_start_index": 2},
+    "ernie4_5_moe": DERIVED
+    | {"moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 24, "use_bias": True}
+    | {"moe_layer_start_index": 2},
     "exaone_moe": SIZES | EXPERTS | MIXED | KINDS | {"moe_intermediate_size": 24},
     "flex_olmo": DERIVED | BIASED | EXPERTS,
     "glm4_moe": SIZES | BIASED | ROUTED | DENSE | {"use_qk_norm": True},

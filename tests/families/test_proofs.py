@@ -30,6 +30,7 @@ from zerolm.families import known
 from zerolm.families.config import from_config
 from zerolm.families.family import Family, Pattern
 from zerolm.families.known import families
+from zerolm.testing.families import stored_numbers
 
 DESCRIBED = [n for n, family in families().items() if family.tensors.body and family.config.at is None]
 ROTATED = [name for name in DESCRIBED if families()[name].cut.hidden]
@@ -60,7 +61,7 @@ def test_published_models_have_the_parameters_that_are_counted(published: Mappin
     stock = AutoConfig.for_model(**config)
     with torch.device("meta"):
         network = stock_model(stock)
-    built = sum(parameter.numel() for parameter in network.parameters())
+    built = stored_numbers(network)
     listed = {name: getattr(stock, name) for name, value in published["config"].items() if value == "*"}
     assert CostModel().of(from_config(config | listed))["params"] == built
     assert published.get("parameters", built) == built
@@ -77,7 +78,7 @@ def test_every_tensor_has_its_place(kind: str, tied: bool, tmp_path: Path) -> No
         checkpoint = Checkpoint.open(tmp_path / str(number))
         assert checkpoint.layout.slots.keys() == checkpoint.tensors.keys()
         assert {tensor.dtype for tensor in checkpoint.tensors.values()} == {"BF16"}
-        built = sum(parameter.numel() for parameter in network.parameters())
+        built = stored_numbers(network)
         assert CostModel().of(from_config(checkpoint.config))["params"] == built
 
 

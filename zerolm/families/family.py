@@ -26,7 +26,7 @@ class Field:
 
     ``default`` and ``null`` are values or, for sizes, rules on other sizes: ``heads``, ``4*hidden``,
     ``hidden/heads``, ``nope+rope``. Null without a rule is refused. ``also`` are other names that the stock
-    class takes. A size without a ``field`` always is its default. One that is 0 by default or by null may be 0.
+    class takes. A size without a ``field`` always is its default. One that is 0 by default or null may be 0.
     """
 
     field: str | None = None

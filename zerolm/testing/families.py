@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import transformers
+from torch import nn
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
@@ -30,13 +31,24 @@ def check_family(name: str, config: Mapping[str, Any]) -> None:
             _demand(name, read == value, f"{field.field} is {value} in the stock class, and read as {read}")
     torch.manual_seed(0)
     model = getattr(transformers, family.head_classes[0])(stock)
-    built = sum(parameter.numel() for parameter in model.parameters())
+    built = stored_numbers(model)
     counted = CostModel().of(from_config({**config, "model_type": name}))["params"]
-    _demand(name, built == counted, f"the stock class has {built} parameters, {counted} are counted")
+    _demand(
+        name,
+        built == counted,
+        f"the stock class has {built} parameters and stored buffers, {counted} are counted",
+    )
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         layout = Checkpoint.open(folder).layout
     _demand(name, layout.depth == from_config({**config, "model_type": name}).depth, "layers are lost")
+
+
+def stored_numbers(model: nn.Module) -> int:
+    """Return how many numbers of a model are stored: its parameters, and buffers such as routers' biases."""
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    named = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    return parameters + sum(x.numel() for name, x in model.state_dict().items() if name not in named)
 
 
 def _demand(name: str, is_so: bool, rule: str) -> None:

@@ -91,7 +91,7 @@ def test_every_tensor_has_its_place(kind: str, tmp_path: Path) -> None:
     assert CostModel().of(from_config(checkpoint.config))["params"] == stored
     if kind in ("mixtral", "qwen2_moe"):
         assert {slot.expert for slot in layout.slots.values()} == {None, 0, 1, 2, 3}
-        assert layout.name("up.3", 2) is not None
+        assert layout.name("experts_up.3", 2) is not None
     if kind in ("granitemoe", "phi3"):
         name = layout.name("experts_gate+experts_up" if kind == "granitemoe" else "gate+up", 1)
         assert name is not None

@@ -119,7 +119,7 @@ def without(folder: Path, carved: Carved) -> Any:
     for kept in cut.layers:
         queries = [g * heads * size + place for g in kept.groups for place in range(heads * size)]
         for role, places in (("o", queries), ("down", list(kept.ffn))):
-            module = dict(layers[kept.layer].named_modules()).get(names.projections[role])
+            module = writer(families()[stock_kind(folder)], layers[kept.layer], role)
             if module is not None:  # a mixture has no such matrix
                 only_read(module, places)
     wanted = [kept.layer for kept in cut.layers]
@@ -130,6 +130,16 @@ def without(folder: Path, carved: Carved) -> Any:
     if getattr(network.config, "layer_types", None):
         network.config.layer_types = [network.config.layer_types[index] for index in wanted]
     return network
+
+
+def writer(family: Family, layer: Any, role: str) -> Any:
+    """Return the module of a role in a layer of any kind, None where it has none."""
+    named = {
+        p.name.partition(".{layer}.")[2].removesuffix(".weight")
+        for p in family.tensors.body
+        if p.role == role
+    }
+    return next((module for name, module in layer.named_modules() if name in named), None)
 
 
 def only_read(module: nn.Module, places: list[int]) -> None:
@@ -149,7 +159,7 @@ def test_a_child_is_its_parent_without_what_was_cut(case: str, parent: Checkpoin
     can, flags = parent.family.cut, dict(CUTS[case])
     for kind in ("layers", "heads", "ffn"):
         if f"keep_{kind}" in flags and not getattr(can, kind):
-            with pytest.raises(ValueError, match=f"{kind} cannot be cut here: ") as caught:
+            with pytest.raises(ValueError, match=r"(heads|ffn|layers) cannot be cut here: ") as caught:
                 carve(parent.folder, tmp_path / "child", repair="none", **flags)
             assert can.note in str(caught.value)
             assert not (tmp_path / "child").exists()
@@ -215,14 +225,19 @@ def test_a_stream_that_cannot_be_narrowed_is_refused(parent: Checkpoint, tmp_pat
     assert not (tmp_path / "child").exists()
 
 
+def plain_layer(layout: Layout) -> int:
+    """Return the number of a layer whose FFN can be cut, 1 if that is one."""
+    return next(layer for layer in (1, 0, 2) if layout.part("down", layer))
+
+
 def times(layout: Layout, checkpoint: Checkpoint, role: str, values: Tensor) -> Tensor:
-    """Return what the matrix of a role in layer 1 sends, and its bias."""
-    name, part = layout.part(role, 1) or ("", None)
+    """Return what the matrix of a role in such a layer sends, and its bias."""
+    name, part = layout.part(role, plain_layer(layout)) or ("", None)
     assert part is not None
     place = [slice(None)] * len(part.axes)
     place[part.axis] = part.along
     matrix = torch.from_numpy(checkpoint.read(name)[tuple(place)])
-    bias = layout.part(f"{role}_bias", 1)
+    bias = layout.part(f"{role}_bias", plain_layer(layout))
     shift = torch.from_numpy(checkpoint.read(bias[0])[bias[1].along]) if bias else 0
     return values @ (matrix if layout.slots[name].transposed else matrix.T) + shift
 
@@ -248,9 +263,12 @@ def gpt2_attention(checkpoint: Checkpoint, family: Family, hidden: Tensor) -> Te
 def stock_ffn(checkpoint: Checkpoint, hidden: Tensor) -> Tensor:
     """Return what the stock module of layer 1 sends."""
     network = opened(checkpoint.folder)
-    names = families()[checkpoint.family.name].modules
-    layer = network.base_model.get_submodule(names.layers)[1]
-    return layer.get_submodule(names.projections["down"].rpartition(".")[0])(hidden)  # type: ignore[no-any-return]
+    names = checkpoint.family.modules
+    layer = network.base_model.get_submodule(names.layers)[plain_layer(checkpoint.layout)]
+    path = next(
+        n for n, module in layer.named_modules() if module is writer(checkpoint.family, layer, "down")
+    )
+    return layer.get_submodule(path.rpartition(".")[0])(hidden)  # type: ignore[no-any-return]
 
 
 @torch.no_grad()
@@ -271,6 +289,8 @@ def exchanged(family: Family, one: str, other: str) -> Family:
     axes = {"q": "q", "k": "kv", "v": "kv", "gate": "ffn", "up": "ffn"}
 
     def pattern(old: Pattern) -> Pattern:
+        if not {one, other, f"{one}_bias", f"{other}_bias"} & set(old.roles):
+            return old
         roles = [new.get(role, role) for role in old.roles]
         fused = "+".join(axes[role.removesuffix("_bias")] for role in roles) if len(roles) > 1 else ""
         return replace(old, role="+".join(roles), axes=tuple(fused if "+" in x else x for x in old.axes))

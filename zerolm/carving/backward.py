@@ -175,7 +175,7 @@ def _felt(
 ) -> Felt:
     """Return what is felt of a layer for a batch with these states before and behind it."""
     below, ours = states[0].detach().requires_grad_(), blocks.layer(layer)
-    with torch.enable_grad(), watching(watched(ours)) as seen:
+    with torch.enable_grad(), watching(watched(ours), below) as seen:
         out = blocks.call(index, layer, below, ours.module, gradients=True)
     places = [*seen.inputs.values(), *seen.outputs.values()]
     *inside, downstream = torch.autograd.grad(out, [*places, below], grad_outputs=upstream)

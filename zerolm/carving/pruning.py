@@ -119,9 +119,10 @@ def masked_layer(
     """
     arrays = repaired.arrays if repaired else {}
     layer = layer_of(places_of(model), in_memory(layer_list(model)[kept.layer]))
-    axes, names = labelled(layer, cut.parent), places_of(model).modules.projections
+    axes = labelled(layer, cut.parent)
     for role, module in layer.writers.items():
-        labels = axes[f"{names[role]}.weight"]
+        path = next(name for name, each in layer.module.named_modules() if each is module)
+        labels = axes[f"{path}.weight"]
         kept_inputs = next(x for label in labels if (x := cut.kept(kept, label)) is not None)
         index, weight, offset = torch.as_tensor(kept_inputs), matrix(module), bias(module)
         new, shift = arrays.get((kept.layer, role)), arrays.get((kept.layer, f"{role}_bias"))

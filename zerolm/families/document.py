@@ -161,8 +161,8 @@ def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
             raise ValueError(
                 f"{where} has the role {pattern.role!r}, which does not fit its axes {pattern.axes}"
             )
-        known = ("always", "head", "untied", "optional", *family.config.flags)
-        if any(when not in known and when.removeprefix(NO) not in sizes for when in pattern.conditions):
+        plain = ("always", "head", "untied", "optional", *family.config.flags)
+        if any(when not in plain and when.removeprefix(NO) not in sizes for when in pattern.conditions):
             raise ValueError(f"{where} is there when {pattern.when!r}, which is no flag of config.flags")
         if pattern.of_experts and not (pattern.in_layer and {"experts", "active"} <= sizes.keys()):
             raise ValueError(f"{where} is of experts, but config.sizes lacks 'experts' and 'active'")

@@ -169,7 +169,7 @@ class Pattern:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What has to be so for it to be there."""
+        """The conditions that all have to hold for it to be there."""
         return tuple(self.when.split(" and "))
 
     @property

@@ -35,24 +35,29 @@ class Seen:
 
 
 @contextmanager
-def watching(modules: Mapping[str, nn.Module], *, until: str | None = None) -> Iterator[Seen]:
-    """Within, note what goes in and out of modules; no hook is left behind.
+def watching(
+    modules: Mapping[str, nn.Module], states: Tensor | None = None, *, until: str | None = None
+) -> Iterator[Seen]:
+    """Within, note what goes in and out of modules for ``states`` (b, t, d); no hook is left behind.
 
+    Modules that are given all tokens in a row, (b t, k), as in mixtures of experts, are seen as (b, t, k).
     ``until`` ends the block as soon as that module has been given its input: what would follow is not run.
     """
     seen = Seen()
 
-    def before(name: str) -> Callable[..., None]:
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            seen.inputs[name] = arguments[0]
+    def before(name: str) -> Callable[..., Tensor]:
+        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> Tensor:
+            seen.inputs[name], passed = _by_sequence(arguments[0], states)
             if name == until:
                 raise Enough
+            return passed
 
         return hook
 
-    def after(name: str) -> Callable[..., None]:
-        def hook(_: nn.Module, __: tuple[Tensor, ...], out: Tensor) -> None:
-            seen.outputs[name] = out
+    def after(name: str) -> Callable[..., Tensor]:
+        def hook(_: nn.Module, __: tuple[Tensor, ...], out: Tensor) -> Tensor:
+            seen.outputs[name], passed = _by_sequence(out, states)
+            return passed
 
         return hook
 
@@ -65,3 +70,11 @@ def watching(modules: Mapping[str, nn.Module], *, until: str | None = None) -> I
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _by_sequence(tokens: Tensor, states: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return tokens as (b, t, k), and as they were, made of that: gradients pass through both."""
+    if states is None or tokens.shape[:-1] == states.shape[:-1]:
+        return tokens, tokens
+    seen = tokens.view(*states.shape[:-1], -1)
+    return seen, seen.view(tokens.shape)

@@ -64,10 +64,12 @@ class StockLayer:
 class Places:
     """Where the modules of a family are, and where its norms stand.
 
-    ``varied``: its layers are of several kinds, and lack some of them.
+    ``others`` are the modules by role that kinds of layers have in each other's place. ``varied``: its layers
+    are of several kinds, and lack some of them.
     """
 
     modules: Modules
+    others: Mapping[str, tuple[str, ...]]
     norm: Norm
     axes: Mapping[str, tuple[tuple[str, ...], ...]]
     varied: bool
@@ -85,11 +87,14 @@ def places_in(kind: str) -> Places:
 
 def _places(family: Family) -> Places:
     axes: dict[str, tuple[tuple[str, ...], ...]] = {}
+    others: dict[str, tuple[str, ...]] = {}
     for pattern in family.tensors.body:
         if pattern.in_layer and pattern.module is None:
             name = pattern.name.partition(".{layer}.")[2]
             axes[name] = (*axes.get(name, ()), pattern.axes)
-    return Places(family.modules, family.norm, axes, bool(family.config.kinds) or family.has_experts)
+            if pattern.kinds and not pattern.of_experts:
+                others[pattern.role] = (*others.get(pattern.role, ()), name.removesuffix(".weight"))
+    return Places(family.modules, others, family.norm, axes, bool(family.config.kinds) or family.has_experts)
 
 
 def layer_list(model: PreTrainedModel) -> nn.ModuleList:
@@ -132,7 +137,9 @@ def residual_factor(model: PreTrainedModel) -> float:
 def layer_of(places: Places, module: nn.Module) -> StockLayer:
     """Return one layer, also one that stands outside its model."""
     names, modules = places.modules, dict(module.named_modules())
-    inside = {role: modules[name] for role, name in names.projections.items() if name in modules}
+    possible = {role: (name, *places.others.get(role, ())) for role, name in names.projections.items()}
+    paths = {role: next((n for n in each if n in modules), None) for role, each in possible.items()}
+    inside = {role: modules[path] for role, path in paths.items() if path is not None}
     inputs = [role for role in inside if role not in ("o", "down")]
     ffn = [role for role in inputs if role.split("+")[0] in ("gate", "up") and "down" in inside]
     attention = [role for role in inputs if role.split("+")[0] not in ("gate", "up") and "o" in inside]

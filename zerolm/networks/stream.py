@@ -52,7 +52,7 @@ class Stream:
         hidden, module = self.before(layer), self.module(layer)
         modules = watched(layer_of(places_of(self.blocks.model), module)) if watched else {}
         for index, states in enumerate(hidden):
-            with watching(modules) as seen:
+            with watching(modules, states) as seen:
                 hidden[index] = self.blocks.call(index, layer, states, module)
             yield index, states, seen
         self.layer = layer + 1

@@ -46,9 +46,10 @@ def check_family(name: str, config: Mapping[str, Any]) -> None:
 
 def stored_numbers(model: nn.Module) -> int:
     """Return how many numbers of a model are stored: its parameters, and buffers such as routers' biases."""
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+    parameters: int = sum(parameter.numel() for parameter in model.parameters())
     named = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    return parameters + sum(x.numel() for name, x in model.state_dict().items() if name not in named)
+    buffers: int = sum(x.numel() for name, x in model.state_dict().items() if name not in named)
+    return parameters + buffers
 
 
 def _demand(name: str, is_so: bool, rule: str) -> None:

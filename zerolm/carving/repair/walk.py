@@ -160,7 +160,7 @@ class Walk:
             target = seen.outputs["o"]
             if ours.norm not in BEHIND_NORMS:
                 target = target + (hidden - child[i]) / self.factor
-            with watching(parts(ours), until="o") as seen:
+            with watching(parts(ours), child[i], until="o") as seen:
                 self.blocks.call(i, layer, child[i], ours.module)
             fits["o"].add(seen.inputs["o"], target, self.masks[i], self.firsts[i])
         if "o" in roles:
@@ -169,7 +169,7 @@ class Walk:
             return
 
         for i, hidden in enumerate(child):
-            with watching(parts(ours), until="down") as seen:
+            with watching(parts(ours), hidden, until="down") as seen:
                 self.blocks.call(i, layer, hidden, ours.module)
             target = wanted[i] - self._before_ffn(ours, hidden, seen)
             fits["down"].add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
@@ -220,7 +220,7 @@ class Walk:
         ours = self.carved(layer)
         fit = self._output_fit(ours.writers["down"])
         for i, hidden in enumerate(child):
-            with watching(parts(ours), until="down") as seen:
+            with watching(parts(ours), hidden, until="down") as seen:
                 self.blocks.call(i, layer, hidden, ours.module)
             target = after[i] - self._before_ffn(ours, hidden, seen)
             fit.add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
@@ -256,7 +256,7 @@ class Walk:
 
     def _input_of(self, ours: StockLayer, role: str, i: int, layer: int, hidden: Tensor) -> Tensor:
         """Return what a module of a carved layer gets of a batch whose states before it are ``hidden``."""
-        with watching(inputs_and_outputs(ours), until=role) as seen:
+        with watching(inputs_and_outputs(ours), hidden, until=role) as seen:
             self.blocks.call(i, layer, hidden, ours.module)
         return seen.inputs[role]
 

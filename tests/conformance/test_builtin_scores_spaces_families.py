@@ -52,6 +52,7 @@ def test_a_users_family(
     document = {
         "model_type": "hyperclovax", "like": "granite", "norm": "sandwich",
         "head_classes": ["HyperCLOVAXForCausalLM"], "tensors": {"body": norms},
+        "cut": {"hidden": False},
         "config": {"sizes": {"kv_heads": default}},
     }  # fmt: skip
     (tmp_path / "mine.json").write_text(json.dumps(document))

@@ -87,6 +87,10 @@ def _check(family: Family) -> None:
     cut = family.cut
     if (cut.indivisible in ("kept", "refused")) != (cut.written_as is None):
         raise ValueError(f"cut.indivisible is {cut.indivisible!r}: kept, refused, or a family and written_as")
+    if cut.hidden and family.norm != "pre":
+        raise ValueError(
+            f"cut.hidden is true, but the norms are {family.norm!r}: only those before let it be"
+        )
     sizes, tensors = family.config.sizes, family.tensors
     for label in ALL_NEEDED if tensors.body else NEEDED_SIZES:
         if label not in sizes:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_mixtures import MIXTURES
+from tiny_mixtures import GATED_DELTA, MIXTURES
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 from zerolm.families.known import families
@@ -22,11 +22,6 @@ ENCODER: dict[str, Any] = SIZES | {"pad_token_id": 1, "max_position_embeddings":
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 BIASED = {"attention_bias": True, "mlp_bias": True}
 FACTORS = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}
-GATED_DELTA: dict[str, Any] = {
-    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
-    "linear_value_head_dim": 4, "num_hidden_layers": 4, "attention_bias": True,
-    "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
-}  # fmt: skip
 TINY: dict[str, dict[str, Any]] = {
     "arcee": DECODER | BIASED,
     "bert": ENCODER,

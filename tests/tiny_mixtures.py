@@ -22,6 +22,11 @@ BIASED = {"attention_bias": True}
 MIXED = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2}
 KINDS = {"mlp_layer_types": ["dense", "dense", "sparse", "sparse"], "num_shared_experts": 2}
 FACTORS = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}
+GATED_DELTA: dict[str, Any] = {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+    "linear_value_head_dim": 4, "num_hidden_layers": 4, "attention_bias": True,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+}  # fmt: skip
 MIXTURES: dict[str, dict[str, Any]] = {
     "afmoe": SIZES | BIASED | EXPERTS | MIXED | {"num_dense_layers": 2, "moe_intermediate_size": 24},
     "deepseek_v2": DERIVED | LATENT | BIASED | ROUTED | DENSE
@@ -45,6 +50,8 @@ MIXTURES: dict[str, dict[str, Any]] = {
     "phimoe": SIZES | BIASED | LOCAL | {"lm_head_bias": True},
     "qwen2_moe": SIZES | EXPERTS | {"mlp_only_layers": [1], "moe_intermediate_size": 24,
                                     "shared_expert_intermediate_size": 40},
+    "qwen3_5_moe_text": SIZES | EXPERTS | GATED_DELTA
+    | {"moe_intermediate_size": 24, "shared_expert_intermediate_size": 40},
     "qwen3_moe": SIZES | BIASED | EXPERTS | {"mlp_only_layers": [1], "moe_intermediate_size": 24},
     "solar_open": SIZES | BIASED | ROUTED,
 }  # fmt: skip

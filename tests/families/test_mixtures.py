@@ -10,13 +10,16 @@ import pytest
 import torch
 from carvings import carve
 from safetensors.torch import load_file, save_file
-from tiny_families import random_model
+from tiny_families import TINY, random_model
+from transformers import AutoModelForCausalLM
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.families.config import from_config
+from zerolm.families.known import families
 
 FILE = "model.safetensors"
+TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 
 
 @pytest.fixture
@@ -88,3 +91,45 @@ def test_a_token_meets_some_experts_only(folder: Path) -> None:
     costs = CostModel(context=10).of(from_config(config))
     assert all_met["macs"] - costs["macs"] == 2 * 6 * 3 * 24 * 48
     assert all_met["params"] == costs["params"]
+
+
+ALL: dict[str, Any] = {"keep_layers": 0.75, "keep_heads": 0.5, "keep_ffn": 0.5, "repair": "none"}
+
+
+def in_one(folder: Path) -> Path:
+    """Return the folder with all experts of a layer in one tensor, gates before up projections."""
+    stored = load_file(folder / FILE)
+    stacked: dict[str, Any] = {name: x for name, x in stored.items() if ".experts." not in name}
+    for place in {name.partition(".experts.")[0] for name in stored.keys() - stacked.keys()}:
+        each = [
+            {role: stored[f"{place}.experts.{expert}.{role}_proj.weight"] for role in ("gate", "up", "down")}
+            for expert in range(8)
+        ]
+        both = [torch.cat([matrices["gate"], matrices["up"]]) for matrices in each]
+        stacked[f"{place}.experts.gate_up_proj"] = torch.stack(both)
+        stacked[f"{place}.experts.down_proj"] = torch.stack([matrices["down"] for matrices in each])
+    save_file(stacked, folder / FILE, {"format": "pt"})
+    return folder
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [n for n in TINY if families()[n].tensors.layouts])
+def test_experts_may_be_in_one_tensor(kind: str, tmp_path: Path) -> None:
+    """As published: the child has them so too, opens, and sends what that of many tensors does."""
+    sent = []
+    for form in ("many", "one"):
+        random_model(kind).save_pretrained(tmp_path / form)
+        folder = tmp_path / form if form == "many" else in_one(tmp_path / form)
+        carve(folder, tmp_path / f"{form}_child", **ALL, **TOKENS)
+        stored = load_file(tmp_path / f"{form}_child" / FILE)
+        assert any(name.endswith("experts.gate_up_proj") for name in stored) is (form == "one")
+        network = AutoModelForCausalLM.from_pretrained(tmp_path / f"{form}_child").eval()
+        sent.append(network(input_ids=torch.arange(10)[None], use_cache=False).logits)
+    assert torch.allclose(*sent, rtol=1e-5, atol=1e-5)
+
+
+def test_experts_in_both_ways_are_refused(tmp_path: Path) -> None:
+    random_model("qwen3_5_moe_text").save_pretrained(tmp_path)
+    many = {name: x for name, x in load_file(tmp_path / FILE).items() if "layers.1.mlp.experts" in name}
+    with pytest.raises(ValueError, match=r"'model.layers.1.mlp.experts.\d+.\w+.weight' is none of a qwen3_5"):
+        Checkpoint.open(changed(in_one(tmp_path), many))

@@ -12,7 +12,7 @@ import torch
 import transformers
 from carvings import carve
 from safetensors.torch import load_file, save_file
-from tiny_families import DECODER, GATED_DELTA, MIXED
+from tiny_families import DECODER, GATED_DELTA, MIXED, TINY
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
@@ -37,16 +37,18 @@ WRAPPERS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
+SEEING = {
+    "depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 48,
+    "patch_size": 4, "num_position_embeddings": 16,
+}  # fmt: skip
 WRAPPERS["qwen3_5"] = (
     "Qwen3_5ForConditionalGeneration",
-    {
-        "text_config": DECODER | GATED_DELTA,
-        "vision_config": {
-            "depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 48,
-            "patch_size": 4, "num_position_embeddings": 16,
-        },
-    },
-)  # fmt: skip
+    {"text_config": DECODER | GATED_DELTA, "vision_config": SEEING},
+)
+WRAPPERS["qwen3_5_moe"] = (
+    "Qwen3_5MoeForConditionalGeneration",
+    {"text_config": TINY["qwen3_5_moe_text"], "vision_config": SEEING},
+)
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 IDS = torch.randint(2, 60, (2, 12), generator=torch.Generator().manual_seed(1))
 
@@ -106,7 +108,9 @@ def test_a_child_is_its_parent_without_what_was_cut(
     for kept in carved.kept.layers:
         modules = dict(layers[kept.layer].named_modules())
         queries = [48 * g + i for g in kept.groups for i in range(48)]
-        for name, places in (("self_attn.o_proj", queries), ("mlp.down_proj", list(kept.ffn))):
+        shared = "mlp.shared_expert.down_proj"
+        down = shared if shared in modules else "mlp.down_proj"
+        for name, places in (("self_attn.o_proj", queries), (down, list(kept.ffn))):
             if name not in modules:  # linear attention stays
                 continue
             module = modules[name]

@@ -22,6 +22,10 @@ ENCODER: dict[str, Any] = SIZES | {"pad_token_id": 1, "max_position_embeddings":
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 BIASED = {"attention_bias": True, "mlp_bias": True}
 FACTORS = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}
+GEMMA4: dict[str, Any] = {
+    "num_hidden_layers": 4, "global_head_dim": 32, "sliding_window": 8, "attention_bias": True,
+    "layer_types": ["sliding_attention", "full_attention"] * 2, "vocab_size_per_layer_input": 64,
+}  # fmt: skip
 TINY: dict[str, dict[str, Any]] = {
     "arcee": DECODER | BIASED,
     "bert": ENCODER,
@@ -39,6 +43,11 @@ TINY: dict[str, dict[str, Any]] = {
     "gemma2": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8},
     "gemma3_text": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8,
                               "layer_types": MIXED},
+    "gemma4_text": DECODER | GEMMA4 | {
+        "attention_k_eq_v": True, "num_global_key_value_heads": 2, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "hidden_size_per_layer_input": 0, "enable_moe_block": True,
+        "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 24,
+    },
     "glm": DECODER,
     "glm4": DECODER,
     "gpt2": {"vocab_size": 64, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_inner": 40, "n_positions": 32}

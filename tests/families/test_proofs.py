@@ -115,13 +115,12 @@ def without(folder: Path, carved: Carved) -> Any:
     assert cut is not None
     names = families()[stock_kind(folder)].modules
     layers = network.base_model.get_submodule(names.layers)
-    size, heads = cut.parent.head_size, cut.parent.heads // cut.parent.kv_heads
     for kept in cut.layers:
-        queries = [g * heads * size + place for g in kept.groups for place in range(heads * size)]
-        for role, places in (("o", queries), ("down", list(kept.ffn))):
+        for role, units, whole in (("o", kept.groups, cut.parent.kv_heads), ("down", kept.ffn, cut.parent.ffn)):
             module = writer(families()[stock_kind(folder)], layers[kept.layer], role)
             if module is not None:  # a mixture has no such matrix
-                only_read(module, places)
+                size = inputs(module) // whole
+                only_read(module, [unit * size + place for unit in units for place in range(size)])
     wanted = [kept.layer for kept in cut.layers]
     for index in reversed(range(len(layers))):
         if index not in wanted:
@@ -140,6 +139,12 @@ def writer(family: Family, layer: Any, role: str) -> Any:
         if p.role == role
     }
     return next((module for name, module in layer.named_modules() if name in named), None)
+
+
+def inputs(module: nn.Module) -> int:
+    """Return how many numbers a linear module reads."""
+    weight = module.get_parameter("weight")
+    return int(weight.shape[0 if isinstance(module, Conv1D) else 1])
 
 
 def only_read(module: nn.Module, places: list[int]) -> None:

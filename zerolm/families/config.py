@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix, Role
-from zerolm.families.family import NO, Family, Pattern
+from zerolm.families.family import NO, Cuttable, Family, Pattern
 from zerolm.families.kinds import kinds_of, windows_of
 from zerolm.families.known import family_of
 from zerolm.families.rule import is_rule, value
@@ -137,16 +137,27 @@ def has(family: Family, pattern: Pattern, config: Mapping[str, Any], head: bool)
 
 
 def _holds(family: Family, when: str, fields: Mapping[str, Any]) -> bool:
-    """Return whether a flag is set, or a size is not 0 (``no`` before it: is 0); True of other words."""
+    """Return whether a flag is set, or a size is not 0 (``no`` before it: is not); True of other words."""
     flags, label = family.config.flags, when.removeprefix(NO)
-    if when in flags:
-        return boolean(fields, when, flags[when])
+    if label in flags:
+        return boolean(fields, label, flags[label]) is not when.startswith(NO)
     return label not in family.config.sizes or (_size(family, fields, label) == 0) is when.startswith(NO)
+
+
+def cut_of(family: Family, config: Mapping[str, Any]) -> Cuttable:
+    """Return the cuts that a model with this configuration can take."""
+    cut, fields = family.cut, described(family, config)
+    for unless in cut.unless:
+        if all(_holds(family, when, fields) for when in unless.when.split(" and ")):
+            notes = {"note": unless.note} if set(unless.cuts) - {"hidden"} else {}
+            notes |= {"hidden_note": unless.note} if "hidden" in unless.cuts else {}
+            cut = replace(cut, **dict.fromkeys(unless.cuts, False), **notes)
+    return cut
 
 
 def is_of(pattern: Pattern, kinds: frozenset[str]) -> bool:
     """Return whether layers of these kinds have the tensor, if the model has."""
-    return not pattern.kinds or bool(kinds & set(pattern.kinds))
+    return not pattern.kinds or any(kinds >= set(each.split(" and ")) for each in pattern.kinds)
 
 
 def from_config(config: Mapping[str, Any]) -> Architecture:
@@ -253,9 +264,15 @@ def _size(family: Family, fields: Mapping[str, Any], label: str) -> int:
     number, name = value_of(fields, size), size.field or label
     most, least = LIMITS.get(label, MAX_WIDTH), 0 if size.may_be_none else 1
     if not is_given(fields, size) and is_rule(number):
-        number = value(number, lambda of: _size(family, fields, of), lambda of: _field(family, of))
+        number = value(number, lambda of: _factor(family, fields, of), lambda of: _field(family, of))
     return integer(name, number, most, least)
 
 
+def _factor(family: Family, fields: Mapping[str, Any], label: str) -> int:
+    """Return a size, or 1 for a flag that is set and 0 for one that is not."""
+    flags = family.config.flags
+    return int(boolean(fields, label, flags[label])) if label in flags else _size(family, fields, label)
+
+
 def _field(family: Family, label: str) -> str:
-    return family.config.sizes[label].field or label
+    return (family.config.sizes[label].field if label in family.config.sizes else None) or label

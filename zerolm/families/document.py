@@ -17,6 +17,7 @@ NEEDED_SIZES: Final = ("depth", "hidden", "heads", "ffn")
 ALL_NEEDED: Final = (*NEEDED_SIZES, "kv_heads", "head_size", "vocab", "positions")
 FREE_AXES: Final = ("labels", "head", "q", "kv")
 MOST_AXES: Final = 3
+CUTS: Final = ("layers", "heads", "ffn", "hidden")
 NEEDED_NORM: Final = {
     "post": "attention_post_norm",
     "output": "attention_post_norm",
@@ -96,8 +97,10 @@ def _check(family: Family) -> None:
         if label not in sizes:
             raise ValueError(f"config.sizes lacks {label!r}")
     for label, size in sizes.items():
+        if size.each not in (None, "kv_heads"):
+            raise ValueError(f"config.sizes.{label} is of each {size.each!r}; only kv_heads are cut")
         for rule in (size.default, size.null):
-            _check_rule(f"sizes.{label}", rule, sizes.keys() - {label})
+            _check_rule(f"sizes.{label}", rule, (sizes.keys() | family.config.flags.keys()) - {label})
     _check_acyclic(sizes)
     _check_kinds(family)
     if not tensors.body:
@@ -127,7 +130,7 @@ def _check_kinds(family: Family) -> None:
         for part in axis.parts:
             _check_rule(f"axes.{label}", part, config.sizes.keys())
     for choice in config.kinds:
-        for_all = [not (rule.first or rule.every or rule.listed or rule.after) for rule in choice.rules]
+        for_all = [rule.is_for_all for rule in choice.rules]
         if for_all.count(True) != 1 or not for_all[-1]:
             kinds = ", ".join(choice.names)
             raise ValueError(f"config.kinds ({kinds}): the last rule, and no other, must be for all layers")
@@ -138,16 +141,25 @@ def _check_kinds(family: Family) -> None:
         for rule in (memory.token, memory.state, memory.products):
             _check_rule("memory", rule, labels | config.axes.keys())
         _check_named("config.memory", memory.kinds, names)
+    if config.window is not None:
+        _check_named("config.window", config.window.kinds, names)
+    if config.by_number is not None:
+        _check_named("config.by_number", (config.by_number.kind,), names)
+    for unless in family.cut.unless:
+        plain = {when.removeprefix(NO) for when in unless.when.split(" and ")}
+        if not plain <= config.sizes.keys() | config.flags.keys() or not set(unless.cuts) <= set(CUTS):
+            raise ValueError(f"cut.unless is of {', '.join(unless.cuts)} when {unless.when!r}, which is neither")
 
 
 def _check_named(where: str, kinds: tuple[str, ...], names: list[str]) -> None:
-    for kind in kinds:
+    for kind in (one for kind in kinds for one in kind.split(" and ")):
         if kind not in names:
             raise ValueError(f"{where} is of the kind {kind!r}, which config.kinds lacks")
 
 
 def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
     sizes, axes = family.config.sizes, family.config.axes
+    switches = sizes.keys() | family.config.flags.keys()
     kinds = [name for choice in family.config.kinds for name in choice.names]
     seen: dict[tuple[bool, str], list[tuple[str, ...]]] = {}
     for pattern in patterns:
@@ -165,8 +177,8 @@ def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
             raise ValueError(
                 f"{where} has the role {pattern.role!r}, which does not fit its axes {pattern.axes}"
             )
-        plain = ("always", "head", "untied", "optional", *family.config.flags)
-        if any(when not in plain and when.removeprefix(NO) not in sizes for when in pattern.conditions):
+        plain = ("always", "head", "untied", "optional")
+        if any(when not in plain and when.removeprefix(NO) not in switches for when in pattern.conditions):
             raise ValueError(f"{where} is there when {pattern.when!r}, which is no flag of config.flags")
         if pattern.of_experts and not (pattern.in_layer and {"experts", "active"} <= sizes.keys()):
             raise ValueError(f"{where} is of experts, but config.sizes lacks 'experts' and 'active'")
@@ -174,9 +186,15 @@ def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
         if pattern.kinds and not pattern.in_layer:
             raise ValueError(f"{where} is of a kind of layers, but in none")
         others = seen.setdefault((pattern.in_layer, pattern.role), [])
-        if any(not pattern.kinds or not other or set(pattern.kinds) & set(other) for other in others):
+        if any(_overlap(pattern.kinds, other) for other in others):
             raise ValueError(f"{where} has the role {pattern.role!r}, which another tensor has")
         others.append(pattern.kinds)
+
+
+def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return whether some layer may be of two tensors' kinds, as far as names tell."""
+    pairs = [(set(a.split(" and ")), set(b.split(" and "))) for a in one for b in other]
+    return not one or not other or any(a <= b or b <= a for a, b in pairs)
 
 
 def _check_rule(where: str, rule: Any, labels: AbstractSet[str]) -> None:

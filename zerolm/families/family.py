@@ -27,12 +27,16 @@ class Field:
     ``default`` and ``null`` are values or, for sizes, rules on other sizes: ``heads``, ``4*hidden``,
     ``hidden/heads``, ``nope+rope``. Null without a rule is refused. ``also`` are other names that the stock
     class takes. A size without a ``field`` always is its default. One that is 0 by default or null may be 0.
+    The field is read where the flag ``when`` is true, if it names one. There are so many for each ``each``,
+    which is cut: as many fewer for as many fewer KV heads.
     """
 
     field: str | None = None
     default: Any = None
     null: Any = None
     also: tuple[str, ...] = ()
+    when: str | None = None
+    each: str | None = None
 
     @property
     def may_be_none(self) -> bool:
@@ -45,7 +49,7 @@ class Window:
 
     ``types`` is the field that lists ``sliding_attention`` or ``full_attention`` for each layer. Where it is
     absent, layers ``first``, ``first + every``, ... have the window; with ``but_every`` all layers but the
-    last of each so many.
+    last of each so many. Where ``kinds`` are named, it is the layers of these, whatever else is said.
     """
 
     size: Field
@@ -54,6 +58,7 @@ class Window:
     first: Field | None = None
     every: int = 1
     but_every: Field | None = None
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,8 @@ class KindRule:
     """The layers that are of a ``kind`` where no list says so; the first rule that holds decides.
 
     Those before number ``first``; those from ``offset`` on that are ``every`` layers apart (an offset of -1
-    begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; or those after number
-    ``after`` (-1: none). A rule with none of these holds for all layers.
+    begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those after number
+    ``after`` (-1: none); or the ``last`` so many. A rule with none of these holds for all layers.
     """
 
     kind: str
@@ -71,6 +76,12 @@ class KindRule:
     offset: Field | None = None
     listed: str | None = None
     after: Field | None = None
+    last: Field | None = None
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it holds for every layer."""
+        return not (self.first or self.every or self.listed or self.after or self.last)
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,18 @@ class UnitAxis:
 
 
 @dataclass(frozen=True)
+class ByNumber:
+    """A ``field`` that has by the number of each layer of a ``kind`` its own values, the same for all of these.
+
+    ``names`` maps what it calls them to the fields that say the same of all such layers.
+    """
+
+    field: str
+    kind: str
+    names: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Memory:
     """The numbers that layers of these ``kinds`` (all, where none are named) keep of earlier tokens.
 
@@ -124,7 +147,8 @@ class Configuration:
     tensors have; ``experts`` and ``active`` (those that a token meets) for a mixture of experts. ``flags``
     are booleans with their defaults. ``per_layer`` names the fields that list one value a layer; ``only``
     gives fields of which no other value is described. ``at`` is the field that holds the configuration of the
-    text part, where the model has others. ``axes`` by label are those that are no size.
+    text part, where the model has others. ``axes`` by label are those that are no size; ``by_number`` are
+    values that some layers have otherwise.
     """
 
     sizes: dict[str, Field]
@@ -137,6 +161,7 @@ class Configuration:
     axes: dict[str, UnitAxis] = field(default_factory=dict)
     kinds: tuple[Kinds, ...] = ()
     memory: tuple[Memory, ...] = ()
+    by_number: ByNumber | None = None
 
 
 @dataclass(frozen=True)
@@ -149,7 +174,7 @@ class Pattern:
     it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
     embedding); ``optional``; or where a flag of the configuration is set, or a size is not 0 (``no q_rank``:
     where it is), or both (``q_rank and attention_bias``). Only layers of its ``kinds`` have it, all where it
-    names none. ``module`` is the parameter of the stock class that it is a part of,
+    names none; ``full and own`` are those that are of both. ``module`` is the parameter of the stock class that it is a part of,
     where that has another name: of experts and their gates and up projections, often one for all.
     """
 
@@ -254,14 +279,24 @@ class Rewriting:
 
 
 @dataclass(frozen=True)
+class Unless:
+    """Cuts that a model cannot take ``when`` a flag is set or a size is not 0; the ``note`` says why."""
+
+    cuts: tuple[str, ...]
+    when: str
+    note: str
+
+
+@dataclass(frozen=True)
 class Cuttable:
     """The cuts that the stock class can express, the widths being the same in all layers.
 
     ``heads`` includes KV groups. ``indivisible`` says what becomes of heads that do not divide the hidden
     size: ``kept`` (nothing is special), ``refused``, or the family that the child is ``written_as``.
     ``hidden``: whether the residual stream can be narrowed, for which each sublayer must stand behind an
-    RMSNorm and nothing else on the stream; ``hidden_note`` says why it cannot. The ``keeps_first`` layers
-    are like no other and stay.
+    RMSNorm and nothing else on the stream; ``hidden_note`` says why it cannot. The ``keeps_first`` and the
+    ``keeps_last`` layers are like no other and stay. What some of its models cannot take stands in
+    ``unless``.
     """
 
     layers: bool
@@ -271,8 +306,14 @@ class Cuttable:
     note: str
     written_as: Rewriting | None = None
     keeps_first: int = 0
+    keeps_last: int = 0
     hidden: bool = False
     hidden_note: str = "its family does not say that norms commute with a rotation of the stream"
+    unless: tuple[Unless, ...] = ()
+
+    def staying(self, depth: int) -> frozenset[int]:
+        """Return the numbers of the layers that stay."""
+        return frozenset(range(depth)[: self.keeps_first]) | frozenset(range(depth)[depth - self.keeps_last :])
 
 
 @dataclass(frozen=True)
@@ -359,7 +400,8 @@ class Family:
         labels = {
             label for pattern in self.tensors.body for axis in pattern.axes for label in axis.split("+")
         }
-        return "kv" in labels or not labels
+        of_kv_heads = {label for label, axis in self.config.axes.items() if axis.each == "kv_heads"}
+        return bool(labels & {"kv", *of_kv_heads}) or not labels
 
     @cached_property
     def has_experts(self) -> bool:

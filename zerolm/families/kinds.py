@@ -49,6 +49,8 @@ def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[
     if rule.after is not None:
         last = _number(fields, rule.after, least=-1)
         return frozenset(range(last + 1, depth)) if last >= 0 else frozenset()
+    if rule.last is not None:
+        return frozenset(range(depth)[max(0, depth - _number(fields, rule.last, least=0)) :])
     if rule.every is not None:
         every = _number(fields, rule.every)
         offset = 0 if rule.offset is None else _number(fields, rule.offset, least=-1)
@@ -66,6 +68,9 @@ def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterato
     if isinstance(listed, list) and len(listed) != depth:
         raise ValueError(f"it has {depth} layers and {len(listed)} layer_types")
     size = 0 if window is None else _window_size(fields, window.size, window.switch)
+    if window is not None and window.kinds:
+        yield from (size if kinds & set(window.kinds) else 0 for kinds in kinds_of(family, fields, depth))
+        return
     if window is None or not size:
         yield from [0] * depth
         return

@@ -12,6 +12,7 @@ from zerolm.checkpoints import Checkpoint, Outgoing
 from zerolm.families.config import sizes_of
 from zerolm.families.family import Family, Kinds
 from zerolm.families.kinds import FULL, SLIDING
+from zerolm.families.values import of_all
 
 REMOTE: Final = ("auto_map", "custom_pipelines", "custom_generate")
 """Fields that name code of the parent's folder, which no child has."""
@@ -31,9 +32,9 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
     if cut.narrowing and checkpoint.layout.carried:
         other = checkpoint.layout.carried[0]
         raise ValueError(f"hidden cannot be cut: {other!r} writes to the stream, and stays as it is")
-    first = [kept.layer for kept in cut.layers[: family.cut.keeps_first]]
-    if first != list(range(family.cut.keeps_first)):
-        raise ValueError(f"the first {family.cut.keeps_first} layers of a {family.name} have to stay")
+    gone = family.cut.staying(parent.depth) - {kept.layer for kept in cut.layers}
+    if gone:
+        raise ValueError(f"layer {min(gone)} of this {family.name} has to stay: it is like no other")
     for kind, is_cut in cuts.items():
         if is_cut and not getattr(family.cut, kind):
             possible = [name for name in cuts if getattr(family.cut, name)]
@@ -70,7 +71,7 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
     groups, ffn = cut.largest
     whole: dict[str, Any] = without_code(checkpoint.config)
     at = family.config.at
-    config = whole if at is None else dict(whole.get(at) or {})
+    config = dict(of_all(family, whole if at is None else whole.get(at) or {}))
     sizes = {
         "depth": len(cut.layers),
         "heads": groups * parent.heads_per_group,
@@ -84,6 +85,9 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
         if described.field:
             config[described.field] = size
         config |= {name: size for name in described.also if name in config}
+    for label, described in family.config.sizes.items():
+        if described.field and described.each:
+            config[described.field] = checkpoint.layout.sizes[label] * groups // parent.kv_heads
     for field in family.config.per_layer:
         if isinstance(config.get(field), list):
             config[field] = [config[field][layer.layer] for layer in cut.layers]

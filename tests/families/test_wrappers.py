@@ -17,6 +17,7 @@ from tiny_families import DECODER, GATED_DELTA, MIXED, TINY
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.families.config import from_config
+from zerolm.testing.families import stored_numbers
 
 VISION = {
     "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
@@ -48,6 +49,14 @@ WRAPPERS["qwen3_5"] = (
 WRAPPERS["qwen3_5_moe"] = (
     "Qwen3_5MoeForConditionalGeneration",
     {"text_config": TINY["qwen3_5_moe_text"], "vision_config": SEEING},
+)
+WRAPPERS["gemma4"] = (
+    "Gemma4ForConditionalGeneration",
+    {
+        "text_config": TINY["gemma4_text"] | {"pad_token_id": 0},
+        "vision_config": VISION | {"num_key_value_heads": 2, "head_dim": 8, "patch_size": 14},
+        "audio_config": None,
+    },
 )
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 IDS = torch.randint(2, 60, (2, 12), generator=torch.Generator().manual_seed(1))
@@ -84,7 +93,7 @@ def test_the_text_part_is_counted(parent: Checkpoint) -> None:
     seeing = sum(parent.tensors[name].count for name in parent.layout.carried)
     assert seeing
     assert parent.layout.slots.keys() | set(parent.layout.carried) == parent.tensors.keys()
-    built = sum(parameter.numel() for parameter in network.parameters())
+    built = stored_numbers(network)
     assert CostModel().of(from_config(parent.config))["params"] == built - seeing
 
 
@@ -107,15 +116,13 @@ def test_a_child_is_its_parent_without_what_was_cut(
     layers = network.model.language_model.layers
     for kept in carved.kept.layers:
         modules = dict(layers[kept.layer].named_modules())
-        queries = [48 * g + i for g in kept.groups for i in range(48)]
         shared = "mlp.shared_expert.down_proj"
         down = shared if shared in modules else "mlp.down_proj"
-        for name, places in (("self_attn.o_proj", queries), (down, list(kept.ffn))):
+        for name, units, whole in (("self_attn.o_proj", kept.groups, parent.layout.kv_heads), (down, kept.ffn, 40)):
             if name not in modules:  # linear attention stays
                 continue
-            module = modules[name]
-            gone = [i for i in range(module.weight.shape[1]) if i not in set(map(int, places))]
-            module.weight.data[:, gone] = 0
+            weight = modules[name].weight.data
+            weight.view(len(weight), whole, -1)[:, [i for i in range(whole) if i not in units]] = 0
     staying = [kept.layer for kept in carved.kept.layers]
     network.model.language_model.layers = torch.nn.ModuleList(layers[i] for i in staying)
     text = network.config.text_config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 import transformers
 from carvings import carve
 from safetensors.torch import load_file, save_file
-from tiny_families import DECODER, GATED_DELTA, MIXED, TINY
+from tiny_families import DECODER, DERIVED, GATED_DELTA, MIXED, TINY
 
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
@@ -56,6 +57,29 @@ WRAPPERS["gemma4"] = (
         "text_config": TINY["gemma4_text"] | {"pad_token_id": 0},
         "vision_config": VISION | {"num_key_value_heads": 2, "head_dim": 8, "patch_size": 14},
         "audio_config": None,
+    },
+)
+DEEP: dict[str, Any] = {
+    "text_config": DECODER | {"num_hidden_layers": 5, "attention_bias": True},
+    "vision_config": SEEING | {"depth": 3, "deepstack_visual_indexes": [0, 1, 2]},
+}  # fmt: skip
+WRAPPERS["qwen3_vl"] = ("Qwen3VLForConditionalGeneration", DEEP)
+WRAPPERS["qwen3_vl_moe"] = (
+    "Qwen3VLMoeForConditionalGeneration",
+    DEEP | {"text_config": TINY["qwen3_moe"] | {"num_hidden_layers": 5}, "tie_word_embeddings": False},
+)
+ROTATED = {
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e5, "mrope_section": [1, 1, 2]}
+}
+WRAPPERS["qwen2_5_vl"] = (
+    "Qwen2_5_VLForConditionalGeneration",
+    {"text_config": DERIVED | ROTATED, "vision_config": SEEING | {"fullatt_block_indexes": [0]}},
+)
+WRAPPERS["qwen2_vl"] = (
+    "Qwen2VLForConditionalGeneration",
+    {
+        "text_config": DERIVED | ROTATED,
+        "vision_config": {"depth": 1, "embed_dim": 16, "num_heads": 2, "mlp_ratio": 1, "hidden_size": 48, "patch_size": 4},
     },
 )
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
@@ -109,7 +133,14 @@ def test_the_text_part_is_counted(parent: Checkpoint) -> None:
 def test_a_child_is_its_parent_without_what_was_cut(
     cut: dict[str, Any], parent: Checkpoint, tmp_path: Path
 ) -> None:
-    kind = parent.family.name
+    kind, cut = parent.family.name, dict(cut)
+    for unit in ("heads", "ffn"):
+        if f"keep_{unit}" in cut and not getattr(parent.family.cut, unit):
+            with pytest.raises(ValueError, match=f"{unit} cannot be cut here: {parent.family.cut.note}"):
+                carve(parent.folder, tmp_path / "child", repair="none", **{f"keep_{unit}": 0.5})
+            del cut[f"keep_{unit}"]
+    if not cut:
+        return
     carved = carve(parent.folder, tmp_path / "child", repair="none", **cut)
     assert carved.kept is not None
     network = opened(parent.folder, kind)
@@ -133,6 +164,30 @@ def test_a_child_is_its_parent_without_what_was_cut(
     assert float((child - wanted).abs().max() / wanted.abs().max()) <= 1e-5
     ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "child", parent.folder))
     assert all(torch.equal(ours[name], theirs[name]) for name in parent.layout.carried)
+
+
+@torch.no_grad()
+def test_experts_stored_as_inputs_and_outputs_are_turned(tmp_path: Path) -> None:
+    """As published: transformers turns them by their shape, and its own folders have them the other way."""
+    name, parts = WRAPPERS["qwen3_vl_moe"]
+    parts = parts | {"text_config": parts["text_config"] | {"moe_intermediate_size": 20}}
+    config = transformers.AutoConfig.for_model("qwen3_vl_moe", **parts)
+    getattr(transformers, name)(config).save_pretrained(tmp_path / "plain")
+    shutil.copytree(tmp_path / "plain", tmp_path / "turned")
+    file = tmp_path / "turned" / "model.safetensors"
+    stored = load_file(file)
+    for expert in [name for name in stored if ".mlp.experts." in name]:
+        stored[expert] = stored[expert].transpose(1, 2).contiguous()
+    save_file(stored, file, {"format": "pt"})
+    sizes = []
+    for form in ("plain", "turned"):
+        carved = carve(tmp_path / form, tmp_path / f"{form}_child", keep_layers=0.8, keep_heads=0.5, **TOKENS)
+        assert carved.verified is not None
+        tensors = Checkpoint.open(tmp_path / f"{form}_child").tensors
+        sizes.append(tensors["model.language_model.layers.0.mlp.experts.down_proj"].shape)
+    assert sizes == [(8, 48, 20), (8, 20, 48)]
+    ours, theirs = (sent(opened(tmp_path / f"{form}_child", "qwen3_vl_moe")) for form in ("plain", "turned"))
+    assert torch.equal(ours, theirs)
 
 
 def test_the_stream_stays(parent: Checkpoint, tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
-from zerolm.architecture import MAX_DEPTH
 from zerolm.checkpoints.headers import FLOATS, TensorInfo
 from zerolm.families.config import ModelSizes, has, is_of, sizes_of
 from zerolm.families.family import Family, Pattern, Prefix
@@ -157,12 +156,20 @@ def _prefix(family: Family, tensors: Mapping[str, TensorInfo]) -> Prefix:
     return (present or list(possible))[0]
 
 
-def patterns_of(family: Family, tensors: Container[str], prefix: Prefix) -> tuple[Pattern, ...]:
-    """Return the patterns of the body, of the layout that the checkpoint has."""
+def patterns_of(
+    family: Family, tensors: Mapping[str, TensorInfo], sizes: ModelSizes, prefix: Prefix
+) -> tuple[Pattern, ...]:
+    """Return the patterns of the body, of the layout that the checkpoint has by its names and shapes."""
     body = family.tensors.body
+
+    def fits(pattern: Pattern) -> bool:
+        any_layer = prefix.body + pattern.name.replace("{expert}", "0")
+        names = (any_layer.replace("{layer}", str(layer)) for layer in range(sizes.depth))
+        shape = next((tensors[name].shape for name in names if name in tensors), None)
+        return shape == tuple(map(sizes.length, pattern.axes))
+
     for layout in family.tensors.layouts:
-        first = prefix.body + layout[0].name.replace("{expert}", "0")
-        if any(first.replace("{layer}", str(layer)) in tensors for layer in range(MAX_DEPTH)):
+        if all(map(fits, layout)):
             roles = {role for pattern in layout for role in pattern.roles}
             return (*(p for p in body if not roles & set(p.roles)), *layout)
     return body
@@ -178,7 +185,7 @@ def _placed(
     """Yield the tensors by name, with their slots, from the first layer to the last."""
     classes = config.get("architectures")
     with_head = any(name in family.head_classes for name in (classes if isinstance(classes, list) else ()))
-    names = [(prefix.body, pattern) for pattern in patterns_of(family, tensors, prefix)]
+    names = [(prefix.body, pattern) for pattern in patterns_of(family, tensors, sizes, prefix)]
     names += [(prefix.head, pattern) for pattern in family.tensors.head]
     required = {pattern: has(family, pattern, config, with_head) for _, pattern in names}
     for layer in (None, *range(sizes.depth)):

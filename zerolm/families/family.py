@@ -147,7 +147,8 @@ class Configuration:
     tensors have; ``experts`` and ``active`` (those that a token meets) for a mixture of experts. ``flags``
     are booleans with their defaults. ``per_layer`` names the fields that list one value a layer; ``only``
     gives fields of which no other value is described. ``at`` is the field that holds the configuration of the
-    text part, where the model has others. ``axes`` by label are those that are no size; ``by_number`` are
+    text part, where the model has others, and ``text_type`` the family whose stock class computes it, where
+    its own has no head. ``axes`` by label are those that are no size; ``by_number`` are
     values that some layers have otherwise.
     """
 
@@ -158,6 +159,7 @@ class Configuration:
     window: Window | None = None
     only: dict[str, Any] = field(default_factory=dict)
     at: str | None = None
+    text_type: str | None = None
     axes: dict[str, UnitAxis] = field(default_factory=dict)
     kinds: tuple[Kinds, ...] = ()
     memory: tuple[Memory, ...] = ()
@@ -256,7 +258,7 @@ class Tensors:
     ``aliases`` maps ends of names to older ones; ``ignored`` are patterns of names without weights. What is
     ``carried`` goes into a child as it is: parts that see or hear. What is ``dropped`` does not.
     ``layouts`` are other ways to store what the body has: each takes the place of the patterns of its roles
-    where its first name is there. ``factors`` are what numbers are multiplied by.
+    where its names are there, in its shapes. ``factors`` are what numbers are multiplied by.
     """
 
     prefixes: tuple[Prefix, ...] = (Prefix(),)

@@ -16,12 +16,10 @@ def described(family: Family, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
     ``ValueError`` for a part that is no object, or says another size than the whole does.
     """
-    at = family.config.at
+    at = part_at(family, config)
     if at is None:
         return of_all(family, config)
-    part = config.get(at)
-    if part is None:
-        part = {}
+    part = config[at]
     if not isinstance(part, Mapping):
         raise ValueError(f"{at} is {short(part)}, not an object")
     for field in family.config.sizes.values():
@@ -34,6 +32,12 @@ def described(family: Family, config: Mapping[str, Any]) -> Mapping[str, Any]:
     if tied is not None and tied in config:
         whole[tied] = config[tied]
     return {**part, **whole}
+
+
+def part_at(family: Family, config: Mapping[str, Any]) -> str | None:
+    """Return the field that holds the text part; None where the whole says it all, as older ones do."""
+    at = family.config.at
+    return None if at is None or config.get(at) is None else at
 
 
 def of_all(family: Family, fields: Mapping[str, Any]) -> Mapping[str, Any]:

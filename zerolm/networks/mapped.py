@@ -38,7 +38,10 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
     prefix = f"{model.base_model_prefix}." if model.base_model is not model else ""
     parts: dict[str, list[TensorInfo]] = {}
     for stored, name in parameters(checkpoint, prefix).items():
-        if name in shapes and shapes[name] == checkpoint.tensors[stored].shape:
+        slot, shape = checkpoint.layout.slots[stored], checkpoint.tensors[stored].shape
+        if name in shapes and slot.of_experts and slot.transposed and shapes[name] == (shape[0], *shape[:0:-1]):
+            put(model, name, turned(mapped_tensor(checkpoint.tensors[stored])))
+        elif name in shapes and shapes[name] == shape:
             put(model, name, mapped_tensor(checkpoint.tensors[stored]))
         elif name in shapes:
             parts.setdefault(name, []).append(checkpoint.tensors[stored])
@@ -98,6 +101,13 @@ def mapped_tensor(info: TensorInfo) -> Tensor:
     raw: Any = np.memmap(info.file, np.uint8, "c", info.start, (info.end - info.start,))
     values = torch.from_numpy(np.require(raw.view(stored), requirements="A")).view(dtype).reshape(info.shape)
     values.__dict__[_MAP] = raw
+    return values
+
+
+def turned(stored: Tensor) -> Tensor:
+    """Return the matrices of experts (experts, inputs, outputs) as (experts, outputs, inputs), still mapped."""
+    values = stored.transpose(1, 2)
+    values.__dict__.update(stored.__dict__)
     return values
 
 

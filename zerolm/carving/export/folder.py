@@ -12,7 +12,7 @@ from zerolm.checkpoints import Checkpoint, Outgoing
 from zerolm.families.config import sizes_of
 from zerolm.families.family import Family, Kinds
 from zerolm.families.kinds import FULL, SLIDING
-from zerolm.families.values import of_all
+from zerolm.families.values import of_all, part_at
 
 REMOTE: Final = ("auto_map", "custom_pipelines", "custom_generate")
 """Fields that name code of the parent's folder, which no child has."""
@@ -70,8 +70,8 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
     family, parent = checkpoint.family, cut.parent
     groups, ffn = cut.largest
     whole: dict[str, Any] = without_code(checkpoint.config)
-    at = family.config.at
-    config = dict(of_all(family, whole if at is None else whole.get(at) or {}))
+    at = part_at(family, whole)
+    config = dict(of_all(family, whole if at is None else whole[at]))
     sizes = {
         "depth": len(cut.layers),
         "heads": groups * parent.heads_per_group,
@@ -118,7 +118,7 @@ def with_kinds(checkpoint: Checkpoint, cut: Cut, config: dict[str, Any]) -> dict
     family, layout = checkpoint.family, checkpoint.layout
     wanted = [layout.kinds[kept.layer] for kept in cut.layers]
     windows = [layout.windows[kept.layer] for kept in cut.layers]
-    at = family.config.at
+    at = part_at(family, config)
     for spelt in (False, True):
         part = dict(config if at is None else config[at])
         if spelt:

@@ -82,6 +82,15 @@ WRAPPERS["qwen2_vl"] = (
         "vision_config": {"depth": 1, "embed_dim": 16, "num_heads": 2, "mlp_ratio": 1, "hidden_size": 48, "patch_size": 4},
     },
 )
+WRAPPERS["kimi_k25"] = (
+    "Kimi_K25ForConditionalGeneration",
+    {
+        "text_config": TINY["deepseek_v3"] | {"model_type": "deepseek_v3"},
+        "vision_config": VISION | {"patch_size": 4, "pos_emb_height": 4, "pos_emb_width": 4},
+        "projection_hidden_size": 16,
+        "tie_word_embeddings": False,
+    },
+)
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 IDS = torch.randint(2, 60, (2, 12), generator=torch.Generator().manual_seed(1))
 
@@ -100,6 +109,11 @@ def sent(network: Any) -> torch.Tensor:
     return network(input_ids=IDS, use_cache=False).logits  # type: ignore[no-any-return]
 
 
+def as_published(name: str) -> str:
+    """Return a kimi's name of a tensor: transformers writes layers as ``blocks``, which it does not read."""
+    return name.replace("language_model.model.blocks.", "language_model.model.layers.")
+
+
 @pytest.fixture(params=WRAPPERS)
 def parent(request: pytest.FixtureRequest, tmp_path: Path) -> Checkpoint:
     name, parts = WRAPPERS[request.param]
@@ -109,6 +123,10 @@ def parent(request: pytest.FixtureRequest, tmp_path: Path) -> Checkpoint:
         for parameter in network.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
     network.save_pretrained(tmp_path / "parent")
+    if request.param == "kimi_k25":
+        file = tmp_path / "parent" / "model.safetensors"
+        tensors = {as_published(name): tensor for name, tensor in load_file(file).items()}
+        save_file(tensors, file, {"format": "pt"})
     return Checkpoint.open(tmp_path / "parent")
 
 

@@ -26,10 +26,15 @@ GEMMA4: dict[str, Any] = {
     "num_hidden_layers": 4, "global_head_dim": 32, "sliding_window": 8, "attention_bias": True,
     "layer_types": ["sliding_attention", "full_attention"] * 2, "vocab_size_per_layer_input": 64,
 }  # fmt: skip
+GPT2: dict[str, Any] = NO_TOKENS | {
+    "vocab_size": 64, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_inner": 40, "n_positions": 32
+}  # fmt: skip
 TINY: dict[str, dict[str, Any]] = {
+    "apertus": DERIVED | {"attention_bias": True},
     "arcee": DECODER | BIASED,
     "bert": ENCODER,
     "camembert": ENCODER,
+    "cohere": DECODER | {"attention_bias": True, "use_qk_norm": True},
     "cohere2": DECODER | {"attention_bias": True, "sliding_window": 8, "layer_types": MIXED},
     "cwm": DECODER | {"bos_token_id": 0, "mlp_bias": True, "sliding_window": 8, "layer_types": MIXED},
     "distilbert": {
@@ -39,6 +44,13 @@ TINY: dict[str, dict[str, Any]] = {
     "ernie": ENCODER,
     "ernie4_5": DECODER | {"use_bias": True},
     "eurobert": DECODER | {"attention_bias": True, "pad_token_id": 1},
+    "exaone4": DECODER | {"sliding_window": 8, "layer_types": MIXED},
+    "falcon": {
+        "vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6,
+        "ffn_hidden_size": 40, "max_position_embeddings": 32, "num_kv_heads": 2, "bias": True,
+        "new_decoder_architecture": True,
+    }
+    | NO_TOKENS,
     "gemma": DECODER | {"attention_bias": True},
     "gemma2": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8},
     "gemma3_text": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8,
@@ -50,8 +62,10 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "glm": DECODER,
     "glm4": DECODER,
-    "gpt2": {"vocab_size": 64, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_inner": 40, "n_positions": 32}
-    | NO_TOKENS,
+    "gpt2": GPT2,
+    "gpt_bigcode": GPT2,
+    "gpt_neox": DERIVED,
+    "gptj": GPT2 | {"rotary_dim": 4},
     "granite": DECODER | BIASED | FACTORS | {"attention_multiplier": 0.3},
     "helium": DECODER | BIASED | {"head_dim": 8},
     "hunyuan_v1_dense": DECODER | {"attention_bias": True},
@@ -63,7 +77,15 @@ TINY: dict[str, dict[str, Any]] = {
     "ministral3": DECODER,
     "mistral": DECODER | {"sliding_window": 8},
     "nemotron": DECODER | BIASED,
+    "olmo": DECODER | {"attention_bias": True},
     "olmo2": DERIVED | {"attention_bias": True},
+    "olmo3": DERIVED | {"attention_bias": True, "sliding_window": 8, "layer_types": MIXED},
+    "opt": {
+        "vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6, "ffn_dim": 40,
+        "max_position_embeddings": 32, "word_embed_proj_dim": 48,
+    }
+    | NO_TOKENS,
+    "phi": DECODER,
     "phi3": DERIVED,
     "qwen2": DECODER,
     "qwen3": DECODER | {"attention_bias": True},

@@ -54,12 +54,13 @@ class Slot:
     @property
     def is_matrix(self) -> bool:
         """Whether it is a matrix, or one for each expert."""
-        return len(self.axes) - (self.axes[0] == "experts" and len(self.axes) == 3) == 2
+        size = len(self.axes) - (self.axes[:1] == ("experts",) and len(self.axes) == 3)
+        return size == 2 and not self.role.endswith("norm")
 
     @property
     def of_experts(self) -> bool:
         """Whether it is the matrix of one expert, or those of all."""
-        return self.expert is not None or (self.axes[0] == "experts" and len(self.axes) == 3)
+        return self.expert is not None or (self.axes[:1] == ("experts",) and len(self.axes) == 3)
 
     @property
     def key(self) -> str:

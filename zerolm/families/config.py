@@ -93,6 +93,10 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
         raise ValueError(f"{' is not '.join(names)}: a {family.name} has a key and a value for each head")
     if by_label.get("active", 0) > by_label.get("experts", 0):
         raise ValueError(f"{by_label['active']} experts are chosen of {by_label['experts']}")
+    for one, other in family.config.equal.items():
+        if by_label[one] != by_label[other]:
+            names = [f"{_field(family, name)} {by_label[name]}" for name in (one, other)]
+            raise ValueError(f"{' is not '.join(names)}; only {family.name} where they are equal are read")
     head = by_label["head_size"]
     axes = {"q": by_label["heads"] * head, "kv": by_label["kv_heads"] * head, "head": head}
     units = {
@@ -208,7 +212,7 @@ def _layer(
             continue
         count = experts if pattern.of_experts else 1
         shape = _shape(pattern, sizes)
-        if len(shape) != 2:
+        if len(shape) != 2 or pattern.role.endswith("norm"):
             vectors += count * math.prod(shape)
             continue
         matrices += [_matrix(pattern, shape)] * count

@@ -99,7 +99,7 @@ def _check(family: Family) -> None:
     for label, size in sizes.items():
         if size.each not in (None, "kv_heads"):
             raise ValueError(f"config.sizes.{label} is of each {size.each!r}; only kv_heads are cut")
-        for rule in (size.default, size.null):
+        for rule in (size.default, size.null, size.otherwise):
             _check_rule(f"sizes.{label}", rule, (sizes.keys() | family.config.flags.keys()) - {label})
     _check_acyclic(sizes)
     _check_kinds(family)
@@ -113,7 +113,8 @@ def _check(family: Family) -> None:
         _check_patterns(layout, family)
     roles = {role for pattern in tensors.body if pattern.in_layer for role in pattern.roles}
     norm = NEEDED_NORM.get(family.norm, "ffn_norm")
-    for role in ("o", "down", norm):
+    norms = () if family.module_names.between else (norm,)  # one without weights
+    for role in ("o", "down", *norms):
         if not roles & {role, f"experts_{role}"}:
             raise ValueError(f"no tensor in the layers has the role {role!r}")
     if not any(pattern.role == "embedding" for pattern in tensors.body):
@@ -143,6 +144,8 @@ def _check_kinds(family: Family) -> None:
         _check_named("config.memory", memory.kinds, names)
     if config.window is not None:
         _check_named("config.window", config.window.kinds, names)
+    if not {*config.equal.keys(), *config.equal.values()} <= config.sizes.keys():
+        raise ValueError(f"config.equal has {', '.join(config.equal)}, of which config.sizes lacks some")
     if config.by_number is not None:
         _check_named("config.by_number", (config.by_number.kind,), names)
     for unless in family.cut.unless:
@@ -161,10 +164,10 @@ def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
     sizes, axes = family.config.sizes, family.config.axes
     switches = sizes.keys() | family.config.flags.keys()
     kinds = [name for choice in family.config.kinds for name in choice.names]
-    seen: dict[tuple[bool, str], list[tuple[str, ...]]] = {}
+    seen: dict[tuple[bool, str], list[Pattern]] = {}
     for pattern in patterns:
         where = f"tensor {pattern.name!r}"
-        if not pattern.axes or len(pattern.axes) > MOST_AXES:
+        if len(pattern.axes) > MOST_AXES:
             raise ValueError(f"{where} has {len(pattern.axes)} axes")
         parts = {axis: axis.split("+") for axis in pattern.axes}
         for label in (label for labels in parts.values() for label in labels):
@@ -186,15 +189,16 @@ def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
         if pattern.kinds and not pattern.in_layer:
             raise ValueError(f"{where} is of a kind of layers, but in none")
         others = seen.setdefault((pattern.in_layer, pattern.role), [])
-        if any(_overlap(pattern.kinds, other) for other in others):
+        if any(_overlap(pattern, other) for other in others):
             raise ValueError(f"{where} has the role {pattern.role!r}, which another tensor has")
-        others.append(pattern.kinds)
+        others.append(pattern)
 
 
-def _overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return whether some layer may be of two tensors' kinds, as far as names tell."""
-    pairs = [(set(a.split(" and ")), set(b.split(" and "))) for a in one for b in other]
-    return not one or not other or any(a <= b or b <= a for a, b in pairs)
+def _overlap(one: Pattern, other: Pattern) -> bool:
+    """Return whether some layer of some model may have both tensors, as far as names tell."""
+    pairs = [(set(a.split(" and ")), set(b.split(" and "))) for a in one.kinds for b in other.kinds]
+    alike = not one.kinds or not other.kinds or any(a <= b or b <= a for a, b in pairs)
+    return alike and not any(NO + a == b or NO + b == a for a in one.conditions for b in other.conditions)
 
 
 def _check_rule(where: str, rule: Any, labels: AbstractSet[str]) -> None:
@@ -207,7 +211,12 @@ def _check_rule(where: str, rule: Any, labels: AbstractSet[str]) -> None:
 def _check_acyclic(sizes: Mapping[str, Any]) -> None:
     """Refuse sizes that follow from each other in a circle."""
     needs = {
-        label: {name for rule in (size.default, size.null) if isinstance(rule, str) for name in needed(rule)}
+        label: {
+            name
+            for rule in (size.default, size.null, size.otherwise)
+            if isinstance(rule, str)
+            for name in needed(rule)
+        }
         for label, size in sizes.items()
     }
     while free := [label for label, others in needs.items() if not others & needs.keys()]:

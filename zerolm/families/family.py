@@ -27,7 +27,7 @@ class Field:
     ``default`` and ``null`` are values or, for sizes, rules on other sizes: ``heads``, ``4*hidden``,
     ``hidden/heads``, ``nope+rope``. Null without a rule is refused. ``also`` are other names that the stock
     class takes. A size without a ``field`` always is its default. One that is 0 by default or null may be 0.
-    The field is read where the flag ``when`` is true, if it names one. There are so many for each ``each``,
+    Where the flag ``when`` is not true, if it names one, the field is not read, and it is ``otherwise``. There are so many for each ``each``,
     which is cut: as many fewer for as many fewer KV heads.
     """
 
@@ -36,6 +36,7 @@ class Field:
     null: Any = None
     also: tuple[str, ...] = ()
     when: str | None = None
+    otherwise: Any = None
     each: str | None = None
 
     @property
@@ -146,7 +147,7 @@ class Configuration:
     ``sizes`` by label: ``depth hidden heads kv_heads head_size ffn vocab positions``, and what other axes the
     tensors have; ``experts`` and ``active`` (those that a token meets) for a mixture of experts. ``flags``
     are booleans with their defaults. ``per_layer`` names the fields that list one value a layer; ``only``
-    gives fields of which no other value is described. ``at`` is the field that holds the configuration of the
+    gives fields of which no other value is described, ``equal`` sizes that must be the same as others. ``at`` is the field that holds the configuration of the
     text part, where the model has others, and ``text_type`` the family whose stock class computes it, where
     its own has no head. ``axes`` by label are those that are no size; ``by_number`` are
     values that some layers have otherwise.
@@ -158,6 +159,7 @@ class Configuration:
     per_layer: tuple[str, ...] = ()
     window: Window | None = None
     only: dict[str, Any] = field(default_factory=dict)
+    equal: dict[str, str] = field(default_factory=dict)
     at: str | None = None
     text_type: str | None = None
     axes: dict[str, UnitAxis] = field(default_factory=dict)
@@ -207,7 +209,7 @@ class Pattern:
     @property
     def of_experts(self) -> bool:
         """Whether each expert has its own: one tensor each, or all in one."""
-        fused = self.axes[0] == "experts" and len(self.axes) == (2 if self.role.endswith(BIAS) else 3)
+        fused = self.axes[:1] == ("experts",) and len(self.axes) == (2 if self.role.endswith(BIAS) else 3)
         return "{expert}" in self.name or fused
 
 
@@ -348,7 +350,7 @@ class Modules:
     the stream after attention; ``before`` the one before attention, None where none is; ``final`` the norm
     that the head reads, None where it reads the last layer.
     ``resized`` are attributes of the attention module (``config.NAME``: of its configuration) that hold the
-    length of an axis or a number of heads.
+    length of an axis or a number of heads. A layer ``returns`` hidden states, alone or in a tuple.
     """
 
     layers: str
@@ -358,6 +360,7 @@ class Modules:
     final: str | None
     before: str | None = None
     resized: dict[str, str] = field(default_factory=dict)
+    returns: Literal["tensor", "tuple"] = "tensor"
 
 
 @dataclass(frozen=True)
@@ -370,6 +373,7 @@ class ModuleNames:
     between: str | None = None
     final: str | None = None
     resized: dict[str, str] = field(default_factory=dict)
+    returns: Literal["tensor", "tuple"] = "tensor"
 
 
 @dataclass(frozen=True)
@@ -431,4 +435,5 @@ class Family:
             final=modules.final or names.get("final_norm"),
             before=inside.get("attention_norm"),
             resized=modules.resized,
+            returns=modules.returns,
         )

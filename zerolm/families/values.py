@@ -63,7 +63,7 @@ def of_all(family: Family, fields: Mapping[str, Any]) -> Mapping[str, Any]:
 def value_of(config: Mapping[str, Any], field: Field) -> Any:
     """Return what is given, else the default; for null what it stands for."""
     if field.when is not None and config.get(field.when) is not True:
-        return field.default
+        return field.otherwise
     for name in (field.field, *field.also):
         if name is not None and name in config:
             return field.null if config[name] is None else config[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -108,10 +108,10 @@ class Blocks:
         inputs: list[Tensor] = []
         calls: list[Call] = []
 
-        def note(hidden: Tensor, *arguments: Any, **named: Any) -> Tensor:
+        def note(hidden: Tensor, *arguments: Any, **named: Any) -> Any:
             inputs.append(hidden)
             calls.append(Call(arguments, named))
-            return hidden
+            return self._returned(hidden)
 
         layers, embedding = list(layer_list(self.model)), self.model.get_input_embeddings()
         vectors = embedded(embedding, self.batches[index]["input_ids"])
@@ -138,8 +138,13 @@ class Blocks:
         used = self.layer(layer).module if module is None else module
         with torch.set_grad_enabled(gradients), self.compute.running():
             out = used(hidden, *call.arguments, **call.named)
+        out = out[0] if isinstance(out, tuple) else out
         assert isinstance(out, Tensor)
         return out
+
+    def _returned(self, hidden: Tensor) -> Any:
+        """Return hidden states as a layer of the model does."""
+        return (hidden,) if places_of(self.model).modules.returns == "tuple" else hidden
 
     def let_go(self) -> None:
         """Let go of what is held of the model, whoever runs it; it is made again when needed."""
@@ -162,10 +167,12 @@ class Blocks:
         tied = head is not None and head.weight is embedding.weight
         used = outside(self.model, None if tied else embedding.weight)
         last = self._part("last", self.model, used, wide=True)
-        skipped = [last.get_input_embeddings(), *layer_list(self.model)]
-        skipped += [last.base_model.get_submodule(name) for name in more]
+        layers, others = list(layer_list(self.model)), [last.get_input_embeddings()]
+        others += [last.base_model.get_submodule(name) for name in more]
         inputs = {name: x[:, : hidden.shape[1]] for name, x in self.batches[index].items()}
-        with torch.set_grad_enabled(gradients), stand_ins(skipped, [lambda *_, **__: hidden] * len(skipped)):
+        forwards: list[Callable[..., Any]] = [lambda *_, **__: self._returned(hidden)] * len(layers)
+        forwards += [lambda *_, **__: hidden] * len(others)
+        with torch.set_grad_enabled(gradients), stand_ins([*layers, *others], forwards):
             return last(**inputs, use_cache=False)
 
     def _part(self, name: object, module: M, used: Iterable[nn.Parameter], *, wide: bool) -> M:

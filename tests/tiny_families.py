@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_mixtures import GATED_DELTA, MIXTURES
+from tiny_mixtures import GATED_DELTA, MAMBA, MIXTURES
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 from zerolm.families.known import families
@@ -20,6 +20,7 @@ DECODER: dict[str, Any] = SIZES | NO_TOKENS | {"num_key_value_heads": 2, "head_d
 DERIVED = {name: value for name, value in DECODER.items() if name != "head_dim"}
 ENCODER: dict[str, Any] = SIZES | {"pad_token_id": 1, "max_position_embeddings": 66}
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
+SPACES = {name: value for name, value in MAMBA.items() if name != "layer_types"}
 BIASED = {"attention_bias": True, "mlp_bias": True}
 FACTORS = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}
 GEMMA4: dict[str, Any] = {
@@ -32,6 +33,7 @@ GPT2: dict[str, Any] = NO_TOKENS | {
 TINY: dict[str, dict[str, Any]] = {
     "apertus": DERIVED | {"attention_bias": True},
     "arcee": DECODER | BIASED,
+    "bamba": DERIVED | BIASED | SPACES | {"attn_layer_indices": [1]},
     "bert": ENCODER,
     "camembert": ENCODER,
     "cohere": DECODER | {"attention_bias": True, "use_qk_norm": True},
@@ -51,6 +53,7 @@ TINY: dict[str, dict[str, Any]] = {
         "new_decoder_architecture": True,
     }
     | NO_TOKENS,
+    "falcon_h1": DECODER | BIASED | SPACES | {"mamba_d_ssm": 96},
     "gemma": DECODER | {"attention_bias": True},
     "gemma2": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8},
     "gemma3_text": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8,
@@ -72,6 +75,7 @@ TINY: dict[str, dict[str, Any]] = {
     "internlm3": DECODER | BIASED,
     "iquestcoder": DECODER | BIASED,
     "jais2": DECODER | BIASED,
+    "lfm2": DERIVED | {"conv_bias": True, "block_multiple_of": 16, "layer_types": ["conv", *MIXED[1:2], "conv"]},
     "llama": DERIVED | BIASED,
     "ministral": DECODER | {"sliding_window": 8, "layer_types": MIXED},
     "ministral3": DECODER,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix, Role
-from zerolm.families.family import NO, Cuttable, Family, Pattern
+from zerolm.families.family import NO, Cuttable, Family, Pattern, Rounded
 from zerolm.families.kinds import kinds_of, windows_of
 from zerolm.families.known import family_of
 from zerolm.families.rule import is_rule, value
@@ -91,7 +91,7 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
     if not family.shares_keys and by_label["heads"] != by_label["kv_heads"]:
         names = [f"{_field(family, name)} {by_label[name]}" for name in ("heads", "kv_heads")]
         raise ValueError(f"{' is not '.join(names)}: a {family.name} has a key and a value for each head")
-    if by_label.get("active", 0) > by_label.get("experts", 0):
+    if by_label.get("active", 0) > by_label.get("experts", 0) > 0:
         raise ValueError(f"{by_label['active']} experts are chosen of {by_label['experts']}")
     for one, other in family.config.equal.items():
         if by_label[one] != by_label[other]:
@@ -269,7 +269,22 @@ def _size(family: Family, fields: Mapping[str, Any], label: str) -> int:
     most, least = LIMITS.get(label, MAX_WIDTH), 0 if size.may_be_none else 1
     if not is_given(fields, size) and is_rule(number):
         number = value(number, lambda of: _factor(family, fields, of), lambda of: _field(family, of))
-    return integer(name, number, most, least)
+    whole = integer(name, number, most, least)
+    rounded = family.config.rounded if label == "ffn" else None
+    return whole if rounded is None else _rounded(rounded, fields, whole)
+
+
+def _rounded(rounded: Rounded, fields: Mapping[str, Any], width: int) -> int:
+    """Return how wide an FFN is whose field says this."""
+    if not boolean(fields, rounded.switch.field, rounded.switch.default):
+        return width
+    width, factor = 2 * width // 3, value_of(fields, rounded.factor)
+    if factor is None:
+        return width
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= MAX_WIDTH:
+        raise ValueError(f"{rounded.factor.field} is {short(factor)}, not a factor")
+    multiple = integer(str(rounded.multiple.field), value_of(fields, rounded.multiple), MAX_WIDTH)
+    return integer("a rounded FFN", -(-int(factor * width) // multiple) * multiple, MAX_WIDTH)
 
 
 def _factor(family: Family, fields: Mapping[str, Any], label: str) -> int:

@@ -68,7 +68,7 @@ class KindRule:
 
     Those before number ``first``; those from ``offset`` on that are ``every`` layers apart (an offset of -1
     begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those after number
-    ``after`` (-1: none); or the ``last`` so many. A rule with none of these holds for all layers.
+    ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A rule with none of these holds for all layers.
     """
 
     kind: str
@@ -78,11 +78,13 @@ class KindRule:
     listed: str | None = None
     after: Field | None = None
     last: Field | None = None
+    but_listed: str | None = None
 
     @property
     def is_for_all(self) -> bool:
         """Whether it holds for every layer."""
-        return not (self.first or self.every or self.listed or self.after or self.last)
+        rules = (self.first, self.every, self.listed, self.after, self.last, self.but_listed)
+        return not any(rules)
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,15 @@ class UnitAxis:
 
     each: str
     parts: tuple[str, ...] = ("1",)
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """An FFN of two thirds of its field, times ``factor``, up to a ``multiple``, where ``switch`` is true."""
+
+    switch: Field
+    factor: Field
+    multiple: Field
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,7 @@ class Configuration:
     gives fields of which no other value is described, ``equal`` sizes that must be the same as others. ``at`` is the field that holds the configuration of the
     text part, where the model has others, and ``text_type`` the family whose stock class computes it, where
     its own has no head. ``axes`` by label are those that are no size; ``by_number`` are
-    values that some layers have otherwise.
+    values that some layers have otherwise; ``rounded`` says how else than by its field an FFN is wide.
     """
 
     sizes: dict[str, Field]
@@ -166,6 +177,7 @@ class Configuration:
     kinds: tuple[Kinds, ...] = ()
     memory: tuple[Memory, ...] = ()
     by_number: ByNumber | None = None
+    rounded: Rounded | None = None
 
 
 @dataclass(frozen=True)

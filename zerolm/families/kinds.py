@@ -40,10 +40,10 @@ def _by_rule(choice: Kinds, fields: Mapping[str, Any], depth: int) -> list[str]:
 def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[int]:
     """Return the numbers of the layers that a rule holds for."""
     if rule.listed is not None:
-        numbers = fields.get(rule.listed) or []
-        if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n < MAX_DEPTH for n in numbers):
-            raise ValueError(f"{rule.listed} is {short(numbers)}, not a list of numbers of layers")
-        return frozenset(numbers)
+        return _numbers(fields, rule.listed)
+    if rule.but_listed is not None:
+        is_given = fields.get(rule.but_listed) is not None
+        return frozenset(range(depth)) - _numbers(fields, rule.but_listed) if is_given else frozenset()
     if rule.first is not None:
         return frozenset(range(min(depth, _number(fields, rule.first, least=0))))
     if rule.after is not None:
@@ -56,6 +56,14 @@ def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[
         offset = 0 if rule.offset is None else _number(fields, rule.offset, least=-1)
         return frozenset(n for n in range(depth) if n >= offset and (n - offset) % every == 0)
     return frozenset(range(depth))
+
+
+def _numbers(fields: Mapping[str, Any], name: str) -> frozenset[int]:
+    """Return the numbers of layers in a list, none where it is absent."""
+    numbers = fields.get(name) or []
+    if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n < MAX_DEPTH for n in numbers):
+        raise ValueError(f"{name} is {short(numbers)}, not a list of numbers of layers")
+    return frozenset(numbers)
 
 
 def _number(fields: Mapping[str, Any], field: Field, least: int = 1) -> int:

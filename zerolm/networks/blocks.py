@@ -144,7 +144,7 @@ class Blocks:
 
     def _returned(self, hidden: Tensor) -> Any:
         """Return hidden states as a layer of the model does."""
-        return (hidden,) if places_of(self.model).modules.returns == "tuple" else hidden
+        return (hidden, None) if places_of(self.model).modules.returns == "tuple" else hidden
 
     def let_go(self) -> None:
         """Let go of what is held of the model, whoever runs it; it is made again when needed."""

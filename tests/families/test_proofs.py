@@ -126,7 +126,10 @@ def without(folder: Path, carved: Carved) -> Any:
         if index not in wanted:
             del layers[index]
     network.config.num_hidden_layers = len(wanted)
-    if getattr(network.config, "layer_types", None):
+    attending = getattr(network.config, "attn_layer_indices", None)
+    if attending:
+        network.config.attn_layer_indices = [wanted.index(index) for index in attending if index in wanted]
+    elif network.config.__dict__.get("layer_types"):
         network.config.layer_types = [network.config.layer_types[index] for index in wanted]
     return network
 
@@ -252,7 +255,7 @@ def ffn_of(checkpoint: Checkpoint, family: Family, hidden: Tensor) -> Tensor:
     layout = Layout.of(family, checkpoint.config, checkpoint.tensors)
     sends = partial(times, layout, checkpoint)
     config = AutoConfig.from_pretrained(checkpoint.folder)
-    name = getattr(config, "hidden_activation", None) or config.hidden_act
+    name = getattr(config, "hidden_activation", None) or getattr(config, "hidden_act", "silu")
     return sends("down", ACT2FN[name](sends("gate", hidden)) * sends("up", hidden))
 
 

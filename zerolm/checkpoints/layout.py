@@ -195,7 +195,7 @@ def _placed(
                 layer is None or is_of(pattern, sizes.kinds[layer])
             ):
                 continue
-            parameter = (pattern.module or pattern.name).replace("{layer}", str(layer))
+            parameter = pattern.parameter.replace("{layer}", str(layer))
             axes, parts = pattern.axes, _parts(pattern, sizes)
             slot = Slot(layer, pattern.role, axes, pattern.transposed, parts, parameter=parameter)
             for expert in range(sizes.sizes["experts"]) if "{expert}" in pattern.name else (None,):

@@ -214,6 +214,11 @@ class Pattern:
         return tuple(self.when.split(" and "))
 
     @property
+    def parameter(self) -> str:
+        """The stock class's name of it, or of what it is a part of."""
+        return self.module or self.name
+
+    @property
     def roles(self) -> tuple[str, ...]:
         """The roles of what is fused in it, one where nothing is."""
         return tuple(self.role.split("+"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB
@@ -68,6 +68,23 @@ def _numbers(fields: Mapping[str, Any], name: str) -> frozenset[int]:
 
 def _number(fields: Mapping[str, Any], field: Field, least: int = 1) -> int:
     return integer(field.field or "a rule", value_of(fields, field), MAX_DEPTH, least)
+
+
+def by_number(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, list[int] | int]:
+    """Return how many layers are first of a kind, and the numbers of others, where rules go by these.
+
+    ``wanted`` are the kinds of each layer.
+    """
+    fields: dict[str, list[int] | int] = {}
+    for rule in choice.rules:
+        places = [place for place, kinds in enumerate(wanted) if rule.kind in kinds]
+        if rule.first is not None and rule.first.field is not None:
+            fields[rule.first.field] = next((n for n, place in enumerate(places) if n != place), len(places))
+        if rule.listed is not None:
+            fields[rule.listed] = places
+        if rule.every is not None and rule.every.field is not None and choice.rules[0].listed is not None:
+            fields[rule.every.field] = 1  # the list says it all
+    return fields
 
 
 def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterator[int]:

@@ -61,7 +61,7 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
 def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, str]:
     """Return the stock model's name of each tensor: ``prefix`` stands before the names of the body."""
     layout = checkpoint.layout
-    heads = {pattern.module or pattern.name for pattern in checkpoint.family.tensors.head}
+    heads = {pattern.parameter for pattern in checkpoint.family.tensors.head}
     return {
         stored: ("" if slot.parameter in heads else prefix) + slot.parameter
         for stored, slot in layout.slots.items()

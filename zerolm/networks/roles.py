@@ -89,8 +89,8 @@ def _places(family: Family) -> Places:
     axes: dict[str, tuple[tuple[str, ...], ...]] = {}
     others: dict[str, tuple[str, ...]] = {}
     for pattern in family.tensors.body:
-        if pattern.in_layer and pattern.module is None:
-            name = pattern.name.partition(".{layer}.")[2]
+        if pattern.in_layer and "{expert}" not in pattern.name:
+            name = pattern.parameter.partition(".{layer}.")[2]
             axes[name] = (*axes.get(name, ()), pattern.axes)
             if pattern.kinds and not pattern.of_experts:
                 others[pattern.role] = (*others.get(pattern.role, ()), name.removesuffix(".weight"))

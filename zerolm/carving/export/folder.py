@@ -10,8 +10,8 @@ from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint, Outgoing
 from zerolm.families.config import sizes_of
-from zerolm.families.family import Family, Kinds
-from zerolm.families.kinds import FULL, SLIDING
+from zerolm.families.family import Family
+from zerolm.families.kinds import FULL, SLIDING, by_number
 from zerolm.families.values import of_all, part_at
 
 REMOTE: Final = ("auto_map", "custom_pipelines", "custom_generate")
@@ -146,22 +146,8 @@ def _lists(
         names = {kind: name for name, kind in choice.values.items()}
         if choice.field is not None:
             lists[choice.field] = [next(names[kind] for kind in kinds if kind in names) for kinds in wanted]
-        lists |= _by_number(choice, wanted)
+        lists |= by_number(choice, wanted)
     return lists
-
-
-def _by_number(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, list[int] | int]:
-    """Return how many layers are first of a kind, and the numbers of others, where rules go by these."""
-    fields: dict[str, list[int] | int] = {}
-    for rule in choice.rules:
-        places = [place for place, kinds in enumerate(wanted) if rule.kind in kinds]
-        if rule.first is not None and rule.first.field is not None:
-            fields[rule.first.field] = next((n for n, place in enumerate(places) if n != place), len(places))
-        if rule.listed is not None:
-            fields[rule.listed] = places
-        if rule.every is not None and rule.every.field is not None and choice.rules[0].listed is not None:
-            fields[rule.every.field] = 1  # the list says it all
-    return fields
 
 
 def without_code(value: Any) -> Any:

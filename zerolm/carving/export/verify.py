@@ -147,7 +147,8 @@ def _axes(parent: Checkpoint, layer: int) -> dict[str, Axes]:
     """Return the labels of the axes of the parameters of a layer, by name."""
     kinds = parent.layout.kinds[layer]
     inside = (pattern for pattern in parent.family.tensors.body if pattern.in_layer and is_of(pattern, kinds))
-    return {pattern.name.partition(".{layer}.")[2]: pattern.axes for pattern in inside}
+    alone = (pattern for pattern in inside if "{expert}" not in pattern.name)
+    return {pattern.parameter.partition(".{layer}.")[2]: pattern.axes for pattern in alone}
 
 
 @torch.no_grad()

@@ -46,6 +46,8 @@ CUTS: dict[str, dict[str, Any]] = {
 IDS = torch.randint(2, 64, (2, 24), generator=torch.Generator().manual_seed(1))
 """Longer than any window of the tiny models; without the tokens that stand for padding."""
 EXACT = 1e-5
+WRITERS = ("o_proj", "down_proj", "out_proj", "output_linear")
+"""Parts of the names of what is added to the stream."""
 DEAD = 12
 """Channels of the stream that hold nothing, of 48."""
 
@@ -207,14 +209,12 @@ def test_a_stream_is_narrowed_exactly_where_some_of_it_holds_nothing(
     """Nothing is written to some channels of the parent's stream: a child of as many fewer is the parent."""
     network = random_model(kind, tie_word_embeddings=tied)
     network.config.use_cache = False
-    names, body = families()[kind].modules, network.base_model
-    matrices = [network.get_input_embeddings().weight.data.T]
-    for layer in body.get_submodule(names.layers):
-        for role in ("o", "down"):
-            module = layer.get_submodule(names.projections[role])
-            matrices += [parameter.data for parameter in module.parameters()]
-    for matrix in matrices:
-        matrix[torch.arange(DEAD) * 4] = 0
+    network.get_input_embeddings().weight.data[:, torch.arange(DEAD) * 4] = 0
+    for name, parameter in network.base_model.named_parameters():
+        if any(writer in name for writer in WRITERS):
+            of_experts = [number for number, size in enumerate(parameter.shape) if size == 48]
+            axis = of_experts[0] if parameter.dim() == 3 or name.endswith("bias") else 0
+            parameter.data.transpose(0, axis)[torch.arange(DEAD) * 4] = 0
     network.save_pretrained(tmp_path / "parent")
     carved = carve(tmp_path / "parent", tmp_path / "child", repair="none", keep_hidden=1 - DEAD / 48)
     child = opened(tmp_path / "child")

@@ -29,7 +29,7 @@ LIMITS: Final = {
 COUNT_LABELS: Final = ("depth", "heads", "kv_heads", "head_size")
 """Sizes that are no axis of a tensor."""
 CHOICES: Final = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
-OF_FFN: Final = ("gate", "up", "down", "router", "shared", "experts")
+OF_FFN: Final = ("gate", "up", "down", "router", "shared", "experts", "dense")
 """First words of the roles of an FFN's matrices."""
 
 
@@ -234,9 +234,13 @@ def _layer(
 def _matrix(pattern: Pattern, shape: list[int]) -> Matrix:
     rows, cols = reversed(shape) if pattern.transposed else shape
     labels = {label for axis in pattern.axes for label in axis.split("+")}
-    in_ffn = pattern.role.split("+")[0].split("_")[0] in OF_FFN and not labels & {"q", "kv"}
-    role: Role = "ffn" if in_ffn else "attention"
+    role: Role = "ffn" if in_ffn(pattern.role) and not labels & {"q", "kv"} else "attention"
     return Matrix(role, rows, cols, len(pattern.roles), pattern.scaled, pattern.role.replace("+", ""))
+
+
+def in_ffn(role: str) -> bool:
+    """Return whether a role is that of an FFN's matrix."""
+    return role.split("+")[0].split("_")[0] in OF_FFN
 
 
 def _shape(pattern: Pattern, sizes: ModelSizes) -> list[int]:

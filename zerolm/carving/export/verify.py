@@ -118,7 +118,7 @@ def compare_blocks(
             name: str, place: int = place, kept: LayerCut = kept, axes: Mapping[str, Axes] = axes
         ) -> Tensor:
             parameter = ours.layer(place).module.get_parameter(name)
-            return _corner(parameter.detach(), [cut.places(kept, label) for label in axes[name]])
+            return _corner(parameter.detach(), [cut.places(kept, label) for label in axes.get(name, ())])
 
         if cut.narrowing:
             carved = checked_layer(theirs, cut, kept, stored, written, coarseness(child))

@@ -68,9 +68,7 @@ WRAPPERS["qwen3_vl_moe"] = (
     "Qwen3VLMoeForConditionalGeneration",
     DEEP | {"text_config": TINY["qwen3_moe"] | {"num_hidden_layers": 5}, "tie_word_embeddings": False},
 )
-ROTATED = {
-    "rope_parameters": {"rope_type": "default", "rope_theta": 1e5, "mrope_section": [1, 1, 2]}
-}
+ROTATED = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e5, "mrope_section": [1, 1, 2]}}
 WRAPPERS["qwen2_5_vl"] = (
     "Qwen2_5_VLForConditionalGeneration",
     {"text_config": DERIVED | ROTATED, "vision_config": SEEING | {"fullatt_block_indexes": [0]}},
@@ -79,7 +77,14 @@ WRAPPERS["qwen2_vl"] = (
     "Qwen2VLForConditionalGeneration",
     {
         "text_config": DERIVED | ROTATED,
-        "vision_config": {"depth": 1, "embed_dim": 16, "num_heads": 2, "mlp_ratio": 1, "hidden_size": 48, "patch_size": 4},
+        "vision_config": {
+            "depth": 1,
+            "embed_dim": 16,
+            "num_heads": 2,
+            "mlp_ratio": 1,
+            "hidden_size": 48,
+            "patch_size": 4,
+        },
     },
 )
 WRAPPERS["kimi_k25"] = (
@@ -167,7 +172,10 @@ def test_a_child_is_its_parent_without_what_was_cut(
         modules = dict(layers[kept.layer].named_modules())
         shared = "mlp.shared_expert.down_proj"
         down = shared if shared in modules else "mlp.down_proj"
-        for name, units, whole in (("self_attn.o_proj", kept.groups, parent.layout.kv_heads), (down, kept.ffn, 40)):
+        for name, units, whole in (
+            ("self_attn.o_proj", kept.groups, parent.layout.kv_heads),
+            (down, kept.ffn, 40),
+        ):
             if name not in modules:  # linear attention stays
                 continue
             weight = modules[name].weight.data

@@ -151,7 +151,9 @@ def _check_kinds(family: Family) -> None:
     for unless in family.cut.unless:
         plain = {when.removeprefix(NO) for when in unless.when.split(" and ")}
         if not plain <= config.sizes.keys() | config.flags.keys() or not set(unless.cuts) <= set(CUTS):
-            raise ValueError(f"cut.unless is of {', '.join(unless.cuts)} when {unless.when!r}, which is neither")
+            raise ValueError(
+                f"cut.unless is of {', '.join(unless.cuts)} when {unless.when!r}, which is neither"
+            )
 
 
 def _check_named(where: str, kinds: tuple[str, ...], names: list[str]) -> None:

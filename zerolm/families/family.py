@@ -334,7 +334,9 @@ class Cuttable:
 
     def staying(self, depth: int) -> frozenset[int]:
         """Return the numbers of the layers that stay."""
-        return frozenset(range(depth)[: self.keeps_first]) | frozenset(range(depth)[depth - self.keeps_last :])
+        return frozenset(range(depth)[: self.keeps_first]) | frozenset(
+            range(depth)[depth - self.keeps_last :]
+        )
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,7 @@ def checked_layer(
     layer = carved_layer(model, replace(cut, narrowing=None), kept)
     maps = maps_of(model, narrowing, repaired.arrays)
     patterns = family_named(str(model.config.model_type)).tensors.body
-    inside = {
-        p.parameter.partition(".{layer}.")[2]: p for p in patterns if p.in_layer and "hidden" in p.axes
-    }
+    inside = {p.parameter.partition(".{layer}.")[2]: p for p in patterns if p.in_layer and "hidden" in p.axes}
     for name, parameter in list(layer.module.named_parameters()):
         if name not in inside:
             continue

@@ -18,6 +18,7 @@ from zerolm.carving.width.narrowing import Narrowing
 from zerolm.families.known import family_named
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import final_norm, layer_list, norm_gain
+
 WIDTHS: Final = {"hidden_dim", "hidden_size", "input_size"}
 """Attributes of stock routers and experts that hold how wide the stream is."""
 

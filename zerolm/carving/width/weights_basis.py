@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from zerolm.architecture import Floats
 from zerolm.carving.width.maps import stored_gain
-from zerolm.carving.width.narrowing import WRITERS, Basis, channel_basis, energies, norm_before, ordered_basis, writes
+from zerolm.carving.width.narrowing import (
+    WRITERS,
+    Basis,
+    channel_basis,
+    energies,
+    norm_before,
+    ordered_basis,
+    writes,
+)
 from zerolm.checkpoints import Checkpoint, Part
 from zerolm.checkpoints.dtypes import widened
 from zerolm.families.family import BIAS

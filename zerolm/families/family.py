@@ -21,14 +21,24 @@ NO = "no "
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """A size of two thirds of its field, times ``factor``, up to a ``multiple``, where ``switch`` is true."""
+
+    switch: Field
+    factor: Field
+    multiple: Field
+
+
+@dataclass(frozen=True)
 class Field:
     """A field of the configuration, and what is meant where it is absent or null.
 
     ``default`` and ``null`` are values or, for sizes, rules on other sizes: ``heads``, ``4*hidden``,
     ``hidden/heads``, ``nope+rope``. Null without a rule is refused. ``also`` are other names that the stock
     class takes. A size without a ``field`` always is its default. One that is 0 by default or null may be 0.
-    Where the flag ``when`` is not true, if it names one, the field is not read, and it is ``otherwise``. There are so many for each ``each``,
-    which is cut: as many fewer for as many fewer KV heads.
+    Where the flag ``when`` is not true, if it names one, the field is not read, and it is ``otherwise``.
+    There are so many for each of ``each``, and fewer where those are cut: ``kv_heads``. It must be ``equal``
+    to another size, where one is named, and is ``rounded`` to what the stock class makes of it.
     """
 
     field: str | None = None
@@ -38,6 +48,8 @@ class Field:
     when: str | None = None
     otherwise: Any = None
     each: str | None = None
+    equal: str | None = None
+    rounded: Rounded | None = None
 
     @property
     def may_be_none(self) -> bool:
@@ -68,7 +80,8 @@ class KindRule:
 
     Those before number ``first``; those from ``offset`` on that are ``every`` layers apart (an offset of -1
     begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those after number
-    ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A rule with none of these holds for all layers.
+    ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A rule with
+    none of these holds for all layers.
     """
 
     kind: str
@@ -88,16 +101,29 @@ class KindRule:
 
 
 @dataclass(frozen=True)
+class ByNumber:
+    """A ``field`` that has values of its own for each layer of a ``kind``, by number; the same for all.
+
+    ``names`` maps what it calls them to the fields that say the same of all such layers.
+    """
+
+    field: str
+    kind: str
+    names: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Kinds:
     """One of several kinds that each layer is of: what mixes its tokens, what FFN it has.
 
     ``values`` maps what the list ``field`` holds for each layer to the kinds; where it is absent, or the
-    family has no such list, ``rules`` decide.
+    family has no such list, ``rules`` decide. ``by_number`` are values that layers of a kind have otherwise.
     """
 
     rules: tuple[KindRule, ...]
     values: dict[str, str] = field(default_factory=dict)
     field: str | None = None
+    by_number: ByNumber | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -114,27 +140,6 @@ class UnitAxis:
 
     each: str
     parts: tuple[str, ...] = ("1",)
-
-
-@dataclass(frozen=True)
-class Rounded:
-    """An FFN of two thirds of its field, times ``factor``, up to a ``multiple``, where ``switch`` is true."""
-
-    switch: Field
-    factor: Field
-    multiple: Field
-
-
-@dataclass(frozen=True)
-class ByNumber:
-    """A ``field`` that has by the number of each layer of a ``kind`` its own values, the same for all of these.
-
-    ``names`` maps what it calls them to the fields that say the same of all such layers.
-    """
-
-    field: str
-    kind: str
-    names: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -158,10 +163,8 @@ class Configuration:
     ``sizes`` by label: ``depth hidden heads kv_heads head_size ffn vocab positions``, and what other axes the
     tensors have; ``experts`` and ``active`` (those that a token meets) for a mixture of experts. ``flags``
     are booleans with their defaults. ``per_layer`` names the fields that list one value a layer; ``only``
-    gives fields of which no other value is described, ``equal`` sizes that must be the same as others. ``at`` is the field that holds the configuration of the
-    text part, where the model has others, and ``text_type`` the family whose stock class computes it, where
-    its own has no head. ``axes`` by label are those that are no size; ``by_number`` are
-    values that some layers have otherwise; ``rounded`` says how else than by its field an FFN is wide.
+    gives fields of which no other value is described. ``at`` is the field that holds the configuration of the
+    text part, where the model has others. ``axes`` by label are those that are no size.
     """
 
     sizes: dict[str, Field]
@@ -170,14 +173,10 @@ class Configuration:
     per_layer: tuple[str, ...] = ()
     window: Window | None = None
     only: dict[str, Any] = field(default_factory=dict)
-    equal: dict[str, str] = field(default_factory=dict)
     at: str | None = None
-    text_type: str | None = None
     axes: dict[str, UnitAxis] = field(default_factory=dict)
     kinds: tuple[Kinds, ...] = ()
     memory: tuple[Memory, ...] = ()
-    by_number: ByNumber | None = None
-    rounded: Rounded | None = None
 
 
 @dataclass(frozen=True)
@@ -190,8 +189,9 @@ class Pattern:
     it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
     embedding); ``optional``; or where a flag of the configuration is set, or a size is not 0 (``no q_rank``:
     where it is), or both (``q_rank and attention_bias``). Only layers of its ``kinds`` have it, all where it
-    names none; ``full and own`` are those that are of both. ``module`` is the parameter of the stock class that it is a part of,
-    where that has another name: of experts and their gates and up projections, often one for all.
+    names none; ``full and own`` are those that are of both. ``module`` is the parameter of the stock class
+    that it is a part of, where that has another name: of experts and their gates and up projections, often
+    one for all.
     """
 
     name: str
@@ -384,7 +384,10 @@ class Modules:
 
 @dataclass(frozen=True)
 class ModuleNames:
-    """Where modules are called otherwise than the tensors say; see ``Modules``."""
+    """Where modules are called otherwise than the tensors say; see ``Modules``.
+
+    ``text_type`` is the family whose stock class computes the text part, where its own has no head.
+    """
 
     layers: str | None = None
     attention: str | None = None
@@ -392,6 +395,7 @@ class ModuleNames:
     between: str | None = None
     final: str | None = None
     resized: dict[str, str] = field(default_factory=dict)
+    text_type: str | None = None
     returns: Literal["tensor", "tuple"] = "tensor"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from zerolm.families.family import Family, Field
+from zerolm.families.family import ByNumber, Family, Field, Kinds
 
 OF_THE_WHOLE: Final = ("model_type", "architectures", "quantization_config")
 """Fields that are those of the whole model, whatever its text part says."""
@@ -43,16 +43,26 @@ def part_at(family: Family, config: Mapping[str, Any]) -> str | None:
 def of_all(family: Family, fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return fields that say of all layers of a kind what one says by their numbers.
 
-    ``ValueError`` where it says several things, or of other values than are known.
+    ``ValueError`` where it says several things, of other layers, or of other values than are known.
     """
-    numbered = family.config.by_number
-    if numbered is None or fields.get(numbered.field) is None:
-        return fields
-    by_number = fields[numbered.field]
+    for choice in family.config.kinds:
+        if choice.by_number is not None and fields.get(choice.by_number.field) is not None:
+            fields = _without_numbers(choice, choice.by_number, fields)
+    return fields
+
+
+def _without_numbers(choice: Kinds, numbered: ByNumber, fields: Mapping[str, Any]) -> dict[str, Any]:
+    by_number, listed = fields[numbered.field], fields.get(choice.field or "")
     values = list(by_number.values()) if isinstance(by_number, Mapping) else []
     possible = ", ".join(numbered.names)
     if any(value != values[0] for value in values) or not all(isinstance(value, Mapping) for value in values):
         raise ValueError(f"{numbered.field} is {short(by_number)}, not the same {possible} for some layers")
+    if values and isinstance(listed, list):
+        wanted = {str(n) for n, name in enumerate(listed) if choice.values.get(str(name)) == numbered.kind}
+        if wanted != set(map(str, by_number)):
+            raise ValueError(
+                f"{numbered.field} is of other layers than those of {numbered.kind} {choice.field}"
+            )
     each = values[0] if values else {}
     if not each.keys() <= numbered.names.keys():
         raise ValueError(f"{numbered.field} has {', '.join(map(short, each))}; {possible} are read")

@@ -62,6 +62,11 @@ MIXTURES: dict[str, dict[str, Any]] = {
     | {"sliding_window": 8, "layer_types": MIXED["layer_types"], "mlp_layer_types": KINDS["mlp_layer_types"]},
     "minimax_m2": SIZES | LOCAL,
     "mixtral": SIZES | LOCAL | {"sliding_window": 8},
+    "nemotron_h": {name: value for name, value in SIZES.items() if name != "num_hidden_layers"}
+    | {"mlp_bias": True, "n_routed_experts": 8, "n_group": 2, "topk_group": 1}
+    | {"mamba_num_heads": 6, "mamba_head_dim": 16, "ssm_state_size": 8, "n_groups": 2, "use_bias": True}
+    | {"moe_intermediate_size": 24, "moe_shared_expert_intermediate_size": 32}
+    | {"layers_block_type": ["mamba", "attention", "moe", "mlp", "attention", "mlp"]},
     "olmoe": DERIVED | BIASED | EXPERTS,
     "phimoe": SIZES | BIASED | LOCAL | {"lm_head_bias": True},
     "qwen2_moe": SIZES | EXPERTS | {"mlp_only_layers": [1], "moe_intermediate_size": 24,

@@ -55,8 +55,9 @@ LISTED = ("cwm",)
 REFUSED_NULLS = (
     ("ernie4_5", "use_bias"), ("cohere", "use_qk_norm"), ("falcon", "bias"),
     ("falcon", "new_decoder_architecture"), ("exaone4", "sliding_window"),
+    ("opt", "hidden_size"),
 )  # fmt: skip
-"""Where the stock class takes null for false, or divides by zero."""
+"""Where the stock class takes null for false, divides by zero, or has projections that are not described."""
 
 
 def fields_of(name: str) -> set[str]:

@@ -38,7 +38,8 @@ class Field:
     class takes. A size without a ``field`` always is its default. One that is 0 by default or null may be 0.
     Where the flag ``when`` is not true, if it names one, the field is not read, and it is ``otherwise``.
     There are so many for each of ``each``, and fewer where those are cut: ``kv_heads``. It must be ``equal``
-    to another size, where one is named, and is ``rounded`` to what the stock class makes of it.
+    to another size, where one is named, and is ``rounded`` to what the stock class makes of it. Where the
+    field ``counts`` is a list, it is the length of that.
     """
 
     field: str | None = None
@@ -49,6 +50,7 @@ class Field:
     otherwise: Any = None
     each: str | None = None
     equal: str | None = None
+    counts: str | None = None
     rounded: Rounded | None = None
 
     @property
@@ -118,12 +120,15 @@ class Kinds:
 
     ``values`` maps what the list ``field`` holds for each layer to the kinds; where it is absent, or the
     family has no such list, ``rules`` decide. ``by_number`` are values that layers of a kind have otherwise.
+    ``letters`` maps what the text ``pattern``, which may stand in place of the list, holds for each layer.
     """
 
     rules: tuple[KindRule, ...]
     values: dict[str, str] = field(default_factory=dict)
+    letters: dict[str, str] = field(default_factory=dict)
     field: str | None = None
     by_number: ByNumber | None = None
+    pattern: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -41,14 +41,25 @@ def part_at(family: Family, config: Mapping[str, Any]) -> str | None:
 
 
 def of_all(family: Family, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return fields that say of all layers of a kind what one says by their numbers.
+    """Return fields that say of all layers of a kind what one says by their numbers, or by letters.
 
     ``ValueError`` where it says several things, of other layers, or of other values than are known.
     """
     for choice in family.config.kinds:
+        if choice.pattern is not None and choice.field is not None and choice.pattern in fields:
+            fields = _without_letters(choice, choice.field, choice.pattern, fields)
         if choice.by_number is not None and fields.get(choice.by_number.field) is not None:
             fields = _without_numbers(choice, choice.by_number, fields)
     return fields
+
+
+def _without_letters(choice: Kinds, listed: str, pattern: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    text, plain = fields[pattern], {name: value for name, value in fields.items() if name != pattern}
+    if fields.get(listed) is not None:
+        return plain
+    if not isinstance(text, str) or not set(text) <= choice.letters.keys():
+        raise ValueError(f"{pattern} is {short(text)}, not a text of {' '.join(choice.letters)}")
+    return plain | {listed: [choice.letters[letter] for letter in text]}
 
 
 def _without_numbers(choice: Kinds, numbered: ByNumber, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,6 +85,8 @@ def value_of(config: Mapping[str, Any], field: Field) -> Any:
     """Return what is given, else the default; for null what it stands for."""
     if field.when is not None and config.get(field.when) is not True:
         return field.otherwise
+    if field.counts is not None and isinstance(config.get(field.counts), list):
+        return len(config[field.counts])
     for name in (field.field, *field.also):
         if name is not None and name in config:
             return field.null if config[name] is None else config[name]

@@ -58,6 +58,9 @@ MIXTURES: dict[str, dict[str, Any]] = {
     | {"mamba_d_state": 8, "mamba_dt_rank": 4, "attn_layer_period": 2, "attn_layer_offset": 1},
     "lfm2_moe": SIZES | EXPERTS
     | {"moe_intermediate_size": 24, "layer_types": ["conv", "full_attention"] * 2},
+    "llama4_text": SIZES | BIASED | LOCAL | {"intermediate_size_mlp": 44, "moe_layers": [1, 3]}
+    | {"layer_types": ["chunked_attention", "full_attention"] * 2, "attention_chunk_size": 8}
+    | {"no_rope_layers": [1, 0, 1, 0]},
     "mimo_v2_flash": SIZES | BIASED | ROUTED | {"v_head_dim": 12, "n_group": 1, "num_attention_heads": 8}
     | {"sliding_window": 8, "layer_types": MIXED["layer_types"], "mlp_layer_types": KINDS["mlp_layer_types"]},
     "minimax_m2": SIZES | LOCAL,

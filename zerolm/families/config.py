@@ -283,8 +283,6 @@ def _rounded(rounded: Rounded, fields: Mapping[str, Any], width: int) -> int:
     if not boolean(fields, rounded.switch.field, rounded.switch.default):
         return width
     width, factor = 2 * width // 3, value_of(fields, rounded.factor)
-    if factor is None:
-        return width
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= MAX_WIDTH:
         raise ValueError(f"{rounded.factor.field} is {short(factor)}, not a factor")
     multiple = integer(str(rounded.multiple.field), value_of(fields, rounded.multiple), MAX_WIDTH)

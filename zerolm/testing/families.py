@@ -27,7 +27,8 @@ def check_family(name: str, config: Mapping[str, Any]) -> None:
     stock = transformers.AutoConfig.for_model(name, **config)
     stock.allow_global_per_layer_attribute_access = True  # where layers have several sizes
     for label, field in family.config.sizes.items():
-        if field.field and isinstance(value := getattr(stock, field.field, None), int):
+        is_as_said = field.field and field.rounded is None  # the parameters tell of the others
+        if is_as_said and isinstance(value := getattr(stock, str(field.field), None), int):
             read = size_of(family, dict(config), label)
             _demand(name, read == value, f"{field.field} is {value} in the stock class, and read as {read}")
     torch.manual_seed(0)

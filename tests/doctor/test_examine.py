@@ -152,9 +152,9 @@ def test_runtimes_that_take_the_ffn_of_a_gpt2_as_fourfold(tmp_path: Path) -> Non
 
 def test_a_family_that_is_not_known(tmp_path: Path) -> None:
     """transformers really opens it; of the others nothing is claimed."""
-    sizes = {"vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6}
-    config = transformers.GPTNeoXConfig(**sizes, intermediate_size=40)
-    transformers.GPTNeoXForCausalLM(config).save_pretrained(tmp_path)
+    sizes = {"vocab_size": 64, "hidden_size": 48, "num_layers": 2, "num_heads": 6, "intermediate_size": 40}
+    config = transformers.GPTNeoConfig(**sizes, attention_types=[[["global", "local"], 1]])
+    transformers.GPTNeoForCausalLM(config).save_pretrained(tmp_path)
     found = diagnose(tmp_path)
     by_name = {verdict.runtime: verdict for verdict in found.verdicts}
     assert (by_name["transformers"].verdict, by_name["transformers"].known) == (OPENS, "opened")

@@ -11,7 +11,7 @@ from typing import Any
 from zerolm.architecture import MAX_DEPTH
 from zerolm.checkpoints.headers import FLOATS, TensorInfo
 from zerolm.families.config import ModelSizes, has, is_of, sizes_of
-from zerolm.families.family import Family, Pattern, Prefix
+from zerolm.families.family import BIAS, Family, Pattern, Prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,16 @@ class Slot:
     @property
     def is_matrix(self) -> bool:
         """Whether it is a matrix, or one for each expert."""
-        return len(self.axes) - (self.axes[0] == "experts" and len(self.axes) == 3) == 2
+        return len(self.axes) - self._holds_all_experts == 2
 
     @property
     def of_experts(self) -> bool:
-        """Whether it is the matrix of one expert, or those of all."""
-        return self.expert is not None or (self.axes[0] == "experts" and len(self.axes) == 3)
+        """Whether it is the matrix or the bias of one expert, or those of all."""
+        return self.expert is not None or self._holds_all_experts
+
+    @property
+    def _holds_all_experts(self) -> bool:
+        return self.axes[0] == "experts" and len(self.axes) == (2 if self.role.endswith(BIAS) else 3)
 
     @property
     def key(self) -> str:

@@ -190,18 +190,19 @@ def _layer(
 ) -> Layer:
     """Return a layer that has these tensors, an expert's as many times as there are experts."""
     matrices: list[Matrix] = []
-    vectors = idle = 0
-    experts = sizes.sizes.get("experts", 1)
+    vectors = idle = idle_vectors = 0
+    experts, active = (sizes.sizes.get(label, 1) for label in ("experts", "active"))
     for pattern in patterns:
         if not is_of(pattern, kinds):
             continue
-        count = experts if pattern.of_experts else 1
+        count, unmet = (experts, experts - active) if pattern.of_experts else (1, 0)
         shape = _shape(pattern, sizes)
         if len(shape) != 2:
             vectors += count * math.prod(shape)
+            idle_vectors += unmet * math.prod(shape)
             continue
         matrices += [_matrix(pattern, shape)] * count
-        idle += (count - sizes.sizes["active"]) * matrices[-1].weights if pattern.of_experts else 0
+        idle += unmet * matrices[-1].weights
     kept = remembered(family, sizes, kinds)
     return Layer(
         matrices=tuple(matrices),
@@ -213,6 +214,7 @@ def _layer(
         window=window,
         idle=idle,
         state=kept.state,
+        idle_vectors=idle_vectors,
     )
 
 

@@ -33,10 +33,14 @@ TINY: dict[str, dict[str, Any]] = {
     "camembert": ENCODER,
     "cohere2": DECODER | {"attention_bias": True, "sliding_window": 8, "layer_types": MIXED},
     "cwm": DECODER | {"bos_token_id": 0, "mlp_bias": True, "sliding_window": 8, "layer_types": MIXED},
+    "deberta-v2": ENCODER
+    | {"relative_attention": True, "position_buckets": 4, "share_att_key": True, "norm_rel_ebd": "layer_norm",
+       "pos_att_type": ["p2c", "c2p"], "type_vocab_size": 2, "pooler_hidden_size": 48},
     "distilbert": {
         "vocab_size": 64, "dim": 48, "n_layers": 3, "n_heads": 6, "hidden_dim": 40,
         "max_position_embeddings": 32,
     },
+    "electra": ENCODER | {"embedding_size": 24},
     "ernie": ENCODER,
     "ernie4_5": DECODER | {"use_bias": True},
     "eurobert": DECODER | {"attention_bias": True, "pad_token_id": 1},
@@ -58,6 +62,9 @@ TINY: dict[str, dict[str, Any]] = {
     "ministral": DECODER | {"sliding_window": 8, "layer_types": MIXED},
     "ministral3": DECODER,
     "mistral": DECODER | {"sliding_window": 8},
+    "modernbert": ENCODER | BIASED
+    | {"norm_bias": True, "classifier_bias": True, "local_attention": 8, "layer_types": MIXED},
+    "mpnet": ENCODER,
     "nemotron": DECODER | BIASED,
     "olmo2": DERIVED | {"attention_bias": True},
     "phi3": DERIVED,

@@ -78,6 +78,7 @@ for _name in DENSE:
         _config |= {"num_attention_heads": 32, "hidden_size": 64}
 for _name in LISTED:
     CONFIGS[_name]["layer_types"] = MIXED
+CONFIGS["electra"] |= {"num_attention_heads": 4}  # which its default hidden size has room for
 CONFIGS["helium"] |= {"hidden_size": 2560, "num_attention_heads": 20, "head_dim": 128}  # as its defaults
 CASES = [
     (name, field, change)
@@ -104,7 +105,7 @@ def parameters(network: Any) -> int:
 
 def windows(config: Any) -> list[int]:
     """Return the window of each layer as the stock masks and caches have it."""
-    window = getattr(config, "sliding_window", None) or 0
+    window = getattr(config, "local_attention", None) or getattr(config, "sliding_window", None) or 0
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
     return [window if kind == "sliding_attention" else 0 for kind in kinds]
 
@@ -140,7 +141,7 @@ def test_every_default_is_that_of_transformers(kind: str) -> None:
     if family.window:
         given = {family.window.switch: True} if family.window.switch else {}
         opened = AutoConfig.for_model(kind, **given)
-        assert getattr(opened, "sliding_window", None) in (None, family.window.size.default)
+        assert getattr(opened, str(family.window.size.field), None) in (None, family.window.size.default)
         first = family.window.first
         assert first is None or kind in LISTED or getattr(stock, str(first.field)) == first.default
     more = UNBUILT.get(kind, {})

@@ -10,7 +10,7 @@ from typing import Any
 
 from zerolm.architecture import MAX_DEPTH
 from zerolm.checkpoints.headers import FLOATS, TensorInfo
-from zerolm.families.config import ModelSizes, has, is_of, sizes_of
+from zerolm.families.config import ModelSizes, has, is_of, may_have, sizes_of
 from zerolm.families.family import BIAS, Family, Pattern, Prefix
 
 
@@ -185,6 +185,7 @@ def _placed(
     names = [(prefix.body, pattern) for pattern in patterns_of(family, tensors, prefix)]
     names += [(prefix.head, pattern) for pattern in family.tensors.head]
     required = {pattern: has(family, pattern, config, with_head) for _, pattern in names}
+    possible = {pattern: needed or may_have(family, pattern, config) for pattern, needed in required.items()}
     for layer in (None, *range(sizes.depth)):
         for before, pattern in names:
             if pattern.in_layer is (layer is None) or not (
@@ -199,7 +200,7 @@ def _placed(
                 name = _present(wanted.replace("{expert}", str(expert)), family, tensors)
                 if required[pattern] and name not in tensors:
                     raise ValueError(f"tensor {name!r} is missing")
-                if name in tensors and (required[pattern] or pattern.when in ("optional", "head", "untied")):
+                if name in tensors and possible[pattern]:
                     yield name, slot if expert is None else replace(slot, expert=expert)
 
 

@@ -18,6 +18,8 @@ alike and are added to it at once.
 HeadSize = Literal["read", "derived", "either"]
 BIAS = "_bias"
 NO = "no "
+UNEQUAL = " != "
+EQUAL = " = "
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Window:
 
     ``types`` is the field that lists ``sliding_attention`` or ``full_attention`` for each layer. Where it is
     absent, layers ``first``, ``first + every``, ... have the window; with ``but_every`` all layers but the
-    last of each so many.
+    last of each so many, or with ``but_first`` but the first of them.
     """
 
     size: Field
@@ -54,6 +56,7 @@ class Window:
     first: Field | None = None
     every: int = 1
     but_every: Field | None = None
+    but_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,10 +150,11 @@ class Pattern:
     A leading axis ``experts`` holds all experts in one tensor. ``transposed``: stored as (inputs, outputs).
     ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is its name in a GGUF file. ``when``
     it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
-    embedding); ``optional``; or where a flag of the configuration is set, or a size is not 0 (``no q_rank``:
-    where it is), or both (``q_rank and attention_bias``). Only layers of its ``kinds`` have it, all where it
-    names none. ``module`` is the parameter of the stock class that it is a part of,
-    where that has another name: of experts and their gates and up projections, often one for all.
+    embedding); ``optional``; or where a flag of the configuration is set, a size is not 0 (``no q_rank``:
+    where it is), two sizes differ (``embedding != hidden``), a field is this text (``norm_rel_ebd =
+    layer_norm``), or several of these hold (``q_rank and attention_bias``). Only layers of its ``kinds`` have
+    it, all where it names none. ``module`` is the parameter of the stock class that it is a part of, where
+    that has another name: of experts and their gates and up projections, often one for all.
     """
 
     name: str
@@ -305,7 +309,7 @@ class Modules:
     the stream after attention; ``before`` the one before attention, None where none is; ``final`` the norm
     that the head reads, None where it reads the last layer.
     ``resized`` are attributes of the attention module (``config.NAME``: of its configuration) that hold the
-    length of an axis or a number of heads.
+    length of an axis or a number of heads. ``tuples``: a layer returns a tuple, the stream first.
     """
 
     layers: str
@@ -315,6 +319,7 @@ class Modules:
     final: str | None
     before: str | None = None
     resized: dict[str, str] = field(default_factory=dict)
+    tuples: bool = False
 
 
 @dataclass(frozen=True)
@@ -327,6 +332,7 @@ class ModuleNames:
     between: str | None = None
     final: str | None = None
     resized: dict[str, str] = field(default_factory=dict)
+    tuples: bool = False
 
 
 @dataclass(frozen=True)
@@ -387,4 +393,5 @@ class Family:
             final=modules.final or names.get("final_norm"),
             before=inside.get("attention_norm"),
             resized=modules.resized,
+            tuples=modules.tuples,
         )

@@ -72,7 +72,8 @@ def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterato
     if window.types is None or fields.get(window.types) is None:
         if window.but_every is not None:
             every = _number(fields, window.but_every)
-            yield from (0 if (n + 1) % every == 0 else size for n in range(depth))
+            full = 0 if window.but_first else every - 1
+            yield from (0 if n % every == full else size for n in range(depth))
             return
         first = 0 if window.first is None else _first(fields, window.first)
         yield from (size if n >= first and (n - first) % window.every == 0 else 0 for n in range(depth))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -49,6 +49,11 @@ def embedded(embedding: nn.Module, ids: Tensor) -> Tensor:
     few.__dict__["padding_idx"] = None  # would be another row now; it matters to gradients only
     vectors: Tensor = few(places)
     return vectors
+
+
+def _sending(out: Any) -> Callable[..., Any]:
+    """Return a forward that sends this, whatever it is given."""
+    return lambda *_, **__: out
 
 
 def tokens_at_once(blocks: Blocks, sequences: int) -> int:
@@ -108,10 +113,10 @@ class Blocks:
         inputs: list[Tensor] = []
         calls: list[Call] = []
 
-        def note(hidden: Tensor, *arguments: Any, **named: Any) -> Tensor:
+        def note(hidden: Tensor, *arguments: Any, **named: Any) -> Any:
             inputs.append(hidden)
             calls.append(Call(arguments, named))
-            return hidden
+            return self._returned(hidden)
 
         layers, embedding = list(layer_list(self.model)), self.model.get_input_embeddings()
         vectors = embedded(embedding, self.batches[index]["input_ids"])
@@ -138,6 +143,7 @@ class Blocks:
         used = self.layer(layer).module if module is None else module
         with torch.set_grad_enabled(gradients), self.compute.running():
             out = used(hidden, *call.arguments, **call.named)
+        out = out[0] if places_of(self.model).modules.tuples else out
         assert isinstance(out, Tensor)
         return out
 
@@ -162,11 +168,20 @@ class Blocks:
         tied = head is not None and head.weight is embedding.weight
         used = outside(self.model, None if tied else embedding.weight)
         last = self._part("last", self.model, used, wide=True)
-        skipped = [last.get_input_embeddings(), *layer_list(self.model)]
-        skipped += [last.base_model.get_submodule(name) for name in more]
+        norms = [last.base_model.get_submodule(name) for name in more]
+        layers = list(layer_list(self.model))
+        nothing = hidden.new_zeros(
+            *hidden.shape[:-1], embedding.weight.shape[1]
+        )  # what it becomes is not read
+        sent: list[Any] = [nothing, *[hidden] * len(norms), *[self._returned(hidden)] * len(layers)]
+        skipped = [last.get_input_embeddings(), *norms, *layers]
         inputs = {name: x[:, : hidden.shape[1]] for name, x in self.batches[index].items()}
-        with torch.set_grad_enabled(gradients), stand_ins(skipped, [lambda *_, **__: hidden] * len(skipped)):
+        with torch.set_grad_enabled(gradients), stand_ins(skipped, [_sending(out) for out in sent]):
             return last(**inputs, use_cache=False)
+
+    def _returned(self, hidden: Tensor) -> Any:
+        """Return hidden states as a layer returns them: some with what it could tell of its attention."""
+        return (hidden, None) if places_of(self.model).modules.tuples else hidden
 
     def _part(self, name: object, module: M, used: Iterable[nn.Parameter], *, wide: bool) -> M:
         """Return the module with those of its parameters as they are computed that are used.

@@ -14,7 +14,7 @@ from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
-from zerolm.families.config import ModelSizes, remembered
+from zerolm.families.config import TABLES, ModelSizes, remembered
 
 PARAMS: Final = COSTS.index("params")
 WEIGHT_BYTES: Final = COSTS.index("weight_bytes")
@@ -236,7 +236,7 @@ def _ends(checkpoint: Checkpoint, width: Width | None) -> Ends:
     vectors = 0
     for role, shape, _ in _outside(checkpoint, width):
         count = math.prod(shape)
-        if role in ("embedding", "positions", "types"):
+        if role in TABLES:
             embedding += count
             head = count if role == "embedding" and tied else head
         elif len(shape) == 2 and not (role == "head" and tied):

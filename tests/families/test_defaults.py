@@ -50,8 +50,10 @@ NEEDED: dict[str, dict[str, Any]] = {
 """What the defaults leave open: no number of experts, or heads that do not divide the hidden size."""
 LISTED = ("cwm",)
 """All but the first of each four layers have a window: no rule says so, and a list is asked for."""
-REFUSED_NULLS = (("ernie4_5", "use_bias"),)
-"""Where the stock class takes null for false."""
+REFUSED_NULLS = (
+    ("ernie4_5", "use_bias"), ("nomic_bert", "tie_word_embeddings"), ("nomic_bert", "pad_token_id")
+)  # fmt: skip
+"""Where the stock class takes null for false, or refuses it of what no size follows from."""
 
 
 def fields_of(name: str) -> set[str]:

@@ -135,8 +135,9 @@ def without(folder: Path, carved: Carved) -> Any:
 def writer(family: Family, layer: Any, role: str) -> Any:
     """Return the module of a role in a layer of any kind, None where it has none."""
     named = {
-        p.name.partition(".{layer}.")[2].removesuffix(".weight")
+        name.partition(".{layer}.")[2].removesuffix(".weight")
         for p in family.tensors.body
+        for name, _ in p.parameters
         if p.role == role
     }
     return next((module for name, module in layer.named_modules() if name in named), None)

@@ -108,7 +108,12 @@ def compare_blocks(
     ours, theirs = (Blocks(mapped_model(opened), [batch]) for opened in (child, parent))
     _same_kinds(ours.model, theirs.model, [kept.layer for kept in cut.layers])
     patterns = (pattern for pattern in parent.family.tensors.body if pattern.in_layer)
-    axes = {pattern.name.partition(".{layer}.")[2]: pattern.axes for pattern in patterns}
+    axes = {
+        name.partition(".{layer}.")[2]: labels
+        for pattern in patterns
+        if not (pattern.of_experts and pattern.module)
+        for name, labels in pattern.parameters
+    }
     generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
     for place, kept in enumerate(cut.layers):
         hidden = torch.randn(2, length, cut.hidden, generator=generator)  # (2, length, d)
@@ -235,7 +240,9 @@ def coarseness(child: Checkpoint) -> float:
 
 def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:
     """Return the carved parent with its weights as the child's types have them, in place."""
-    types = {name: child.tensors[stored].dtype for stored, name in parameters(child).items()}
+    types = {
+        name: child.tensors[stored].dtype for stored, names in parameters(child).items() for name in names
+    }
     prefix = f"{reference.base_model_prefix}."
     for name, parameter in reference.named_parameters():
         dtype = types.get(name, types.get(name.removeprefix(prefix), "F32"))

@@ -199,7 +199,7 @@ def _placed(
                 wanted = before + pattern.name.replace("{layer}", str(layer))
                 name = _present(wanted.replace("{expert}", str(expert)), family, tensors)
                 if required[pattern] and name not in tensors:
-                    raise ValueError(f"tensor {name!r} is missing")
+                    raise ValueError(f"tensor {name!r} is missing{_elsewhere(name, before, family, tensors)}")
                 if name in tensors and possible[pattern]:
                     yield name, slot if expert is None else replace(slot, expert=expert)
 
@@ -223,6 +223,14 @@ def _present(name: str, family: Family, tensors: Mapping[str, TensorInfo]) -> st
         if name not in tensors and name.endswith(new) and name.removesuffix(new) + old in tensors:
             return name.removesuffix(new) + old
     return name
+
+
+def _elsewhere(name: str, before: str, family: Family, tensors: Container[str]) -> str:
+    """Return where a tensor that is missing is after all: after another prefix."""
+    prefixes = {text for prefix in family.tensors.prefixes for text in (prefix.body, prefix.head)}
+    others = (other + name.removeprefix(before) for other in sorted(prefixes))
+    there = next((other for other in others if other in tensors), None)
+    return "" if there is None else f", but {there!r} is there: its names have prefixes of two kinds"
 
 
 def _check(tensor: TensorInfo, slot: Slot, sizes: ModelSizes) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_mixtures import MIXTURES
+from tiny_mixtures import GATED_DELTA, MAMBA, MIXTURES
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 from zerolm.families.known import families
@@ -20,17 +20,23 @@ DECODER: dict[str, Any] = SIZES | NO_TOKENS | {"num_key_value_heads": 2, "head_d
 DERIVED = {name: value for name, value in DECODER.items() if name != "head_dim"}
 ENCODER: dict[str, Any] = SIZES | {"pad_token_id": 1, "max_position_embeddings": 66}
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
+SPACES = {name: value for name, value in MAMBA.items() if name != "layer_types"}
 BIASED = {"attention_bias": True, "mlp_bias": True}
 FACTORS = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}
-GATED_DELTA: dict[str, Any] = {
-    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
-    "linear_value_head_dim": 4, "num_hidden_layers": 4, "attention_bias": True,
-    "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+GEMMA4: dict[str, Any] = {
+    "num_hidden_layers": 4, "global_head_dim": 32, "sliding_window": 8, "attention_bias": True,
+    "layer_types": ["sliding_attention", "full_attention"] * 2, "vocab_size_per_layer_input": 64,
+}  # fmt: skip
+GPT2: dict[str, Any] = NO_TOKENS | {
+    "vocab_size": 64, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_inner": 40, "n_positions": 32
 }  # fmt: skip
 TINY: dict[str, dict[str, Any]] = {
+    "apertus": DERIVED | {"attention_bias": True},
     "arcee": DECODER | BIASED,
+    "bamba": DERIVED | BIASED | SPACES | {"attn_layer_indices": [1]},
     "bert": ENCODER,
     "camembert": ENCODER,
+    "cohere": DECODER | {"attention_bias": True, "use_qk_norm": True},
     "cohere2": DECODER | {"attention_bias": True, "sliding_window": 8, "layer_types": MIXED},
     "cwm": DECODER | {"bos_token_id": 0, "mlp_bias": True, "sliding_window": 8, "layer_types": MIXED},
     "deberta-v2": ENCODER
@@ -44,14 +50,29 @@ TINY: dict[str, dict[str, Any]] = {
     "ernie": ENCODER,
     "ernie4_5": DECODER | {"use_bias": True},
     "eurobert": DECODER | {"attention_bias": True, "pad_token_id": 1},
+    "exaone4": DECODER | {"sliding_window": 8, "layer_types": MIXED},
+    "falcon": {
+        "vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6,
+        "ffn_hidden_size": 40, "max_position_embeddings": 32, "num_kv_heads": 2, "bias": True,
+        "new_decoder_architecture": True,
+    }
+    | NO_TOKENS,
+    "falcon_h1": DECODER | BIASED | SPACES | {"mamba_d_ssm": 96},
     "gemma": DECODER | {"attention_bias": True},
     "gemma2": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8},
     "gemma3_text": DECODER | {"attention_bias": True, "query_pre_attn_scalar": 16, "sliding_window": 8,
                               "layer_types": MIXED},
+    "gemma4_text": DECODER | GEMMA4 | {
+        "attention_k_eq_v": True, "num_global_key_value_heads": 2, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "hidden_size_per_layer_input": 0, "enable_moe_block": True,
+        "num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 24,
+    },
     "glm": DECODER,
     "glm4": DECODER,
-    "gpt2": {"vocab_size": 64, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_inner": 40, "n_positions": 32}
-    | NO_TOKENS,
+    "gpt2": GPT2,
+    "gpt_bigcode": GPT2,
+    "gpt_neox": DERIVED,
+    "gptj": GPT2 | {"rotary_dim": 4},
     "granite": DECODER | BIASED | FACTORS | {"attention_multiplier": 0.3},
     "helium": DECODER | BIASED | {"head_dim": 8},
     "gte": ENCODER,
@@ -59,6 +80,7 @@ TINY: dict[str, dict[str, Any]] = {
     "internlm3": DECODER | BIASED,
     "iquestcoder": DECODER | BIASED,
     "jais2": DECODER | BIASED,
+    "lfm2": DERIVED | {"conv_bias": True, "block_multiple_of": 16, "layer_types": ["conv", *MIXED[1:2], "conv"]},
     "llama": DERIVED | BIASED,
     "ministral": DECODER | {"sliding_window": 8, "layer_types": MIXED},
     "ministral3": DECODER,
@@ -68,7 +90,15 @@ TINY: dict[str, dict[str, Any]] = {
     "mpnet": ENCODER,
     "nemotron": DECODER | BIASED,
     "nomic_bert": ENCODER,
+    "olmo": DECODER | {"attention_bias": True},
     "olmo2": DERIVED | {"attention_bias": True},
+    "olmo3": DERIVED | {"attention_bias": True, "sliding_window": 8, "layer_types": MIXED},
+    "opt": {
+        "vocab_size": 64, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6, "ffn_dim": 40,
+        "max_position_embeddings": 32, "word_embed_proj_dim": 48,
+    }
+    | NO_TOKENS,
+    "phi": DECODER,
     "phi3": DERIVED,
     "qwen2": DECODER,
     "qwen3": DECODER | {"attention_bias": True},

@@ -22,12 +22,23 @@ BIASED = {"attention_bias": True}
 MIXED = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2}
 KINDS = {"mlp_layer_types": ["dense", "dense", "sparse", "sparse"], "num_shared_experts": 2}
 FACTORS = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0}
+INDEXED: dict[str, Any] = {"index_n_heads": 2, "index_head_dim": 16, "index_topk": 8}
+MAMBA: dict[str, Any] = {
+    "mamba_n_heads": 6, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 2,
+    "layer_types": ["mamba", "attention", "mamba", "attention"],
+}  # fmt: skip
+GATED_DELTA: dict[str, Any] = {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+    "linear_value_head_dim": 4, "num_hidden_layers": 4, "attention_bias": True,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+}  # fmt: skip
 MIXTURES: dict[str, dict[str, Any]] = {
     "afmoe": SIZES | BIASED | EXPERTS | MIXED | {"num_dense_layers": 2, "moe_intermediate_size": 24},
     "deepseek_v2": DERIVED | LATENT | BIASED | ROUTED | DENSE
     | {"topk_method": "group_limited_greedy", "q_lora_rank": None},
     "deepseek_v3": DERIVED | LATENT | BIASED | ROUTED | DENSE,
     "dots1": SIZES | BIASED | ROUTED | DENSE | MIXED,
+    "deepseek_v32": DERIVED | LATENT | BIASED | ROUTED | DENSE | INDEXED,
     "ernie4_5_moe": DERIVED
     | {"moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 24, "use_bias": True}
     | {"moe_layer_start_index": 2},
@@ -36,15 +47,28 @@ MIXTURES: dict[str, dict[str, Any]] = {
     "glm4_moe": SIZES | BIASED | ROUTED | DENSE | {"use_qk_norm": True},
     "glm4_moe_lite": DERIVED | LATENT | BIASED | ROUTED
     | {"mlp_layer_types": KINDS["mlp_layer_types"], "n_shared_experts": 2},
+    "glm_moe_dsa": DERIVED | LATENT | BIASED | ROUTED | DENSE | INDEXED,
     "gpt_oss": SIZES | LOCAL | MIXED,
     "granitemoe": DERIVED | BIASED | LOCAL | FACTORS | {"attention_multiplier": 0.3},
+    "granitemoehybrid": DERIVED | BIASED | LOCAL | FACTORS | MAMBA | {"shared_intermediate_size": 32},
+    "granitemoeshared": DERIVED | BIASED | LOCAL | FACTORS | {"shared_intermediate_size": 32},
+    "hunyuan_v1_moe": SIZES | BIASED | {"num_experts": 8, "moe_topk": 2},
     "hy_v3": SIZES | BIASED | EXPERTS | KINDS | {"moe_intermediate_size": 24},
+    "jamba": DERIVED | EXPERTS
+    | {"mamba_d_state": 8, "mamba_dt_rank": 4, "attn_layer_period": 2, "attn_layer_offset": 1},
+    "lfm2_moe": SIZES | EXPERTS | {"moe_intermediate_size": 24, "layer_types": ["conv", "full_attention"] * 2},
+    "mimo_v2_flash": SIZES | BIASED | ROUTED | {"v_head_dim": 12, "n_group": 1, "num_attention_heads": 8}
+    | {"sliding_window": 8, "layer_types": MIXED["layer_types"], "mlp_layer_types": KINDS["mlp_layer_types"]},
     "minimax_m2": SIZES | LOCAL,
     "mixtral": SIZES | LOCAL | {"sliding_window": 8},
     "olmoe": DERIVED | BIASED | EXPERTS,
     "phimoe": SIZES | BIASED | LOCAL | {"lm_head_bias": True},
     "qwen2_moe": SIZES | EXPERTS | {"mlp_only_layers": [1], "moe_intermediate_size": 24,
                                     "shared_expert_intermediate_size": 40},
+    "qwen3_5_moe_text": SIZES | EXPERTS | GATED_DELTA
+    | {"moe_intermediate_size": 24, "shared_expert_intermediate_size": 40},
     "qwen3_moe": SIZES | BIASED | EXPERTS | {"mlp_only_layers": [1], "moe_intermediate_size": 24},
+    "qwen3_next": SIZES | EXPERTS | GATED_DELTA
+    | {"moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "mlp_only_layers": [1]},
     "solar_open": SIZES | BIASED | ROUTED,
 }  # fmt: skip

@@ -10,19 +10,21 @@ import pytest
 import torch
 from carvings import carve
 from safetensors.torch import load_file, save_file
-from tiny_families import random_model, saved, stock_config, stock_model
+from tiny_families import TINY, random_model, saved, stock_config, stock_model
 from tiny_mixtures import MIXTURES
 from torch import nn
+from transformers import AutoModelForCausalLM
 
 from zerolm.carving.planning.part_costs import Choices, part_costs
 from zerolm.checkpoints import Checkpoint
 from zerolm.cli import main
 from zerolm.costs import COSTS, CostModel
 from zerolm.families.config import from_config
+from zerolm.families.known import families
 from zerolm.testing.families import stored_numbers
 
-TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 FILE = "model.safetensors"
+TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 
 
 @pytest.fixture
@@ -148,3 +150,45 @@ def test_active_parameters_are_shown_where_not_all_are(
     assert "active parameters " in capsys.readouterr().out
     assert main(["score", str(saved(tmp_path / "dense", "llama"))]) == 0
     assert "active" not in capsys.readouterr().out
+
+
+ALL: dict[str, Any] = {"keep_layers": 0.75, "keep_heads": 0.5, "keep_ffn": 0.5, "repair": "none"}
+
+
+def in_one(folder: Path) -> Path:
+    """Return the folder with all experts of a layer in one tensor, gates before up projections."""
+    stored = load_file(folder / FILE)
+    stacked: dict[str, Any] = {name: x for name, x in stored.items() if ".experts." not in name}
+    for place in {name.partition(".experts.")[0] for name in stored.keys() - stacked.keys()}:
+        each = [
+            {role: stored[f"{place}.experts.{expert}.{role}_proj.weight"] for role in ("gate", "up", "down")}
+            for expert in range(8)
+        ]
+        both = [torch.cat([matrices["gate"], matrices["up"]]) for matrices in each]
+        stacked[f"{place}.experts.gate_up_proj"] = torch.stack(both)
+        stacked[f"{place}.experts.down_proj"] = torch.stack([matrices["down"] for matrices in each])
+    save_file(stacked, folder / FILE, {"format": "pt"})
+    return folder
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [n for n in TINY if families()[n].tensors.layouts])
+def test_experts_may_be_in_one_tensor(kind: str, tmp_path: Path) -> None:
+    """As published: the child has them so too, opens, and sends what that of many tensors does."""
+    sent = []
+    for form in ("many", "one"):
+        random_model(kind).save_pretrained(tmp_path / form)
+        folder = tmp_path / form if form == "many" else in_one(tmp_path / form)
+        carve(folder, tmp_path / f"{form}_child", **ALL, **TOKENS)
+        stored = load_file(tmp_path / f"{form}_child" / FILE)
+        assert any(name.endswith("experts.gate_up_proj") for name in stored) is (form == "one")
+        network = AutoModelForCausalLM.from_pretrained(tmp_path / f"{form}_child").eval()
+        sent.append(network(input_ids=torch.arange(10)[None], use_cache=False).logits)
+    assert torch.allclose(*sent, rtol=1e-5, atol=1e-5)
+
+
+def test_experts_in_both_ways_are_refused(tmp_path: Path) -> None:
+    random_model("qwen3_5_moe_text").save_pretrained(tmp_path)
+    many = {name: x for name, x in load_file(tmp_path / FILE).items() if "layers.1.mlp.experts" in name}
+    with pytest.raises(ValueError, match=r"'model.layers.1.mlp.experts.\d+.\w+.weight' is none of a qwen3_5"):
+        Checkpoint.open(changed(in_one(tmp_path), many))

@@ -46,6 +46,8 @@ CUTS: dict[str, dict[str, Any]] = {
 IDS = torch.randint(2, 64, (2, 24), generator=torch.Generator().manual_seed(1))
 """Longer than any window of the tiny models; without the tokens that stand for padding."""
 EXACT = 1e-5
+WRITERS = ("o_proj", "down_proj", "out_proj", "output_linear")
+"""Parts of the names of what is added to the stream."""
 DEAD = 12
 """Channels of the stream that hold nothing, of 48."""
 
@@ -115,19 +117,24 @@ def without(folder: Path, carved: Carved) -> Any:
     assert cut is not None
     names = families()[stock_kind(folder)].modules
     layers = network.base_model.get_submodule(names.layers)
-    size, heads = cut.parent.head_size, cut.parent.heads // cut.parent.kv_heads
     for kept in cut.layers:
-        queries = [g * heads * size + place for g in kept.groups for place in range(heads * size)]
-        for role, places in (("o", queries), ("down", list(kept.ffn))):
+        for role, units, whole in (
+            ("o", kept.groups, cut.parent.kv_heads),
+            ("down", kept.ffn, cut.parent.ffn),
+        ):
             module = writer(families()[stock_kind(folder)], layers[kept.layer], role)
             if module is not None:  # a mixture has no such matrix
-                only_read(module, places)
+                size = inputs(module) // whole
+                only_read(module, [unit * size + place for unit in units for place in range(size)])
     wanted = [kept.layer for kept in cut.layers]
     for index in reversed(range(len(layers))):
         if index not in wanted:
             del layers[index]
     network.config.num_hidden_layers = len(wanted)
-    if getattr(network.config, "layer_types", None):
+    attending = getattr(network.config, "attn_layer_indices", None)
+    if attending:
+        network.config.attn_layer_indices = [wanted.index(index) for index in attending if index in wanted]
+    elif network.config.__dict__.get("layer_types"):
         network.config.layer_types = [network.config.layer_types[index] for index in wanted]
     return network
 
@@ -141,6 +148,12 @@ def writer(family: Family, layer: Any, role: str) -> Any:
         if p.role == role
     }
     return next((module for name, module in layer.named_modules() if name in named), None)
+
+
+def inputs(module: nn.Module) -> int:
+    """Return how many numbers a linear module reads."""
+    weight = module.get_parameter("weight")
+    return int(weight.shape[0 if isinstance(module, Conv1D) else 1])
 
 
 def only_read(module: nn.Module, places: list[int]) -> None:
@@ -226,14 +239,12 @@ def test_a_stream_is_narrowed_exactly_where_some_of_it_holds_nothing(
     """Nothing is written to some channels of the parent's stream: a child of as many fewer is the parent."""
     network = random_model(kind, tie_word_embeddings=tied)
     network.config.use_cache = False
-    names, body = families()[kind].modules, network.base_model
-    matrices = [network.get_input_embeddings().weight.data.T]
-    for layer in body.get_submodule(names.layers):
-        for role in ("o", "down"):
-            module = layer.get_submodule(names.projections[role])
-            matrices += [parameter.data for parameter in module.parameters()]
-    for matrix in matrices:
-        matrix[torch.arange(DEAD) * 4] = 0
+    network.get_input_embeddings().weight.data[:, torch.arange(DEAD) * 4] = 0
+    for name, parameter in network.base_model.named_parameters():
+        if any(writer in name for writer in WRITERS):
+            of_experts = [number for number, size in enumerate(parameter.shape) if size == 48]
+            axis = of_experts[0] if parameter.dim() == 3 or name.endswith("bias") else 0
+            parameter.data.transpose(0, axis)[torch.arange(DEAD) * 4] = 0
     network.save_pretrained(tmp_path / "parent")
     carved = carve(tmp_path / "parent", tmp_path / "child", repair="none", keep_hidden=1 - DEAD / 48)
     child = opened(tmp_path / "child")
@@ -274,7 +285,7 @@ def ffn_of(checkpoint: Checkpoint, family: Family, hidden: Tensor) -> Tensor:
     layout = Layout.of(family, checkpoint.config, checkpoint.tensors)
     sends = partial(times, layout, checkpoint)
     config = AutoConfig.from_pretrained(checkpoint.folder)
-    name = getattr(config, "hidden_activation", None) or config.hidden_act
+    name = getattr(config, "hidden_activation", None) or getattr(config, "hidden_act", "silu")
     return sends("down", ACT2FN[name](sends("gate", hidden)) * sends("up", hidden))
 
 

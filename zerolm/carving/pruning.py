@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions_in
 from zerolm.carving.width.in_memory import entered, maps_of, narrow_ends, narrow_layer, narrow_output
 from zerolm.carving.width.narrowing import WRITERS
 from zerolm.families.config import sizes_of
+from zerolm.families.kinds import by_number, kinds_of
 from zerolm.families.known import family_named
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.compute import compute_of
@@ -181,8 +182,17 @@ def apply_in_memory(model: PreTrainedModel, cut: Cut, repaired: Repaired | None 
     for index in reversed(range(len(layers))):
         if index not in wanted:
             del layers[index]
-    kinds = getattr(child.config, "layer_types", None)
-    child.config.num_hidden_layers = len(wanted)
-    if kinds is not None:
-        child.config.layer_types = [kinds[index] for index in wanted]
+    list_layers(child.config, wanted)
     return child
+
+
+def list_layers(config: PreTrainedConfig, wanted: Sequence[int]) -> None:
+    """Let a configuration say of these layers alone what it says of all, in place."""
+    family = family_named(str(config.model_type))
+    kinds = kinds_of(family, config.to_dict(), int(config.num_hidden_layers))
+    config.num_hidden_layers = len(wanted)
+    for choice in family.config.kinds:
+        for name, value in by_number(choice, [kinds[index] for index in wanted]).items():
+            setattr(config, name, value)
+    if config.__dict__.get("layer_types") is not None:  # no property that follows from the others
+        config.layer_types = [config.layer_types[index] for index in wanted]

@@ -17,6 +17,7 @@ from zerolm.checkpoints.headers import Shard, TensorInfo
 from zerolm.checkpoints.layout import Layout
 from zerolm.checkpoints.sentences import SentenceModules
 from zerolm.checkpoints.shards import read_shards
+from zerolm.families.config import cut_of
 from zerolm.families.family import Family
 from zerolm.families.known import family_of
 from zerolm.families.reading import current
@@ -64,6 +65,7 @@ class Checkpoint:
             shards = read_shards(folder)
             tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
             family = _family(config, tensors)
+            family = replace(family, cut=cut_of(family, config))
             layout = Layout.of(family, config, tensors)
             if sentences:
                 sentences.check(layout.hidden)

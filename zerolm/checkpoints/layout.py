@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
-from zerolm.architecture import MAX_DEPTH
 from zerolm.checkpoints.headers import FLOATS, TensorInfo
 from zerolm.families.config import ModelSizes, has, is_of, may_have, sizes_of
 from zerolm.families.family import BIAS, Family, Pattern, Prefix
@@ -55,7 +54,7 @@ class Slot:
     @property
     def is_matrix(self) -> bool:
         """Whether it is a matrix, or one for each expert."""
-        return len(self.axes) - self._holds_all_experts == 2
+        return len(self.axes) - self._holds_all_experts == 2 and not self.role.endswith("norm")
 
     @property
     def of_experts(self) -> bool:
@@ -64,7 +63,7 @@ class Slot:
 
     @property
     def _holds_all_experts(self) -> bool:
-        return self.axes[0] == "experts" and len(self.axes) == (2 if self.role.endswith(BIAS) else 3)
+        return self.axes[:1] == ("experts",) and len(self.axes) == (2 if self.role.endswith(BIAS) else 3)
 
     @property
     def key(self) -> str:
@@ -161,12 +160,20 @@ def _prefix(family: Family, tensors: Mapping[str, TensorInfo]) -> Prefix:
     return (present or list(possible))[0]
 
 
-def patterns_of(family: Family, tensors: Container[str], prefix: Prefix) -> tuple[Pattern, ...]:
-    """Return the patterns of the body, of the layout that the checkpoint has."""
+def patterns_of(
+    family: Family, tensors: Mapping[str, TensorInfo], sizes: ModelSizes, prefix: Prefix
+) -> tuple[Pattern, ...]:
+    """Return the patterns of the body, of the layout that the checkpoint has by its names and shapes."""
     body = family.tensors.body
+
+    def fits(pattern: Pattern) -> bool:
+        any_layer = prefix.body + pattern.name.replace("{expert}", "0")
+        names = (any_layer.replace("{layer}", str(layer)) for layer in range(sizes.depth))
+        shape = next((tensors[name].shape for name in names if name in tensors), None)
+        return shape == tuple(map(sizes.length, pattern.axes))
+
     for layout in family.tensors.layouts:
-        first = prefix.body + layout[0].name.replace("{expert}", "0")
-        if any(first.replace("{layer}", str(layer)) in tensors for layer in range(MAX_DEPTH)):
+        if all(map(fits, layout)):
             roles = {role for pattern in layout for role in pattern.roles}
             return (*(p for p in body if not roles & set(p.roles)), *layout)
     return body
@@ -182,7 +189,7 @@ def _placed(
     """Yield the tensors by name, with their slots, from the first layer to the last."""
     classes = config.get("architectures")
     with_head = any(name in family.head_classes for name in (classes if isinstance(classes, list) else ()))
-    names = [(prefix.body, pattern) for pattern in patterns_of(family, tensors, prefix)]
+    names = [(prefix.body, pattern) for pattern in patterns_of(family, tensors, sizes, prefix)]
     names += [(prefix.head, pattern) for pattern in family.tensors.head]
     required = {pattern: has(family, pattern, config, with_head) for _, pattern in names}
     possible = {pattern: needed or may_have(family, pattern, config) for pattern, needed in required.items()}
@@ -192,7 +199,7 @@ def _placed(
                 layer is None or is_of(pattern, sizes.kinds[layer])
             ):
                 continue
-            parameter = (pattern.module or pattern.name).replace("{layer}", str(layer))
+            parameter = pattern.parameter.replace("{layer}", str(layer))
             axes, parts = pattern.axes, _parts(pattern, sizes)
             slot = Slot(layer, pattern.role, axes, pattern.transposed, parts, parameter=parameter)
             for expert in range(sizes.sizes["experts"]) if "{expert}" in pattern.name else (None,):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix, Role
-from zerolm.families.family import EQUAL, NO, UNEQUAL, Family, Pattern
+from zerolm.families.family import EQUAL, NO, UNEQUAL, Cuttable, Family, Pattern, Rounded
 from zerolm.families.kinds import kinds_of, windows_of
 from zerolm.families.known import family_of
 from zerolm.families.rule import is_rule, value
@@ -31,7 +31,7 @@ COUNT_LABELS: Final = ("depth", "heads", "kv_heads", "head_size")
 CHOICES: Final = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
 TABLES: Final = ("embedding", "positions", "types", "relative_positions", "relative_positions_all")
 """Roles of matrices outside the layers of which a token meets some rows only."""
-OF_FFN: Final = ("gate", "up", "down", "router", "shared", "experts")
+OF_FFN: Final = ("gate", "up", "down", "router", "shared", "experts", "dense")
 """First words of the roles of an FFN's matrices."""
 
 
@@ -93,8 +93,12 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
     if not family.shares_keys and by_label["heads"] != by_label["kv_heads"]:
         names = [f"{_field(family, name)} {by_label[name]}" for name in ("heads", "kv_heads")]
         raise ValueError(f"{' is not '.join(names)}: a {family.name} has a key and a value for each head")
-    if by_label.get("active", 0) > by_label.get("experts", 0):
+    if by_label.get("active", 0) > by_label.get("experts", 0) > 0:
         raise ValueError(f"{by_label['active']} experts are chosen of {by_label['experts']}")
+    for one, other in family.config.equal.items():
+        if by_label[one] != by_label[other]:
+            names = [f"{_field(family, name)} {by_label[name]}" for name in (one, other)]
+            raise ValueError(f"{' is not '.join(names)}; only {family.name} where they are equal are read")
     head = by_label["head_size"]
     axes = {"q": by_label["heads"] * head, "kv": by_label["kv_heads"] * head, "head": head}
     units = {
@@ -154,14 +158,25 @@ def _holds(family: Family, when: str, fields: Mapping[str, Any]) -> bool:
     if text:
         return bool(fields.get(name) == text)
     flags, label = family.config.flags, when.removeprefix(NO)
-    if when in flags:
-        return boolean(fields, when, flags[when])
+    if label in flags:
+        return boolean(fields, label, flags[label]) is not when.startswith(NO)
     return label not in family.config.sizes or (_size(family, fields, label) == 0) is when.startswith(NO)
+
+
+def cut_of(family: Family, config: Mapping[str, Any]) -> Cuttable:
+    """Return the cuts that a model with this configuration can take."""
+    cut, fields = family.cut, described(family, config)
+    for unless in cut.unless:
+        if all(_holds(family, when, fields) for when in unless.when.split(" and ")):
+            notes = {"note": unless.note} if set(unless.cuts) - {"hidden"} else {}
+            notes |= {"hidden_note": unless.note} if "hidden" in unless.cuts else {}
+            cut = replace(cut, **dict.fromkeys(unless.cuts, False), **notes)
+    return cut
 
 
 def is_of(pattern: Pattern, kinds: frozenset[str]) -> bool:
     """Return whether layers of these kinds have the tensor, if the model has."""
-    return not pattern.kinds or bool(kinds & set(pattern.kinds))
+    return not pattern.kinds or any(kinds >= set(each.split(" and ")) for each in pattern.kinds)
 
 
 def from_config(config: Mapping[str, Any]) -> Architecture:
@@ -212,7 +227,7 @@ def _layer(
             continue
         count, unmet = (experts, experts - active) if pattern.of_experts else (1, 0)
         shape = _shape(pattern, sizes)
-        if len(shape) != 2:
+        if len(shape) != 2 or pattern.role.endswith("norm"):
             vectors += count * math.prod(shape)
             idle_vectors += unmet * math.prod(shape)
             continue
@@ -236,9 +251,13 @@ def _layer(
 def _matrix(pattern: Pattern, shape: list[int]) -> Matrix:
     rows, cols = reversed(shape) if pattern.transposed else shape
     labels = {label for axis in pattern.axes for label in axis.split("+")}
-    in_ffn = pattern.role.split("+")[0].split("_")[0] in OF_FFN and not labels & {"q", "kv"}
-    role: Role = "ffn" if in_ffn else "attention"
+    role: Role = "ffn" if in_ffn(pattern.role) and not labels & {"q", "kv"} else "attention"
     return Matrix(role, rows, cols, len(pattern.roles), pattern.scaled, pattern.role.replace("+", ""))
+
+
+def in_ffn(role: str) -> bool:
+    """Return whether a role is that of an FFN's matrix."""
+    return role.split("+")[0].split("_")[0] in OF_FFN
 
 
 def _shape(pattern: Pattern, sizes: ModelSizes) -> list[int]:
@@ -273,9 +292,30 @@ def _size(family: Family, fields: Mapping[str, Any], label: str) -> int:
     number, name = value_of(fields, size), size.field or label
     most, least = LIMITS.get(label, MAX_WIDTH), 0 if size.may_be_none else 1
     if not is_given(fields, size) and is_rule(number):
-        number = value(number, lambda of: _size(family, fields, of), lambda of: _field(family, of))
-    return integer(name, number, most, least)
+        number = value(number, lambda of: _factor(family, fields, of), lambda of: _field(family, of))
+    whole = integer(name, number, most, least)
+    rounded = family.config.rounded if label == "ffn" else None
+    return whole if rounded is None else _rounded(rounded, fields, whole)
+
+
+def _rounded(rounded: Rounded, fields: Mapping[str, Any], width: int) -> int:
+    """Return how wide an FFN is whose field says this."""
+    if not boolean(fields, rounded.switch.field, rounded.switch.default):
+        return width
+    width, factor = 2 * width // 3, value_of(fields, rounded.factor)
+    if factor is None:
+        return width
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= MAX_WIDTH:
+        raise ValueError(f"{rounded.factor.field} is {short(factor)}, not a factor")
+    multiple = integer(str(rounded.multiple.field), value_of(fields, rounded.multiple), MAX_WIDTH)
+    return integer("a rounded FFN", -(-int(factor * width) // multiple) * multiple, MAX_WIDTH)
+
+
+def _factor(family: Family, fields: Mapping[str, Any], label: str) -> int:
+    """Return a size, or 1 for a flag that is set and 0 for one that is not."""
+    flags = family.config.flags
+    return int(boolean(fields, label, flags[label])) if label in flags else _size(family, fields, label)
 
 
 def _field(family: Family, label: str) -> str:
-    return family.config.sizes[label].field or label
+    return (family.config.sizes[label].field if label in family.config.sizes else None) or label

@@ -17,6 +17,7 @@ NEEDED_SIZES: Final = ("depth", "hidden", "heads", "ffn")
 ALL_NEEDED: Final = (*NEEDED_SIZES, "kv_heads", "head_size", "vocab", "positions")
 FREE_AXES: Final = ("labels", "head", "q", "kv")
 MOST_AXES: Final = 3
+CUTS: Final = ("layers", "heads", "ffn", "hidden")
 NEEDED_NORM: Final = {
     "post": "attention_post_norm",
     "output": "attention_post_norm",
@@ -96,8 +97,10 @@ def _check(family: Family) -> None:
         if label not in sizes:
             raise ValueError(f"config.sizes lacks {label!r}")
     for label, size in sizes.items():
-        for rule in (size.default, size.null):
-            _check_rule(f"sizes.{label}", rule, sizes.keys() - {label})
+        if size.each not in (None, "kv_heads"):
+            raise ValueError(f"config.sizes.{label} is of each {size.each!r}; only kv_heads are cut")
+        for rule in (size.default, size.null, size.otherwise):
+            _check_rule(f"sizes.{label}", rule, (sizes.keys() | family.config.flags.keys()) - {label})
     _check_acyclic(sizes)
     _check_kinds(family)
     if not tensors.body:
@@ -110,7 +113,8 @@ def _check(family: Family) -> None:
         _check_patterns(layout, family)
     roles = {role for pattern in tensors.body if pattern.in_layer for role in pattern.roles}
     norm = NEEDED_NORM.get(family.norm, "ffn_norm")
-    for role in ("o", "down", norm):
+    norms = () if family.module_names.between else (norm,)  # one without weights
+    for role in ("o", "down", *norms):
         if not roles & {role, f"experts_{role}"}:
             raise ValueError(f"no tensor in the layers has the role {role!r}")
     if not any(pattern.role == "embedding" for pattern in tensors.body):
@@ -127,7 +131,7 @@ def _check_kinds(family: Family) -> None:
         for part in axis.parts:
             _check_rule(f"axes.{label}", part, config.sizes.keys())
     for choice in config.kinds:
-        for_all = [not (rule.first or rule.every or rule.listed or rule.after) for rule in choice.rules]
+        for_all = [rule.is_for_all for rule in choice.rules]
         if for_all.count(True) != 1 or not for_all[-1]:
             kinds = ", ".join(choice.names)
             raise ValueError(f"config.kinds ({kinds}): the last rule, and no other, must be for all layers")
@@ -138,21 +142,34 @@ def _check_kinds(family: Family) -> None:
         for rule in (memory.token, memory.state, memory.products):
             _check_rule("memory", rule, labels | config.axes.keys())
         _check_named("config.memory", memory.kinds, names)
+    if config.window is not None:
+        _check_named("config.window", config.window.kinds, names)
+    if not {*config.equal.keys(), *config.equal.values()} <= config.sizes.keys():
+        raise ValueError(f"config.equal has {', '.join(config.equal)}, of which config.sizes lacks some")
+    if config.by_number is not None:
+        _check_named("config.by_number", (config.by_number.kind,), names)
+    for unless in family.cut.unless:
+        plain = {when.removeprefix(NO) for when in unless.when.split(" and ")}
+        if not plain <= config.sizes.keys() | config.flags.keys() or not set(unless.cuts) <= set(CUTS):
+            raise ValueError(
+                f"cut.unless is of {', '.join(unless.cuts)} when {unless.when!r}, which is neither"
+            )
 
 
 def _check_named(where: str, kinds: tuple[str, ...], names: list[str]) -> None:
-    for kind in kinds:
+    for kind in (one for kind in kinds for one in kind.split(" and ")):
         if kind not in names:
             raise ValueError(f"{where} is of the kind {kind!r}, which config.kinds lacks")
 
 
 def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
     sizes, axes = family.config.sizes, family.config.axes
+    switches = sizes.keys() | family.config.flags.keys()
     kinds = [name for choice in family.config.kinds for name in choice.names]
-    seen: dict[tuple[bool, str], list[tuple[str, ...]]] = {}
+    seen: dict[tuple[bool, str], list[Pattern]] = {}
     for pattern in patterns:
         where = f"tensor {pattern.name!r}"
-        if not pattern.axes or len(pattern.axes) > MOST_AXES:
+        if len(pattern.axes) > MOST_AXES:
             raise ValueError(f"{where} has {len(pattern.axes)} axes")
         parts = {axis: axis.split("+") for axis in pattern.axes}
         for label in (label for labels in parts.values() for label in labels):
@@ -165,9 +182,9 @@ def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
             raise ValueError(
                 f"{where} has the role {pattern.role!r}, which does not fit its axes {pattern.axes}"
             )
-        plain = ("always", "head", "untied", "optional", *family.config.flags)
+        plain = ("always", "head", "untied", "optional")
         named = [when for when in pattern.conditions if when not in plain and EQUAL not in when]
-        if not {label for when in named for label in when.removeprefix(NO).split(UNEQUAL)} <= sizes.keys():
+        if not {label for when in named for label in when.removeprefix(NO).split(UNEQUAL)} <= switches:
             raise ValueError(f"{where} is there when {pattern.when!r}, which is no flag of config.flags")
         if pattern.of_experts and not (pattern.in_layer and {"experts", "active"} <= sizes.keys()):
             raise ValueError(f"{where} is of experts, but config.sizes lacks 'experts' and 'active'")
@@ -175,9 +192,16 @@ def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
         if pattern.kinds and not pattern.in_layer:
             raise ValueError(f"{where} is of a kind of layers, but in none")
         others = seen.setdefault((pattern.in_layer, pattern.role), [])
-        if any(not pattern.kinds or not other or set(pattern.kinds) & set(other) for other in others):
+        if any(_overlap(pattern, other) for other in others):
             raise ValueError(f"{where} has the role {pattern.role!r}, which another tensor has")
-        others.append(pattern.kinds)
+        others.append(pattern)
+
+
+def _overlap(one: Pattern, other: Pattern) -> bool:
+    """Return whether some layer of some model may have both tensors, as far as names tell."""
+    pairs = [(set(a.split(" and ")), set(b.split(" and "))) for a in one.kinds for b in other.kinds]
+    alike = not one.kinds or not other.kinds or any(a <= b or b <= a for a, b in pairs)
+    return alike and not any(NO + a == b or NO + b == a for a in one.conditions for b in other.conditions)
 
 
 def _check_rule(where: str, rule: Any, labels: AbstractSet[str]) -> None:
@@ -190,7 +214,12 @@ def _check_rule(where: str, rule: Any, labels: AbstractSet[str]) -> None:
 def _check_acyclic(sizes: Mapping[str, Any]) -> None:
     """Refuse sizes that follow from each other in a circle."""
     needs = {
-        label: {name for rule in (size.default, size.null) if isinstance(rule, str) for name in needed(rule)}
+        label: {
+            name
+            for rule in (size.default, size.null, size.otherwise)
+            if isinstance(rule, str)
+            for name in needed(rule)
+        }
         for label, size in sizes.items()
     }
     while free := [label for label, others in needs.items() if not others & needs.keys()]:

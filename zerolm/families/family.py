@@ -29,12 +29,17 @@ class Field:
     ``default`` and ``null`` are values or, for sizes, rules on other sizes: ``heads``, ``4*hidden``,
     ``hidden/heads``, ``nope+rope``. Null without a rule is refused. ``also`` are other names that the stock
     class takes. A size without a ``field`` always is its default. One that is 0 by default or null may be 0.
+    Where the flag ``when`` is not true, if it names one, the field is not read, and it is ``otherwise``. There are so many for each ``each``,
+    which is cut: as many fewer for as many fewer KV heads.
     """
 
     field: str | None = None
     default: Any = None
     null: Any = None
     also: tuple[str, ...] = ()
+    when: str | None = None
+    otherwise: Any = None
+    each: str | None = None
 
     @property
     def may_be_none(self) -> bool:
@@ -47,7 +52,8 @@ class Window:
 
     ``types`` is the field that lists ``sliding_attention`` or ``full_attention`` for each layer. Where it is
     absent, layers ``first``, ``first + every``, ... have the window; with ``but_every`` all layers but the
-    last of each so many, or with ``but_first`` but the first of them.
+    last of each so many, or with ``but_first`` but the first of them. Where ``kinds`` are named, it is the
+    layers of these, whatever else is said.
     """
 
     size: Field
@@ -57,6 +63,7 @@ class Window:
     every: int = 1
     but_every: Field | None = None
     but_first: bool = False
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,8 +71,8 @@ class KindRule:
     """The layers that are of a ``kind`` where no list says so; the first rule that holds decides.
 
     Those before number ``first``; those from ``offset`` on that are ``every`` layers apart (an offset of -1
-    begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; or those after number
-    ``after`` (-1: none). A rule with none of these holds for all layers.
+    begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those after number
+    ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A rule with none of these holds for all layers.
     """
 
     kind: str
@@ -74,6 +81,14 @@ class KindRule:
     offset: Field | None = None
     listed: str | None = None
     after: Field | None = None
+    last: Field | None = None
+    but_listed: str | None = None
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it holds for every layer."""
+        rules = (self.first, self.every, self.listed, self.after, self.last, self.but_listed)
+        return not any(rules)
 
 
 @dataclass(frozen=True)
@@ -106,6 +121,27 @@ class UnitAxis:
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """An FFN of two thirds of its field, times ``factor``, up to a ``multiple``, where ``switch`` is true."""
+
+    switch: Field
+    factor: Field
+    multiple: Field
+
+
+@dataclass(frozen=True)
+class ByNumber:
+    """A ``field`` that has by the number of each layer of a ``kind`` its own values, the same for all of these.
+
+    ``names`` maps what it calls them to the fields that say the same of all such layers.
+    """
+
+    field: str
+    kind: str
+    names: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Memory:
     """The numbers that layers of these ``kinds`` (all, where none are named) keep of earlier tokens.
 
@@ -126,8 +162,10 @@ class Configuration:
     ``sizes`` by label: ``depth hidden heads kv_heads head_size ffn vocab positions``, and what other axes the
     tensors have; ``experts`` and ``active`` (those that a token meets) for a mixture of experts. ``flags``
     are booleans with their defaults. ``per_layer`` names the fields that list one value a layer; ``only``
-    gives fields of which no other value is described. ``at`` is the field that holds the configuration of the
-    text part, where the model has others. ``axes`` by label are those that are no size.
+    gives fields of which no other value is described, ``equal`` sizes that must be the same as others. ``at`` is the field that holds the configuration of the
+    text part, where the model has others, and ``text_type`` the family whose stock class computes it, where
+    its own has no head. ``axes`` by label are those that are no size; ``by_number`` are
+    values that some layers have otherwise; ``rounded`` says how else than by its field an FFN is wide.
     """
 
     sizes: dict[str, Field]
@@ -136,10 +174,14 @@ class Configuration:
     per_layer: tuple[str, ...] = ()
     window: Window | None = None
     only: dict[str, Any] = field(default_factory=dict)
+    equal: dict[str, str] = field(default_factory=dict)
     at: str | None = None
+    text_type: str | None = None
     axes: dict[str, UnitAxis] = field(default_factory=dict)
     kinds: tuple[Kinds, ...] = ()
     memory: tuple[Memory, ...] = ()
+    by_number: ByNumber | None = None
+    rounded: Rounded | None = None
 
 
 @dataclass(frozen=True)
@@ -153,9 +195,9 @@ class Pattern:
     embedding); ``optional``; or where a flag of the configuration is set, a size is not 0 (``no q_rank``:
     where it is), two sizes differ (``embedding != hidden``), a field is this text (``norm_rel_ebd =
     layer_norm``), or several of these hold (``q_rank and attention_bias``). Only layers of its ``kinds`` have
-    it, all where it names none. ``module`` is the parameter of the stock class that it is a part of, where
-    that has another name: of experts and their gates and up projections, often one for all. Where the class
-    holds apart what is fused here, they are joined by ``+``.
+    it, all where it names none; ``full and own`` are those that are of both. ``module`` is the parameter of
+    the stock class that it is a part of, where that has another name: of experts and their gates and up
+    projections, often one for all. Where the class holds apart what is fused here, they are joined by ``+``.
     """
 
     name: str
@@ -178,6 +220,11 @@ class Pattern:
         return tuple(self.when.split(" and "))
 
     @property
+    def parameter(self) -> str:
+        """The stock class's name of it, or of what it is a part of."""
+        return self.module or self.name
+
+    @property
     def roles(self) -> tuple[str, ...]:
         """The roles of what is fused in it, one where nothing is."""
         return tuple(self.role.split("+"))
@@ -194,7 +241,7 @@ class Pattern:
     @property
     def of_experts(self) -> bool:
         """Whether each expert has its own: one tensor each, or all in one."""
-        fused = self.axes[0] == "experts" and len(self.axes) == (2 if self.role.endswith(BIAS) else 3)
+        fused = self.axes[:1] == ("experts",) and len(self.axes) == (2 if self.role.endswith(BIAS) else 3)
         return "{expert}" in self.name or fused
 
 
@@ -245,7 +292,7 @@ class Tensors:
     ``aliases`` maps ends of names to older ones; ``ignored`` are patterns of names without weights. What is
     ``carried`` goes into a child as it is: parts that see or hear. What is ``dropped`` does not.
     ``layouts`` are other ways to store what the body has: each takes the place of the patterns of its roles
-    where its first name is there. ``factors`` are what numbers are multiplied by.
+    where its names are there, in its shapes. ``factors`` are what numbers are multiplied by.
     """
 
     prefixes: tuple[Prefix, ...] = (Prefix(),)
@@ -268,14 +315,24 @@ class Rewriting:
 
 
 @dataclass(frozen=True)
+class Unless:
+    """Cuts that a model cannot take ``when`` a flag is set or a size is not 0; the ``note`` says why."""
+
+    cuts: tuple[str, ...]
+    when: str
+    note: str
+
+
+@dataclass(frozen=True)
 class Cuttable:
     """The cuts that the stock class can express, the widths being the same in all layers.
 
     ``heads`` includes KV groups. ``indivisible`` says what becomes of heads that do not divide the hidden
     size: ``kept`` (nothing is special), ``refused``, or the family that the child is ``written_as``.
     ``hidden``: whether the residual stream can be narrowed, for which each sublayer must stand behind an
-    RMSNorm and nothing else on the stream; ``hidden_note`` says why it cannot. The ``keeps_first`` layers
-    are like no other and stay.
+    RMSNorm and nothing else on the stream; ``hidden_note`` says why it cannot. The ``keeps_first`` and the
+    ``keeps_last`` layers are like no other and stay. What some of its models cannot take stands in
+    ``unless``.
     """
 
     layers: bool
@@ -285,8 +342,16 @@ class Cuttable:
     note: str
     written_as: Rewriting | None = None
     keeps_first: int = 0
+    keeps_last: int = 0
     hidden: bool = False
     hidden_note: str = "its family does not say that norms commute with a rotation of the stream"
+    unless: tuple[Unless, ...] = ()
+
+    def staying(self, depth: int) -> frozenset[int]:
+        """Return the numbers of the layers that stay."""
+        return frozenset(range(depth)[: self.keeps_first]) | frozenset(
+            range(depth)[depth - self.keeps_last :]
+        )
 
 
 @dataclass(frozen=True)
@@ -319,7 +384,7 @@ class Modules:
     the stream after attention; ``before`` the one before attention, None where none is; ``final`` the norm
     that the head reads, None where it reads the last layer.
     ``resized`` are attributes of the attention module (``config.NAME``: of its configuration) that hold the
-    length of an axis or a number of heads. ``tuples``: a layer returns a tuple, the stream first.
+    length of an axis or a number of heads. A layer ``returns`` hidden states, alone or in a tuple.
     """
 
     layers: str
@@ -329,7 +394,7 @@ class Modules:
     final: str | None
     before: str | None = None
     resized: dict[str, str] = field(default_factory=dict)
-    tuples: bool = False
+    returns: Literal["tensor", "tuple"] = "tensor"
 
 
 @dataclass(frozen=True)
@@ -342,7 +407,7 @@ class ModuleNames:
     between: str | None = None
     final: str | None = None
     resized: dict[str, str] = field(default_factory=dict)
-    tuples: bool = False
+    returns: Literal["tensor", "tuple"] = "tensor"
 
 
 @dataclass(frozen=True)
@@ -375,7 +440,8 @@ class Family:
         labels = {
             label for pattern in self.tensors.body for axis in pattern.axes for label in axis.split("+")
         }
-        return "kv" in labels or not labels
+        of_kv_heads = {label for label, axis in self.config.axes.items() if axis.each == "kv_heads"}
+        return bool(labels & {"kv", *of_kv_heads}) or not labels
 
     @cached_property
     def has_experts(self) -> bool:
@@ -411,7 +477,7 @@ class Family:
             final=modules.final or names.get("final_norm"),
             before=inside.get("attention_norm"),
             resized=modules.resized,
-            tuples=modules.tuples,
+            returns=modules.returns,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB
@@ -40,15 +40,17 @@ def _by_rule(choice: Kinds, fields: Mapping[str, Any], depth: int) -> list[str]:
 def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[int]:
     """Return the numbers of the layers that a rule holds for."""
     if rule.listed is not None:
-        numbers = fields.get(rule.listed) or []
-        if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n < MAX_DEPTH for n in numbers):
-            raise ValueError(f"{rule.listed} is {short(numbers)}, not a list of numbers of layers")
-        return frozenset(numbers)
+        return _numbers(fields, rule.listed)
+    if rule.but_listed is not None:
+        is_given = fields.get(rule.but_listed) is not None
+        return frozenset(range(depth)) - _numbers(fields, rule.but_listed) if is_given else frozenset()
     if rule.first is not None:
         return frozenset(range(min(depth, _number(fields, rule.first, least=0))))
     if rule.after is not None:
         last = _number(fields, rule.after, least=-1)
         return frozenset(range(last + 1, depth)) if last >= 0 else frozenset()
+    if rule.last is not None:
+        return frozenset(range(depth)[max(0, depth - _number(fields, rule.last, least=0)) :])
     if rule.every is not None:
         every = _number(fields, rule.every)
         offset = 0 if rule.offset is None else _number(fields, rule.offset, least=-1)
@@ -56,8 +58,33 @@ def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[
     return frozenset(range(depth))
 
 
+def _numbers(fields: Mapping[str, Any], name: str) -> frozenset[int]:
+    """Return the numbers of layers in a list, none where it is absent."""
+    numbers = fields.get(name) or []
+    if not isinstance(numbers, list) or not all(type(n) is int and 0 <= n < MAX_DEPTH for n in numbers):
+        raise ValueError(f"{name} is {short(numbers)}, not a list of numbers of layers")
+    return frozenset(numbers)
+
+
 def _number(fields: Mapping[str, Any], field: Field, least: int = 1) -> int:
     return integer(field.field or "a rule", value_of(fields, field), MAX_DEPTH, least)
+
+
+def by_number(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, list[int] | int]:
+    """Return how many layers are first of a kind, and the numbers of others, where rules go by these.
+
+    ``wanted`` are the kinds of each layer.
+    """
+    fields: dict[str, list[int] | int] = {}
+    for rule in choice.rules:
+        places = [place for place, kinds in enumerate(wanted) if rule.kind in kinds]
+        if rule.first is not None and rule.first.field is not None:
+            fields[rule.first.field] = next((n for n, place in enumerate(places) if n != place), len(places))
+        if rule.listed is not None:
+            fields[rule.listed] = places
+        if rule.every is not None and rule.every.field is not None and choice.rules[0].listed is not None:
+            fields[rule.every.field] = 1  # the list says it all
+    return fields
 
 
 def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterator[int]:
@@ -69,7 +96,9 @@ def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterato
         yield from [0] * depth
         return
     size = _window_size(fields, window.size, window.switch)
-    if window.types is not None and fields.get(window.types) is not None:
+    if window.kinds:
+        yield from (size if kinds & set(window.kinds) else 0 for kinds in kinds_of(family, fields, depth))
+    elif window.types is not None and fields.get(window.types) is not None:
         of_kinds = (choice for choice in family.config.kinds if choice.field == window.types)
         possible = [FULL, SLIDING, *(name for choice in of_kinds for name in choice.values)]
         if not isinstance(listed, list) or not all(kind in possible for kind in listed):

@@ -36,8 +36,8 @@ def whole(name: str, documents: Mapping[str, Mapping[str, Any]]) -> dict[str, An
 def merged(base: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a document says, and what else ``base`` does.
 
-    Objects are merged entry by entry; values and lists replace. A tensor of ``tensors.body`` or ``head``
-    takes the place of the one with its role, in the layers or outside them; roles in ``tensors.without`` are
+    Objects are merged entry by entry; values and lists replace. Tensors of ``tensors.body`` or ``head``
+    take the place of those with their role, in the layers or outside them; roles in ``tensors.without`` are
     left out before. ``ValueError`` for roles that are not there.
     """
     taken = {name: value for name, value in base.items() if name not in NOT_INHERITED}
@@ -72,8 +72,15 @@ def _tensors(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, An
             raise ValueError(f"tensors.without names the role {str(role)[:60]!r}, which no tensor has")
     for part in BY_ROLE:
         kept = [pattern for pattern in _patterns(base, part) if pattern.get("role") not in without]
-        changed = {_place(pattern): pattern for pattern in _patterns(change, part)}
-        result[part] = [changed.pop(_place(pattern), pattern) for pattern in kept] + list(changed.values())
+        changed: dict[object, list[Mapping[str, Any]]] = {}
+        for pattern in _patterns(change, part):
+            changed.setdefault(_place(pattern), []).append(pattern)
+        replaced = {_place(pattern) for pattern in kept} & changed.keys()
+        result[part] = []
+        for pattern in kept:
+            place = _place(pattern)
+            result[part] += changed.pop(place, [] if place in replaced else [pattern])
+        result[part] += [pattern for patterns in changed.values() for pattern in patterns]
     return result
 
 
@@ -85,5 +92,5 @@ def _patterns(tensors: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
 
 
 def _place(pattern: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return what no two tensors share: whether it is in a layer, and its role."""
+    """Return what only tensors of several kinds of layers share: whether it is in a layer, and its role."""
     return "{layer}" in str(pattern.get("name")), str(pattern.get("role"))

@@ -16,12 +16,10 @@ def described(family: Family, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
     ``ValueError`` for a part that is no object, or says another size than the whole does.
     """
-    at = family.config.at
+    at = part_at(family, config)
     if at is None:
-        return config
-    part = config.get(at)
-    if part is None:
-        part = {}
+        return of_all(family, config)
+    part = config[at]
     if not isinstance(part, Mapping):
         raise ValueError(f"{at} is {short(part)}, not an object")
     for field in family.config.sizes.values():
@@ -29,14 +27,43 @@ def described(family: Family, config: Mapping[str, Any]) -> Mapping[str, Any]:
             if name in part and config.get(name) not in (None, part[name]):
                 raise ValueError(f"{name} is {short(config[name])}, and {short(part[name])} in {at}")
     whole = {name: config[name] for name in OF_THE_WHOLE if name in config}
+    part = of_all(family, part)
     tied = family.config.tied.field
     if tied is not None and tied in config:
         whole[tied] = config[tied]
     return {**part, **whole}
 
 
+def part_at(family: Family, config: Mapping[str, Any]) -> str | None:
+    """Return the field that holds the text part; None where the whole says it all, as older ones do."""
+    at = family.config.at
+    return None if at is None or config.get(at) is None else at
+
+
+def of_all(family: Family, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return fields that say of all layers of a kind what one says by their numbers.
+
+    ``ValueError`` where it says several things, or of other values than are known.
+    """
+    numbered = family.config.by_number
+    if numbered is None or fields.get(numbered.field) is None:
+        return fields
+    by_number = fields[numbered.field]
+    values = list(by_number.values()) if isinstance(by_number, Mapping) else []
+    possible = ", ".join(numbered.names)
+    if any(value != values[0] for value in values) or not all(isinstance(value, Mapping) for value in values):
+        raise ValueError(f"{numbered.field} is {short(by_number)}, not the same {possible} for some layers")
+    each = values[0] if values else {}
+    if not each.keys() <= numbered.names.keys():
+        raise ValueError(f"{numbered.field} has {', '.join(map(short, each))}; {possible} are read")
+    plain = {name: value for name, value in fields.items() if name != numbered.field}
+    return plain | {numbered.names[name]: value for name, value in each.items()}
+
+
 def value_of(config: Mapping[str, Any], field: Field) -> Any:
     """Return what is given, else the default; for null what it stands for."""
+    if field.when is not None and config.get(field.when) is not True:
+        return field.otherwise
     for name in (field.field, *field.also):
         if name is not None and name in config:
             return field.null if config[name] is None else config[name]
@@ -44,7 +71,9 @@ def value_of(config: Mapping[str, Any], field: Field) -> Any:
 
 
 def is_given(config: Mapping[str, Any], field: Field) -> bool:
-    """Return whether a field, or another name of it, has a value."""
+    """Return whether a field, or another name of it, has a value that is read."""
+    if field.when is not None and config.get(field.when) is not True:
+        return False
     return any(name is not None and config.get(name) is not None for name in (field.field, *field.also))
 
 

@@ -143,9 +143,13 @@ class Blocks:
         used = self.layer(layer).module if module is None else module
         with torch.set_grad_enabled(gradients), self.compute.running():
             out = used(hidden, *call.arguments, **call.named)
-        out = out[0] if places_of(self.model).modules.tuples else out
+        out = out[0] if isinstance(out, tuple) else out
         assert isinstance(out, Tensor)
         return out
+
+    def _returned(self, hidden: Tensor) -> Any:
+        """Return hidden states as a layer of the model does."""
+        return (hidden, None) if places_of(self.model).modules.returns == "tuple" else hidden
 
     def let_go(self) -> None:
         """Let go of what is held of the model, whoever runs it; it is made again when needed."""
@@ -170,18 +174,12 @@ class Blocks:
         last = self._part("last", self.model, used, wide=True)
         norms = [last.base_model.get_submodule(name) for name in more]
         layers = list(layer_list(self.model))
-        nothing = hidden.new_zeros(
-            *hidden.shape[:-1], embedding.weight.shape[1]
-        )  # what it becomes is not read
+        nothing = hidden.new_zeros(*hidden.shape[:-1], embedding.weight.shape[1])  # nor is it read
         sent: list[Any] = [nothing, *[hidden] * len(norms), *[self._returned(hidden)] * len(layers)]
         skipped = [last.get_input_embeddings(), *norms, *layers]
         inputs = {name: x[:, : hidden.shape[1]] for name, x in self.batches[index].items()}
         with torch.set_grad_enabled(gradients), stand_ins(skipped, [_sending(out) for out in sent]):
             return last(**inputs, use_cache=False)
-
-    def _returned(self, hidden: Tensor) -> Any:
-        """Return hidden states as a layer returns them: some with what it could tell of its attention."""
-        return (hidden, None) if places_of(self.model).modules.tuples else hidden
 
     def _part(self, name: object, module: M, used: Iterable[nn.Parameter], *, wide: bool) -> M:
         """Return the module with those of its parameters as they are computed that are used.

@@ -38,14 +38,22 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
     prefix = f"{model.base_model_prefix}." if model.base_model is not model else ""
     parts: dict[str, list[TensorInfo]] = {}
     for stored, names in parameters(checkpoint, prefix).items():
-        for name, part in zip(names, checkpoint.layout.slots[stored].parts, strict=False):
+        slot, shape = checkpoint.layout.slots[stored], checkpoint.tensors[stored].shape
+        for name, part in zip(names, slot.parts, strict=False):
             if len(names) > 1 and name in shapes:
                 whole = mapped_tensor(checkpoint.tensors[stored])
                 rows = whole.narrow(part.axis, part.along.start, part.along.stop - part.along.start)
                 rows.__dict__.update(whole.__dict__)
                 put(model, name, rows)
         name = names[0] if len(names) == 1 else ""
-        if name in shapes and shapes[name] == checkpoint.tensors[stored].shape:
+        if (
+            name in shapes
+            and slot.of_experts
+            and slot.transposed
+            and shapes[name] == (shape[0], *shape[:0:-1])
+        ):
+            put(model, name, turned(mapped_tensor(checkpoint.tensors[stored])))
+        elif name in shapes and shapes[name] == shape:
             put(model, name, mapped_tensor(checkpoint.tensors[stored]))
         elif name in shapes:
             parts.setdefault(name, []).append(checkpoint.tensors[stored])
@@ -65,7 +73,7 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
 def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, tuple[str, ...]]:
     """Return the stock model's names of what each tensor holds: ``prefix`` is before those of the body."""
     layout = checkpoint.layout
-    heads = {pattern.module or pattern.name for pattern in checkpoint.family.tensors.head}
+    heads = {name for pattern in checkpoint.family.tensors.head for name, _ in pattern.parameters}
     return {
         stored: tuple(("" if name in heads else prefix) + name for name in slot.parameter.split("+"))
         for stored, slot in layout.slots.items()
@@ -105,6 +113,13 @@ def mapped_tensor(info: TensorInfo) -> Tensor:
     raw: Any = np.memmap(info.file, np.uint8, "c", info.start, (info.end - info.start,))
     values = torch.from_numpy(np.require(raw.view(stored), requirements="A")).view(dtype).reshape(info.shape)
     values.__dict__[_MAP] = raw
+    return values
+
+
+def turned(stored: Tensor) -> Tensor:
+    """Return the matrices of experts (experts, inputs, outputs) as (experts, outputs, inputs), still mapped."""
+    values = stored.transpose(1, 2)
+    values.__dict__.update(stored.__dict__)
     return values
 
 

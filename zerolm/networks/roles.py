@@ -89,7 +89,7 @@ def _places(family: Family) -> Places:
     axes: dict[str, tuple[tuple[str, ...], ...]] = {}
     others: dict[str, tuple[str, ...]] = {}
     for pattern in family.tensors.body:
-        if not pattern.in_layer or (pattern.of_experts and pattern.module is not None):
+        if not pattern.in_layer or "{expert}" in pattern.name:
             continue
         for parameter, labels in pattern.parameters:
             name = parameter.partition(".{layer}.")[2]

@@ -25,6 +25,7 @@ def check_family(name: str, config: Mapping[str, Any]) -> None:
     """
     family = family_named(name)
     stock = transformers.AutoConfig.for_model(name, **config)
+    stock.allow_global_per_layer_attribute_access = True  # where layers have several sizes
     for label, field in family.config.sizes.items():
         if field.field and isinstance(value := getattr(stock, field.field, None), int):
             read = size_of(family, dict(config), label)

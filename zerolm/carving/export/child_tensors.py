@@ -138,7 +138,8 @@ class ChildTensor:
         if self.source in child.new:
             yield narrowed(child.new[self.source], dtype)
         elif child.maps and "hidden" in self.slot.axes:
-            for block in child.maps.blocks(self.role, self.slot.layer, self._taken(), dtype):
+            turned = self.slot.transposed
+            for block in child.maps.blocks(self.role, self.slot.layer, self._taken(), dtype, turned=turned):
                 yield narrowed(block, dtype)
         else:
             yield from sliced(self.info, self.indices)

@@ -10,8 +10,9 @@ from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint, Outgoing
 from zerolm.families.config import sizes_of
-from zerolm.families.family import Family, Kinds
-from zerolm.families.kinds import FULL, SLIDING
+from zerolm.families.family import Family
+from zerolm.families.kinds import FULL, SLIDING, by_number
+from zerolm.families.values import of_all, part_at
 
 REMOTE: Final = ("auto_map", "custom_pipelines", "custom_generate")
 """Fields that name code of the parent's folder, which no child has."""
@@ -31,9 +32,9 @@ def check_sizes(checkpoint: Checkpoint, cut: Cut) -> None:
     if cut.narrowing and checkpoint.layout.carried:
         other = checkpoint.layout.carried[0]
         raise ValueError(f"hidden cannot be cut: {other!r} writes to the stream, and stays as it is")
-    first = [kept.layer for kept in cut.layers[: family.cut.keeps_first]]
-    if first != list(range(family.cut.keeps_first)):
-        raise ValueError(f"the first {family.cut.keeps_first} layers of a {family.name} have to stay")
+    gone = family.cut.staying(parent.depth) - {kept.layer for kept in cut.layers}
+    if gone:
+        raise ValueError(f"layer {min(gone)} of this {family.name} has to stay: it is like no other")
     for kind, is_cut in cuts.items():
         if is_cut and not getattr(family.cut, kind):
             possible = [name for name in cuts if getattr(family.cut, name)]
@@ -69,8 +70,8 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
     family, parent = checkpoint.family, cut.parent
     groups, ffn = cut.largest
     whole: dict[str, Any] = without_code(checkpoint.config)
-    at = family.config.at
-    config = whole if at is None else dict(whole.get(at) or {})
+    at = part_at(family, whole)
+    config = dict(of_all(family, whole if at is None else whole[at]))
     sizes = {
         "depth": len(cut.layers),
         "heads": groups * parent.heads_per_group,
@@ -84,6 +85,11 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
         if described.field:
             config[described.field] = size
         config |= {name: size for name in described.also if name in config}
+    if family.config.rounded is not None:
+        config[str(family.config.rounded.switch.field)] = False
+    for label, described in family.config.sizes.items():
+        if described.field and described.each:
+            config[described.field] = checkpoint.layout.sizes[label] * groups // parent.kv_heads
     for field in family.config.per_layer:
         if isinstance(config.get(field), list):
             config[field] = [config[field][layer.layer] for layer in cut.layers]
@@ -114,7 +120,7 @@ def with_kinds(checkpoint: Checkpoint, cut: Cut, config: dict[str, Any]) -> dict
     family, layout = checkpoint.family, checkpoint.layout
     wanted = [layout.kinds[kept.layer] for kept in cut.layers]
     windows = [layout.windows[kept.layer] for kept in cut.layers]
-    at = family.config.at
+    at = part_at(family, config)
     for spelt in (False, True):
         part = dict(config if at is None else config[at])
         if spelt:
@@ -140,22 +146,8 @@ def _lists(
         names = {kind: name for name, kind in choice.values.items()}
         if choice.field is not None:
             lists[choice.field] = [next(names[kind] for kind in kinds if kind in names) for kinds in wanted]
-        lists |= _by_number(choice, wanted)
+        lists |= by_number(choice, wanted)
     return lists
-
-
-def _by_number(choice: Kinds, wanted: Sequence[frozenset[str]]) -> dict[str, list[int] | int]:
-    """Return how many layers are first of a kind, and the numbers of others, where rules go by these."""
-    fields: dict[str, list[int] | int] = {}
-    for rule in choice.rules:
-        places = [place for place, kinds in enumerate(wanted) if rule.kind in kinds]
-        if rule.first is not None and rule.first.field is not None:
-            fields[rule.first.field] = next((n for n, place in enumerate(places) if n != place), len(places))
-        if rule.listed is not None:
-            fields[rule.listed] = places
-        if rule.every is not None and rule.every.field is not None and choice.rules[0].listed is not None:
-            fields[rule.every.field] = 1  # the list says it all
-    return fields
 
 
 def without_code(value: Any) -> Any:

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from zerolm.carving.kept_units import Cut, LayerCut
 from zerolm.carving.pruning import Repaired, carved_layer
-from zerolm.carving.width.in_memory import maps_of, put
+from zerolm.carving.width.in_memory import maps_of, put, tell_width
 from zerolm.carving.width.maps import PRODUCT_BLOCK, StreamMaps, Values
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
+from zerolm.families.family import BIAS, Pattern
 from zerolm.families.known import family_named
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import StockLayer
@@ -36,17 +37,20 @@ PROBES: Final = 8
 def is_product(
     ours: Values, maps: StreamMaps, role: str, layer: int | None, values: Values, step: float
 ) -> bool:
-    """Whether a tensor is what the narrower stream makes of the parent's ``values``, to rounding."""
-    if values.ndim == 1:
+    """Whether a tensor is what the narrower stream makes of the parent's ``values``, to rounding.
+
+    Matrices are (outputs, inputs), those of experts in one tensor too.
+    """
+    if values.ndim == 1 or role.endswith(BIAS):
         wanted = maps.whole(role, layer, values, "F32")
         return wanted.shape == ours.shape and bool(
             (np.abs(ours - wanted) <= step * (np.abs(wanted) + 1)).all()
         )
-    probes = np.random.default_rng(0).standard_normal((ours.shape[1], PROBES), np.float32)
+    probes = np.random.default_rng(0).standard_normal((ours.shape[-1], PROBES), np.float32)
     wanted = maps.applied(role, layer, values, probes)
-    if wanted.shape[0] != ours.shape[0]:
+    if wanted.shape[:-1] != ours.shape[:-1]:
         return False
-    lengths = np.outer(np.linalg.norm(ours, axis=1), np.linalg.norm(probes, axis=0))
+    lengths = np.linalg.norm(ours, axis=-1)[..., None] * np.linalg.norm(probes, axis=0)
     floor = max(step * 1e-3, CANCELLED) * lengths.max(initial=0.0)
     return bool((np.abs(ours @ probes - wanted) <= step * lengths + floor).all())
 
@@ -68,7 +72,7 @@ def checked_layer(
     layer = carved_layer(model, replace(cut, narrowing=None), kept)
     maps = maps_of(model, narrowing, repaired.arrays)
     patterns = family_named(str(model.config.model_type)).tensors.body
-    inside = {p.name.partition(".{layer}.")[2]: p for p in patterns if p.in_layer and "hidden" in p.axes}
+    inside = {p.parameter.partition(".{layer}.")[2]: p for p in patterns if p.in_layer and "hidden" in p.axes}
     for name, parameter in list(layer.module.named_parameters()):
         if name not in inside:
             continue
@@ -76,9 +80,18 @@ def checked_layer(
         solved = repaired.arrays.get((kept.layer, role)) if not role.endswith("norm") else None
         if solved is not None:
             put(layer.module, name, torch.from_numpy(solved))
-        elif is_product(ours.numpy(), maps, role, kept.layer, parameter.numpy(), step):
+            continue
+        child, parent = (_by_outputs(inside[name], each) for each in (ours, parameter))
+        if is_product(child, maps, role, kept.layer, parent, step):
             put(layer.module, name, ours)
+    tell_width(layer.module, narrowing)
     return layer
+
+
+def _by_outputs(pattern: Pattern, weight: Tensor) -> Values:
+    """Return the matrices of experts as (outputs, inputs)."""
+    values: Values = weight.detach().numpy()
+    return values.swapaxes(1, 2) if pattern.transposed and values.ndim == 3 else values
 
 
 def check_outside(

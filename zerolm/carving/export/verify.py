@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from zerolm.carving.width.maps import StreamMaps
 from zerolm.carving.width.narrowing import WRITERS
 from zerolm.checkpoints import Checkpoint, TensorInfo
 from zerolm.checkpoints.dtypes import narrowed, widened
+from zerolm.families.config import is_of
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.mapped import parameters
 from zerolm.networks.opener import mapped_model
@@ -33,6 +34,7 @@ BLOCK_TOLERANCE: Final = 1e-5
 """The same of one layer, all weights being as they are stored."""
 COMPARED_BYTES: Final = 16 << 20
 """Bytes compared at a time."""
+Axes = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -107,20 +109,16 @@ def compare_blocks(
     batch = {"input_ids": torch.zeros(2, length, dtype=torch.long)}
     ours, theirs = (Blocks(mapped_model(opened), [batch]) for opened in (child, parent))
     _same_kinds(ours.model, theirs.model, [kept.layer for kept in cut.layers])
-    patterns = (pattern for pattern in parent.family.tensors.body if pattern.in_layer)
-    axes = {
-        name.partition(".{layer}.")[2]: labels
-        for pattern in patterns
-        if not (pattern.of_experts and pattern.module)
-        for name, labels in pattern.parameters
-    }
     generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
     for place, kept in enumerate(cut.layers):
         hidden = torch.randn(2, length, cut.hidden, generator=generator)  # (2, length, d)
+        axes = _axes(parent, kept.layer)
 
-        def written(name: str, place: int = place, kept: LayerCut = kept) -> Tensor:
+        def written(
+            name: str, place: int = place, kept: LayerCut = kept, axes: Mapping[str, Axes] = axes
+        ) -> Tensor:
             parameter = ours.layer(place).module.get_parameter(name)
-            return _corner(parameter.detach(), [cut.places(kept, label) for label in axes[name]])
+            return _corner(parameter.detach(), [cut.places(kept, label) for label in axes.get(name, ())])
 
         if cut.narrowing:
             carved = checked_layer(theirs, cut, kept, stored, written, coarseness(child))
@@ -143,6 +141,15 @@ def compare_blocks(
         worst = max(worst, proof, key=lambda apart: apart.relative)
         del carved  # not two at a time
     return worst
+
+
+def _axes(parent: Checkpoint, layer: int) -> dict[str, Axes]:
+    """Return the labels of the axes of the parameters of a layer, by name."""
+    kinds = parent.layout.kinds[layer]
+    inside = (pattern for pattern in parent.family.tensors.body if pattern.in_layer and is_of(pattern, kinds))
+    alone = (pattern for pattern in inside if "{expert}" not in pattern.name)
+    named = (each for pattern in alone for each in pattern.parameters)
+    return {name.partition(".{layer}.")[2]: labels for name, labels in named}
 
 
 @torch.no_grad()

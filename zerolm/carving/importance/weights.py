@@ -48,7 +48,8 @@ def shares(checkpoint: Checkpoint, ledger: Ledger, layer: int, kind: str) -> Ite
         slot = layout.slots[name]
         for axis, label in enumerate(slot.axes if len(slot.axes) == 2 else ()):
             parts = list(sizes.parts(label))
-            for role, part in zip(slot.role.split("+") if parts else (), parts, strict=True):
+            roles = slot.role.split("+") if "+" in label else [slot.role]
+            for role, part in zip(roles if parts else (), parts, strict=True):
                 if part.kind == kind:
                     sums = ledger.rows(name) if axis == 0 else ledger.cols(name)
                     yield _share(role, sums, part, checkpoint.tensors[name].shape[1 - axis])

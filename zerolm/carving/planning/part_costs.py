@@ -31,7 +31,7 @@ class Choices:
     """The numbers of KV groups and of neurons that a layer may keep, ascending; and of layers.
 
     ``by_layer`` lists (groups, neurons) for each layer where they differ; all of them are in the others.
-    ``width`` is that of the residual stream, None for the parent's.
+    ``width`` is that of the residual stream, None for the parent's; the layers ``staying`` cannot go.
     """
 
     groups: tuple[int, ...]
@@ -39,6 +39,7 @@ class Choices:
     depth: tuple[int, ...]
     by_layer: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
     width: Width | None = None
+    staying: frozenset[int] = frozenset()
 
     def of(self, layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the numbers of KV groups and of neurons that this layer may keep."""

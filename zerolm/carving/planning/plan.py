@@ -46,7 +46,9 @@ def plan_uniform(
     is best where all cost the same. Raises ``ValueError`` where none keeps the budgets.
     """
     gain, without = _gains(parent, criterion, choices)
-    order = np.argsort(-gain, axis=0, kind="stable")  # (layers, groups, ffn)
+    wanted = gain.copy()
+    wanted[sorted(choices.staying)] = np.inf
+    order = np.argsort(-wanted, axis=0, kind="stable")  # (layers, groups, ffn)
     best_first = np.take_along_axis(gain, order, axis=0).cumsum(axis=0)
     depths = np.array(choices.depth)
     worth = best_first[depths - 1] + without.sum()  # (depths, groups, ffn)
@@ -165,7 +167,7 @@ def _candidates(
     costs = np.array([ours.groups[g] + ours.ffn[f] for g in groups for f in ffn])  # (pairs, 5)
     sizes = [(g, f) for g in groups for f in ffn]
     gone = criterion.without(layer)
-    if gone is not None and len(choices.depth) > 1:
+    if gone is not None and len(choices.depth) > 1 and layer not in choices.staying:
         worth, costs = np.append(worth, gone), np.vstack([costs, -ours.rest])
         sizes.append(GONE)
     best = _undominated(worth, costs)

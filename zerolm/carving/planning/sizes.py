@@ -80,7 +80,8 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
     ffn = sorted(
         width for width in {*range(every, parent.ffn + 1, every), parent.ffn} if _goes(width, request)
     )
-    layers = range(1, parent.depth + 1) if cut.layers else [parent.depth]
+    least_layers = max(1, len(cut.staying(parent.depth)))
+    layers = range(least_layers, parent.depth + 1) if cut.layers else [parent.depth]
     return {
         "heads": Sizes(parent.kv_heads, tuple(groups), cut.heads),
         "ffn": Sizes(parent.ffn, tuple(ffn), cut.ffn),
@@ -155,7 +156,8 @@ def choices(checkpoint: Checkpoint, request: SizeRequest, width: Width | None = 
         if kind != "hidden":
             _check_share(kind, share, kinds[kind], checkpoint.family.cut.note)
             chosen[kind] = (kinds[kind].nearest(share),)
-    return Choices(chosen["heads"], chosen["ffn"], chosen["layers"], width=width)
+    staying = checkpoint.family.cut.staying(kinds["layers"].whole)
+    return Choices(chosen["heads"], chosen["ffn"], chosen["layers"], width=width, staying=staying)
 
 
 def _goes(width: int, request: SizeRequest) -> bool:

@@ -43,6 +43,7 @@ from zerolm.networks.roles import (
     final_norm,
     matrix,
     norm_gain,
+    places_of,
     residual_factor,
     set_matrix,
 )
@@ -52,6 +53,7 @@ from zerolm.text.tokens import Tokens
 
 BEHIND_NORMS: Final = ("sandwich", "output")
 """Where norms on the outputs of sublayers keep these from being solved towards the stream."""
+NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repaired"
 
 
 def repair(
@@ -73,6 +75,8 @@ def repair(
     """
     if method == "none":
         return Repaired()
+    if cut.narrowing and places_of(model).varied:
+        return Repaired(note=NOT_SOLVED)
     needed = tokens_needed(cut)
     few = tokens.count < needed
     walk = Walk(model, cut, tokens, grid, batch, ridges)

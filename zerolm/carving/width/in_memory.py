@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from zerolm.carving.width.narrowing import Narrowing
 from zerolm.families.known import family_named
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import final_norm, layer_list, norm_gain
+
+WIDTHS: Final = {"hidden_dim", "hidden_size", "input_size"}
+"""Attributes of stock routers and experts that hold how wide the stream is."""
 
 
 def maps_of(
@@ -35,14 +38,26 @@ def _gain(model: PreTrainedModel, norm: str, layer: int | None) -> Values:
 def narrow_layer(model: PreTrainedModel, module: nn.Module, number: int, maps: StreamMaps) -> None:
     """Narrow a layer of the parent, which may be cut already, in place; rounded to its own type."""
     patterns = family_named(str(model.config.model_type)).tensors.body
-    inside = {p.name.partition(".{layer}.")[2]: p for p in patterns if p.in_layer}
+    inside = {p.parameter.partition(".{layer}.")[2]: p for p in patterns if p.in_layer}
     for name, parameter in list(module.named_parameters()):
         if "hidden" in inside[name].axes:
-            put(module, name, _narrowed(parameter, inside[name].role, number, maps))
+            role, turned = inside[name].role, inside[name].transposed
+            put(module, name, _narrowed(parameter, role, number, maps, turned=turned))
+    tell_width(module, maps.narrowing)
 
 
-def _narrowed(parameter: Tensor, role: str, layer: int | None, maps: StreamMaps) -> Tensor:
-    values = maps.whole(role, layer, parameter.detach().float().cpu().numpy(), "F32")
+def tell_width(module: nn.Module, narrowing: Narrowing) -> None:
+    """Tell the modules of a layer of the parent how wide the child's stream is, in place."""
+    parent, width = narrowing.basis.shape
+    for part in module.modules():
+        for name in WIDTHS & part.__dict__.keys():
+            part.__dict__[name] = width if part.__dict__[name] == parent else part.__dict__[name]
+
+
+def _narrowed(
+    parameter: Tensor, role: str, layer: int | None, maps: StreamMaps, *, turned: bool = False
+) -> Tensor:
+    values = maps.whole(role, layer, parameter.detach().float().cpu().numpy(), "F32", turned=turned)
     return torch.from_numpy(values).to(parameter)
 
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.carving.width.narrowing import READERS, WRITERS, Narrowing
+from zerolm.carving.width.narrowing import Narrowing, norm_before, writes
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
-from zerolm.families.family import Family
+from zerolm.families.family import BIAS, Family
 
 Values = NDArray[np.float32]
 PRODUCT_BLOCK: Final = 1024
@@ -56,36 +56,48 @@ class StreamMaps:
             return fitted
         return self.narrowing.reading(norm, self.gain(norm, layer).astype(np.float64)).astype(np.float32)
 
-    def blocks(self, role: str, layer: int | None, raw: NDArray[Any], dtype: str) -> Iterator[Values]:
-        """Yield the child's tensor in blocks of rows, from the parent's ``raw`` numbers of a ``dtype``."""
+    def blocks(
+        self, role: str, layer: int | None, raw: NDArray[Any], dtype: str, *, turned: bool = False
+    ) -> Iterator[Values]:
+        """Yield the child's tensor in blocks of rows, from the parent's ``raw`` numbers of a ``dtype``.
+
+        Of experts in one tensor one after another; ``turned``: stored as (inputs, outputs).
+        """
         role = role.split("+")[0]
-        if role.endswith("norm"):
+        if raw.ndim == 3:
+            for one in raw:
+                matrix = self.whole(role, layer, one.T if turned else one, dtype)
+                yield np.ascontiguousarray(matrix.T if turned else matrix)[None]
+        elif role.endswith("norm"):
             ones = np.ones(self.narrowing.width.hidden)
             final = self.narrowing.final_gain if role == "final_norm" else None
             gain = ones if final is None else final / self.grown
             yield (gain - self.family.tensors.factors.shift).astype(np.float32)
-        elif role in WRITERS:
-            yield self._written(raw, dtype)
+        elif writes(role):
+            is_of_experts = raw.ndim == 2 and role.endswith(BIAS)
+            yield self._written(raw.T, dtype).T if is_of_experts else self._written(raw, dtype)
         else:
             factor = self._factor(role, layer)
             for start in range(0, len(raw), PRODUCT_BLOCK):
                 yield widened(raw[start : start + PRODUCT_BLOCK], dtype) @ factor
 
-    def whole(self, role: str, layer: int | None, raw: NDArray[Any], dtype: str) -> Values:
+    def whole(
+        self, role: str, layer: int | None, raw: NDArray[Any], dtype: str, *, turned: bool = False
+    ) -> Values:
         """Return the child's tensor."""
-        return np.concatenate(list(self.blocks(role, layer, raw, dtype)))
+        return np.concatenate(list(self.blocks(role, layer, raw, dtype, turned=turned)))
 
     def applied(self, role: str, layer: int | None, values: Values, vectors: Values) -> Values:
-        """Return the child's matrix times ``vectors`` (n, p), from the parent's ``values`` alone."""
+        """Return the child's matrices times ``vectors`` (n, p), from the parent's ``values`` alone."""
         role = role.split("+")[0]
-        if role in WRITERS:
+        if writes(role):
             return np.asarray(self.narrowing.basis.T.astype(np.float32) @ (values @ vectors))
         return np.asarray(values @ (self._factor(role, layer) @ vectors))
 
     def _factor(self, role: str, layer: int | None) -> Values:
         if role == "embedding":
             return (self.grown * self.narrowing.embedding).astype(np.float32)
-        return self.reading(READERS[role], layer)
+        return self.reading(norm_before(role), layer)
 
     def _written(self, raw: NDArray[Any], dtype: str) -> Values:
         """Return R^T W, or R^T b of a bias, with W (d, n) read some columns at a time."""

@@ -23,24 +23,29 @@ from typing import Final
 import numpy as np
 
 from zerolm.architecture import Floats, Ints
+from zerolm.families.config import in_ffn
+from zerolm.families.family import BIAS
 
-READERS: Final = {
-    "q": "attention_norm",
-    "k": "attention_norm",
-    "v": "attention_norm",
-    "gate": "ffn_norm",
-    "up": "ffn_norm",
-    "head": "final_norm",
-}
-"""The norm that each reading matrix stands behind."""
 WRITERS: Final = ("o", "down", "o_bias", "down_bias")
-"""The roles of what is added to the stream."""
+"""The roles of what is added to the stream, where one matrix is of attention and one of the FFN."""
+OTHER_WRITERS: Final = ("linear_o", "experts_down", "shared_down", "dense_down")
+"""Those of other kinds of layers, and of a mixture of experts."""
 RIDGE: Final = 1e-4
 """Of the mean energy of a component, where the dropped ones are foretold: rounding foretells nothing."""
 EMPTY: Final = 1e-5
 """Share of the energy, and of what it costs, in directions that hold nothing but rounding to 16 bits."""
 SMALL_GAIN: Final = 1e-2
 """Gains of a tied head below this share of the largest do not divide."""
+
+
+def writes(role: str) -> bool:
+    """Return whether what has a role is added to the stream."""
+    return role in WRITERS or role.removesuffix(BIAS) in OTHER_WRITERS
+
+
+def norm_before(role: str) -> str:
+    """Return the norm that a reading matrix stands behind; a router reads what the experts do."""
+    return "final_norm" if role == "head" else "ffn_norm" if in_ffn(role) else "attention_norm"
 
 
 @dataclass(frozen=True)

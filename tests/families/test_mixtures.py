@@ -106,7 +106,7 @@ def met(network: nn.Module, experts: int, active: int) -> int:
     routed = [
         p
         for name, p in network.named_parameters()
-        if p.dim() == 3 or (name.endswith("proj_bias") and ".experts." in name)
+        if (p.dim() == 3 and "conv" not in name) or (name.endswith("proj_bias") and ".experts." in name)
     ]
     assert all(len(p) == experts for p in routed)
     return stored_numbers(network) - sum(p[active:].numel() for p in routed)

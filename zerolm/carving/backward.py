@@ -21,7 +21,7 @@ from zerolm.io.cache import ArrayCache, Arrays
 from zerolm.networks.blocks import Blocks, tokens_at_once
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.pooling import MEAN, TokenPooling
-from zerolm.networks.roles import StockLayer, layer_list, norm_gain, residual_factor
+from zerolm.networks.roles import StockLayer, layer_list, norm_gain
 from zerolm.progress import Counted, Progress
 
 EPSILON: Final = 1e-12
@@ -191,15 +191,15 @@ def _felt(
 
 def readings_of(felt: Felt, blocks: Blocks) -> Iterator[Reading]:
     """Yield what the norms of a layer read, where ``readers`` were watched."""
-    between = felt.below + residual_factor(blocks.model) * felt.values.outputs["o"]
-    for norm, stream in (("attention_norm", felt.below), ("ffn_norm", between)):
+    for norm in ("attention_norm", "ffn_norm"):
+        stream = felt.values.inputs[norm]
         gain = norm_gain(blocks.model, norm, felt.layer).to(stream)
-        yield Reading(stream, felt.gradients.inputs[norm] * gain)
+        yield Reading(stream, felt.gradients.outputs[norm] * gain)
 
 
 def readers(layer: StockLayer) -> dict[str, nn.Module]:
-    """Return the modules behind the norms of a layer, and what is added to the stream between them."""
-    return {"attention_norm": layer.attention_in[0], "ffn_norm": layer.ffn_in[0], "o": layer.writers["o"]}
+    """Return the norms of a layer, which all that reads the stream stands behind."""
+    return {"attention_norm": layer.norms["before"], "ffn_norm": layer.norms["between"]}
 
 
 def writers(layer: StockLayer) -> dict[str, nn.Module]:
@@ -208,7 +208,7 @@ def writers(layer: StockLayer) -> dict[str, nn.Module]:
 
 
 def readers_and_writers(layer: StockLayer) -> dict[str, nn.Module]:
-    """Return the modules that read the stream of a layer, and those that write to it."""
+    """Return the norms of a layer, and the modules that write to the stream."""
     return {**readers(layer), **writers(layer)}
 
 

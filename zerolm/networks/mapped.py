@@ -46,15 +46,10 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
                 rows.__dict__.update(whole.__dict__)
                 put(model, name, rows)
         name = names[0] if len(names) == 1 else ""
-        if (
-            name in shapes
-            and slot.of_experts
-            and slot.transposed
-            and shapes[name] == (shape[0], *shape[:0:-1])
-        ):
-            put(model, name, turned(mapped_tensor(checkpoint.tensors[stored])))
-        elif name in shapes and shapes[name] == shape:
+        if name in shapes and shapes[name] == shape:
             put(model, name, mapped_tensor(checkpoint.tensors[stored]))
+        elif name in shapes and slot.transposed and shapes[name] == (shape[0], *shape[:0:-1]):
+            put(model, name, turned(mapped_tensor(checkpoint.tensors[stored])))
         elif name in shapes:
             parts.setdefault(name, []).append(checkpoint.tensors[stored])
         elif buffers.get(name) == checkpoint.tensors[stored].shape:

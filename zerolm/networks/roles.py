@@ -22,8 +22,8 @@ class StockLayer:
 
     ``attention_in`` are q, k and v, or fewer modules with fused outputs; ``ffn_in`` are gate and up, or the
     one module. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'; none where tokens are
-    mixed by something else, or the FFN is a mixture. ``between`` is the norm before the FFN, if any. ``axes``
-    has by parameter the labels of its axes; several where kinds of layers differ.
+    mixed by something else, or the FFN is a mixture. ``norms`` are that ``before`` attention and that
+    ``between`` it and the FFN, if any. ``axes`` has by parameter the labels of its axes; several where kinds of layers differ.
     ``norm`` is where the norms stand: before each sub-block (``pre``), after its sum with what it was given
     (``post``), before it and on its output (``sandwich``), or on its output alone (``output``).
     """
@@ -34,10 +34,15 @@ class StockLayer:
     attention_out: nn.Module | None
     ffn_in: tuple[nn.Module, ...]
     ffn_out: nn.Module | None
-    between: nn.Module | None
+    norms: Mapping[str, nn.Module]
     axes: Mapping[str, tuple[tuple[str, ...], ...]]
     norm: Norm
     resized: Mapping[str, str]
+
+    @property
+    def between(self) -> nn.Module | None:
+        """The norm before the FFN, if any."""
+        return self.norms.get("between")
 
     @property
     def writers(self) -> dict[str, nn.Module]:
@@ -155,7 +160,11 @@ def layer_of(places: Places, module: nn.Module) -> StockLayer:
         attention_out=inside.get("o"),
         ffn_in=tuple(inside[role] for role in ffn),
         ffn_out=inside.get("down"),
-        between=modules.get(names.between),
+        norms={
+            name: modules[path]
+            for name, path in (("before", names.before), ("between", names.between))
+            if path in modules
+        },
         axes=places.axes,
         norm=places.norm,
         resized=names.resized,

@@ -25,6 +25,8 @@ FFN_STEPS: Final = 64
 """Steps of FFN widths that a plan within budgets tries, where nothing else is asked for."""
 HIDDEN_STEP: Final = 128
 """Steps of the stream's width are powers of two, up to this one and to a sixteenth of the parent's."""
+EXPERTS_MULTIPLE: Final = 8
+"""Experts that are multiplied all at once read rows of so many numbers, or a multiple: 16 bytes."""
 FLAT_SPECTRUM: Final = 0.9
 """A narrower stream that keeps less of the energy is worth a word."""
 KERNEL_MULTIPLE: Final = 32
@@ -86,15 +88,16 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
         "heads": Sizes(parent.kv_heads, tuple(groups), cut.heads),
         "ffn": Sizes(parent.ffn, tuple(ffn), cut.ffn),
         "layers": Sizes(parent.depth, tuple(layers), cut.layers),
-        "hidden": Sizes(parent.hidden, tuple(_hidden_sizes(parent.hidden, request)), cut.hidden),
+        "hidden": Sizes(parent.hidden, tuple(_hidden_sizes(checkpoint, request)), cut.hidden),
     }
 
 
-def _hidden_sizes(whole: int, request: SizeRequest) -> Iterator[int]:
+def _hidden_sizes(checkpoint: Checkpoint, request: SizeRequest) -> Iterator[int]:
     """Yield the widths of the stream that are tried, ascending."""
+    whole, every = checkpoint.layout.hidden, EXPERTS_MULTIPLE if checkpoint.family.has_experts else 1
     usual = min(HIDDEN_STEP, 1 << max(0, (whole // 16).bit_length() - 1))
     step = request.multiple_of or (1 if "hidden" in request.keep else usual)
-    yield from (width for width in range(step, whole, step))
+    yield from (width for width in range(step, whole, step) if width % every == 0)
     yield whole
 
 

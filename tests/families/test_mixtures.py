@@ -133,6 +133,27 @@ def test_active_parameters_are_all_but_idle_experts(kind: str, tmp_path: Path) -
     assert stored["params"] == costs["params"]
 
 
+ACTIVE = {
+    "mistralai/Mixtral-8x7B-v0.1": "12.9",
+    "mistralai/Mixtral-8x22B-v0.1": "39",
+    "Qwen/Qwen3-30B-A3B": "3",
+    "Qwen/Qwen3-235B-A22B": "22",
+    "Qwen/Qwen1.5-MoE-A2.7B": "2.7",
+    "allenai/OLMoE-1B-7B-0924": "1.3",
+    "microsoft/Phi-3.5-MoE-instruct": "6.6",
+}
+"""Billions of active parameters, as the models' authors say."""
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_published_mixtures_have_the_active_parameters_that_are_said(name: str) -> None:
+    published = json.loads((Path(__file__).parent / "published_configs.json").read_text("utf-8"))
+    config = next(one["config"] for one in published if one["name"] == name)
+    digits = len(ACTIVE[name].partition(".")[2])
+    counted = CostModel().of(from_config(config))["active_params"] / 1e9
+    assert f"{counted:.{digits}f}" == ACTIVE[name]
+
+
 def test_a_budget_of_active_parameters_is_kept(folder: Path, tmp_path: Path) -> None:
     carved = carve(folder, tmp_path / "child", repair="none", budgets={"max_active_params": "0.8x"}, **TOKENS)
     child = carved.costs["child"]["active_params"]

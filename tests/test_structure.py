@@ -174,8 +174,9 @@ def is_setting(field: ast.AnnAssign) -> bool:
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "setting"
 
 
-WIDE_RECORDS: set[str] = {"Shapes", "Layout", "ScoreRow", "Carved", "Sheet"}
-"""Data as wide as what they describe: columns of shapes, a checkpoint's sizes, a row of a published table."""
+WIDE_RECORDS: set[str] = {"Cuttable", "Shapes", "Layout", "ScoreRow", "Carved", "Sheet"}
+"""Data as wide as what they describe: what is said of cuts, columns of shapes, a checkpoint's sizes, a row
+of a published table."""
 
 
 @pytest.mark.parametrize("place", ROOMS)

@@ -80,7 +80,8 @@ TINY: dict[str, dict[str, Any]] = {
     "internlm3": DECODER | BIASED,
     "iquestcoder": DECODER | BIASED,
     "jais2": DECODER | BIASED,
-    "lfm2": DERIVED | {"conv_bias": True, "block_multiple_of": 16, "layer_types": ["conv", *MIXED[1:2], "conv"]},
+    "lfm2": DERIVED
+    | {"conv_bias": True, "block_multiple_of": 16, "layer_types": ["conv", "full_attention", "conv"]},
     "llama": DERIVED | BIASED,
     "ministral": DECODER | {"sliding_window": 8, "layer_types": MIXED},
     "ministral3": DECODER,

@@ -56,11 +56,20 @@ MIXTURES: dict[str, dict[str, Any]] = {
     "hy_v3": SIZES | BIASED | EXPERTS | KINDS | {"moe_intermediate_size": 24},
     "jamba": DERIVED | EXPERTS
     | {"mamba_d_state": 8, "mamba_dt_rank": 4, "attn_layer_period": 2, "attn_layer_offset": 1},
-    "lfm2_moe": SIZES | EXPERTS | {"moe_intermediate_size": 24, "layer_types": ["conv", "full_attention"] * 2},
+    "lfm2_moe": SIZES | EXPERTS
+    | {"moe_intermediate_size": 24, "layer_types": ["conv", "full_attention"] * 2},
+    "llama4_text": SIZES | BIASED | LOCAL | {"intermediate_size_mlp": 44, "moe_layers": [1, 3]}
+    | {"layer_types": ["chunked_attention", "full_attention"] * 2, "attention_chunk_size": 8}
+    | {"no_rope_layers": [1, 0, 1, 0]},
     "mimo_v2_flash": SIZES | BIASED | ROUTED | {"v_head_dim": 12, "n_group": 1, "num_attention_heads": 8}
     | {"sliding_window": 8, "layer_types": MIXED["layer_types"], "mlp_layer_types": KINDS["mlp_layer_types"]},
     "minimax_m2": SIZES | LOCAL,
     "mixtral": SIZES | LOCAL | {"sliding_window": 8},
+    "nemotron_h": {name: value for name, value in SIZES.items() if name != "num_hidden_layers"}
+    | {"mlp_bias": True, "n_routed_experts": 8, "n_group": 2, "topk_group": 1}
+    | {"mamba_num_heads": 6, "mamba_head_dim": 16, "ssm_state_size": 8, "n_groups": 2, "use_bias": True}
+    | {"moe_intermediate_size": 24, "moe_shared_expert_intermediate_size": 32}
+    | {"layers_block_type": ["mamba", "attention", "moe", "mlp", "attention", "mlp"]},
     "olmoe": DERIVED | BIASED | EXPERTS,
     "phimoe": SIZES | BIASED | LOCAL | {"lm_head_bias": True},
     "qwen2_moe": SIZES | EXPERTS | {"mlp_only_layers": [1], "moe_intermediate_size": 24,

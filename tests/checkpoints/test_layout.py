@@ -103,12 +103,13 @@ def test_all_families_say_what_can_be_cut() -> None:
     assert not cuts["bert"][0]
     assert not cuts["gpt2"][0]
     described = [family for family in families().values() if family.tensors.body]
-    assert all(family.cut.layers and (family.cut.ffn or family.has_experts) for family in described)
+    assert [family.name for family in described if not family.cut.layers] == ["jamba"]
+    assert all(family.cut.ffn or family.has_experts for family in described)
 
 
 def test_a_family_that_is_not_known() -> None:
     with pytest.raises(
-        ValueError, match="model_type 'rwkv' is not known; there are afmoe, arcee, bert, camembert"
+        ValueError, match="model_type 'rwkv' is not known; there are afmoe, apertus, arcee, bamba"
     ):
         family_of({"model_type": "rwkv"})
     with pytest.raises(ValueError, match="has no model_type"):

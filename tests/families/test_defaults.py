@@ -55,9 +55,10 @@ LISTED = ("cwm",)
 REFUSED_NULLS = (
     ("ernie4_5", "use_bias"), ("cohere", "use_qk_norm"), ("falcon", "bias"),
     ("falcon", "new_decoder_architecture"), ("exaone4", "sliding_window"),
-    ("nomic_bert", "tie_word_embeddings"), ("nomic_bert", "pad_token_id"),
+    ("nomic_bert", "tie_word_embeddings"), ("nomic_bert", "pad_token_id"), ("opt", "hidden_size"),
 )  # fmt: skip
-"""Where the stock class takes null for false, divides by zero, or refuses what no size follows from."""
+"""Where the stock class takes null for false, divides by zero, has projections that are not described, or
+refuses what no size follows from."""
 
 
 def fields_of(name: str) -> set[str]:

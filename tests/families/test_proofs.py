@@ -84,11 +84,38 @@ def test_every_tensor_has_its_place(kind: str, tied: bool, tmp_path: Path) -> No
         assert CostModel().of(from_config(checkpoint.config))["params"] == built
 
 
-@pytest.fixture(scope="module", params=DESCRIBED)
+PLAIN: dict[str, Any] = {
+    "attention_k_eq_v": False,
+    "num_global_key_value_heads": None,
+    "enable_moe_block": False,
+}
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "falcon of one KV head": ("falcon", {"new_decoder_architecture": False, "num_kv_heads": None}),
+    "gemma4_text with inputs of layers": ("gemma4_text", PLAIN | {"hidden_size_per_layer_input": 8}),
+    "gemma4_text that shares keys": (
+        "gemma4_text",
+        PLAIN | {"num_kv_shared_layers": 2, "use_double_wide_mlp": True},
+    ),
+    "granitemoehybrid without experts": (
+        "granitemoehybrid",
+        {"num_local_experts": 0, "num_experts_per_tok": 0},
+    ),
+    "granitemoeshared without shared ones": ("granitemoeshared", {"shared_intermediate_size": 0}),
+    "lfm2 as it is given": ("lfm2", {"block_auto_adjust_ff_dim": False}),
+    "llama4_text by a step": ("llama4_text", {"moe_layers": None, "interleave_moe_layer_step": 2}),
+}
+"""Models whose configurations say otherwise than the tiny ones, or cannot be cut as these."""
+
+
+@pytest.fixture(scope="module", params=[*DESCRIBED, *VARIANTS])
 def parent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    folder = tmp_path_factory.mktemp("parent") / request.param
-    random_model(request.param, tie_word_embeddings=False).save_pretrained(folder)
-    return Checkpoint.open(folder)
+    kind, changes = VARIANTS.get(request.param, (request.param, {}))
+    folder = tmp_path_factory.mktemp("parent") / kind
+    random_model(kind, tie_word_embeddings=False, **changes).save_pretrained(folder)
+    checkpoint = Checkpoint.open(folder)
+    built = stored_numbers(AutoModelForCausalLM.from_pretrained(folder)) if changes else None
+    assert built in (None, CostModel().of(from_config(checkpoint.config))["params"])
+    return checkpoint
 
 
 def opened(folder: Path) -> Any:

@@ -96,6 +96,15 @@ WRAPPERS["kimi_k25"] = (
         "tie_word_embeddings": False,
     },
 )
+WRAPPERS["llama4"] = (
+    "Llama4ForConditionalGeneration",
+    {
+        "text_config": TINY["llama4_text"],
+        "vision_config": VISION
+        | {"vision_output_dim": 16, "projector_input_dim": 16, "projector_output_dim": 16},
+        "tie_word_embeddings": False,
+    },
+)
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 IDS = torch.randint(2, 60, (2, 12), generator=torch.Generator().manual_seed(1))
 
@@ -107,6 +116,11 @@ def opened(folder: Path, kind: str) -> Any:
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
     return network.eval()
+
+
+def text_of(network: Any) -> Any:
+    """Return the body of the text part."""
+    return network.model.language_model if hasattr(network, "model") else network.language_model.model
 
 
 @torch.no_grad()
@@ -167,7 +181,8 @@ def test_a_child_is_its_parent_without_what_was_cut(
     carved = carve(parent.folder, tmp_path / "child", repair="none", **cut)
     assert carved.kept is not None
     network = opened(parent.folder, kind)
-    layers = network.model.language_model.layers
+    body = text_of(network)
+    layers = body.layers
     for kept in carved.kept.layers:
         modules = dict(layers[kept.layer].named_modules())
         shared = "mlp.shared_expert.down_proj"
@@ -181,7 +196,7 @@ def test_a_child_is_its_parent_without_what_was_cut(
             weight = modules[name].weight.data
             weight.view(len(weight), whole, -1)[:, [i for i in range(whole) if i not in units]] = 0
     staying = [kept.layer for kept in carved.kept.layers]
-    network.model.language_model.layers = torch.nn.ModuleList(layers[i] for i in staying)
+    body.layers = torch.nn.ModuleList(layers[i] for i in staying)
     text = network.config.text_config
     text.num_hidden_layers = len(staying)
     if getattr(text, "layer_types", None):

@@ -308,9 +308,9 @@ HOSTILE = [
     ("vit", {"quantization_config": {"quant_method": "bitsandbytes"}}, "quantized"),
     ("vit", {"_attn_implementation": "owner/kernel"}, "names code to fetch"),
     ("gpt2", {"_attn_implementation": "owner/kernel"}, "names code to fetch"),
-    ("gpt2", {"model_type": "rwkv"}, "there are afmoe, arcee, bert, .*, llama, .*, vit"),
-    ("gpt2", {"model_type": None}, "there are afmoe, arcee"),
-    ("gpt2", {"model_type": ["gpt2"]}, "there are afmoe, arcee"),
+    ("gpt2", {"model_type": "rwkv"}, "there are afmoe, apertus, arcee, bamba, bert, .*, llama, .*, vit"),
+    ("gpt2", {"model_type": None}, "there are afmoe, apertus, arcee"),
+    ("gpt2", {"model_type": ["gpt2"]}, "there are afmoe, apertus, arcee"),
     ("gpt2", {"n_head": 7}, "not divisible|must be divisible"),
 ]
 

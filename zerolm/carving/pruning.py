@@ -194,5 +194,7 @@ def list_layers(config: PreTrainedConfig, wanted: Sequence[int]) -> None:
     for choice in family.config.kinds:
         for name, value in by_number(choice, [kinds[index] for index in wanted]).items():
             setattr(config, name, value)
-    if config.__dict__.get("layer_types") is not None:  # no property that follows from the others
-        config.layer_types = [config.layer_types[index] for index in wanted]
+    listed = {"layer_types", *(choice.field for choice in family.config.kinds if choice.field)}
+    for name in listed & config.__dict__.keys():  # no property that follows from the others
+        values = config.__dict__[name]
+        config.__dict__[name] = None if values is None else [values[index] for index in wanted]

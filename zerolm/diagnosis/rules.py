@@ -41,7 +41,8 @@ def _flaws(runtime: Runtime, evidence: Evidence) -> Iterator[str]:
         yield "the configuration names no class in architectures"
     if runtime.others_refused and not _is_listed(runtime, evidence):
         yield _other(runtime, evidence)
-    if evidence.config.get("per_layer_config"):
+    is_said_so = family is not None and any(choice.by_number for choice in family.config.kinds)
+    if evidence.config.get("per_layer_config") and not is_said_so:
         yield "per_layer_config: sizes that differ between layers have no stock class"
     if family and evidence.flaws.layout and evidence.tensors:
         yield evidence.flaws.layout + _missing_head_size(evidence)

@@ -95,9 +95,10 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
         raise ValueError(f"{' is not '.join(names)}: a {family.name} has a key and a value for each head")
     if by_label.get("active", 0) > by_label.get("experts", 0) > 0:
         raise ValueError(f"{by_label['active']} experts are chosen of {by_label['experts']}")
-    for one, other in family.config.equal.items():
-        if by_label[one] != by_label[other]:
-            names = [f"{_field(family, name)} {by_label[name]}" for name in (one, other)]
+    for label, size in family.config.sizes.items():
+        other = size.equal
+        if other is not None and by_label[label] != by_label[other]:
+            names = [f"{_field(family, name)} {by_label[name]}" for name in (label, other)]
             raise ValueError(f"{' is not '.join(names)}; only {family.name} where they are equal are read")
     head = by_label["head_size"]
     axes = {"q": by_label["heads"] * head, "kv": by_label["kv_heads"] * head, "head": head}
@@ -168,9 +169,9 @@ def cut_of(family: Family, config: Mapping[str, Any]) -> Cuttable:
     cut, fields = family.cut, described(family, config)
     for unless in cut.unless:
         if all(_holds(family, when, fields) for when in unless.when.split(" and ")):
-            notes = {"note": unless.note} if set(unless.cuts) - {"hidden"} else {}
-            notes |= {"hidden_note": unless.note} if "hidden" in unless.cuts else {}
-            cut = replace(cut, **dict.fromkeys(unless.cuts, False), **notes)
+            changes: dict[str, Any] = dict.fromkeys(unless.cuts, False)
+            notes = {"hidden_note" if name == "hidden" else "note" for name in unless.cuts}
+            cut = replace(cut, **changes | dict.fromkeys(notes, unless.note))
     return cut
 
 
@@ -294,21 +295,18 @@ def _size(family: Family, fields: Mapping[str, Any], label: str) -> int:
     if not is_given(fields, size) and is_rule(number):
         number = value(number, lambda of: _factor(family, fields, of), lambda of: _field(family, of))
     whole = integer(name, number, most, least)
-    rounded = family.config.rounded if label == "ffn" else None
-    return whole if rounded is None else _rounded(rounded, fields, whole)
+    return whole if size.rounded is None else _rounded(size.rounded, fields, whole)
 
 
 def _rounded(rounded: Rounded, fields: Mapping[str, Any], width: int) -> int:
-    """Return how wide an FFN is whose field says this."""
+    """Return what the stock class makes of a size."""
     if not boolean(fields, rounded.switch.field, rounded.switch.default):
         return width
     width, factor = 2 * width // 3, value_of(fields, rounded.factor)
-    if factor is None:
-        return width
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= MAX_WIDTH:
         raise ValueError(f"{rounded.factor.field} is {short(factor)}, not a factor")
     multiple = integer(str(rounded.multiple.field), value_of(fields, rounded.multiple), MAX_WIDTH)
-    return integer("a rounded FFN", -(-int(factor * width) // multiple) * multiple, MAX_WIDTH)
+    return integer("a rounded size", -(-int(factor * width) // multiple) * multiple, MAX_WIDTH)
 
 
 def _factor(family: Family, fields: Mapping[str, Any], label: str) -> int:

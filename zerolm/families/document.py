@@ -97,6 +97,8 @@ def _check(family: Family) -> None:
         if label not in sizes:
             raise ValueError(f"config.sizes lacks {label!r}")
     for label, size in sizes.items():
+        if size.equal is not None and size.equal not in sizes:
+            raise ValueError(f"config.sizes.{label} is equal to {size.equal!r}, which config.sizes lacks")
         if size.each not in (None, "kv_heads"):
             raise ValueError(f"config.sizes.{label} is of each {size.each!r}; only kv_heads are cut")
         for rule in (size.default, size.null, size.otherwise):
@@ -144,10 +146,9 @@ def _check_kinds(family: Family) -> None:
         _check_named("config.memory", memory.kinds, names)
     if config.window is not None:
         _check_named("config.window", config.window.kinds, names)
-    if not {*config.equal.keys(), *config.equal.values()} <= config.sizes.keys():
-        raise ValueError(f"config.equal has {', '.join(config.equal)}, of which config.sizes lacks some")
-    if config.by_number is not None:
-        _check_named("config.by_number", (config.by_number.kind,), names)
+    for choice in config.kinds:
+        if choice.by_number is not None:
+            _check_named("config.kinds.by_number", (choice.by_number.kind,), names)
     for unless in family.cut.unless:
         plain = {when.removeprefix(NO) for when in unless.when.split(" and ")}
         if not plain <= config.sizes.keys() | config.flags.keys() or not set(unless.cuts) <= set(CUTS):
@@ -157,7 +158,7 @@ def _check_kinds(family: Family) -> None:
 
 
 def _check_named(where: str, kinds: tuple[str, ...], names: list[str]) -> None:
-    for kind in (one for kind in kinds for one in kind.split(" and ")):
+    for kind in " and ".join(kinds).split(" and ") if kinds else ():
         if kind not in names:
             raise ValueError(f"{where} is of the kind {kind!r}, which config.kinds lacks")
 

@@ -23,14 +23,25 @@ EQUAL = " = "
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """A size of two thirds of its field, times ``factor``, up to a ``multiple``, where ``switch`` is true."""
+
+    switch: Field
+    factor: Field
+    multiple: Field
+
+
+@dataclass(frozen=True)
 class Field:
     """A field of the configuration, and what is meant where it is absent or null.
 
     ``default`` and ``null`` are values or, for sizes, rules on other sizes: ``heads``, ``4*hidden``,
     ``hidden/heads``, ``nope+rope``. Null without a rule is refused. ``also`` are other names that the stock
     class takes. A size without a ``field`` always is its default. One that is 0 by default or null may be 0.
-    Where the flag ``when`` is not true, if it names one, the field is not read, and it is ``otherwise``. There are so many for each ``each``,
-    which is cut: as many fewer for as many fewer KV heads.
+    Where the flag ``when`` is not true, if it names one, the field is not read, and it is ``otherwise``.
+    There are so many for each of ``each``, and fewer where those are cut: ``kv_heads``. It must be ``equal``
+    to another size, where one is named, and is ``rounded`` to what the stock class makes of it. Where the
+    field ``counts`` is a list, it is the length of that.
     """
 
     field: str | None = None
@@ -40,6 +51,9 @@ class Field:
     when: str | None = None
     otherwise: Any = None
     each: str | None = None
+    equal: str | None = None
+    counts: str | None = None
+    rounded: Rounded | None = None
 
     @property
     def may_be_none(self) -> bool:
@@ -72,7 +86,8 @@ class KindRule:
 
     Those before number ``first``; those from ``offset`` on that are ``every`` layers apart (an offset of -1
     begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those after number
-    ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A rule with none of these holds for all layers.
+    ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A rule with
+    none of these holds for all layers.
     """
 
     kind: str
@@ -92,16 +107,32 @@ class KindRule:
 
 
 @dataclass(frozen=True)
+class ByNumber:
+    """A ``field`` that has values of its own for each layer of a ``kind``, by number; the same for all.
+
+    ``names`` maps what it calls them to the fields that say the same of all such layers.
+    """
+
+    field: str
+    kind: str
+    names: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Kinds:
     """One of several kinds that each layer is of: what mixes its tokens, what FFN it has.
 
     ``values`` maps what the list ``field`` holds for each layer to the kinds; where it is absent, or the
-    family has no such list, ``rules`` decide.
+    family has no such list, ``rules`` decide. ``by_number`` are values that layers of a kind have otherwise.
+    ``letters`` maps what the text ``pattern``, which may stand in place of the list, holds for each layer.
     """
 
     rules: tuple[KindRule, ...]
     values: dict[str, str] = field(default_factory=dict)
+    letters: dict[str, str] = field(default_factory=dict)
     field: str | None = None
+    by_number: ByNumber | None = None
+    pattern: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,27 +149,6 @@ class UnitAxis:
 
     each: str
     parts: tuple[str, ...] = ("1",)
-
-
-@dataclass(frozen=True)
-class Rounded:
-    """An FFN of two thirds of its field, times ``factor``, up to a ``multiple``, where ``switch`` is true."""
-
-    switch: Field
-    factor: Field
-    multiple: Field
-
-
-@dataclass(frozen=True)
-class ByNumber:
-    """A ``field`` that has by the number of each layer of a ``kind`` its own values, the same for all of these.
-
-    ``names`` maps what it calls them to the fields that say the same of all such layers.
-    """
-
-    field: str
-    kind: str
-    names: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -162,10 +172,8 @@ class Configuration:
     ``sizes`` by label: ``depth hidden heads kv_heads head_size ffn vocab positions``, and what other axes the
     tensors have; ``experts`` and ``active`` (those that a token meets) for a mixture of experts. ``flags``
     are booleans with their defaults. ``per_layer`` names the fields that list one value a layer; ``only``
-    gives fields of which no other value is described, ``equal`` sizes that must be the same as others. ``at`` is the field that holds the configuration of the
-    text part, where the model has others, and ``text_type`` the family whose stock class computes it, where
-    its own has no head. ``axes`` by label are those that are no size; ``by_number`` are
-    values that some layers have otherwise; ``rounded`` says how else than by its field an FFN is wide.
+    gives fields of which no other value is described. ``at`` is the field that holds the configuration of the
+    text part, where the model has others. ``axes`` by label are those that are no size.
     """
 
     sizes: dict[str, Field]
@@ -174,14 +182,10 @@ class Configuration:
     per_layer: tuple[str, ...] = ()
     window: Window | None = None
     only: dict[str, Any] = field(default_factory=dict)
-    equal: dict[str, str] = field(default_factory=dict)
     at: str | None = None
-    text_type: str | None = None
     axes: dict[str, UnitAxis] = field(default_factory=dict)
     kinds: tuple[Kinds, ...] = ()
     memory: tuple[Memory, ...] = ()
-    by_number: ByNumber | None = None
-    rounded: Rounded | None = None
 
 
 @dataclass(frozen=True)
@@ -399,7 +403,10 @@ class Modules:
 
 @dataclass(frozen=True)
 class ModuleNames:
-    """Where modules are called otherwise than the tensors say; see ``Modules``."""
+    """Where modules are called otherwise than the tensors say; see ``Modules``.
+
+    ``text_type`` is the family whose stock class computes the text part, where its own has no head.
+    """
 
     layers: str | None = None
     attention: str | None = None
@@ -407,6 +414,7 @@ class ModuleNames:
     between: str | None = None
     final: str | None = None
     resized: dict[str, str] = field(default_factory=dict)
+    text_type: str | None = None
     returns: Literal["tensor", "tuple"] = "tensor"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from zerolm.families.family import Family, Field
+from zerolm.families.family import ByNumber, Family, Field, Kinds
 
 OF_THE_WHOLE: Final = ("model_type", "architectures", "quantization_config")
 """Fields that are those of the whole model, whatever its text part says."""
@@ -41,18 +41,39 @@ def part_at(family: Family, config: Mapping[str, Any]) -> str | None:
 
 
 def of_all(family: Family, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return fields that say of all layers of a kind what one says by their numbers.
+    """Return fields that say of all layers of a kind what one says by their numbers, or by letters.
 
-    ``ValueError`` where it says several things, or of other values than are known.
+    ``ValueError`` where it says several things, of other layers, or of other values than are known.
     """
-    numbered = family.config.by_number
-    if numbered is None or fields.get(numbered.field) is None:
-        return fields
-    by_number = fields[numbered.field]
+    for choice in family.config.kinds:
+        if choice.pattern is not None and choice.field is not None and choice.pattern in fields:
+            fields = _without_letters(choice, choice.field, choice.pattern, fields)
+        if choice.by_number is not None and fields.get(choice.by_number.field) is not None:
+            fields = _without_numbers(choice, choice.by_number, fields)
+    return fields
+
+
+def _without_letters(choice: Kinds, listed: str, pattern: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    text, plain = fields[pattern], {name: value for name, value in fields.items() if name != pattern}
+    if fields.get(listed) is not None:
+        return plain
+    if not isinstance(text, str) or not set(text) <= choice.letters.keys():
+        raise ValueError(f"{pattern} is {short(text)}, not a text of {' '.join(choice.letters)}")
+    return plain | {listed: [choice.letters[letter] for letter in text]}
+
+
+def _without_numbers(choice: Kinds, numbered: ByNumber, fields: Mapping[str, Any]) -> dict[str, Any]:
+    by_number, listed = fields[numbered.field], fields.get(choice.field or "")
     values = list(by_number.values()) if isinstance(by_number, Mapping) else []
     possible = ", ".join(numbered.names)
     if any(value != values[0] for value in values) or not all(isinstance(value, Mapping) for value in values):
         raise ValueError(f"{numbered.field} is {short(by_number)}, not the same {possible} for some layers")
+    if values and isinstance(listed, list):
+        wanted = {str(n) for n, name in enumerate(listed) if choice.values.get(str(name)) == numbered.kind}
+        if wanted != set(map(str, by_number)):
+            raise ValueError(
+                f"{numbered.field} is of other layers than those of {numbered.kind} {choice.field}"
+            )
     each = values[0] if values else {}
     if not each.keys() <= numbered.names.keys():
         raise ValueError(f"{numbered.field} has {', '.join(map(short, each))}; {possible} are read")
@@ -64,6 +85,8 @@ def value_of(config: Mapping[str, Any], field: Field) -> Any:
     """Return what is given, else the default; for null what it stands for."""
     if field.when is not None and config.get(field.when) is not True:
         return field.otherwise
+    if field.counts is not None and isinstance(config.get(field.counts), list):
+        return len(config[field.counts])
     for name in (field.field, *field.also):
         if name is not None and name in config:
             return field.null if config[name] is None else config[name]

@@ -112,7 +112,7 @@ def mapped_tensor(info: TensorInfo) -> Tensor:
 
 
 def turned(stored: Tensor) -> Tensor:
-    """Return the matrices of experts (experts, inputs, outputs) as (experts, outputs, inputs), still mapped."""
+    """Return matrices of experts (experts, inputs, outputs) as (experts, outputs, inputs), still mapped."""
     values = stored.transpose(1, 2)
     values.__dict__.update(stored.__dict__)
     return values

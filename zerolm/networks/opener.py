@@ -145,12 +145,12 @@ def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
 def text_config(checkpoint: Checkpoint) -> PreTrainedConfig:
     """Return the configuration of the text model, as transformers completes it."""
     config = stock_config(checkpoint.folder)
-    family = checkpoint.family.config
-    if family.at is not None:
+    kind = checkpoint.family.module_names.text_type
+    if checkpoint.family.config.at is not None:
         config = config.get_text_config()
-        if family.text_type is not None:
+        if kind is not None:
             fields = {name: value for name, value in config.to_dict().items() if name != "model_type"}
-            config = AutoConfig.for_model(family.text_type, **fields)
+            config = AutoConfig.for_model(kind, **fields)
         config.tie_word_embeddings = checkpoint.layout.tied
     return config
 

@@ -23,7 +23,8 @@ class StockLayer:
     ``attention_in`` are q, k and v, or fewer modules with fused outputs; ``ffn_in`` are gate and up, or the
     one module. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'; none where tokens are
     mixed by something else, or the FFN is a mixture. ``norms`` are that ``before`` attention and that
-    ``between`` it and the FFN, if any. ``axes`` has by parameter the labels of its axes; several where kinds of layers differ.
+    ``between`` it and the FFN, if any. ``axes`` has by parameter the labels of its axes; several where kinds
+    of layers differ.
     ``norm`` is where the norms stand: before each sub-block (``pre``), after its sum with what it was given
     (``post``), before it and on its output (``sandwich``), or on its output alone (``output``).
     """

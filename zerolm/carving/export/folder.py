@@ -85,9 +85,9 @@ def configuration(checkpoint: Checkpoint, cut: Cut) -> dict[str, Any]:
         if described.field:
             config[described.field] = size
         config |= {name: size for name in described.also if name in config}
-    if family.config.rounded is not None:
-        config[str(family.config.rounded.switch.field)] = False
     for label, described in family.config.sizes.items():
+        if described.rounded is not None:
+            config[str(described.rounded.switch.field)] = False
         if described.field and described.each:
             config[described.field] = checkpoint.layout.sizes[label] * groups // parent.kv_heads
     for field in family.config.per_layer:

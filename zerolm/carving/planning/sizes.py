@@ -82,6 +82,8 @@ def sizes_of(checkpoint: Checkpoint, request: SizeRequest, width: Width | None =
     ffn = sorted(
         width for width in {*range(every, parent.ffn + 1, every), parent.ffn} if _goes(width, request)
     )
+    if parent.ffn == 0:  # a mixture without a shared expert
+        ffn = [0]
     least_layers = max(1, len(cut.staying(parent.depth)))
     layers = range(least_layers, parent.depth + 1) if cut.layers else [parent.depth]
     return {

@@ -89,7 +89,8 @@ def test_buffers_of_rotations_are_left_out(kind: str, tmp_path: Path) -> None:
     first = opened.family.tensors.body[0].name
     prefix = next(name for name in opened.tensors if name.endswith(first)).removesuffix(first)
     names = [f"{prefix}layers.{n}.self_attn.rotary_emb.inv_freq" for n in range(2)]
-    buffers = {name: torch.ones(4) for name in (*names, f"{prefix}rotary_emb.inv_freq")}
+    names += [f"{prefix}rotary_emb.inv_freq"] if prefix else []
+    buffers = {name: torch.ones(4) for name in names}
     stored(parent, lambda tensors: tensors.update(buffers))
     places = Checkpoint.open(parent).layout.slots.keys()
     assert places == opened.layout.slots.keys()
@@ -132,7 +133,9 @@ def lists(kind: str) -> Iterator[str]:
     yield from sorted(field for field in read if field)
 
 
-LISTS = [(kind, field) for kind in TINY for field in lists(kind)]
+TOLD_OTHERWISE = ("gemma4_text", "nemotron_h")
+"""Families whose list is contradicted by another field first, or says how many layers there are."""
+LISTS = [(kind, field) for kind in TINY if kind not in TOLD_OTHERWISE for field in lists(kind)]
 
 
 @pytest.mark.parametrize(("kind", "field"), LISTS, ids=[f"{kind}-{field}" for kind, field in LISTS])

@@ -54,7 +54,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
     pages = {f"commands/{name}.md": text for name, text in command_pages.pages().items()}
     pages |= {f"measurements/{file.name}": file.read_text("utf-8") for file in MEASUREMENTS.glob("*.md")}
-    pages["contributing.md"] = (HERE.parent / "CONTRIBUTING.md").read_text("utf-8")
+    pages["contributing.md"] = (HERE.parent / "CONTRIBUTING.md").read_text("utf-8").replace("](docs/", "](")
     for place, text in pages.items():
         files.append(File.generated(config, place, content=text))
     return files

@@ -18,6 +18,9 @@ def exact_costs(architecture: Architecture, model: CostModel) -> dict[str, int]:
     head = sum(matrix.rows * matrix.cols for matrix in outside.head_matrices)
     rest = outside.embedding + outside.vectors + sum(layer.vectors for layer in architecture.layers)
     attending = sum(layer.query_width for layer in architecture.layers)
+    idle, idle_vectors = (
+        sum(getattr(layer, name) for layer in architecture.layers) for name in ("idle", "idle_vectors")
+    )
     kv = sum(layer.kv_width for layer in architecture.layers)
     bytes_stored = sum(ceil(Fraction(count * model.bits, 8)) for count in quantised)
     if model.bits not in (16, 32):
@@ -26,8 +29,9 @@ def exact_costs(architecture: Architecture, model: CostModel) -> dict[str, int]:
     assert kv_bytes.denominator == 1
     return {
         "params": body + head + rest,
+        "active_params": body + head + rest - idle - idle_vectors,
         "body_params": body + outside.body_vectors + sum(layer.body_vectors for layer in architecture.layers),
-        "macs": body + head + outside.tied_head + 2 * model.context * attending,
+        "macs": body - idle + head + outside.tied_head + 2 * model.context * attending,
         "kv_bytes": int(kv_bytes),
         "weight_bytes": bytes_stored + rest * (4 if model.bits == 32 else 2),
     }

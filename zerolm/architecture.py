@@ -17,7 +17,10 @@ Role = Literal["attention", "ffn", "embedding", "head"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-OF_LAYER: Final = ("width", "query_width", "kv_width", "vectors", "body_vectors", "window", "idle", "state")
+OF_LAYER: Final = (
+    *("width", "query_width", "kv_width", "vectors", "body_vectors", "window"),
+    *("idle", "state", "idle_vectors"),
+)
 """The sizes of a layer beside those of its matrices."""
 MAX_DEPTH: Final = 1024
 MAX_WIDTH: Final = 1 << 20
@@ -55,7 +58,8 @@ class Layer:
     attend to the context, ``kv_width`` KV heads x head size. ``vectors`` counts biases and norms;
     ``body_vectors`` those of them that ``body_params`` counts. ``window`` is how many tokens it attends to
     at most, 0 for all; ``idle`` the weights that a token does not meet (experts not chosen for it);
-    ``state`` the numbers that it keeps of a sequence however long that is.
+    ``state`` the numbers that it keeps of a sequence however long that is; ``idle_vectors`` the biases of
+    idle experts.
     """
 
     matrices: tuple[Matrix, ...]
@@ -67,6 +71,7 @@ class Layer:
     window: int = 0
     idle: int = 0
     state: int = 0
+    idle_vectors: int = 0
 
     @property
     def weights(self) -> int:
@@ -140,8 +145,8 @@ class Shapes:
 
     With n layers of at most m matrices, ``rows``, ``cols``, ``parts`` (int64) and ``attention``,
     ``ffn``, ``scaled`` (bool) are (n, m), absent matrices having 0 rows and columns and 1 part;
-    ``width``, ``query_width``, ``kv_width``, ``vectors``, ``body_vectors``, ``window``, ``idle``, ``state``
-    are (n,) int64.
+    ``width``, ``query_width``, ``kv_width``, ``vectors``, ``body_vectors``, ``window``, ``idle``, ``state``,
+    ``idle_vectors`` are (n,) int64.
     """
 
     rows: Ints
@@ -158,6 +163,7 @@ class Shapes:
     window: Ints
     idle: Ints
     state: Ints
+    idle_vectors: Ints
 
     @classmethod
     def of(cls, layers: Sequence[Layer]) -> Shapes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,7 @@ class CostColumn:
 
 COLUMNS: Final = {
     "params": CostColumn("parameters", "params", "parameters"),
+    "active_params": CostColumn("active parameters", "active", "parameters that one token uses"),
     "body_params": CostColumn("body parameters", "body", "parameters without embeddings and head"),
     "macs": CostColumn("MACs a token", "MACs", "multiply-accumulates of one token"),
     "kv_bytes": CostColumn("KV cache", "KV cache", "bytes of the KV cache"),
@@ -25,6 +27,12 @@ COLUMNS: Final = {
 """Costs that every network has, in the order of all tables; those in bytes end so."""
 LATENCY: Final = "latency_us"
 LATENCY_COLUMN: Final = CostColumn("latency", "latency", "microseconds of a forward pass on this machine")
+
+
+def shown_costs(names: Iterable[str], costs: Iterable[Mapping[str, int]]) -> tuple[str, ...]:
+    """Return the names of costs that a table shows: without active parameters where all are active."""
+    dense = all(one["active_params"] == one["params"] for one in costs if "active_params" in one)
+    return tuple(name for name in names if name != "active_params" or not dense)
 
 
 def column_of(cost: str) -> CostColumn:

@@ -50,11 +50,12 @@ class CostModel:
         return self.layers(shapes)
 
     def layers(self, shapes: Shapes) -> Ints:
-        """Return the costs that each layer adds, (n, 5) int64, columns in the order of ``COSTS``.
+        """Return the costs that each layer adds, (n, 6) int64, columns in the order of ``COSTS``.
 
-        ``params`` stored numbers; ``macs`` multiply-accumulates of one token that attends to
-        ``context`` tokens, or to as many as a layer's window holds, and writes and reads each number of a
-        state once; ``kv_bytes`` bytes of their keys and values and of states; ``weight_bytes`` bytes on disk.
+        ``params`` stored numbers; ``active_params`` those without the experts that a token does not meet;
+        ``macs`` multiply-accumulates of one token that attends to ``context`` tokens, or to as many as a
+        layer's window holds, and writes and reads each number of a state once; ``kv_bytes`` bytes of their
+        keys and values and of states; ``weight_bytes`` bytes on disk.
         """
         weights = shapes.weights.sum(axis=1)
         windows = np.where(shapes.window > 0, shapes.window, self.context)
@@ -63,6 +64,7 @@ class CostModel:
         return np.stack(
             [
                 weights + shapes.vectors,
+                weights + shapes.vectors - shapes.idle - shapes.idle_vectors,
                 weights + shapes.body_vectors,
                 weights - shapes.idle + 2 * tokens * shapes.query_width + 2 * shapes.state,
                 -(-kv_bits // 8),
@@ -77,6 +79,7 @@ class CostModel:
         stored = ends.embedding + ends.vectors
         return np.array(
             [
+                stored + ends.head,
                 stored + ends.head,
                 ends.body_vectors,
                 ends.tied_head + ends.head,
@@ -126,7 +129,7 @@ class TimedCosts(CostModel):
         return (*COSTS, LATENCY)
 
     def rows(self, layers: Callable[[], Sequence[Layer]], shapes: Shapes) -> Ints:
-        """Return what each layer adds, (n, 6); ``ValueError`` where the latency of one was not measured."""
+        """Return what each layer adds, (n, 7); ``ValueError`` where the latency of one was not measured."""
         each = layers()
         missing = next((layer for layer in each if layer not in self.latencies.layers), None)
         if missing is not None:

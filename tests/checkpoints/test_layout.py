@@ -109,9 +109,9 @@ def test_all_families_say_what_can_be_cut() -> None:
 
 def test_a_family_that_is_not_known() -> None:
     with pytest.raises(
-        ValueError, match="model_type 'mamba' is not known; there are afmoe, apertus, arcee, bamba"
+        ValueError, match="model_type 'rwkv' is not known; there are afmoe, apertus, arcee, bamba"
     ):
-        family_of({"model_type": "mamba"})
+        family_of({"model_type": "rwkv"})
     with pytest.raises(ValueError, match="has no model_type"):
         family_of({})
 

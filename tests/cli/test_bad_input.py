@@ -260,7 +260,7 @@ def test_an_unknown_benchmark_names_the_known_ones(zerolm: Callable[..., Any], t
             ' "ffn": 8}}',
             ("head_size 3 is odd",),
         ),
-        ('{"model_type": "mamba"}', ("'mamba'", "llama")),
+        ('{"model_type": "rwkv"}', ("'rwkv'", "llama")),
         ('{"model_type": "llama", "hidden_size": 65}', ("65", "32")),
         (
             '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,'

@@ -153,7 +153,7 @@ UNSOUND: dict[str, tuple[Callable[[Path], None], str]] = {
     "another width": (configured(intermediate_size=41), "the configuration says 41"),
     "absurd sizes": (configured(num_hidden_layers=10**12), "num_hidden_layers 1000000000000"),
     "widths by layer": (configured(intermediate_size=[40, 39, 40]), "intermediate_size [40, 39, 40]"),
-    "an unknown family": (configured(model_type="mamba"), "'mamba' is not known; there are afmoe, apertus"),
+    "an unknown family": (configured(model_type="rwkv"), "'rwkv' is not known; there are afmoe, apertus"),
     "no family": (configured(model_type=None), "no model_type"),
     "a pickle": (pickled, "a pickle, which is not opened"),
     "no configuration": (lambda folder: (folder / "config.json").unlink(), "there is no such file"),

@@ -55,9 +55,10 @@ LISTED = ("cwm",)
 REFUSED_NULLS = (
     ("ernie4_5", "use_bias"), ("cohere", "use_qk_norm"), ("falcon", "bias"),
     ("falcon", "new_decoder_architecture"), ("exaone4", "sliding_window"),
-    ("opt", "hidden_size"),
+    ("nomic_bert", "tie_word_embeddings"), ("nomic_bert", "pad_token_id"), ("opt", "hidden_size"),
 )  # fmt: skip
-"""Where the stock class takes null for false, divides by zero, or has projections that are not described."""
+"""Where the stock class takes null for false, divides by zero, has projections that are not described, or
+refuses what no size follows from."""
 
 
 def fields_of(name: str) -> set[str]:
@@ -84,6 +85,7 @@ for _name in DENSE:
         _config |= {"num_attention_heads": 32, "hidden_size": 64}
 for _name in LISTED:
     CONFIGS[_name]["layer_types"] = MIXED
+CONFIGS["electra"] |= {"num_attention_heads": 4}  # which its default hidden size has room for
 CONFIGS["helium"] |= {"hidden_size": 2560, "num_attention_heads": 20, "head_dim": 128}  # as its defaults
 CASES = [
     (name, field, change)
@@ -110,7 +112,7 @@ def parameters(network: Any) -> int:
 
 def windows(config: Any) -> list[int]:
     """Return the window of each layer as the stock masks and caches have it."""
-    window = getattr(config, "sliding_window", None) or 0
+    window = getattr(config, "local_attention", None) or getattr(config, "sliding_window", None) or 0
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
     return [window if kind == "sliding_attention" else 0 for kind in kinds]
 
@@ -148,7 +150,7 @@ def test_every_default_is_that_of_transformers(kind: str) -> None:
     if family.window:
         given = {family.window.switch: True} if family.window.switch else {}
         opened = AutoConfig.for_model(kind, **given)
-        assert getattr(opened, "sliding_window", None) in (None, family.window.size.default)
+        assert getattr(opened, str(family.window.size.field), None) in (None, family.window.size.default)
         first = family.window.first
         assert first is None or kind in LISTED or getattr(stock, str(first.field)) == first.default
     more = UNBUILT.get(kind, {})

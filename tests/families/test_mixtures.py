@@ -10,13 +10,18 @@ import pytest
 import torch
 from carvings import carve
 from safetensors.torch import load_file, save_file
-from tiny_families import TINY, random_model
+from tiny_families import TINY, random_model, saved, stock_config, stock_model
+from tiny_mixtures import MIXTURES
+from torch import nn
 from transformers import AutoModelForCausalLM
 
+from zerolm.carving.planning.part_costs import Choices, part_costs
 from zerolm.checkpoints import Checkpoint
-from zerolm.costs import CostModel
+from zerolm.cli import main
+from zerolm.costs import COSTS, CostModel
 from zerolm.families.config import from_config
 from zerolm.families.known import families
+from zerolm.testing.families import stored_numbers
 
 FILE = "model.safetensors"
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
@@ -91,6 +96,81 @@ def test_a_token_meets_some_experts_only(folder: Path) -> None:
     costs = CostModel(context=10).of(from_config(config))
     assert all_met["macs"] - costs["macs"] == 2 * 6 * 3 * 24 * 48
     assert all_met["params"] == costs["params"]
+
+
+def met(network: nn.Module, experts: int, active: int) -> int:
+    """Return the parameters that a token uses, counted in the stock class: of what experts have, a share.
+
+    They are the tensors with one matrix for each, and the biases beside these.
+    """
+    routed = [
+        p
+        for name, p in network.named_parameters()
+        if (p.dim() == 3 and "conv" not in name) or (name.endswith("proj_bias") and ".experts." in name)
+    ]
+    assert all(len(p) == experts for p in routed)
+    return stored_numbers(network) - sum(p[active:].numel() for p in routed)
+
+
+@pytest.mark.parametrize("kind", MIXTURES)
+def test_active_parameters_are_all_but_idle_experts(kind: str, tmp_path: Path) -> None:
+    """Whatever is shared, or in a dense layer, is met; the same by the configuration and by the tensors."""
+    network = stock_model(stock_config(kind))
+    network.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    architecture = from_config(config)
+    costs = CostModel().of(architecture)
+    experts, active = (architecture.choices[name] for name in ("experts", "active"))
+    assert (experts, active) == (8, 2)
+    assert costs["active_params"] == met(network, experts, active) < costs["params"]
+    checkpoint = Checkpoint.open(tmp_path)
+    groups, ffn = checkpoint.layout.kv_heads, checkpoint.layout.ffn
+    choices = Choices((groups,), (ffn,), (checkpoint.layout.depth,))
+    parts = part_costs(checkpoint, choices, CostModel())
+    stored = parts.of(dict.fromkeys(range(checkpoint.layout.depth), (groups, ffn)))
+    stored = dict(zip(COSTS, stored.tolist(), strict=True))
+    assert stored["active_params"] == costs["active_params"]
+    assert stored["params"] == costs["params"]
+
+
+ACTIVE = {
+    "mistralai/Mixtral-8x7B-v0.1": "12.9",
+    "mistralai/Mixtral-8x22B-v0.1": "39",
+    "Qwen/Qwen3-30B-A3B": "3",
+    "Qwen/Qwen3-235B-A22B": "22",
+    "Qwen/Qwen1.5-MoE-A2.7B": "2.7",
+    "allenai/OLMoE-1B-7B-0924": "1.3",
+    "microsoft/Phi-3.5-MoE-instruct": "6.6",
+}
+"""Billions of active parameters, as the models' authors say."""
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_published_mixtures_have_the_active_parameters_that_are_said(name: str) -> None:
+    published = json.loads((Path(__file__).parent / "published_configs.json").read_text("utf-8"))
+    config = next(one["config"] for one in published if one["name"] == name)
+    digits = len(ACTIVE[name].partition(".")[2])
+    counted = CostModel().of(from_config(config))["active_params"] / 1e9
+    assert f"{counted:.{digits}f}" == ACTIVE[name]
+
+
+def test_a_budget_of_active_parameters_is_kept(folder: Path, tmp_path: Path) -> None:
+    carved = carve(folder, tmp_path / "child", repair="none", budgets={"max_active_params": "0.8x"}, **TOKENS)
+    child = carved.costs["child"]["active_params"]
+    assert child <= 0.8 * carved.costs["parent"]["active_params"]
+    config = json.loads((tmp_path / "child" / "config.json").read_text())
+    assert CostModel().of(from_config(config))["active_params"] == child
+    with pytest.raises(ValueError, match="max_active_params 10 would have to be at least"):
+        carve(folder, tmp_path / "other", budgets={"max_active_params": 10}, **TOKENS)
+
+
+def test_active_parameters_are_shown_where_not_all_are(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["score", str(folder)]) == 0
+    assert "active parameters " in capsys.readouterr().out
+    assert main(["score", str(saved(tmp_path / "dense", "llama"))]) == 0
+    assert "active" not in capsys.readouterr().out
 
 
 ALL: dict[str, Any] = {"keep_layers": 0.75, "keep_heads": 0.5, "keep_ffn": 0.5, "repair": "none"}

@@ -119,9 +119,9 @@ def parent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def opened(folder: Path) -> Any:
-    """Return what the stock class makes of a folder, an encoder without its head."""
+    """Return what the stock class makes of a folder in float32, an encoder without its head."""
     kind = AutoModel if families()[stock_kind(folder)].task == "masked" else AutoModelForCausalLM
-    network, report = kind.from_pretrained(folder, output_loading_info=True)
+    network, report = kind.from_pretrained(folder, output_loading_info=True, dtype=torch.float32)
     assert not [name for name in report["missing_keys"] if "pooler" not in name]
     network.config.use_cache = False
     return network.eval()
@@ -169,8 +169,9 @@ def without(folder: Path, carved: Carved) -> Any:
 def writer(family: Family, layer: Any, role: str) -> Any:
     """Return the module of a role in a layer of any kind, None where it has none."""
     named = {
-        p.name.partition(".{layer}.")[2].removesuffix(".weight")
+        name.partition(".{layer}.")[2].removesuffix(".weight")
         for p in family.tensors.body
+        for name, _ in p.parameters
         if p.role == role
     }
     return next((module for name, module in layer.named_modules() if name in named), None)
@@ -214,6 +215,36 @@ def test_a_child_is_its_parent_without_what_was_cut(case: str, parent: Checkpoin
     child, wanted = sent(opened(tmp_path / "child")), sent(without(parent.folder, carved))
     assert relative(child, wanted) <= EXACT
     assert relative(child, sent(opened(parent.folder))) > 100 * EXACT
+
+
+VARIANTS: dict[str, tuple[str, bool, bool]] = {
+    "tied": ("float32", True, True),
+    "bfloat16": ("bfloat16", False, True),
+    "tied, bfloat16, no biases": ("bfloat16", True, False),
+}
+"""How models are stored: the type of their numbers, tied, and with biases or any other flag of theirs."""
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("kind", DESCRIBED)
+def test_it_does_not_matter_how_a_parent_is_stored(kind: str, variant: str, tmp_path: Path) -> None:
+    """All cuts at once; the numbers that stay are copied, so that a child is as near in any type."""
+    dtype, tied, with_flags = VARIANTS[variant]
+    if (kind, dtype) == ("llama4_text", "bfloat16"):
+        pytest.xfail("a part outside its layers multiplies float32 by bfloat16 when tokens are read")
+    family = families()[kind]
+    flags = {} if with_flags else dict.fromkeys(family.config.flags, False)
+    random_model(kind, dtype, tie_word_embeddings=tied, **flags).save_pretrained(tmp_path / "parent")
+    can = Checkpoint.open(tmp_path / "parent").family.cut
+    shares = {"layers": 0.67, "heads": 0.5, "ffn": 0.5}
+    cuts = {f"keep_{kind}": share for kind, share in shares.items() if getattr(can, kind)}
+    carved = carve(tmp_path / "parent", tmp_path / "child", repair="none", **cuts, **TOKENS)
+    child = Checkpoint.open(tmp_path / "child")
+    assert {tensor.dtype for tensor in child.tensors.values()} == {"BF16" if dtype == "bfloat16" else "F32"}
+    assert child.layout.tied is Checkpoint.open(tmp_path / "parent").layout.tied
+    sends = sent(opened(tmp_path / "child"))
+    assert relative(sends, sent(without(tmp_path / "parent", carved))) <= EXACT
+    assert relative(sends, sent(opened(tmp_path / "parent"))) > 100 * EXACT
 
 
 def test_what_a_rule_says_of_layers_is_spelt_out_where_they_move(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.architecture import Architecture, Floats
+from zerolm.costs import COSTS
 from zerolm.scores import WholeScore
 from zerolm.solvers import Infeasible, exhaustive, search
 from zerolm.solvers import evolution as bred
@@ -107,9 +108,9 @@ def broods(problems: Sequence[Problem], sizes: Evolution, seed: int) -> list[lis
 
 def large() -> list[Problem]:
     """Twelve layers of six candidates, of which the first is the best everywhere."""
-    costs = np.ones((6, 5), np.int64)
+    costs = np.ones((6, len(COSTS)), np.int64)
     table = CandidateTable(-np.arange(6.0), costs, (1,) * 6)
-    return [Problem(((table, 1),) * 12, np.zeros(5, np.int64))]
+    return [Problem(((table, 1),) * 12, np.zeros(len(COSTS), np.int64))]
 
 
 def test_generations_are_of_the_size_that_was_asked_for_and_never_repeat() -> None:
@@ -147,8 +148,8 @@ def test_evolution_climbs_where_drawing_does_not() -> None:
 
 def test_budgets_that_few_keep_are_reached() -> None:
     """Fewer than one in 10^6 of the architectures keeps either bound: draws are led to them."""
-    table = CandidateTable(np.arange(6.0), np.repeat(np.arange(6)[:, None], 5, 1), (1,) * 6)
-    problems = [Problem(((table, 1),) * 12, np.zeros(5, np.int64))]
+    table = CandidateTable(np.arange(6.0), np.repeat(np.arange(6)[:, None], len(COSTS), 1), (1,) * 6)
+    problems = [Problem(((table, 1),) * 12, np.zeros(len(COSTS), np.int64))]
     for budgets in (Budgets.of({"max_params": 3}), Budgets.of({"min_macs": 57, "max_params": 58})):
         sample = evolution(problems, additive(problems), budgets, 0, Evolution(population=6, generations=2))
         assert len(sample.solutions) == 12

@@ -70,13 +70,14 @@ def test_single_limits_allow_exactly_what_the_budgets_do(
 def test_budgets_by_name() -> None:
     budgets = Budgets.of({"max_params": 5, "min_macs": 3, "max_kv_bytes": 1 << 80})
     assert dict(zip(COSTS, budgets.high.tolist(), strict=True)) == {
-        "params": 5, "body_params": UNBOUNDED, "macs": UNBOUNDED, "kv_bytes": UNBOUNDED,
-        "weight_bytes": UNBOUNDED,
+        "params": 5, "active_params": UNBOUNDED, "body_params": UNBOUNDED, "macs": UNBOUNDED,
+        "kv_bytes": UNBOUNDED, "weight_bytes": UNBOUNDED,
     }  # fmt: skip
     assert dict(zip(COSTS, budgets.low.tolist(), strict=True)) == dict.fromkeys(COSTS, 0) | {"macs": 3}
     assert Budgets.of({}).low.tolist() == [0] * len(COSTS)
-    replaced = budgets.replaced("min", COSTS.index("macs"), 7)
-    assert (replaced.low[2], budgets.low[2]) == (7, 3)
+    macs = COSTS.index("macs")
+    replaced = budgets.replaced("min", macs, 7)
+    assert (replaced.low[macs], budgets.low[macs]) == (7, 3)
     assert replaced.high.tolist() == budgets.high.tolist()
 
 

@@ -57,6 +57,7 @@ def counted(choices: dict[str, Any], vocab: int, model: CostModel) -> dict[str, 
     groups = sum(-(-weights // model.group_size) for weights in matrices)
     return {
         "params": vocab * d + body + norms,
+        "active_params": vocab * d + body + norms,
         "body_params": body + norms,
         "macs": body + vocab * d + 2 * model.context * q * choices["depth"],
         "kv_bytes": 2 * cached * model.context * model.kv_bits // 8,

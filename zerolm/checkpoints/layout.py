@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
 from zerolm.checkpoints.headers import FLOATS, TensorInfo
-from zerolm.families.config import ModelSizes, has, is_of, sizes_of
-from zerolm.families.family import Family, Pattern, Prefix
+from zerolm.families.config import ModelSizes, has, is_of, may_have, sizes_of
+from zerolm.families.family import BIAS, Family, Pattern, Prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,16 @@ class Slot:
     @property
     def is_matrix(self) -> bool:
         """Whether it is a matrix, or one for each expert."""
-        size = len(self.axes) - (self.axes[:1] == ("experts",) and len(self.axes) == 3)
-        return size == 2 and not self.role.endswith("norm")
+        return len(self.axes) - self._holds_all_experts == 2 and not self.role.endswith("norm")
 
     @property
     def of_experts(self) -> bool:
-        """Whether it is the matrix of one expert, or those of all."""
-        return self.expert is not None or (self.axes[:1] == ("experts",) and len(self.axes) == 3)
+        """Whether it is the matrix or the bias of one expert, or those of all."""
+        return self.expert is not None or self._holds_all_experts
+
+    @property
+    def _holds_all_experts(self) -> bool:
+        return self.axes[:1] == ("experts",) and len(self.axes) == (2 if self.role.endswith(BIAS) else 3)
 
     @property
     def key(self) -> str:
@@ -189,6 +192,7 @@ def _placed(
     names = [(prefix.body, pattern) for pattern in patterns_of(family, tensors, sizes, prefix)]
     names += [(prefix.head, pattern) for pattern in family.tensors.head]
     required = {pattern: has(family, pattern, config, with_head) for _, pattern in names}
+    possible = {pattern: needed or may_have(family, pattern, config) for pattern, needed in required.items()}
     for layer in (None, *range(sizes.depth)):
         for before, pattern in names:
             if pattern.in_layer is (layer is None) or not (
@@ -202,8 +206,8 @@ def _placed(
                 wanted = before + pattern.name.replace("{layer}", str(layer))
                 name = _present(wanted.replace("{expert}", str(expert)), family, tensors)
                 if required[pattern] and name not in tensors:
-                    raise ValueError(f"tensor {name!r} is missing")
-                if name in tensors and (required[pattern] or pattern.when in ("optional", "head", "untied")):
+                    raise ValueError(f"tensor {name!r} is missing{_elsewhere(name, before, family, tensors)}")
+                if name in tensors and possible[pattern]:
                     yield name, slot if expert is None else replace(slot, expert=expert)
 
 
@@ -226,6 +230,14 @@ def _present(name: str, family: Family, tensors: Mapping[str, TensorInfo]) -> st
         if name not in tensors and name.endswith(new) and name.removesuffix(new) + old in tensors:
             return name.removesuffix(new) + old
     return name
+
+
+def _elsewhere(name: str, before: str, family: Family, tensors: Container[str]) -> str:
+    """Return where a tensor that is missing is after all: after another prefix."""
+    prefixes = {text for prefix in family.tensors.prefixes for text in (prefix.body, prefix.head)}
+    others = (other + name.removeprefix(before) for other in sorted(prefixes))
+    there = next((other for other in others if other in tensors), None)
+    return "" if there is None else f", but {there!r} is there: its names have prefixes of two kinds"
 
 
 def _check(tensor: TensorInfo, slot: Slot, sizes: ModelSizes) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zerolm.architecture import MAX_DEPTH, MAX_VOCAB, MAX_WIDTH, Architecture, Ends, Layer, Matrix, Role
-from zerolm.families.family import NO, Cuttable, Family, Pattern, Rounded
+from zerolm.families.family import EQUAL, NO, UNEQUAL, Cuttable, Family, Pattern, Rounded
 from zerolm.families.kinds import kinds_of, windows_of
 from zerolm.families.known import family_of
 from zerolm.families.rule import is_rule, value
@@ -29,6 +29,8 @@ LIMITS: Final = {
 COUNT_LABELS: Final = ("depth", "heads", "kv_heads", "head_size")
 """Sizes that are no axis of a tensor."""
 CHOICES: Final = ("depth", "hidden", "head_size", "heads", "kv_heads", "ffn")
+TABLES: Final = ("embedding", "positions", "types", "relative_positions", "relative_positions_all")
+"""Roles of matrices outside the layers of which a token meets some rows only."""
 OF_FFN: Final = ("gate", "up", "down", "router", "shared", "experts", "dense")
 """First words of the roles of an FFN's matrices."""
 
@@ -141,8 +143,21 @@ def has(family: Family, pattern: Pattern, config: Mapping[str, Any], head: bool)
     return all(with_head.get(when, _holds(family, when, fields)) for when in pattern.conditions)
 
 
+def may_have(family: Family, pattern: Pattern, config: Mapping[str, Any]) -> bool:
+    """Return whether a model with this configuration has the tensor if it has some head or other."""
+    fields = described(family, config)
+    of_a_head = set(pattern.conditions) & {"optional", "head", "untied"}
+    return bool(of_a_head) and all(_holds(family, when, fields) for when in pattern.conditions)
+
+
 def _holds(family: Family, when: str, fields: Mapping[str, Any]) -> bool:
-    """Return whether a flag is set, or a size is not 0 (``no`` before it: is not); True of other words."""
+    """Return whether a condition holds (see ``Pattern``); True of words that are no flag and no size."""
+    one, _, other = when.partition(UNEQUAL)
+    if other:
+        return _size(family, fields, one) != _size(family, fields, other)
+    name, _, text = when.partition(EQUAL)
+    if text:
+        return bool(fields.get(name) == text)
     flags, label = family.config.flags, when.removeprefix(NO)
     if label in flags:
         return boolean(fields, label, flags[label]) is not when.startswith(NO)
@@ -206,18 +221,19 @@ def _layer(
 ) -> Layer:
     """Return a layer that has these tensors, an expert's as many times as there are experts."""
     matrices: list[Matrix] = []
-    vectors = idle = 0
-    experts = sizes.sizes.get("experts", 1)
+    vectors = idle = idle_vectors = 0
+    experts, active = (sizes.sizes.get(label, 1) for label in ("experts", "active"))
     for pattern in patterns:
         if not is_of(pattern, kinds):
             continue
-        count = experts if pattern.of_experts else 1
+        count, unmet = (experts, experts - active) if pattern.of_experts else (1, 0)
         shape = _shape(pattern, sizes)
         if len(shape) != 2 or pattern.role.endswith("norm"):
             vectors += count * math.prod(shape)
+            idle_vectors += unmet * math.prod(shape)
             continue
         matrices += [_matrix(pattern, shape)] * count
-        idle += (count - sizes.sizes["active"]) * matrices[-1].weights if pattern.of_experts else 0
+        idle += unmet * matrices[-1].weights
     kept = remembered(family, sizes, kinds)
     return Layer(
         matrices=tuple(matrices),
@@ -229,6 +245,7 @@ def _layer(
         window=window,
         idle=idle,
         state=kept.state,
+        idle_vectors=idle_vectors,
     )
 
 
@@ -252,14 +269,17 @@ def _shape(pattern: Pattern, sizes: ModelSizes) -> list[int]:
 
 def _ends(outside: list[Pattern], head: list[Pattern], sizes: ModelSizes) -> Ends:
     shapes = {pattern: _shape(pattern, sizes) for pattern in (*outside, *head)}
-    tables = [pattern for pattern in outside if len(shapes[pattern]) == 2]
+    matrices = [pattern for pattern in outside if len(shapes[pattern]) == 2]
+    tables = [pattern for pattern in matrices if pattern.role in TABLES]
+    embedding = next(shapes[table] for table in tables if table.role == "embedding")
+    rest = [pattern for pattern in (*matrices, *head) if pattern not in tables]
     vectors = {pattern: shape[0] for pattern, shape in shapes.items() if len(shape) == 1}
     return Ends(
         embedding=sum(shapes[table][0] * shapes[table][1] for table in tables),
-        tied_head=sizes.vocab * sizes.hidden if sizes.tied else 0,
+        tied_head=math.prod(embedding) if sizes.tied else 0,
         head_matrices=tuple(
             Matrix("head", shape[0], shape[1], name="head")
-            for shape in map(shapes.__getitem__, head)
+            for shape in map(shapes.__getitem__, rest)
             if len(shape) == 2
         ),
         vectors=sum(vectors.values()),

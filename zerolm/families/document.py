@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from zerolm.families.family import NO, Family, Pattern, Prefix
+from zerolm.families.family import EQUAL, NO, UNEQUAL, Family, Pattern, Prefix
 from zerolm.families.rule import is_rule, needed
 
 RENAMED: Final = {"model_type": "name", "modules": "module_names"}
@@ -184,7 +184,8 @@ def _check_patterns(patterns: tuple[Pattern, ...], family: Family) -> None:
                 f"{where} has the role {pattern.role!r}, which does not fit its axes {pattern.axes}"
             )
         plain = ("always", "head", "untied", "optional")
-        if any(when not in plain and when.removeprefix(NO) not in switches for when in pattern.conditions):
+        named = [when for when in pattern.conditions if when not in plain and EQUAL not in when]
+        if not {label for when in named for label in when.removeprefix(NO).split(UNEQUAL)} <= switches:
             raise ValueError(f"{where} is there when {pattern.when!r}, which is no flag of config.flags")
         if pattern.of_experts and not (pattern.in_layer and {"experts", "active"} <= sizes.keys()):
             raise ValueError(f"{where} is of experts, but config.sizes lacks 'experts' and 'active'")

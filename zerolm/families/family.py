@@ -18,6 +18,8 @@ alike and are added to it at once.
 HeadSize = Literal["read", "derived", "either"]
 BIAS = "_bias"
 NO = "no "
+UNEQUAL = " != "
+EQUAL = " = "
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class Window:
 
     ``types`` is the field that lists ``sliding_attention`` or ``full_attention`` for each layer. Where it is
     absent, layers ``first``, ``first + every``, ... have the window; with ``but_every`` all layers but the
-    last of each so many. Where ``kinds`` are named, it is the layers of these, whatever else is said.
+    last of each so many, or with ``but_first`` but the first of them. Where ``kinds`` are named, it is the
+    layers of these, whatever else is said.
     """
 
     size: Field
@@ -73,6 +76,7 @@ class Window:
     first: Field | None = None
     every: int = 1
     but_every: Field | None = None
+    but_first: bool = False
     kinds: tuple[str, ...] = ()
 
 
@@ -192,11 +196,12 @@ class Pattern:
     A leading axis ``experts`` holds all experts in one tensor. ``transposed``: stored as (inputs, outputs).
     ``scaled``: its initial deviation is divided by sqrt(2 L). ``gguf`` is its name in a GGUF file. ``when``
     it must be there: ``always``; ``head`` (with a head for the task); ``untied`` (with one that is not the
-    embedding); ``optional``; or where a flag of the configuration is set, or a size is not 0 (``no q_rank``:
-    where it is), or both (``q_rank and attention_bias``). Only layers of its ``kinds`` have it, all where it
-    names none; ``full and own`` are those that are of both. ``module`` is the parameter of the stock class
-    that it is a part of, where that has another name: of experts and their gates and up projections, often
-    one for all.
+    embedding); ``optional``; or where a flag of the configuration is set, a size is not 0 (``no q_rank``:
+    where it is), two sizes differ (``embedding != hidden``), a field is this text (``norm_rel_ebd =
+    layer_norm``), or several of these hold (``q_rank and attention_bias``). Only layers of its ``kinds`` have
+    it, all where it names none; ``full and own`` are those that are of both. ``module`` is the parameter of
+    the stock class that it is a part of, where that has another name: of experts and their gates and up
+    projections, often one for all. Where the class holds apart what is fused here, they are joined by ``+``.
     """
 
     name: str
@@ -227,6 +232,15 @@ class Pattern:
     def roles(self) -> tuple[str, ...]:
         """The roles of what is fused in it, one where nothing is."""
         return tuple(self.role.split("+"))
+
+    @property
+    def parameters(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The parameters of the stock class that it holds, with axes: of what is fused perhaps several."""
+        names = (self.module or self.name).split("+")
+        if len(names) == 1:
+            return ((names[0], self.axes),)
+        labels = [axis.split("+") if "+" in axis else [axis] * len(names) for axis in self.axes]
+        return tuple(zip(names, zip(*labels, strict=True), strict=True))
 
     @property
     def of_experts(self) -> bool:
@@ -445,14 +459,22 @@ class Family:
     def modules(self) -> Modules:
         """The places of its modules, by the names of its tensors where nothing else is said."""
         modules = self.module_names
-        weights = [p for p in self.tensors.body if not p.role.endswith(BIAS) and p.name.endswith(".weight")]
-        names = {p.role: p.name.removesuffix(".weight") for p in weights}
-        inside = {role: name.partition(".{layer}.")[2] for role, name in names.items() if "{layer}" in name}
-        linear = [p for p in weights if p.in_layer and not p.of_experts and len(p.axes) == 2]
+        places = [
+            (role, name.removesuffix(".weight").partition(".{layer}."), pattern)
+            for pattern in self.tensors.body
+            for role, (name, _) in zip(_apart(pattern), pattern.parameters, strict=True)
+            if not pattern.role.endswith(BIAS) and pattern.name.endswith(".weight")
+        ]
+        names = {role: "".join(place) for role, place, _ in places}
+        inside = {role: place[2] for role, place, _ in places if place[2]}
         order = ("q", "k", "v", "o", "gate", "up", "down")
-        linear = [p for role in order for p in linear if p.roles[0] == role]
-        at = {p.role: p.name.removesuffix(".weight").partition(".{layer}.")[2] for p in reversed(linear)}
-        projections = modules.projections or {p.role: at[p.role] for p in linear}
+        at = {
+            role: place[2]
+            for role, place, pattern in reversed(places)
+            if place[2] and not pattern.of_experts and len(pattern.axes) == 2
+        }
+        ordered = [role for first in order for role in at if role.split("+")[0] == first]
+        projections = modules.projections or {role: at[role] for role in ordered}
         first = next(iter(projections.values()), "")
         between = "attention_post_norm" if self.norm in ("post", "output") else "ffn_norm"
         return Modules(
@@ -465,3 +487,8 @@ class Family:
             resized=modules.resized,
             returns=modules.returns,
         )
+
+
+def _apart(pattern: Pattern) -> tuple[str, ...]:
+    """Return the roles of what the stock class holds of a tensor."""
+    return pattern.roles if len(pattern.parameters) > 1 else (pattern.role,)

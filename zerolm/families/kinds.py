@@ -92,25 +92,27 @@ def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterato
     window, listed = family.config.window, fields.get("layer_types")
     if isinstance(listed, list) and len(listed) != depth:
         raise ValueError(f"it has {depth} layers and {len(listed)} layer_types")
-    size = 0 if window is None else _window_size(fields, window.size, window.switch)
-    if window is not None and window.kinds:
-        yield from (size if kinds & set(window.kinds) else 0 for kinds in kinds_of(family, fields, depth))
-        return
-    if window is None or not size:
+    if window is None:
         yield from [0] * depth
         return
-    if window.types is None or fields.get(window.types) is None:
-        if window.but_every is not None:
-            every = _number(fields, window.but_every)
-            yield from (0 if (n + 1) % every == 0 else size for n in range(depth))
-            return
+    size = _window_size(fields, window.size, window.switch)
+    if window.kinds:
+        yield from (size if kinds & set(window.kinds) else 0 for kinds in kinds_of(family, fields, depth))
+    elif window.types is not None and fields.get(window.types) is not None:
+        of_kinds = (choice for choice in family.config.kinds if choice.field == window.types)
+        possible = [FULL, SLIDING, *(name for choice in of_kinds for name in choice.values)]
+        if not isinstance(listed, list) or not all(kind in possible for kind in listed):
+            raise ValueError(f"{window.types} is {short(listed)}, not a list of {FULL} and {SLIDING}")
+        yield from (size if kind == SLIDING else 0 for kind in listed)
+    elif not size:
+        yield from [0] * depth
+    elif window.but_every is not None:
+        every = _number(fields, window.but_every)
+        full = 0 if window.but_first else every - 1
+        yield from (0 if n % every == full else size for n in range(depth))
+    else:
         first = 0 if window.first is None else _first(fields, window.first)
         yield from (size if n >= first and (n - first) % window.every == 0 else 0 for n in range(depth))
-        return
-    other = {name for choice in family.config.kinds if choice.field == window.types for name in choice.values}
-    if not isinstance(listed, list) or not all(kind in {FULL, SLIDING, *other} for kind in listed):
-        raise ValueError(f"{window.types} is {short(listed)}, not a list of {FULL} and {SLIDING}")
-    yield from (size if kind == SLIDING else 0 for kind in listed)
 
 
 def _window_size(fields: Mapping[str, Any], field: Field, switch: str | None) -> int:

@@ -23,6 +23,8 @@ FOLDER: Final = "ZEROLM_FAMILIES"
 """The environment variable that names a folder with the user's own families, one JSON file each."""
 GROUP: Final = "zerolm.families"
 """The group of entry points whose values are a document, or the path of a JSON file with one."""
+REFUSED: Final = "refused.json"
+"""The file beside the families' that says why others are none of them."""
 MAX_FAMILY_BYTES: Final = 1 << 20
 Document = Mapping[str, Any]
 
@@ -57,6 +59,19 @@ def family_of(config: Mapping[str, Any]) -> Family:
     return by_name[kind]
 
 
+@cache
+def refused() -> dict[str, str]:
+    """Return the types that are refused by name, each with the reason, in order of name."""
+    return dict(parse_json(files("zerolm.families").joinpath(REFUSED).read_text("utf-8")))
+
+
+def problem_of(kind: object) -> str:
+    """Return what is wrong with a ``model_type`` that is no family's."""
+    if isinstance(kind, str) and kind in refused():
+        return f"model_type {kind!r} is refused: {refused()[kind]}"
+    return f"model_type {shown(kind)} is not known" if kind else "the configuration has no model_type"
+
+
 def described() -> dict[str, Family]:
     """Return the families whose tensors are described, by name."""
     return {name: family for name, family in families().items() if family.tensors.body}
@@ -73,14 +88,14 @@ def described_family(name: str) -> Family:
 def _like_another(kind: object, config: Mapping[str, Any]) -> Family | None:
     """Return a type that is not known, as it is read at present; None where it is refused."""
     other = current()
-    if other is None or not isinstance(kind, str) or kind in families():
+    if other is None or not isinstance(kind, str) or kind in families() or kind in refused():
         return None
     return alike(described_family(other), kind, config)
 
 
 def _refuse(kind: object, names: list[str]) -> NoReturn:
-    problem = f"model_type {str(kind)[:60]!r} is not known" if kind else "the configuration has no model_type"
-    raise ValueError(f"{problem}; there are {', '.join(names)}")
+    possible = "" if kind in list(refused()) else f"; there are {', '.join(names)}"
+    raise ValueError(f"{problem_of(kind)}{possible}")
 
 
 @cache
@@ -88,7 +103,7 @@ def _families(folder: str) -> dict[str, Family]:
     """Return the families by name: all documents first, so that one may be like any other."""
     registry: Registry[Document] = Registry("family", GROUP, _receive)
     for file in files("zerolm.families").iterdir():
-        if file.name.endswith(".json"):
+        if file.name.endswith(".json") and file.name != REFUSED:
             _add(registry, parse_json(file.read_text("utf-8")), "zerolm")
     for path in _files(folder):
         with _named(path):

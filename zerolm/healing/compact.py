@@ -47,9 +47,11 @@ class Compact:
         """Return the weights as they are now by the names of the child's tensors."""
         weights = dict(self.model.named_parameters())
         prefix = f"{self.model.base_model_prefix}."
-        return {
-            stored: weights[name].detach().float().cpu().numpy()
-            for stored, role in parameters(self.checkpoint).items()
-            for name in (role, f"{prefix}{role}")
-            if name in weights
-        }
+        values = dict[str, NDArray[np.float32]]()
+        for stored, roles in parameters(self.checkpoint).items():
+            names = [name for role in roles for name in (role, f"{prefix}{role}") if name in weights]
+            if len(names) == len(roles):
+                arrays = [weights[name].detach().float().cpu().numpy() for name in names]
+                axis = self.checkpoint.layout.slots[stored].parts[0].axis
+                values[stored] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
+        return values

@@ -51,6 +51,11 @@ def embedded(embedding: nn.Module, ids: Tensor) -> Tensor:
     return vectors
 
 
+def _sending(out: Any) -> Callable[..., Any]:
+    """Return a forward that sends this, whatever it is given."""
+    return lambda *_, **__: out
+
+
 def tokens_at_once(blocks: Blocks, sequences: int) -> int:
     """Return how many tokens of each of so many sequences are predicted at a time."""
     return max(1, LOGITS // (sequences * blocks.vocab))
@@ -167,12 +172,13 @@ class Blocks:
         tied = head is not None and head.weight is embedding.weight
         used = outside(self.model, None if tied else embedding.weight)
         last = self._part("last", self.model, used, wide=True)
-        layers, others = list(layer_list(self.model)), [last.get_input_embeddings()]
-        others += [last.base_model.get_submodule(name) for name in more]
+        norms = [last.base_model.get_submodule(name) for name in more]
+        layers = list(layer_list(self.model))
+        nothing = hidden.new_zeros(*hidden.shape[:-1], embedding.weight.shape[1])  # nor is it read
+        sent: list[Any] = [nothing, *[hidden] * len(norms), *[self._returned(hidden)] * len(layers)]
+        skipped = [last.get_input_embeddings(), *norms, *layers]
         inputs = {name: x[:, : hidden.shape[1]] for name, x in self.batches[index].items()}
-        forwards: list[Callable[..., Any]] = [lambda *_, **__: self._returned(hidden)] * len(layers)
-        forwards += [lambda *_, **__: hidden] * len(others)
-        with torch.set_grad_enabled(gradients), stand_ins([*layers, *others], forwards):
+        with torch.set_grad_enabled(gradients), stand_ins(skipped, [_sending(out) for out in sent]):
             return last(**inputs, use_cache=False)
 
     def _part(self, name: object, module: M, used: Iterable[nn.Parameter], *, wide: bool) -> M:

@@ -37,8 +37,15 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
     buffers = {name: buffer.shape for name, buffer in model.named_buffers()}
     prefix = f"{model.base_model_prefix}." if model.base_model is not model else ""
     parts: dict[str, list[TensorInfo]] = {}
-    for stored, name in parameters(checkpoint, prefix).items():
+    for stored, names in parameters(checkpoint, prefix).items():
         slot, shape = checkpoint.layout.slots[stored], checkpoint.tensors[stored].shape
+        for name, part in zip(names, slot.parts, strict=False):
+            if len(names) > 1 and name in shapes:
+                whole = mapped_tensor(checkpoint.tensors[stored])
+                rows = whole.narrow(part.axis, part.along.start, part.along.stop - part.along.start)
+                rows.__dict__.update(whole.__dict__)
+                put(model, name, rows)
+        name = names[0] if len(names) == 1 else ""
         if name in shapes and shapes[name] == shape:
             put(model, name, mapped_tensor(checkpoint.tensors[stored]))
         elif name in shapes and slot.transposed and shapes[name] == (shape[0], *shape[:0:-1]):
@@ -58,12 +65,12 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
         raise ValueError(f"{str(checkpoint.folder)!r} lacks {missing[0]!r}, or has it in another shape")
 
 
-def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, str]:
-    """Return the stock model's name of each tensor: ``prefix`` stands before the names of the body."""
+def parameters(checkpoint: Checkpoint, prefix: str = "") -> dict[str, tuple[str, ...]]:
+    """Return the stock model's names of what each tensor holds: ``prefix`` is before those of the body."""
     layout = checkpoint.layout
-    heads = {pattern.parameter for pattern in checkpoint.family.tensors.head}
+    heads = {name for pattern in checkpoint.family.tensors.head for name, _ in pattern.parameters}
     return {
-        stored: ("" if slot.parameter in heads else prefix) + slot.parameter
+        stored: tuple(("" if name in heads else prefix) + name for name in slot.parameter.split("+"))
         for stored, slot in layout.slots.items()
         if not (layout.tied and slot.role == "head")
     }

@@ -95,9 +95,11 @@ def _places(family: Family) -> Places:
     axes: dict[str, tuple[tuple[str, ...], ...]] = {}
     others: dict[str, tuple[str, ...]] = {}
     for pattern in family.tensors.body:
-        if pattern.in_layer and "{expert}" not in pattern.name:
-            name = pattern.parameter.partition(".{layer}.")[2]
-            axes[name] = (*axes.get(name, ()), pattern.axes)
+        if not pattern.in_layer or "{expert}" in pattern.name:
+            continue
+        for parameter, labels in pattern.parameters:
+            name = parameter.partition(".{layer}.")[2]
+            axes[name] = (*axes.get(name, ()), labels)
             if pattern.kinds and not pattern.of_experts:
                 others[pattern.role] = (*others.get(pattern.role, ()), name.removesuffix(".weight"))
     return Places(family.modules, others, family.norm, axes, bool(family.config.kinds) or family.has_experts)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from zerolm.cost_columns import shown_costs
 from zerolm.costs import COSTS, LATENCY
 from zerolm.io.brief import brief
 from zerolm.io.plain import Fields
@@ -243,8 +244,9 @@ class SearchResult:
 
     @property
     def cost_names(self) -> tuple[str, ...]:
-        """Return the names of the costs that every choice has."""
-        return (*COSTS, LATENCY) if self.latency else COSTS
+        """Return the names of the costs that every choice has, and tables show."""
+        names = (*COSTS, LATENCY) if self.latency else COSTS
+        return shown_costs(names, (choice.costs for choice in (self.pick, *self.best)))
 
     @property
     def space(self) -> SearchSpace:

@@ -9,9 +9,8 @@ from typing import Any, Final
 from zerolm.architecture import Architecture
 from zerolm.costs import CostModel
 from zerolm.families.config import CHOICES, from_config, sizes_of
-from zerolm.families.known import families, family_of
+from zerolm.families.known import families, family_of, problem_of, refused
 from zerolm.scores import Score
-from zerolm.settings import shown
 from zerolm.solvers.result import Choice, Reference
 from zerolm.spaces import SPACES, SearchSpace, make_space
 from zerolm.spaces.decoders import SPACE_OF, Decoder
@@ -140,12 +139,12 @@ def _of_config(config: Mapping[str, Any]) -> Reading:
     experts = next((name for name in EXPERTS if isinstance(config.get(name), int) and config[name] > 1), None)
     if experts is not None:
         raise ValueError(f"it is a mixture of experts ({experts} {config[experts]}); {_possible()}")
-    if config.get("model_type") not in families():
+    if config.get("model_type") not in [*families(), *refused()]:
         missing = [field for field in DECODER_FIELDS if config.get(field) is None]
         sizes = (
             f"of a decoder's sizes it lacks {', '.join(missing)}" if missing else "its sizes are all there"
         )
-        raise ValueError(f"{_unknown(config)}, {sizes}; {_possible()}")
+        raise ValueError(f"{problem_of(config.get('model_type'))}, {sizes}; {_possible()}")
     family = family_of(config)
     if family.name not in SPACE_OF:
         raise ValueError(f"no space has layers of {family.name}; {_possible()}")
@@ -155,11 +154,6 @@ def _of_config(config: Mapping[str, Any]) -> Reading:
     declared = {setting.name for setting in SPACES[space].declared}
     settings = {name: value for name, value in {**every, **fixed}.items() if name in declared}
     return space, settings, {name: getattr(sizes_read, name) for name in CHOICES}, from_config(config)
-
-
-def _unknown(config: Mapping[str, Any]) -> str:
-    kind = config.get("model_type")
-    return f"model_type {shown(kind)} is not known" if kind else "the configuration has no model_type"
 
 
 def _possible() -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.carving.request import MethodRequest, SizeRequest, methods_of
-from zerolm.cost_columns import COLUMNS, cost_label
+from zerolm.cost_columns import COLUMNS, cost_label, shown_costs
 from zerolm.progress import Progress, silent
 from zerolm.settings.compute import ComputeRequest, TrainedOn
 from zerolm.settings.request import PLACED, Request, part, setting, settings_of, values_of
@@ -289,6 +289,9 @@ class CarvingReport(Report):
         parent = self.costs["parent"][cost]
         return f"{self.costs[who][cost] / parent if parent else 1.0:.1%}"
 
+    def _shown(self) -> tuple[str, ...]:
+        return shown_costs(COLUMNS, self.costs.values())
+
     def heading(self) -> Heading:
         return Heading(
             f"{base_name(self.parent)} cut to {self._share('params')} of its parameters",
@@ -309,7 +312,7 @@ class CarvingReport(Report):
         )
 
     def _baseline(self) -> str:
-        shares = ", ".join(f"{self._share(cost)} of its {cost_label(cost)}" for cost in list(COLUMNS)[1:])
+        shares = ", ".join(f"{self._share(cost)} of its {cost_label(cost)}" for cost in self._shown()[1:])
         return (
             f"Beside its parent the child has {self._share('params')} of the parameters, {shares}. "
             "Whether it is better than a random or uniform cut of that size is what zerolm eval measures."
@@ -373,7 +376,7 @@ class CarvingReport(Report):
                 100 * child[cost] / parent[cost] if parent[cost] else 100.0,
                 f"{show_cost(cost, parent[cost])} → {show_cost(cost, child[cost])}, {self._share(cost)}",
             )
-            for cost in COLUMNS
+            for cost in self._shown()
         ]
         scale = Axis(0.0, 100.0, "% of the parent's", form=lambda value: f"{value:g} %")
         chart = Bars("Costs of the child in percent of the parent's", scale, rows)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from zerolm.cost_columns import cost_label
+from zerolm.cost_columns import cost_label, shown_costs
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.compute import FORMER
@@ -203,7 +203,8 @@ class PathReport(Report):
             for place, layer in enumerate(self.layers, 1)
         ]
         head = ["layer", "block", "shared", "heads", "FFN width"]
-        costs = [(cost_label(name), show_cost(name, value)) for name, value in self.costs.items()]
+        shown = shown_costs(self.costs, [self.costs])
+        costs = [(cost_label(name), show_cost(name, self.costs[name])) for name in shown]
         where = (PAGE, TERMINAL, NOTEBOOK)
         return [
             Sheet("Its layers", head, layers, kind="layers", on=where),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from zerolm.progress import Progress, silent
@@ -42,12 +43,15 @@ class FamiliesSettings(Request):
     )
 
     def run(self, progress: Progress = silent) -> FamiliesReport | FamilyReport:
-        from zerolm.families.known import families
+        from zerolm.families.known import families, refused
         from zerolm.settings import nearest
 
         by_name = families()
+        others = {name: reason for name, reason in refused().items() if name not in by_name}
         if self.family is None:
-            return FamiliesReport([family_row(family) for family in by_name.values()])
+            return FamiliesReport([family_row(family) for family in by_name.values()], others)
+        if self.family in others:
+            raise ValueError(f"family {shown(self.family)} is refused: {others[self.family]}")
         if self.family not in by_name:
             raise ValueError(f"family {shown(self.family)} is not known{nearest(self.family, by_name)}")
         return FamilyReport(by_name[self.family])
@@ -85,15 +89,21 @@ def family_row(family: Family) -> FamilyRow:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class FamiliesReport(Shown):
-    """The families; each has ``name``, ``task``, ``cuts``, whether there is ``gguf``, and notes."""
+    """The families; each has ``name``, ``task``, ``cuts``, whether there is ``gguf``, and notes.
+
+    ``refused`` has the reason of each type that is refused by name; it is no part of the JSON.
+    """
 
     families: list[FamilyRow]
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(row) for row in self.families]
 
     def lines(self) -> list[str]:
-        return [f"{len(self.families)} families: {', '.join(row.name for row in self.families)}"]
+        names = ", ".join(row.name for row in self.families)
+        refused = f"refused, and `zerolm families NAME` says why: {', '.join(self.refused)}"
+        return [f"{len(self.families)} families: {names}", *([refused] if self.refused else [])]
 
     def sheets(self) -> list[Sheet]:
         head: Row = ["family", *KINDS, "gguf", Cell("note", "shape")]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Final, Self
 
-from zerolm.cost_columns import column_of, cost_label
+from zerolm.cost_columns import column_of, cost_label, shown_costs
 from zerolm.groundtruth.truth import Line
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Row, Sheet
 from zerolm.show.text import show_cost, show_score
@@ -109,7 +109,10 @@ class ScoreReport(Report):
         ]
 
     def _costs(self) -> list[str]:
-        return [f"{cost_label(cost)} {show_cost(cost, value)}" for cost, value in self.costs.items()]
+        return [f"{cost_label(cost)} {show_cost(cost, self.costs[cost])}" for cost in self._shown()]
+
+    def _shown(self) -> tuple[str, ...]:
+        return shown_costs(self.costs, [self.costs])
 
     def heading(self) -> Heading:
         baseline = ALONE
@@ -120,7 +123,8 @@ class ScoreReport(Report):
     def sheets(self) -> list[Sheet]:
         scores = [[one.score, one.options_text, show_score(one.value)] for one in self.scores]
         costs: list[Row] = [
-            [cost_label(cost), show_cost(cost, value), f"{value:,}"] for cost, value in self.costs.items()
+            [cost_label(cost), show_cost(cost, self.costs[cost]), f"{self.costs[cost]:,}"]
+            for cost in self._shown()
         ]
         return [
             Sheet("Scores", ["score", "options", "value"], scores, on=(PAGE, TERMINAL, NOTEBOOK)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from zerolm.cost_columns import COLUMNS, LATENCY, column_of, cost_label
+from zerolm.cost_columns import COLUMNS, LATENCY, column_of, cost_label, shown_costs
 from zerolm.show.sheet import NOTEBOOK, PAGE, Cell, Row, Sheet
 from zerolm.show.text import show_cost, show_score
 from zerolm.solvers.result import Binding, Choice, LatencyTable, Reference, SearchResult, VocabularyChoice
@@ -65,12 +65,13 @@ def by_baseline(result: SearchResult, places: Places) -> Sheet:
 
 def by_vocabulary(result: SearchResult) -> Sheet:
     """Return the best with every vocabulary that was listed."""
-    heads = [column.head for column in COLUMNS.values()]
+    names = shown_costs(COLUMNS, (one.costs for one in result.vocabularies if one.costs))
+    heads = [COLUMNS[name].head for name in names]
     first = result.vocabularies[0].vocab
     return Sheet(
         "By vocabulary, for the same text",
         ["vocabulary", Cell("the best", "shape"), "bytes/token", "context", result.question.score, *heads],
-        [_vocabulary(one) for one in result.vocabularies],
+        [_vocabulary(one, names) for one in result.vocabularies],
         notes=[
             f"Budgets and context were asked for tokens of the vocabulary {first}; those of another are for "
             "the same text, and above are those of the chosen one."
@@ -79,10 +80,11 @@ def by_vocabulary(result: SearchResult) -> Sheet:
     )
 
 
-def _vocabulary(one: VocabularyChoice) -> Row:
-    shape, values = "nothing within the budgets", [""] * (1 + len(COLUMNS))
+def _vocabulary(one: VocabularyChoice, names: tuple[str, ...]) -> Row:
+    shape, values = "nothing within the budgets", [""] * (1 + len(names))
     if one.score is not None and one.costs is not None:
-        shape, values = one.shape, [show_score(one.score), *(show_cost(*cost) for cost in one.costs.items())]
+        costs = [show_cost(name, one.costs[name]) for name in names]
+        shape, values = one.shape, [show_score(one.score), *costs]
     text = [f"{one.bytes_per_token:.3f}", str(one.context)]
     return [str(one.vocab), Cell(shape, "shape"), *text, *values]
 

@@ -148,7 +148,8 @@ def _axes(parent: Checkpoint, layer: int) -> dict[str, Axes]:
     kinds = parent.layout.kinds[layer]
     inside = (pattern for pattern in parent.family.tensors.body if pattern.in_layer and is_of(pattern, kinds))
     alone = (pattern for pattern in inside if "{expert}" not in pattern.name)
-    return {pattern.parameter.partition(".{layer}.")[2]: pattern.axes for pattern in alone}
+    named = (each for pattern in alone for each in pattern.parameters)
+    return {name.partition(".{layer}.")[2]: labels for name, labels in named}
 
 
 @torch.no_grad()
@@ -246,7 +247,9 @@ def coarseness(child: Checkpoint) -> float:
 
 def rounded(reference: PreTrainedModel, child: Checkpoint) -> PreTrainedModel:
     """Return the carved parent with its weights as the child's types have them, in place."""
-    types = {name: child.tensors[stored].dtype for stored, name in parameters(child).items()}
+    types = {
+        name: child.tensors[stored].dtype for stored, names in parameters(child).items() for name in names
+    }
     prefix = f"{reference.base_model_prefix}."
     for name, parameter in reference.named_parameters():
         dtype = types.get(name, types.get(name.removeprefix(prefix), "F32"))

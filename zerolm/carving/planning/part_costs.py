@@ -14,7 +14,7 @@ from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
-from zerolm.families.config import ModelSizes, remembered
+from zerolm.families.config import TABLES, ModelSizes, remembered
 
 PARAMS: Final = COSTS.index("params")
 WEIGHT_BYTES: Final = COSTS.index("weight_bytes")
@@ -48,7 +48,7 @@ class Choices:
 
 @dataclass(frozen=True, eq=False)
 class LayerCosts:
-    """Costs of the parts of a layer, (5,) each: ``groups[g]`` and ``ffn[f]`` for each size, and the ``rest``.
+    """Costs of the parts of a layer, (6,) each: ``groups[g]`` and ``ffn[f]`` for each size, and the ``rest``.
 
     In the order of ``COSTS``, int64.
     """
@@ -60,7 +60,7 @@ class LayerCosts:
 
 @dataclass(frozen=True, eq=False)
 class PartCosts:
-    """Costs of the parts of a checkpoint: of each of the parent's ``layers``, and of all ``outside`` (5,).
+    """Costs of the parts of a checkpoint: of each of the parent's ``layers``, and of all ``outside`` (6,).
 
     Layers of one kind are one object.
     """
@@ -75,11 +75,11 @@ class PartCosts:
 
     @property
     def fixed(self) -> Ints:
-        """The costs of all layers beside the units that may go, and of what is outside, (5,)."""
+        """The costs of all layers beside the units that may go, and of what is outside, (6,)."""
         return np.asarray(self.outside + sum(layer.rest for layer in self.layers))
 
     def of(self, sizes: Mapping[int, tuple[int, int]]) -> Ints:
-        """Return the costs of a network that has these layers of the parent, with (groups, neurons), (5,)."""
+        """Return the costs of a network that has these layers of the parent, with (groups, neurons), (6,)."""
         total = self.outside.copy()
         for number, (groups, ffn) in sizes.items():
             layer = self.layers[number]
@@ -112,7 +112,8 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
     experts, active = (layout.sizes.get(label, 1) for label in ("experts", "active"))
 
     def layer(groups: int, ffn: int) -> Ints:
-        matrices, vectors, size, idle = [], 0, 0, 0
+        matrices: list[Matrix] = []
+        vectors = size = routed = routed_vectors = 0
         for name in names:
             info, slot = checkpoint.tensors[name], layout.slots[name]
             lengths = zip(slot.axes, info.shape, strict=True)
@@ -121,10 +122,11 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
             size += count * info.item_bytes
             if not slot.is_matrix:
                 vectors += count
+                routed_vectors += count if slot.of_experts else 0
                 continue
             kinds = {part.kind for label in slot.axes for part in parent.parts(label)}
             matrices.append(Matrix("ffn" if "ffn" in kinds else "attention", count // shape[-1], shape[-1]))
-            idle += count * (experts - active) // experts if slot.of_experts else 0
+            routed += count if slot.of_experts else 0
         kept = remembered(checkpoint.family, _resized(checkpoint, groups, ffn), layout.kinds[number])
         one = Layer(
             tuple(matrices),
@@ -134,8 +136,9 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
             vectors,
             vectors,
             window,
-            idle,
+            routed * (experts - active) // experts,
             kept.state,
+            routed_vectors * (experts - active) // experts,
         )
         return _with_bytes(costs.layers(Shapes.of([one]))[0], size if stored else None)
 
@@ -205,7 +208,7 @@ def stored_bits(checkpoint: Checkpoint, costs: CostModel) -> list[int]:
 
 
 def _with_bytes(costs: Iterable[int], size: int | None) -> Ints:
-    """Return costs (5,) with this size in place of the weight bytes, if any."""
+    """Return costs (6,) with this size in place of the weight bytes, if any."""
     row = np.array(costs, np.int64)
     if size is not None:
         row[WEIGHT_BYTES] = size
@@ -234,7 +237,7 @@ def _ends(checkpoint: Checkpoint, width: Width | None) -> Ends:
     vectors = 0
     for role, shape, _ in _outside(checkpoint, width):
         count = math.prod(shape)
-        if role in ("embedding", "positions", "types"):
+        if role in TABLES:
             embedding += count
             head = count if role == "embedding" and tied else head
         elif len(shape) == 2 and not (role == "head" and tied):

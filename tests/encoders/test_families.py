@@ -1,0 +1,81 @@
+"""Every family of encoders as a sentence-transformers folder: cut, repaired, opened by the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import transformers
+from carvings import carve
+from sentence_folders import LINES, sentence_folder
+from tiny_families import saved, stock_config
+
+from zerolm.carving.pruning import apply_in_memory
+from zerolm.checkpoints import Checkpoint
+from zerolm.families.known import described
+from zerolm.networks.opener import open_model
+
+ENCODERS = [name for name, family in described().items() if family.task == "masked"]
+
+TASKS = ("SEQUENCE_CLASSIFICATION", "TOKEN_CLASSIFICATION", "QUESTION_ANSWERING", "MULTIPLE_CHOICE")
+HEADS = [f"MODEL_FOR_{task}_MAPPING" for task in TASKS]
+
+
+def parent_of(folder: Path, kind: str) -> Path:
+    """Return a folder of sentence-transformers whose encoder is of this type."""
+    sentence_folder(folder / "parent")
+    saved(folder / "parent", kind)
+    (folder / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
+    return folder / "parent"
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_a_child_encodes_as_its_masked_parent(kind: str, tmp_path: Path) -> None:
+    package = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    parent = parent_of(tmp_path, kind)
+    cut: dict[str, Any] = {"keep_layers": 0.67, "keep_ffn": 0.5, "repair": "none"}
+    if described()[kind].cut.heads and described()[kind].cut.indivisible == "kept":
+        cut["keep_heads"] = 0.5
+    carved = carve(parent, tmp_path / "child", text=tmp_path / "text.txt", sequences=12, length=12, **cut)
+    assert carved.verified is not None
+    assert carved.verified["embeddings"] < 1e-5
+    child, masked = (
+        package.SentenceTransformer(str(folder), device="cpu") for folder in (tmp_path / "child", parent)
+    )
+    before = masked.encode(LINES, show_progress_bar=False)
+    masked[0].model = apply_in_memory(open_model(Checkpoint.open(parent)), carved.cut)
+    ours, theirs = (model.encode(LINES, show_progress_bar=False) for model in (child, masked))
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert np.abs(ours - before).max() > 1e-3  # the cut is felt
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_repair_lowers_what_a_cut_costs(kind: str, tmp_path: Path) -> None:
+    """It reads padded sentences and passes through every layer, whatever layers return."""
+    parent = parent_of(tmp_path, kind)
+    carved = carve(
+        parent, tmp_path / "child", text=tmp_path / "text.txt", sequences=12, length=12, keep_ffn=0.5
+    )
+    assert carved.verified is not None
+    assert carved.losses["repaired"] < carved.losses["measured"]
+
+
+@pytest.mark.parametrize("heads", HEADS)
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_heads_go_into_the_child(kind: str, heads: str, tmp_path: Path) -> None:
+    """Of each task that the stock classes of a family have."""
+    config = stock_config(kind)
+    maker = getattr(transformers, heads).get(type(config), None)
+    if maker is None:
+        return
+    maker(config).save_pretrained(tmp_path / "parent")
+    carve(tmp_path / "parent", tmp_path / "child", keep_ffn=0.5)
+    child, report = maker.from_pretrained(tmp_path / "child", output_loading_info=True)
+    odd = {key: report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")}
+    assert not any(odd.values()), odd
+    whole = dict(maker.from_pretrained(tmp_path / "parent").named_parameters())
+    cut = [name for name, weight in child.named_parameters() if weight.shape != whole[name].shape]
+    assert cut
+    assert all("layer" in name for name in cut)

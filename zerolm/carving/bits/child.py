@@ -18,6 +18,7 @@ from zerolm.architecture import Floats
 from zerolm.carving.bits.felt import FeltMatrix, Place
 from zerolm.carving.bits.kernels import Values, dequantised, quantised, rounded
 from zerolm.carving.bits.options import All, Options, least_loss
+from zerolm.carving.bits.plan import plain_bytes
 from zerolm.carving.bits.prices import WRITTEN, as_importances
 from zerolm.carving.bits.weight_types import BY_NAME, WeightType
 from zerolm.carving.export.child_tensors import Child, ChildTensor
@@ -170,6 +171,12 @@ class TypedChild:
 
     weighed: WeighedChild
     types: Types
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all weights, norms and biases among them."""
+        weighed = self.weighed
+        return weighed.bytes_of(self.types) + plain_bytes(weighed.cut, weighed.child.parent)
 
     def encoded(self, place: Place) -> NDArray[Any]:
         """Return the rows of a matrix in its type, (n, bytes of a row) uint8."""

@@ -80,7 +80,9 @@ def felt_matrices(
     count = sum(int(blocks.tokens(index).sum()) for index in range(len(blocks.batches)))
     depth = len(layer_list(model))
     places: list[Place] = [(layer, role) for layer in range(depth) for role in paths]
-    return {place: _mean(sums, _name(*place), count) for place in [*places, (None, "embedding"), (None, "head")]}
+    return {
+        place: _mean(sums, _name(*place), count) for place in [*places, (None, "embedding"), (None, "head")]
+    }
 
 
 def _name(layer: int | None, role: str) -> str:

@@ -75,22 +75,17 @@ def rounded(values: Values, kind: WeightType, importances: Values | None, thread
 def chunk() -> Callable[..., int]:
     """Return llama.cpp's function that quantises some rows; ``ModuleNotFoundError`` where it is not there."""
     try:
-        import llama_cpp
+        from llama_cpp import llama_cpp
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             "types of weights are made by llama-cpp-python: pip install 'zerolm[gguf]'"
         ) from None
-    folder = Path(llama_cpp.__file__).parent / "lib"
-    files = [file for stem in ("libggml-base.*", "ggml-base.*") for file in sorted(folder.glob(stem))]
-    for file in files:
-        try:
-            function: Any = ctypes.CDLL(str(file)).ggml_quantize_chunk
-        except (OSError, AttributeError):
-            continue
-        function.restype = ctypes.c_size_t
-        whole, pointer = ctypes.c_int64, ctypes.c_void_p
-        function.argtypes = [ctypes.c_int, pointer, pointer, whole, whole, whole, pointer]
-        return function  # type: ignore[no-any-return]
-    raise ModuleNotFoundError(
-        "llama-cpp-python has no library that quantises: pip install --force-reinstall 'zerolm[gguf]'"
-    )
+    try:
+        library: Any = llama_cpp._lib
+        function: Any = library.ggml_quantize_chunk
+    except AttributeError:  # where a library does not show what it is linked with
+        function = ctypes.CDLL(str(Path(llama_cpp.__file__).parent / "lib" / "ggml-base.dll")).ggml_quantize_chunk
+    function.restype = ctypes.c_size_t
+    whole, pointer = ctypes.c_int64, ctypes.c_void_p
+    function.argtypes = [ctypes.c_int, pointer, pointer, whole, whole, whole, pointer]
+    return function  # type: ignore[no-any-return]

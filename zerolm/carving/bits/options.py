@@ -162,7 +162,9 @@ def _of_either(tree: Either, price: float, slack: float) -> States:
         place, states = able[which[i]]
         return {tree.name: place, **states.picks(int(within[i]))}
 
-    sizes, losses = (np.concatenate([getattr(states, name) for _, states in able]) for name in ("bytes", "loss"))
+    sizes, losses = (
+        np.concatenate([getattr(states, name) for _, states in able]) for name in ("bytes", "loss")
+    )
     return _front(sizes, losses, picks)
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
-from zerolm.carving.bits.prices import ATTENTION, FFN, RolePrices, TypePrices
-from zerolm.carving.importance.criterion import Criterion
-from zerolm.carving.kept_units import Cut, Dimensions
+from zerolm.carving.bits.prices import ATTENTION, FFN, UNTIED, RolePrices, TypePrices
+from zerolm.carving.bits.weight_types import WeightType
+from zerolm.carving.importance.criterion import Criterion, Indifferent
+from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.planning.part_costs import Choices, part_costs
 from zerolm.carving.planning.sensitivity import LossTable
 from zerolm.carving.planning.sizes import choices, widths
@@ -64,9 +65,7 @@ class Losses:
 class Backbones:
     """The sizes that a child may have beside one width of the stream, their bytes, and what they lose."""
 
-    def __init__(
-        self, prices: TypePrices, choices: Choices, by: Criterion, budget: int
-    ) -> None:
+    def __init__(self, prices: TypePrices, choices: Choices, by: Criterion, budget: int) -> None:
         self.prices, self.choices, self.by = prices, choices, by
         self.lost = _losses(prices.parent, by, choices)
         width, parent = choices.width, prices.parent
@@ -104,8 +103,9 @@ class Backbones:
         """Return the sums over the layers that stay, and what is lost with the others, (depths, groups, ffn)."""
         order, depths = self.order, np.array(self.choices.depth)
         stay = np.take_along_axis(layers, order, axis=0).cumsum(axis=0)[depths - 1]
-        gone = self.lost.gone[order].cumsum(axis=0)
-        return np.asarray(stay + gone[-1] - gone[depths - 1])
+        gone = self.lost.gone[order]
+        without = np.append(gone[::-1].cumsum(axis=0)[::-1], np.zeros_like(gone[:1]), axis=0)
+        return np.asarray(stay + without[depths])
 
     @cached_property
     def order(self) -> Ints:
@@ -159,9 +159,7 @@ class Backbones:
             return Either(name, (stays, gone) if self.may_go else (stays,))
         return Either(name, (stays,)) if layer in kept else gone
 
-    def _side(
-        self, layer: int, kind: str, roles: Sequence[str], losses: Floats, place: int | None
-    ) -> Tree:
+    def _side(self, layer: int, kind: str, roles: Sequence[str], losses: Floats, place: int | None) -> Tree:
         places = range(losses.shape[1]) if place is None else (place,)
         sizes: list[Tree] = []
         for at in places:
@@ -225,7 +223,10 @@ class PlainBytes:
         """Return those of a checkpoint at each of the choices."""
         layout, width = checkpoint.layout, choices.width
         hidden = layout.hidden if width is None else width.hidden
-        sizes = {"groups": np.zeros(len(choices.groups), np.int64), "ffn": np.zeros(len(choices.ffn), np.int64)}
+        sizes = {
+            "groups": np.zeros(len(choices.groups), np.int64),
+            "ffn": np.zeros(len(choices.ffn), np.int64),
+        }
         totals = {0: 0, None: 0}
         for layer in totals:
             for name in layout.layer(layer).values():
@@ -253,12 +254,12 @@ class Within:
     def limited(self) -> tuple[str, ...]:
         """Return the names of the other budgets that are given."""
         names = self.others.names
-        return tuple(f"max_{name}" for name, high in zip(names, self.others.high, strict=True) if high < UNBOUNDED)
+        return tuple(
+            f"max_{name}" for name, high in zip(names, self.others.high, strict=True) if high < UNBOUNDED
+        )
 
 
-def typed_plans(
-    prices: TypePrices, by: Criterion, request: SizeRequest, within: Within
-) -> list[TypedPlan]:
+def typed_plans(prices: TypePrices, by: Criterion, request: SizeRequest, within: Within) -> list[TypedPlan]:
     """Return the best plan beside each width of the stream that allows one, the best of all first.
 
     What is cut loses what ``by`` tells, where that is a table of losses; else nothing, and the request has to
@@ -358,3 +359,36 @@ def smallest(backbones: Backbones) -> int:
     """Return the fewest bytes that a child beside this width has."""
     pairs = ((g, f) for g in range(len(backbones.choices.groups)) for f in range(len(backbones.choices.ffn)))
     return min(least_bytes(backbones.tree(pair)) for pair in pairs)
+
+
+def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
+    """Return the bytes of a child's norms and biases, which are float32."""
+    width = cut.narrowing.width if cut.narrowing else None
+    total = 0
+    for layer in cut.layers:
+        chosen = Choices((len(layer.groups),), (len(layer.ffn),), (1,), width=width)
+        plain = PlainBytes.of(checkpoint, cut.parent, chosen)
+        total += int(plain.groups[0] + plain.ffn[0]) + plain.layer
+    return total + plain.ends
+
+
+def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: SizeRequest) -> int:
+    """Return the fewest bytes that any child has that the request allows."""
+    parent, any_loss = dimensions(checkpoint), Indifferent(-1.0)
+    prices = TypePrices(checkpoint, tuple(types), None, ())
+    best = None
+    for width in widths(checkpoint, any_loss, request):
+        chosen = choices(checkpoint, request, width)
+        plain, sides = PlainBytes.of(checkpoint, parent, chosen), []
+        for kind, roles in (("groups", ATTENTION), ("ffn", FFN)):
+            counts = np.array(getattr(chosen, kind))
+            sides.append(sum(prices.sizes(width, role, counts)[1] for role in roles) + getattr(plain, kind))
+        layer = min(int(side.min()) for side in sides[:1]) + int(sides[1].min()) + plain.layer
+        tied = checkpoint.layout.tied if width is None else width.tied
+        ends = sum(
+            prices.sizes(width, role, np.array([1]))[1][0] for role in (("embedding",) if tied else UNTIED)
+        )
+        total = chosen.depth[0] * layer + int(ends) + plain.ends
+        best = total if best is None else min(best, total)
+    assert best is not None
+    return best

@@ -117,14 +117,8 @@ class TypePrices:
 
     def of_layers(self, width: Width | None, role: str, counts: Ints, by: Criterion) -> RolePrices:
         """Return the prices of a role in all layers at numbers of units (s,) that ``by`` chooses."""
-        layout, parent = self.checkpoint.layout, self.parent
-        hidden = self._hidden(width)
-        names = [layout.name(role, layer) for layer in range(parent.depth)]
-        assert names[0] is not None
-        types = self.candidates(names[0])
-        unit = self._unit(role)
-        rows, columns = (hidden, counts * unit) if role in WRITTEN else (counts * unit, hidden)
-        sizes, possible = _sizes(np.broadcast_to(rows, counts.shape), np.broadcast_to(columns, counts.shape), types)
+        parent, hidden = self.parent, self._hidden(width)
+        types, sizes, possible = self._sizes(width, role, counts)
         at = self.hidden.index(hidden)
         losses = np.empty((parent.depth, len(counts), len(types)))
         for layer in range(parent.depth):
@@ -134,20 +128,34 @@ class TypePrices:
             losses[layer] = np.outer(kept @ energy, ratio)
         return RolePrices(types, sizes, np.where(possible, losses, np.inf))
 
+    def sizes(self, width: Width | None, role: str, counts: Ints) -> tuple[tuple[WeightType, ...], Ints]:
+        """Return the types of a role, and the fewest bytes that it has at numbers of units, (s,)."""
+        types, sizes, possible = self._sizes(width, role, counts)
+        return types, np.where(possible, sizes, np.iinfo(np.int64).max).min(1)
+
+    def _sizes(
+        self, width: Width | None, role: str, counts: Ints
+    ) -> tuple[tuple[WeightType, ...], Ints, NDArray[np.bool_]]:
+        """Return the types of a role, its bytes (s, types) at numbers of units, and which are possible."""
+        layout, hidden = self.checkpoint.layout, self._hidden(width)
+        in_layer = role not in UNTIED
+        name = layout.name(role, 0 if in_layer else None) or layout.name("embedding")
+        assert name is not None
+        types = self.candidates(name)
+        unit = self._unit(role) if in_layer else self.checkpoint.tensors[name].shape[0]
+        rows, columns = (hidden, counts * unit) if role in WRITTEN else (counts * unit, hidden)
+        across = np.broadcast_arrays(rows, columns, counts)
+        return types, *_sizes(across[0], across[1], types)
+
     def outside(self, width: Width | None) -> dict[str, RolePrices]:
         """Return the prices of the embedding and of a head of its own, in one layer of one size each.
 
         A tied embedding is felt as both.
         """
-        layout, hidden = self.checkpoint.layout, self._hidden(width)
-        tied = layout.tied if width is None else width.tied
-        at, prices = self.hidden.index(hidden), {}
+        tied = self.checkpoint.layout.tied if width is None else width.tied
+        at, prices = self.hidden.index(self._hidden(width)), {}
         for role in ("embedding",) if tied else UNTIED:
-            name = layout.name(role) or layout.name("embedding")
-            assert name is not None
-            types = self.candidates(name)
-            rows = self.checkpoint.tensors[name].shape[0]
-            sizes, possible = _sizes(np.array([rows]), np.array([hidden]), types)
+            types, sizes, possible = self._sizes(width, role, np.array([1]))
             losses = np.zeros(len(types))
             for part in UNTIED if tied else (role,):
                 energy, ratio = self._measured[None, part].beside(width, at)
@@ -211,7 +219,9 @@ class TypePrices:
     def _felt(self, place: Place, values: Values) -> FeltMatrix:
         if self.felt is None:
             rows, columns = values.shape
-            return FeltMatrix(np.ones(columns), np.ones(rows), 1.0 / max(float(np.square(values).sum()), 1e-300))
+            return FeltMatrix(
+                np.ones(columns), np.ones(rows), 1.0 / max(float(np.square(values).sum()), 1e-300)
+            )
         return self.felt[place]
 
     def _turned(self, place: Place, values: Values, felt: FeltMatrix) -> tuple[Values, Floats, Floats]:
@@ -234,7 +244,6 @@ class TypePrices:
         layer, role = place
         axis = 1 if role in WRITTEN else 0
         return 1 if layer is None else values.shape[axis] // self._unit(role)
-
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +276,9 @@ def _energies(
 
 def _sizes(rows: Ints, columns: Ints, types: Sequence[WeightType]) -> tuple[Ints, NDArray[np.bool_]]:
     """Return the bytes (s, types) of matrices of these sizes (s,), and whether their rows fall into blocks."""
-    sizes = np.array([[one.size(int(c)) * int(r) for one in types] for r, c in zip(rows, columns, strict=True)])
+    sizes = np.array(
+        [[one.size(int(c)) * int(r) for one in types] for r, c in zip(rows, columns, strict=True)]
+    )
     possible = np.array([[one.holds(int(c)) for one in types] for c in columns])
     return sizes.astype(np.int64), possible
 

@@ -53,8 +53,8 @@ class WeightsRequest:
     types: str | None = setting(
         "text",
         None,
-        "types of weights that a gguf file may have, each matrix its own, within max_weight_bytes: all, a list "
-        "such as Q4_K,Q6_K, or stored (none but those of the parent)",
+        "types of weights of a gguf file, each matrix its own, within max_weight_bytes: all, a list such as "
+        "Q4_K,Q6_K, or stored (those of the parent alone)",
         metavar="NAMES",
     )
     max_bits: float | None = setting(
@@ -73,7 +73,7 @@ class WeightsRequest:
         return {**budgets, "max_weight_bytes": min(most, budgets.get("max_weight_bytes", most))}
 
     def are_chosen(self, form: str, budgets: Mapping[str, Any]) -> bool:
-        """Return whether weights get types: in a gguf file within bytes, unless they are to stay as stored."""
+        """Return whether weights get types: in a gguf file within bytes, unless they stay as stored."""
         return form == "gguf" and "max_weight_bytes" in budgets and self.types != STORED
 
     def check(self, form: str, budgets: Mapping[str, Any]) -> None:

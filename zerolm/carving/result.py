@@ -38,10 +38,10 @@ class Carved:
     is None where nothing was written. ``spectrum`` lists for widths of the stream (``hidden``) what share of
     its energy they keep (``kept_energy``) and, where it was measured, the ``loss`` of that width alone; it is
     empty where the stream was not looked at. ``widths`` are the sizes of each kept layer, ``stream`` the
-    width of a narrower stream and how it came about, ``parent_sizes`` those of the parent. ``types`` are those
-    of the matrices of a child whose weights have types of their own, and ``equal_bytes`` what other ways to
-    spend the same bytes lose. ``kept`` lists all units; a result that was read back has none, for its recipe
-    lists them.
+    width of a narrower stream and how it came about, ``parent_sizes`` those of the parent. ``types`` are
+    those of the matrices of a child whose weights have types of their own, and ``equal_bytes`` what other
+    ways to spend the same bytes lose. ``kept`` lists all units; a result that was read back has none, for
+    its recipe lists them.
     """
 
     parent: str

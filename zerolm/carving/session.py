@@ -324,7 +324,7 @@ class Session:
         return typed_loss(self._loss, typed, repaired)
 
     def _fitted_and_judged(self, cuts: Sequence[Cut]) -> tuple[Tokens, Tokens]:
-        """Return tokens that plans are repaired on, and others that they are judged on, if there are others."""
+        """Return tokens that plans are repaired on, and those that they are judged on: others, if any are."""
         fitted, judged = self.tokens.halves()
         if not len(judged):
             fitted = judged = self.tokens

@@ -109,8 +109,9 @@ class WeighedChild:
         return self.fisher.shares * float(np.trace(self.fisher.outputs))
 
     def _along(self, name: str, total: float | None = None) -> Floats:
-        """Return second moments along the child's stream, (k,); ``total`` is that of the parent's stream."""
-        assert self.fisher is not None and self.cut.narrowing is not None
+        """Return second moments along the child's stream, (k,); ``total`` is that of the parent's."""
+        assert self.fisher is not None
+        assert self.cut.narrowing is not None
         moments = self.fisher.outputs if name == "outputs" else self.fisher.stream[name]
         basis = self.cut.narrowing.basis
         along = np.maximum(np.einsum("ij,ij->j", basis, moments @ basis), 0.0) / np.trace(moments)

@@ -84,7 +84,9 @@ def chunk() -> Callable[..., int]:
         library: Any = llama_cpp._lib
         function: Any = library.ggml_quantize_chunk
     except AttributeError:  # where a library does not show what it is linked with
-        function = ctypes.CDLL(str(Path(llama_cpp.__file__).parent / "lib" / "ggml-base.dll")).ggml_quantize_chunk
+        function = ctypes.CDLL(
+            str(Path(llama_cpp.__file__).parent / "lib" / "ggml-base.dll")
+        ).ggml_quantize_chunk
     function.restype = ctypes.c_size_t
     whole, pointer = ctypes.c_int64, ctypes.c_void_p
     function.argtypes = [ctypes.c_int, pointer, pointer, whole, whole, whole, pointer]

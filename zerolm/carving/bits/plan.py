@@ -100,7 +100,7 @@ class Backbones:
         return best + self.lost.stream
 
     def _at_depths(self, layers: Floats) -> Floats:
-        """Return the sums over the layers that stay, and what is lost with the others, (depths, groups, ffn)."""
+        """Return the sums over layers that stay, and what is lost with the others, (depths, groups, ffn)."""
         order, depths = self.order, np.array(self.choices.depth)
         stay = np.take_along_axis(layers, order, axis=0).cumsum(axis=0)[depths - 1]
         gone = self.lost.gone[order]
@@ -223,10 +223,8 @@ class PlainBytes:
         """Return those of a checkpoint at each of the choices."""
         layout, width = checkpoint.layout, choices.width
         hidden = layout.hidden if width is None else width.hidden
-        sizes = {
-            "groups": np.zeros(len(choices.groups), np.int64),
-            "ffn": np.zeros(len(choices.ffn), np.int64),
-        }
+        counts = {"groups": choices.groups, "ffn": choices.ffn}
+        sizes = {kind: np.zeros(len(each), np.int64) for kind, each in counts.items()}
         totals = {0: 0, None: 0}
         for layer in totals:
             for name in layout.layer(layer).values():
@@ -237,8 +235,7 @@ class PlainBytes:
                 if not parts:
                     totals[layer] += 4 * (hidden if label == "hidden" else shape[0])
                 for part in parts:
-                    counts = choices.groups if part.kind == "groups" else choices.ffn
-                    sizes[part.kind] += 4 * part.unit * np.array(counts)
+                    sizes[part.kind] += 4 * part.unit * np.array(counts[part.kind])
         return cls(sizes["groups"], sizes["ffn"], totals[0], totals[None])
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-import numpy as np
-
 from zerolm.carving.bits.child import TypedChild, Types, WeighedChild
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_bytes, typed_plans
 from zerolm.carving.bits.prices import Directions, TypePrices
-from zerolm.carving.bits.weight_types import QUANTISED, types_named
+from zerolm.carving.bits.weight_types import types_named
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.sizes import widths
@@ -150,9 +148,9 @@ class TypePlanner:
         return not self.may_cut and all(share == 1.0 for share in self.size.keep.values())
 
     def check(self, by_loss: bool) -> None:
-        """Refuse before the long work what could only fail after it; ``by_loss``: losses of cuts are foretold.
+        """Refuse before the long work what could only fail after it.
 
-        ``ModuleNotFoundError`` without llama-cpp-python.
+        ``by_loss``: losses of cuts are foretold. ``ModuleNotFoundError`` without llama-cpp-python.
         """
         chunk()
         if self.may_cut and not by_loss:
@@ -198,23 +196,27 @@ class TypePlanner:
         return TypedChild(weighed, types)
 
     def _single(self) -> list[EqualBytes]:
-        """Return what the largest type loses that the whole parent fits the bytes with, if any does."""
+        """Return what the best single type loses that the whole parent fits the bytes with, if any does."""
         session = self.session
         assert session is not None
         whole = Cut.whole(dimensions(self.checkpoint))
         weighed = session.weighed(whole, Repaired())
         plain = plain_bytes(whole, self.checkpoint)
-        for kind in QUANTISED:
-            if not all(kind.holds(tensor.shape[1]) for tensor in weighed.tensors.values()):
-                continue
-            types: Types = dict.fromkeys(weighed.tensors, kind.name)
-            if weighed.bytes_of(types) + plain <= self.budget:
-                losses = [weighed.losses(place, (kind,)).loss[0] for place in types]
-                self.progress(f"measuring {kind.name} everywhere")
-                measured = session.typed_final(whole, lambda _: types)
-                size = weighed.bytes_of(types) + plain
-                return [EqualBytes(f"{kind.name} everywhere", size, float(np.sum(losses)), measured)]
-        return []
+        losses: dict[str, float] = {}
+        for kind in self.types:
+            types = dict.fromkeys(weighed.tensors, kind.name)
+            fits = all(kind.holds(tensor.shape[1]) for tensor in weighed.tensors.values())
+            if fits and weighed.bytes_of(types) + plain <= self.budget:
+                losses[kind.name] = sum(float(weighed.losses(place, (kind,)).loss[0]) for place in types)
+        if not losses:
+            return []
+        name = min(losses, key=losses.__getitem__)
+        everywhere: Types = dict.fromkeys(weighed.tensors, name)
+        self.progress(f"measuring {name} everywhere")
+        measured = session.typed_final(whole, lambda _: everywhere)
+        return [
+            EqualBytes(f"{name} everywhere", weighed.bytes_of(everywhere) + plain, losses[name], measured)
+        ]
 
 
 def _name(plan: TypedPlan) -> str:

@@ -70,7 +70,7 @@ class Directions:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Of a matrix: ``energy`` (units, widths), the weighed squares of its weights, and the ``ratio`` (types,).
+    """Of a matrix: ``energy`` (units, widths), weighed squares of its weights, and the ``ratio`` (types,).
 
     The widths are those of the stream, the whole last; that has a ratio of its own, ``ratio_whole``. Where
     the head is to stay the embedding, the kept directions are turned among themselves, which spreads what is
@@ -208,9 +208,10 @@ class TypePrices:
             along, read, rows = self._turned(place, values, felt)
             widths = self.hidden[:-1]
             energy[:, :-1] = _energies(along, read, rows, units, widths, across=is_written)
-            evenly = (read, np.ones(len(rows))) if is_written else (np.ones(len(read)), rows)
-            turned[:, :-1] = _energies(along, *evenly, units, widths, across=is_written)
             stream = rows if is_written else read
+            evenly = np.ones(len(stream))
+            pair = (read, evenly) if is_written else (evenly, rows)
+            turned[:, :-1] = _energies(along, pair[0], pair[1], units, widths, across=is_written)
             turned[:, :-1] *= (stream.cumsum() / np.arange(1, len(stream) + 1))[np.array(widths) - 1]
             ratio = _ratios(along, read, rows, types, most_felt=layer is None)
         half = 0.5 * felt.factor
@@ -238,7 +239,7 @@ class TypePrices:
             return values @ vectors, directions.felt * felt.read.sum(), felt.felt
         gain = stored_gain(self.checkpoint, READERS[role], layer)
         read = directions.last if role == "head" else directions.read
-        return (values * gain) @ vectors, read, felt.felt
+        return np.asarray((values * gain) @ vectors, np.float32), read, felt.felt
 
     def _units(self, place: Place, values: Values) -> int:
         layer, role = place
@@ -248,7 +249,7 @@ class TypePrices:
 
 @dataclass(frozen=True, eq=False)
 class RolePrices:
-    """Of a role: ``bytes`` (sizes, types), and the ``loss`` (layers, sizes, types), infinite where none is."""
+    """Of a role: ``bytes`` (sizes, types), and ``loss`` (layers, sizes, types), infinite where none is."""
 
     types: tuple[WeightType, ...]
     bytes: Ints
@@ -275,10 +276,9 @@ def _energies(
 
 
 def _sizes(rows: Ints, columns: Ints, types: Sequence[WeightType]) -> tuple[Ints, NDArray[np.bool_]]:
-    """Return the bytes (s, types) of matrices of these sizes (s,), and whether their rows fall into blocks."""
-    sizes = np.array(
-        [[one.size(int(c)) * int(r) for one in types] for r, c in zip(rows, columns, strict=True)]
-    )
+    """Return the bytes (s, types) of matrices of these sizes (s,), and which rows fall into blocks."""
+    pairs = list(zip(rows.tolist(), columns.tolist(), strict=True))
+    sizes = np.array([[one.size(column) * row for one in types] for row, column in pairs])
     possible = np.array([[one.holds(int(c)) for one in types] for c in columns])
     return sizes.astype(np.int64), possible
 

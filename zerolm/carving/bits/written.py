@@ -34,7 +34,7 @@ class WrittenChild(TypedChild):
         return {str(tensor.name): tensor for tensor in GGUFReader(self.file).tensors}
 
     def encoded(self, place: Place) -> NDArray[Any]:
-        layer, role = place
+        _, role = place
         child = self.weighed.child
         tensor = self._tensors[self._name(place)]
         rows = self.weighed.tensors[place].shape[0]

@@ -22,7 +22,7 @@ CHECKED_LENGTH: Final = 32
 LOGIT_ROUNDING: Final = {LlamaFileType.ALL_F32: 0.0, LlamaFileType.MOSTLY_F16: 4e-3}
 """The error, of the largest logit, of readers that round to 16 bits what they multiply by weights."""
 COARSELY: Final = 3e-2
-"""The same of readers that round to bfloat16, or to 8 bits in blocks, as llama.cpp does beside quantised weights."""
+"""The same of readers that round to bfloat16, or to blocks of 8 bits as beside quantised weights."""
 PAGE: Final = """def mean(values: list[float]) -> float:
     \"\"\"What 12345 numbers have in common; it's 3.14159, isn't it?\"\"\"
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import word_tokenizer
-from transformers import LlamaConfig, LlamaForCausalLM
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+VOCAB = 320
 SIZES: dict[str, Any] = {
-    "vocab_size": 64,
+    "vocab_size": VOCAB,
     "hidden_size": 64,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
@@ -24,14 +25,26 @@ SIZES: dict[str, Any] = {
 
 
 def typed_parent(folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = 0, **sizes: Any) -> Path:
-    """A llama in the folder, with a tokenizer of 64 words; rows fall into blocks of 32."""
+    """A llama in the folder, with a tokenizer of pairs of bytes; rows fall into blocks of 32."""
     torch.manual_seed(seed)
     model = LlamaForCausalLM(LlamaConfig(**SIZES | sizes))
     for parameter in model.parameters():
         parameter.data.mul_(4.0 if parameter.dim() == 2 else 1.0)  # predictions that are not all alike
     model.to(dtype).save_pretrained(folder)
-    word_tokenizer(folder)
+    words_of_bytes().save_pretrained(folder)
     return folder
+
+
+def words_of_bytes() -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer with a token for most of 64 words."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCAB, special_tokens=["</s>"], initial_alphabet=alphabet, show_progress=False
+    )
+    made.train_from_iterator([" ".join(f"w{i}" for i in range(64)) * 2], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>")
 
 
 def some_words(file: Path, count: int = 4000, seed: int = 0) -> Path:

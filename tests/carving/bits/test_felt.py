@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from typed_models import some_words, typed_parent
+from typed_models import VOCAB, some_words, typed_parent
 
 from zerolm.carving.bits.felt import FELT_BATCH, Place, felt_matrices
 from zerolm.checkpoints import Checkpoint
@@ -60,6 +60,6 @@ def test_it_is_what_hooks_see(tmp_path: Path) -> None:
         assert np.isclose(ours.factor, both / (ours.read.sum() * ours.felt.sum()), rtol=1e-4)
     p = torch.cat(predictions)
     np.testing.assert_allclose(felt[None, "head"].felt, (p * (1 - p)).mean(0).double(), rtol=1e-4)
-    shares = np.bincount(tokens.ids.flatten().numpy(), minlength=64) / count
+    shares = np.bincount(tokens.ids.flatten().numpy(), minlength=VOCAB) / count
     np.testing.assert_allclose(felt[None, "embedding"].felt, shares)
     assert felt[None, "embedding"].factor == 1.0

@@ -115,6 +115,8 @@ def brute(prices: TypePrices, by: LossTable, budget: int, *, uniform: bool) -> f
         ]
     best = np.inf
     for first, second in itertools.product(fronts[0], fronts[1]):
+        if first is None and second is None:
+            continue
         if uniform and None not in (first, second) and first != second:
             continue
         for a, b, c in itertools.product(fronts[0][first], fronts[1][second], ends):

@@ -135,17 +135,18 @@ class Backbones:
         each = (float(_least(one, price)[0, 0]) for one in self.ends.values())
         return sum(each) + price * self.plain.ends
 
-    def tree(self, pair: Pair | None, kept: frozenset[int] | None = None) -> Tree:
+    def tree(self, pair: Pair | None, kept: frozenset[int] | None = None, staying: int | None = None) -> Tree:
         """Return all choices: of types beside one pair of sizes (their places), or of sizes, too.
 
-        ``kept`` are the layers that stay; any may go where none are named, and some may.
+        ``kept`` are the layers that stay; any may go where none are named, and some may, but for one
+        ``staying``.
         """
-        layers = [self._layer(layer, pair, kept) for layer in range(self.depth)]
+        layers = [self._layer(layer, pair, kept, staying) for layer in range(self.depth)]
         ends = [_table((None, role), one, 0, 0) for role, one in self.ends.items()]
         plain = Options("ends", np.array([self.plain.ends]), np.array([self.lost.stream]))
         return All((*layers, *ends, plain))
 
-    def _layer(self, layer: int, pair: Pair | None, kept: frozenset[int] | None) -> Tree:
+    def _layer(self, layer: int, pair: Pair | None, kept: frozenset[int] | None, staying: int | None) -> Tree:
         pairs = pair if pair is not None else (None, None)
         sides = (("groups", ATTENTION, self.lost.groups), ("ffn", FFN, self.lost.ffn))
         parts = [
@@ -156,7 +157,7 @@ class Backbones:
         stays, name = All((*parts, plain)), (layer, "stays")
         gone = Options((layer, "gone"), np.zeros(1, np.int64), self.lost.gone[layer : layer + 1])
         if kept is None:
-            return Either(name, (stays, gone) if self.may_go else (stays,))
+            return Either(name, (stays, gone) if self.may_go and layer != staying else (stays,))
         return Either(name, (stays,)) if layer in kept else gone
 
     def _side(self, layer: int, kind: str, roles: Sequence[str], losses: Floats, place: int | None) -> Tree:
@@ -193,8 +194,15 @@ class Backbones:
     def best(
         self, pair: Pair | None, kept: frozenset[int] | None = None, below: float = np.inf
     ) -> Best | None:
-        """Return the best choice that loses less than ``below``, with one pair of sizes or each its own."""
-        return least_loss(self.tree(pair, kept), self.budget, below)
+        """Return the best choice that loses less than ``below``, with one pair of sizes or each its own.
+
+        It has a layer at least.
+        """
+        best = least_loss(self.tree(pair, kept), self.budget, below)
+        if best is None or any(best.picks.get((layer, "stays")) == 0 for layer in range(self.depth)):
+            return best
+        each = (least_loss(self.tree(pair, kept, layer), self.budget, below) for layer in range(self.depth))
+        return min(filter(None, each), key=lambda one: (one.loss, one.bytes), default=None)
 
 
 def _least(role: RolePrices, price: float) -> Floats:
@@ -355,7 +363,7 @@ def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> Losses:
 def smallest(backbones: Backbones) -> int:
     """Return the fewest bytes that a child beside this width has."""
     pairs = ((g, f) for g in range(len(backbones.choices.groups)) for f in range(len(backbones.choices.ffn)))
-    return min(least_bytes(backbones.tree(pair)) for pair in pairs)
+    return min(least_bytes(backbones.tree(pair, staying=0)) for pair in pairs)
 
 
 def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:

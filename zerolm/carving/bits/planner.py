@@ -65,7 +65,8 @@ class Chosen:
             return f"keep all units: types alone lose {ours:.3g} at these bytes{beside}"
         if alone is None:
             return f"types alone do not reach these bytes; with cuts {ours:.3g} is lost"
-        return f"types alone lose {alone:.3g} at these bytes, with cuts {ours:.3g}"
+        better = ": --keep 1 would be better" if alone < ours else ""
+        return f"types alone lose {alone:.3g} at these bytes, with cuts {ours:.3g}{better}"
 
 
 def row_multiple(ffn: int) -> int:
@@ -100,13 +101,16 @@ class TypePlanner:
         """
         self.prices(by)
         plans = typed_plans(self._prices, by, self.size, self.within)[:FINALISTS]
-        alone = next((plan for plan in plans if plan.cut.is_whole), None) or self._alone()
         if self.session is None:
             return Chosen(plans[0], [])
-        if alone is not None and alone not in plans:
-            plans.append(alone)
+        asked = len(plans)
+        if not any(plan.cut.is_whole for plan in plans):
+            alone = self._alone()
+            plans += [alone] if alone else []
+            may_be_whole = all(share == 1.0 for share in self.size.keep.values())
+            asked = len(plans) if may_be_whole else asked
         losses = [self._final(number, plan, len(plans)) for number, plan in enumerate(plans)]
-        best = min(range(len(plans)), key=losses.__getitem__)
+        best = min(range(asked), key=losses.__getitem__)
         rows = [
             EqualBytes(_name(plan), plan.bytes, plan.loss, loss)
             for plan, loss in zip(plans, losses, strict=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from carvings import carve, rebuild
+from tiny import logits_of
 from typed_models import some_words, typed_parent
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
@@ -17,8 +18,11 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 from zerolm.carving.bits.child import TypedChild, WeighedChild  # noqa: E402
 from zerolm.carving.bits.weight_types import BY_NUMBER  # noqa: E402
 from zerolm.carving.bits.written import WrittenChild  # noqa: E402
+from zerolm.carving.evaluation.evaluate import evaluate, opened  # noqa: E402
 from zerolm.carving.export.child_tensors import Child  # noqa: E402
+from zerolm.carving.export.gguf.check import check  # noqa: E402
 from zerolm.carving.export.gguf.header import read_gguf_header  # noqa: E402
+from zerolm.carving.export.gguf.network import network_in  # noqa: E402
 from zerolm.carving.export.gguf.write import write  # noqa: E402
 from zerolm.carving.kept_units import Cut, dimensions  # noqa: E402
 from zerolm.carving.result import Carved  # noqa: E402
@@ -143,3 +147,33 @@ def test_a_recipe_with_a_wrong_type_is_refused(parent: Path, tmp_path: Path) -> 
         (tmp_path / "recipe.json").write_text(json.dumps(recipe | {"types": wrong}))
         with pytest.raises(ValueError, match=r"recipe .* cannot be used: "):
             rebuild(tmp_path / "recipe.json", parent, tmp_path / "again")
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_file_is_opened_as_the_network_that_it_holds(text: str, tmp_path: Path, tied: bool) -> None:
+    parent = typed_parent(tmp_path / "parent", torch.float32, tie_word_embeddings=tied)
+    out, checkpoint = tmp_path / "child", Checkpoint.open(parent)
+    carve(parent, out, max_weight_bytes="0.1x", shape="per-layer", text=text, **QUICK)
+    file = next(out.glob("*.gguf"))
+    network = network_in(file, checkpoint)
+    check(file, logits_of(network), None, tolerance=0.0)  # what is left is the rounding of its reader
+    header = json.loads((out / "recipe.json").read_text())
+    assert len(network.model.layers) == len(header["layers"])
+    with pytest.raises(ValueError, match="that no child of this parent has"):
+        network_in(file, Checkpoint.open(typed_parent(tmp_path / "small", num_attention_heads=8)))
+
+
+def test_a_file_is_evaluated_beside_its_parent_in_one_type(text: str, tmp_path: Path) -> None:
+    parent, out = typed_parent(tmp_path / "parent", torch.float32), tmp_path / "child"
+    carved = carve(parent, out, keep=1, max_bits=6.5, text=text, **QUICK)
+    for child in (out, next(out.glob("*.gguf"))):
+        result = evaluate(child, parent, text, sequences=8, length=16)
+        rows = {row.name: row for row in result.rows}
+        assert list(rows) == ["child", "parent", "parent in Q5_1"]
+        assert rows["parent"].values["kl"] == pytest.approx(0.0, abs=1e-6)
+        assert rows["child"].values["kl"] == pytest.approx(carved.losses["as_read_back"], rel=0.05)
+    with pytest.raises(ValueError, match="is GGUF, which is compared with its parent alone"):
+        opened(out, parent)
+    (out / "another.gguf").write_bytes(next(out.glob("*.gguf")).read_bytes())
+    with pytest.raises(ValueError, match="holds 2 GGUF files: name one"):
+        evaluate(out, parent, text, sequences=8, length=16)

@@ -94,13 +94,16 @@ class TypePlanner:
         others = {name: value for name, value in size.budgets.items() if name != "max_weight_bytes"}
         self.within = Within(self.budget, Budgets.of(others), costs)
 
+    def foretold(self, by: Criterion) -> list[TypedPlan]:
+        """Return the best plans beside each width, the best first; ``ValueError`` where there is none."""
+        return typed_plans(self.prices(by), by, self.size, self.within)
+
     def best(self, by: Criterion) -> Chosen:
         """Return the plan that loses least when it is read back, of the best foretold and types alone.
 
         Without tokens the first foretold. ``ValueError`` where nothing keeps the budgets.
         """
-        self.prices(by)
-        plans = typed_plans(self._prices, by, self.size, self.within)[:FINALISTS]
+        plans = self.foretold(by)[:FINALISTS]
         if self.session is None:
             return Chosen(plans[0], [])
         asked = len(plans)
@@ -196,8 +199,12 @@ class TypePlanner:
     def typed(self, weighed: WeighedChild) -> TypedChild:
         """Return a child with the types that lose least by its own weights, within the bytes."""
         plain = plain_bytes(weighed.cut, self.checkpoint)
-        types, _ = weighed.types_within(self.budget - plain, self._prices.candidates)
+        types, _ = weighed.types_within(self.budget - plain, self.candidates)
         return TypedChild(weighed, types)
+
+    def candidates(self, name: str) -> tuple[WeightType, ...]:
+        """Return the types that a tensor of the parent may take."""
+        return self._prices.candidates(name)
 
     def _single(self) -> list[EqualBytes]:
         """Return what the best single type loses that the whole parent fits the bytes with, if any does."""

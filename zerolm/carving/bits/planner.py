@@ -9,7 +9,7 @@ from zerolm.carving.bits.child import TypedChild, Types, WeighedChild
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_bytes, typed_plans
 from zerolm.carving.bits.prices import Directions, TypePrices
-from zerolm.carving.bits.weight_types import types_named
+from zerolm.carving.bits.weight_types import WeightType, types_named
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.sizes import widths

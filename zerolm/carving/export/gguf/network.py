@@ -45,10 +45,7 @@ def cut_in(file: Path, parent: Checkpoint) -> Cut:
     )
     heads = _of_layers(file, header, "attention.head_count")
     hidden = header.metadata.get(f"{header.architecture}.embedding_length")
-    sizes = {
-        key: header.metadata.get(f"{header.architecture}.{key}")
-        for key in ("attention.key_length", "vocab_size")
-    }
+    names = (f"{header.architecture}.{key}" for key in ("attention.key_length", "vocab_size"))
     alike = heads == tuple(count * whole.heads_per_group for count in groups)
     alike &= [header.metadata.get(name) for name in names] == [whole.head_size, parent.layout.vocab]
     fits = _fits(groups, whole.kv_heads) and _fits(ffn, whole.ffn) and len(groups) <= whole.depth

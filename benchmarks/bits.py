@@ -34,6 +34,7 @@ from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
 from zerolm.carving.evaluation.divergence import perplexities_and_kls
 from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.gguf.file_tensors import names_in
 from zerolm.carving.export.gguf.network import network_in
 from zerolm.carving.export.gguf.write import write
 from zerolm.carving.importance.criterion import Indifferent
@@ -161,9 +162,7 @@ class Parent:
         source, target = self.work / f"{self.name}-plain.gguf", self.work / f"{self.name}-{name}.gguf"
         if not source.exists():
             write(Child(self.checkpoint, self.weighed.cut), source)
-        names = {
-            place: WrittenChild(self.weighed, {}, source).name_of(place) for place in self.weighed.tensors
-        }
+        names = {place: names_in(self.weighed.child)[place] for place in self.weighed.tensors}
         rows = (lib.llama_model_imatrix_data * (len(names) + 1))()
         kept = []
         for place, (where, tensor) in enumerate(names.items()):

@@ -50,11 +50,23 @@ def sheet(parts: Parts, model: str) -> None:
                 continue
             alone = part["alone"]
             k_types = f"{part['k_types']['kl']:.5f}" if "k_types" in part else ""
+            figures = part["kl"], alone["kl"], alone["kl"] / part["kl"], alone["foretold"]
+            kl, ours, share, told = (
+                f"{figure:.{digits}f}" for figure, digits in zip(figures, (5, 5, 2, 5), strict=True)
+            )
+            sizes_of = f"{part['bytes'] / 1e6:.3f}", f"{alone['bytes'] / 1e6:.3f}"
             rows.append(
-                [f"{name.partition(' ')[2]} {other}", f"{part['bytes'] / 1e6:.3f}", f"{part['kl']:.5f}",
-                 f"{alone['bytes'] / 1e6:.3f}", k_types, f"{alone['kl']:.5f}", f"{alone['kl'] / part['kl']:.2f}",
-                 f"{alone['foretold']:.5f}"]
-            )  # fmt: skip
+                [
+                    f"{name.partition(' ')[2]} {other}",
+                    sizes_of[0],
+                    kl,
+                    sizes_of[1],
+                    k_types,
+                    ours,
+                    share,
+                    told,
+                ]
+            )
     if rows:
         print("### Types alone\n")
         head = ("", "MB", "KL", "planned, MB", "K types", "all types", "of the KL", "foretold")
@@ -72,16 +84,15 @@ def joint_sizes(parts: Parts) -> None:
         spans = ["-".join(map(str, sorted({part[kind][0], part[kind][-1]}))) for kind in ("kv_heads", "ffn")]
         rivals = {row["name"]: row["measured"] for row in part["equal_bytes"]}
         alone = rivals.get("types alone")
-        rows.append(
-            [name.split()[2], f"{part['bytes'] / 1e6:.3f}", f"{part['layers']} x {part['hidden']}, kv {spans[0]}, ffn {spans[1]}",
-             f"{part['kl']:.4f}", f"{part['losses']['as_read_back']:.4f}", f"{part['losses']['repaired']:.4f}" if "repaired" in part["losses"] else "",
-             "" if alone is None else f"{alone:.4f}"]
-        )  # fmt: skip
+        losses = [part["kl"], *(part["losses"].get(key) for key in ("as_read_back", "repaired")), alone]
+        stays = f"{part['layers']} x {part['hidden']}, kv {spans[0]}, ffn {spans[1]}"
+        texts = ["" if loss is None else f"{loss:.4f}" for loss in losses]
+        rows.append([name.split()[2], f"{part['bytes'] / 1e6:.3f}", stays, *texts])
     if rows:
         print("### Cuts and types together\n")
         print(
-            "As `zerolm carve --format gguf --max-weight-bytes` writes them, the file opened again. Beside them "
-            "the loss on calibration text, that of the cut alone, and of types alone at these bytes.\n"
+            "As `zerolm carve --format gguf --max-weight-bytes` writes them, the file opened again. Beside "
+            "them the loss on calibration text, that of the cut alone, and of types alone at these bytes.\n"
         )
         head = ("shape", "MB", "what stays", "KL", "calibration", "cut alone", "types alone")
         print(table(list(head), rows) + "\n")

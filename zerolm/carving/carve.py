@@ -206,6 +206,7 @@ class Carving:
             self._narrows,
             FINALISTS if self._narrows else 0,
             self.destination.folder is not None,
+            0 if self.typing is None else len(self.typing.types),
         )
         if methods.for_ is None:
             announced = announcement(work, session.pace)
@@ -408,9 +409,11 @@ class Carving:
         )
         with new_folder(out, self.destination.force) as folder:
             child, more = Child(self.checkpoint, cut, repaired), REPORT if finish else ()
+            more = (*more, *self._more_files(typed))
             sha256 = write(child, recipe, folder, more, typed=typed, progress=self.progress)
             if self.recipe and self.recipe.method.format == self.destination.form:
                 notes.append(self.recipe.difference(sha256, versions))
+            self._write_more(folder, typed)
             self.progress("opening the child again")
             proof = self.format.verified(session, cut, repaired, folder, typed)
             note = "; ".join(filter(None, [*notes, proof.note]))
@@ -421,6 +424,23 @@ class Carving:
                 check_unchanged(shard)  # else the child is of two parents, and its recipe names one
         session.done()
         return carved
+
+    def _more_files(self, typed: TypedChild | None) -> tuple[str, ...]:
+        """Return the names of files that are asked for beside the child."""
+        if typed is None or not self.size.weights.imatrix:
+            return ()
+        from zerolm.carving.bits.imatrix import IMATRIX
+
+        return (IMATRIX,)
+
+    def _write_more(self, folder: Path, typed: TypedChild | None) -> None:
+        """Write the files that are asked for beside the child."""
+        if typed is None or self.session is None:
+            return
+        for name in self._more_files(typed):
+            from zerolm.carving.bits.imatrix import write_imatrix
+
+            write_imatrix(typed.weighed, folder / name, str(self.session.tokens.text))
 
     def _with_types(self, session: Session, cut: Cut, repaired: Repaired) -> TypedChild | None:
         """Return the child with its types: those of the recipe, or those of least loss by its own weights."""

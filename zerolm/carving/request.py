@@ -65,6 +65,10 @@ class WeightsRequest:
         high=32,
     )
 
+    imatrix: bool = setting(
+        "flag", False, "write what weighs the errors of types beside the child, as llama.cpp's tools read it"
+    )
+
     def limits(self, budgets: Mapping[str, int], params: int) -> dict[str, int]:
         """Return budgets with that of ``max_bits``, for a parent of so many parameters."""
         if self.max_bits is None:
@@ -78,11 +82,12 @@ class WeightsRequest:
 
     def check(self, form: str, budgets: Mapping[str, Any]) -> None:
         """Raise ``ValueError`` where types are asked for and cannot be chosen."""
-        asked = [f"--{name}" for name, value in (("types", self.types), ("max-bits", self.max_bits)) if value]
+        values = {"types": self.types, "max-bits": self.max_bits, "imatrix": self.imatrix}
+        asked = [f"--{name}" for name, value in values.items() if value]
         if asked and form != "gguf":
-            raise ValueError(f"{asked[0]} chooses types of weights, which a gguf file has: --format gguf")
-        if self.types not in (None, STORED) and "max_weight_bytes" not in budgets:
-            raise ValueError("--types chooses within bytes: give --max-weight-bytes, or --max-bits")
+            raise ValueError(f"{asked[0]} is of types of weights, which a gguf file has: --format gguf")
+        if (self.imatrix or self.types not in (None, STORED)) and "max_weight_bytes" not in budgets:
+            raise ValueError(f"{asked[0]} is of types within bytes: give --max-weight-bytes, or --max-bits")
 
 
 @dataclass(frozen=True)

@@ -121,10 +121,14 @@ def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> Non
     [
         (
             {"form": "hf", "types": "Q8_0"},
-            "--types chooses types of weights, which a gguf file has: --format",
+            "--types is of types of weights, which a gguf file has: --format",
         ),
-        ({"form": "hf", "max_bits": 4.5}, "--max-bits chooses types of weights, which a gguf file has"),
-        ({"form": "gguf", "types": "Q8_0", "keep_ffn": 0.5}, "--types chooses within bytes: give --max-we"),
+        ({"form": "hf", "max_bits": 4.5}, "--max-bits is of types of weights, which a gguf file has"),
+        (
+            {"form": "gguf", "types": "Q8_0", "keep_ffn": 0.5},
+            "--types is of types within bytes: give --max-we",
+        ),
+        ({"form": "gguf", "max_bits": 9.5, "keep": 1, "imatrix": True}, "--imatrix tells what matrices read"),
         ({"form": "gguf", "max_bits": 4.5}, "give --text FILE, or --keep 1 for types alone"),
         ({"form": "gguf", "max_bits": 2.0, "keep": 1}, "max_weight_bytes .* would have to be at least"),
         ({"form": "gguf", "max_bits": 4.5, "keep": 1, "types": "Q7_0"}, "type 'Q7_0' is not known; did you"),
@@ -177,3 +181,19 @@ def test_a_file_is_evaluated_beside_its_parent_in_one_type(text: str, tmp_path: 
     (out / "another.gguf").write_bytes(next(out.glob("*.gguf")).read_bytes())
     with pytest.raises(ValueError, match="holds 2 GGUF files: name one"):
         evaluate(out, parent, text, sequences=8, length=16)
+
+
+def test_importances_are_written_as_llama_cpp_reads_them(parent: Path, text: str, tmp_path: Path) -> None:
+    out = tmp_path / "child"
+    carve(parent, out, keep=1, max_bits=9.0, imatrix=True, text=text, **QUICK)
+    reader = gguf.GGUFReader(out / "importances.imatrix")
+    assert reader.fields["general.type"].contents() == "imatrix"
+    tensors = {str(one.name): np.asarray(one.data) for one in reader.tensors}
+    assert tensors["blk.1.ffn_down.weight.in_sum2"].shape == (1, 96)
+    assert {name.rpartition(".")[0] for name in tensors} == {
+        name for name, (kind, _) in stored(out).items() if kind != "F32"
+    }
+    assert all((values > 0).all() for values in tensors.values())
+    recipe = json.loads((out / "recipe.json").read_text())
+    assert "importances.imatrix" in recipe["files"]
+    assert list(recipe["sha256"]) == ["parent-carved.gguf"]

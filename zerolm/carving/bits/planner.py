@@ -160,6 +160,8 @@ class TypePlanner:
         ``by_loss``: losses of cuts are foretold. ``ModuleNotFoundError`` without llama-cpp-python.
         """
         chunk()
+        if self.size.weights.imatrix and self.session is None:
+            raise ValueError("--imatrix tells what matrices read of a text: give --text FILE")
         if self.may_cut and not by_loss:
             raise ValueError(
                 "cuts and types are weighed against each other by what a text loses: give --text FILE, or "

@@ -15,7 +15,7 @@ from zerolm.carving.bits.child import TypedChild
 from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.kernels import dequantised
 from zerolm.carving.bits.weight_types import BY_NAME, BY_NUMBER
-from zerolm.carving.export.gguf.file_tensors import ROTATED, neighbouring
+from zerolm.carving.export.gguf.file_tensors import ROTATED, names_in, neighbouring
 from zerolm.carving.export.gguf.header import read_gguf_header
 
 LARGEST_ERROR: Final = 0.5
@@ -36,7 +36,7 @@ class WrittenChild(TypedChild):
     def encoded(self, place: Place) -> NDArray[Any]:
         _, role = place
         child = self.weighed.child
-        tensor = self._tensors[self.name_of(place)]
+        tensor = self._tensors[self.names[place]]
         rows = self.weighed.tensors[place].shape[0]
         raw = np.asarray(tensor.data).view(np.uint8).reshape(rows, -1)
         if role not in ROTATED:
@@ -45,25 +45,20 @@ class WrittenChild(TypedChild):
         order[neighbouring(rows, child.cut.parent.head_size)] = np.arange(rows)
         return raw[order]
 
-    def name_of(self, place: Place) -> str:
-        """Return what llama.cpp calls a matrix."""
-        layer, role = place
-        tensors = self.weighed.child.parent.family.tensors
-        name = next(p.gguf for p in (*tensors.body, *tensors.head) if p.role == role and p.gguf)
-        places = {kept.layer: number for number, kept in enumerate(self.weighed.cut.layers)}
-        return name if layer is None else name.replace("{layer}", str(places[layer]))
+    @cached_property
+    def names(self) -> dict[Place, str]:
+        """What llama.cpp calls each matrix."""
+        return names_in(self.weighed.child)
 
     def stored(self) -> dict[Place, str]:
         """Return the types that the file has."""
         tensors = self.weighed.tensors
-        return {
-            place: BY_NUMBER[int(self._tensors[self.name_of(place)].tensor_type)].name for place in tensors
-        }
+        return {place: BY_NUMBER[int(self._tensors[self.names[place]].tensor_type)].name for place in tensors}
 
     def check(self) -> None:
         """Raise ``ValueError`` where a matrix has another type than it was to have, or other numbers."""
         for place, kind in self.types.items():
-            name = self.name_of(place)
+            name = self.names[place]
             tensor = self._tensors.get(name)
             if tensor is None or int(tensor.tensor_type) != BY_NAME[kind].number:
                 stored = "absent" if tensor is None else BY_NUMBER[int(tensor.tensor_type)].name

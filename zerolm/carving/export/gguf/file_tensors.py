@@ -78,6 +78,20 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
         yield GgufTensor(name, dtype, tensor.shape, partial(_values, tensor, dtype))
 
 
+def names_in(child: Child) -> dict[Place, str]:
+    """Return what a file calls the matrices of a child, by the parent's layer and the role."""
+    tensors = child.parent.family.tensors
+    names = {pattern.role: pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.gguf}
+    places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
+    return {
+        (None if tensor.kept is None else tensor.kept.layer, tensor.role): names[tensor.role].replace(
+            "{layer}", str(_place(tensor, places))
+        )
+        for tensor in child.tensors()
+        if len(tensor.shape) == 2 and tensor.role in names
+    }
+
+
 def _place(tensor: ChildTensor, places: Mapping[int, int]) -> int:
     """Return the number of a tensor's layer in the child, -1 outside the layers."""
     return -1 if tensor.kept is None else places[tensor.kept.layer]

@@ -27,9 +27,11 @@ from parts import Parts
 from timing import one_thread
 
 from zerolm.carving.bits.child import TypedChild, Types, WeighedChild, typed_loss
+from zerolm.carving.bits.felt import Place
+from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import TypedPlan, plain_bytes
 from zerolm.carving.bits.planner import TypePlanner
-from zerolm.carving.bits.weight_types import BY_NAME
+from zerolm.carving.bits.weight_types import BY_NAME, types_named
 from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
 from zerolm.carving.evaluation.divergence import perplexities_and_kls
@@ -37,7 +39,6 @@ from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.file_tensors import names_in
 from zerolm.carving.export.gguf.network import network_in
 from zerolm.carving.export.gguf.write import write
-from zerolm.carving.importance.criterion import Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import Loss
@@ -129,19 +130,22 @@ class Parent:
         )
         return {"params": self.params, "shape": shape, "vocab": layout.vocab, "tied": layout.tied}
 
-    def planner(self, budget: int, types: str | None = None, **sizes: Any) -> TypePlanner:
-        size = SizeRequest.of(budgets={"max_weight_bytes": budget}, **sizes)
-        size = replace(size, weights=replace(size.weights, types=types))
-        return TypePlanner(self.checkpoint, size, self.session, StoredCosts(), silent)
+    @cached_property
+    def losses(self) -> dict[Place, Options]:
+        """What each matrix of the parent loses by each of all types."""
+        types = types_named("all", with_importances=True)
+        return {place: self.weighed.losses(place, types) for place in self.weighed.tensors}
 
-    def alone(self, budget: int, types: str | None = None) -> dict[str, Any]:
-        """Types alone within these bytes."""
-        planner = self.planner(budget, types, keep=dict.fromkeys(("ffn", "heads", "layers", "hidden"), 1.0))
-        planner.prices(Indifferent(None))
-        typed = planner.typed(self.weighed)
-        loss = typed_loss(self.judged, typed, Repaired())
-        _, foretold = self.weighed.types_within(budget - self.plain, planner.candidates)
-        return {"bytes": typed.bytes, "kl": loss, "foretold": foretold}
+    def alone(self, budget: int, names: str = "all") -> dict[str, Any]:
+        """Return the exact plan of types alone within these bytes, of some types or all."""
+        every = types_named("all", with_importances=True)
+        wanted = set(types_named(names, with_importances=True))
+        rows = np.array([place for place, kind in enumerate(every) if kind in wanted])
+        tables = (Options(place, one.bytes[rows], one.loss[rows]) for place, one in self.losses.items())
+        best = least_loss(All(tuple(tables)), budget - self.plain)
+        assert best is not None
+        typed = TypedChild(self.weighed, {place: every[rows[row]].name for place, row in best.picks.items()})
+        return {"bytes": typed.bytes, "kl": typed_loss(self.judged, typed, Repaired()), "foretold": best.loss}
 
     def single(self, kind: str) -> dict[str, Any]:
         """Return what one type everywhere loses with importances, and types alone at its bytes."""
@@ -206,7 +210,8 @@ class Parent:
         rng = np.random.default_rng(number)
         share = float(np.exp(rng.uniform(np.log(0.28), np.log(0.85))))
         shape = ("uniform", "per-layer")[number % 2]
-        planner = self.planner(int(share * self.params), shape=shape)
+        size = SizeRequest.of(budgets={"max_weight_bytes": int(share * self.params)}, shape=shape)
+        planner = TypePlanner(self.checkpoint, size, self.session, StoredCosts(), silent)
         by = self.session.table(
             self.session.importance(), ["groups", "ffn"], with_stream=True, by_layer=False
         )

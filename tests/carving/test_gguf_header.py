@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.carving.export.gguf.header import BLOCKS, read_gguf_header
+from zerolm.carving.bits.weight_types import BY_NUMBER
+from zerolm.carving.export.gguf.header import read_gguf_header
 from zerolm.diagnosis.examine import diagnose
 
 gguf: Any = pytest.importorskip("gguf")
@@ -84,7 +85,8 @@ def test_headers_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_sizes_of_blocks_are_those_of_the_library() -> None:
     theirs = {int(kind): tuple(sizes) for kind, sizes in gguf.GGML_QUANT_SIZES.items()}
-    assert {kind: theirs[kind] for kind in BLOCKS} == BLOCKS
+    ours = {number: (kind.weights, kind.bytes) for number, kind in BY_NUMBER.items()}
+    assert {number: theirs[number] for number in ours} == ours
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from zerolm.carving.planning.sizes import (
 )
 from zerolm.carving.recipe import Recipe, document, read_recipe, versions_of
 from zerolm.carving.request import BY_LOSS, Destination, Methods, SizeRequest
-from zerolm.carving.result import Carved, CarvingMethod, spectrum, stream, widths
+from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, spectrum, stream, widths
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
 from zerolm.checkpoints import Checkpoint, ledger_of
@@ -41,6 +41,10 @@ from zerolm.progress import Progress, about, announce, silent
 from zerolm.settings.compute import ComputeRequest
 
 if TYPE_CHECKING:
+    from zerolm.carving.bits.child import TypedChild
+    from zerolm.carving.bits.planner import TypePlanner
+    from zerolm.carving.planning.sensitivity import LossTable
+    from zerolm.carving.pruning import Repaired
     from zerolm.carving.session import Session
 
 NOWHERE: Final = Destination()
@@ -70,8 +74,10 @@ def carve(
     if size.space is not None:
         SIZE_SPACES[size.space].choices(checkpoint)
     limits = budgets_of(size.budgets, costs_of(checkpoint, costs, space=size.space))
+    limits = size.weights.limits(limits, costs_of(checkpoint, costs)["params"])
     methods.check()
     place = replace(destination, form=destination.form or "hf")
+    size.weights.check(str(place.form), limits)
     session = _session(checkpoint, methods, compute, progress)
     size = size.within(limits)
     return Carving(str(parent), checkpoint, size, methods, place, costs, compute, progress, session).planned()
@@ -163,6 +169,16 @@ class Carving:
         return FORMATS[str(self.destination.form)]
 
     @cached_property
+    def typing(self) -> TypePlanner | None:
+        """What plans types of weights; None where they stay as they are stored."""
+        is_typed = self.size.weights.are_chosen(str(self.destination.form), self.size.budgets)
+        if not is_typed or self.recipe is not None:
+            return None
+        from zerolm.carving.bits.planner import TypePlanner
+
+        return TypePlanner(self.checkpoint, self.size, self.session, self.costs, self.progress)
+
+    @cached_property
     def basis(self) -> Basis:
         """The basis of the stream: that of the session, without one by the weights."""
         if self.session is not None:
@@ -190,6 +206,7 @@ class Carving:
             self._narrows,
             FINALISTS if self._narrows else 0,
             self.destination.folder is not None,
+            0 if self.typing is None else len(self.typing.types),
         )
         if methods.for_ is None:
             announced = announcement(work, session.pace)
@@ -211,18 +228,44 @@ class Carving:
 
     def _planned(self) -> Carved:
         checkpoint, size, session = self.checkpoint, self.size, self.session
+        if self.typing is not None:
+            return self._typed(self.typing)
         criterion = self._criterion()
         if self.methods.plan == "heuristic":
             return self.finished(heuristic_of(checkpoint, criterion, size))
         if self.methods.plan == "weights" or session is None:
             return self._with_notes(plan_of(checkpoint, criterion, size, self.costs))
-        kinds, by_layer = _cuttable(checkpoint), not size.is_uniform
-        table = session.table(criterion, kinds, with_stream=self._narrows, by_layer=by_layer)
+        table = self._table(session, criterion)
         plan, measured = self._best_measured(session, plans_of(checkpoint, table, size, self.costs))
         predicted = table.predicted(self.narrowed(plan.cut, plan.width))
         by_width = table.stream.by_width(checkpoint.layout.tied) if table.stream else None
         name = "predicted_repaired" if table.is_repaired else "predicted"
         return self._with_notes(plan, {name: predicted}, by_width, measured)
+
+    def _table(self, session: Session, criterion: Criterion) -> LossTable:
+        """Return the losses of cutting one layer alone, and of narrowing the stream where that may be."""
+        kinds, by_layer = _cuttable(self.checkpoint), not self.size.is_uniform
+        return session.table(criterion, kinds, with_stream=self._narrows, by_layer=by_layer)
+
+    def _typed(self, typing: TypePlanner) -> Carved:
+        """Return the outcome of the best plan of types, beside cuts where anything may be cut."""
+        session = self.session
+        if typing.keeps_all:
+            ledger_of(self.checkpoint, progress=self.progress)  # refuses weights that are not finite
+        by = Indifferent(None) if typing.keeps_all else self._criterion()
+        if session is not None and typing.may_cut and self.methods.plan in BY_LOSS:
+            by = self._table(session, by)
+        chosen = typing.best(by)
+        plan = chosen.plan
+        notes = (_time_note(self.methods), window_note(self.checkpoint, self.costs), chosen.sentence())
+        typed = TypedWeights(typing.cost(plan), rows_of(plan.types, self.checkpoint), chosen.to_json())
+        return self.finished(
+            typing.narrowed(plan),
+            optimal=plan.is_proven,
+            losses={} if session is None else {"predicted": plan.loss},
+            note="; ".join(filter(None, notes)),
+            typed=typed,
+        )
 
     def _check_possible(self) -> None:
         """Refuse before the long work what could only fail after it."""
@@ -235,7 +278,9 @@ class Carving:
         file_format = self.format  # one that is not known is refused also where nothing is written
         if is_written and form == "hf" and not size.is_uniform and size.budgets:
             raise ValueError(UNEVEN)
-        if self.methods.plan != "heuristic":
+        if self.typing is not None:
+            self.typing.check(self.methods.plan in BY_LOSS and self.session is not None)
+        elif self.methods.plan != "heuristic":
             any_layer = Indifferent(-1.0 if self.methods.plan in BY_LOSS else None)
             rounding(checkpoint, size, plan_of(checkpoint, any_layer, size, self.costs))
         if is_written and form != "hf":
@@ -301,16 +346,19 @@ class Carving:
         losses: Mapping[str, float] | None = None,
         note: str = "",
         rows: Sequence[dict[str, Any]] = (),
+        typed: TypedWeights | None = None,
     ) -> Carved:
         """Return the outcome of a cut, with its child on the disk where one is wanted.
 
-        ``rows`` are the spectrum of the stream.
+        ``rows`` are the spectrum of the stream. ``typed`` says what types its weights have.
         """
         if self.destination.folder is not None:
             self.format.check(self.checkpoint, cut)
         costs = {"parent": self.costs_of(), "child": self.costs_of(cut)}
         if self.format.pads:
             costs["stored"] = self.costs_of(cut.padded())
+        if typed is not None:
+            costs["child"]["weight_bytes"] = typed.bytes
         methods, size, form = self.methods, self.size, str(self.destination.form)
         measured = {} if self.session is None else {"measured": self.session.loss(cut)}
         carved = Carved(
@@ -328,6 +376,8 @@ class Carving:
             {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
             note,
             spectrum=list(rows),
+            types=typed.rows if typed else [],
+            equal_bytes=typed.equal_bytes if typed else [],
             kept=cut,
         )
         folder = self.destination.folder
@@ -344,6 +394,13 @@ class Carving:
         losses = dict(carved.losses)
         if losses and repaired.arrays:
             losses["repaired"] = session.loss(cut, repaired)
+        typed = self._with_types(session, cut, repaired)
+        if typed is not None:
+            rows = rows_of(typed.types, self.checkpoint)
+            costs = {**carved.costs, "child": {**carved.costs["child"], "weight_bytes": typed.bytes}}
+            carved = replace(carved, types=rows, costs=costs)
+            if self.session is not None:
+                losses["as_read_back"] = session.typed_loss(typed, repaired)
         notes = [carved.note, repaired.note]
         versions = versions_of("torch", "transformers") | session.compute.to_json()
         parent = origin_of(self.checkpoint.root), session.fingerprint
@@ -352,11 +409,13 @@ class Carving:
         )
         with new_folder(out, self.destination.force) as folder:
             child, more = Child(self.checkpoint, cut, repaired), REPORT if finish else ()
-            sha256 = write(child, recipe, folder, more, progress=self.progress)
+            more = (*more, *self._more_files(typed))
+            sha256 = write(child, recipe, folder, more, typed=typed, progress=self.progress)
             if self.recipe and self.recipe.method.format == self.destination.form:
                 notes.append(self.recipe.difference(sha256, versions))
+            self._write_more(folder, typed)
             self.progress("opening the child again")
-            proof = self.format.verified(session, cut, repaired, folder)
+            proof = self.format.verified(session, cut, repaired, folder, typed)
             note = "; ".join(filter(None, [*notes, proof.note]))
             carved = replace(carved, losses=losses, note=note, verified=proof.to_json())
             if finish:
@@ -365,6 +424,36 @@ class Carving:
                 check_unchanged(shard)  # else the child is of two parents, and its recipe names one
         session.done()
         return carved
+
+    def _more_files(self, typed: TypedChild | None) -> tuple[str, ...]:
+        """Return the names of files that are asked for beside the child."""
+        if typed is None or not self.size.weights.imatrix:
+            return ()
+        from zerolm.carving.bits.imatrix import IMATRIX
+
+        return (IMATRIX,)
+
+    def _write_more(self, folder: Path, typed: TypedChild | None) -> None:
+        """Write the files that are asked for beside the child."""
+        if typed is None or self.session is None:
+            return
+        for name in self._more_files(typed):
+            from zerolm.carving.bits.imatrix import write_imatrix
+
+            write_imatrix(typed.weighed, folder / name, str(self.session.tokens.text))
+
+    def _with_types(self, session: Session, cut: Cut, repaired: Repaired) -> TypedChild | None:
+        """Return the child with its types: those of the recipe, or those of least loss by its own weights."""
+        types = self.recipe.types if self.recipe else None
+        if self.typing is None and types is None:
+            return None
+        from zerolm.carving.bits.child import TypedChild
+
+        weighed = session.weighed(cut, repaired)
+        if types is not None:
+            return TypedChild(weighed, types)
+        assert self.typing is not None
+        return self.typing.typed(weighed)
 
 
 def _cuttable(checkpoint: Checkpoint) -> list[str]:

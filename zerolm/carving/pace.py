@@ -9,6 +9,8 @@ from typing import Final
 
 import torch
 
+from zerolm.carving.bits.felt import FELT_TOKENS
+from zerolm.carving.bits.prices import SAMPLED
 from zerolm.carving.fisher import FISHER_TOKENS
 from zerolm.carving.importance.criteria import needs_gradients
 from zerolm.carving.kept_units import Dimensions
@@ -26,6 +28,8 @@ BACK: Final = 4.0
 """A layer there and, computed again, back: in units of the layer there."""
 SOLVED: Final = 3.5
 """Layers there that repairing one takes: the parent's, and parts of the child's around each solve."""
+ROUNDED: Final = 5e6
+"""Weights that are rounded a second by one thread, about, over all types."""
 ELIMINATED: Final = 6
 """Operations for each of n^3 that it takes to let n units go one by one."""
 TRIED: Final = 6
@@ -45,7 +49,8 @@ class Pace:
 class CarvingWork:
     """All that a carving does: its parent's sizes, its methods, and whether widths of the stream are tried.
 
-    ``plans`` are whole plans that are repaired and measured before one of them is chosen.
+    ``plans`` are whole plans that are repaired and measured before one of them is chosen; ``types`` of
+    weights are chosen from.
     """
 
     parent: Dimensions
@@ -53,6 +58,7 @@ class CarvingWork:
     narrows: bool
     plans: int
     is_written: bool
+    types: int = 0
 
     def seconds(self, pace: Pace, sequences: int) -> dict[str, float]:
         """Return the seconds of each part of it, with so many sequences of calibration."""
@@ -73,6 +79,9 @@ class CarvingWork:
             cuts = cuts_of(self.parent) * depth * (there / 2 + pace.head)
             widths = 2 * len(STREAM_SHARES) * (there + pace.head) if self.narrows else 0.0
             parts["measuring cuts"] = judged * (cuts + widths)
+        if self.types:
+            parts["what every matrix feels"] = min(tokens, FELT_TOKENS) * (back + pace.head)
+            parts["rounding to types"] = self._rounding()
         if self.plans > 1:
             fitted = min(tokens // 2, max(FINAL_TOKENS, 2 * self.parent.ffn))
             each = self._repair(pace, fitted, 1) + min(tokens // 2, FINAL_TOKENS) * (there + pace.head)
@@ -93,6 +102,12 @@ class CarvingWork:
         inputs = [parent.ffn, parent.heads * parent.head_size]
         each = sum(k * k * (tokens + parent.hidden + ELIMINATED * k) for k in inputs)
         return parent.depth * each * pace.operation
+
+    def _rounding(self) -> float:
+        """Return the seconds of rounding some rows of every matrix to every type."""
+        parent = self.parent
+        sampled = parent.depth * SAMPLED * (6 * parent.hidden + parent.ffn)
+        return (1 + self.narrows) * self.types * sampled / ROUNDED
 
     def _repair(self, pace: Pace, tokens: int, tried: int = TRIED) -> float:
         """Return the seconds of a repair on so many tokens."""

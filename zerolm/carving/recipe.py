@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 import zerolm
+from zerolm.carving.bits.weight_types import BY_NAME
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
@@ -21,13 +22,16 @@ from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
 from zerolm.io.files import parse_json, read_text
+from zerolm.settings import nearest
 from zerolm.text.defaults import RANDOM
 
 RECIPE_FORMAT: Final = "zerolm-recipe"
-RECIPE_VERSION: Final = 4
+RECIPE_VERSION: Final = 5
 """The first two knew a parent by the extremes of its weights, which a shuffled one has too; the third had no
 width of the stream."""
-READABLE: Final = (3, RECIPE_VERSION)
+UNTYPED_VERSION: Final = 4
+"""Of recipes without types of weights, which earlier versions of zerolm read as well."""
+READABLE: Final = (3, UNTYPED_VERSION, RECIPE_VERSION)
 MAX_RECIPE_BYTES: Final = 64 << 20
 MAX_NAME: Final = 80
 Place = tuple[int, str]
@@ -52,7 +56,8 @@ class Recipe:
 
     ``calibration`` is None without tokens; ``ridges`` are by (layer, role); ``sha256`` is that of the files
     with the weights that were written; ``versions`` are those of the software that did it. ``width`` is that
-    of a narrower stream, and ``basis`` how its directions were chosen.
+    of a narrower stream, and ``basis`` how its directions were chosen. ``types`` are those of the weights by
+    layer and role, None where they are as stored.
     ``document`` is all that the file says.
     """
 
@@ -64,6 +69,7 @@ class Recipe:
     versions: dict[str, str]
     width: Width | None = None
     basis: str | None = None
+    types: dict[tuple[int | None, str], str] | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -74,7 +80,7 @@ class Recipe:
     def methods(self, text: str | None) -> Methods:
         """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
         method, tokens = self.method, self.calibration
-        needed = method.repair != "none" or self.basis == "loss"
+        needed = method.repair != "none" or self.basis == "loss" or self.types is not None
         if not needed or tokens is None:
             return Methods(criterion=method.criterion, plan=method.plan)
         if tokens["text"] is not None and text in (None, RANDOM):
@@ -159,7 +165,7 @@ def document(
     written_as, space = method.pop("format"), method.pop("space")
     return {
         "format": RECIPE_FORMAT,
-        "version": RECIPE_VERSION,
+        "version": RECIPE_VERSION if carved.types else UNTYPED_VERSION,
         "parent": parent.name,
         "revision": parent.revision,
         **parent.licence,
@@ -175,6 +181,7 @@ def document(
         "ridges": {f"{role} {layer}": ridge for (layer, role), ridge in ridges.items()},
         "versions": dict(versions),
         "stream": carved.stream,
+        **({"types": carved.types} if carved.types else {}),
         "layers": to_layers(carved.cut),
     }
 
@@ -221,8 +228,28 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         _texts("sha256", document.get("sha256")),
         _texts("versions", document.get("versions")),
         *_stream(document.get("stream"), whole, checkpoint),
+        _types(document.get("types"), whole.depth),
         document,
     )
+
+
+def _types(rows: Any, depth: int) -> dict[tuple[int | None, str], str] | None:
+    """Return the types of weights by layer and role; ``ValueError`` where one is not known."""
+    if rows is None:
+        return None
+    if not isinstance(rows, list):
+        raise ValueError("its types are no list")
+    types: dict[tuple[int | None, str], str] = {}
+    for row in rows:
+        sound = isinstance(row, dict) and set(row) == {"layer", "role", "type"}
+        layer = row["layer"] if sound else None
+        if not sound or not (layer is None or (type(layer) is int and 0 <= layer < depth)):
+            raise ValueError(f"a row of its types is {str(row)[:60]!r}, not layer, role and type")
+        role, kind = _text("role", row["role"]), _text("type", row["type"])
+        if kind not in BY_NAME:
+            raise ValueError(f"its type {kind!r} is not known{nearest(kind, BY_NAME)}")
+        types[layer, role] = kind
+    return types
 
 
 def _check_healing(stages: Any) -> None:

@@ -19,6 +19,7 @@ SHAPES: Final = ("uniform", "per-layer")
 PLANS: Final = ("weights", "prices", "measured", "heuristic")
 BY_LOSS: Final = ("prices", "measured")
 """Plans by the losses of single cuts: foretold from one backward pass, or measured one by one."""
+STORED: Final = "stored"
 MAX_TOKENS: Final = 1 << 26
 """Calibration tokens, of whose hidden states three are in memory."""
 Limits: Any = budgets(["max"], "amount", shares=", or 0.8x of the parent's")
@@ -40,6 +41,53 @@ class KeptShares:
     hidden: float | None = setting(
         "number", None, "share of the hidden size to keep, in one basis", name="keep_hidden", low=0, high=1
     )
+    all: float | None = setting(
+        "number", None, "1 keeps all units: types of weights alone are chosen", name="keep", low=1, high=1
+    )
+
+
+@dataclass(frozen=True)
+class WeightsRequest:
+    """The types of weights in a gguf file, each matrix its own, within ``max_weight_bytes``."""
+
+    types: str | None = setting(
+        "text",
+        None,
+        "types of weights of a gguf file, each matrix its own, within max_weight_bytes: all, a list such as "
+        "Q4_K,Q6_K, or stored (those of the parent alone)",
+        metavar="NAMES",
+    )
+    max_bits: float | None = setting(
+        "number",
+        None,
+        "bits a weight at most, over all weights of the parent: another way to say max_weight_bytes",
+        low=0,
+        high=32,
+    )
+
+    imatrix: bool = setting(
+        "flag", False, "write what weighs the errors of types beside the child, as llama.cpp's tools read it"
+    )
+
+    def limits(self, budgets: Mapping[str, int], params: int) -> dict[str, int]:
+        """Return budgets with that of ``max_bits``, for a parent of so many parameters."""
+        if self.max_bits is None:
+            return dict(budgets)
+        most = int(self.max_bits * params / 8)
+        return {**budgets, "max_weight_bytes": min(most, budgets.get("max_weight_bytes", most))}
+
+    def are_chosen(self, form: str, budgets: Mapping[str, Any]) -> bool:
+        """Return whether weights get types: in a gguf file within bytes, unless they stay as stored."""
+        return form == "gguf" and "max_weight_bytes" in budgets and self.types != STORED
+
+    def check(self, form: str, budgets: Mapping[str, Any]) -> None:
+        """Raise ``ValueError`` where types are asked for and cannot be chosen."""
+        values = {"types": self.types, "max-bits": self.max_bits, "imatrix": self.imatrix}
+        asked = [f"--{name}" for name, value in values.items() if value]
+        if asked and form != "gguf":
+            raise ValueError(f"{asked[0]} is of types of weights, which a gguf file has: --format gguf")
+        if (self.imatrix or self.types not in (None, STORED)) and "max_weight_bytes" not in budgets:
+            raise ValueError(f"{asked[0]} is of types within bytes: give --max-weight-bytes, or --max-bits")
 
 
 @dataclass(frozen=True)
@@ -51,6 +99,7 @@ class SizeRequest:
     """
 
     limits: Any = part(Limits, group="How small")
+    weights: WeightsRequest = part(WeightsRequest)
     shares: KeptShares = part(KeptShares)
     shape: str | None = setting(
         "text",
@@ -80,12 +129,15 @@ class SizeRequest:
         cls, keep: Mapping[str, float] | None = None, budgets: Mapping[str, Any] | None = None, **others: Any
     ) -> Self:
         """Return a request by shares (``ffn``, ``heads``, ``layers``, ``hidden``) and ``max_`` of costs."""
-        return cls(Limits(**budgets or {}), KeptShares(**keep or {}), **others)
+        return cls(Limits(**budgets or {}), shares=KeptShares(**keep or {}), **others)
 
     @property
     def keep(self) -> dict[str, float]:
         """Return the shares that are kept of ``ffn``, ``heads``, ``layers`` and ``hidden``, if any."""
-        return {name: share for name, share in vars(self.shares).items() if share is not None}
+        shares = {name: share for name, share in vars(self.shares).items() if share is not None}
+        if shares.pop("all", None) is not None:
+            shares = dict.fromkeys(("ffn", "heads", "layers", "hidden"), 1.0) | shares
+        return shares
 
     @property
     def budgets(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Final, get_type_hints
 
 from zerolm.carving.kept_units import Cut
 from zerolm.carving.width.narrowing import Basis
+from zerolm.checkpoints import Checkpoint
 
 SPECTRUM_STEPS: Final = 32
 """Widths at which the spectrum of the stream is told."""
@@ -37,8 +38,10 @@ class Carved:
     is None where nothing was written. ``spectrum`` lists for widths of the stream (``hidden``) what share of
     its energy they keep (``kept_energy``) and, where it was measured, the ``loss`` of that width alone; it is
     empty where the stream was not looked at. ``widths`` are the sizes of each kept layer, ``stream`` the
-    width of a narrower stream and how it came about, ``parent_sizes`` those of the parent. ``kept`` lists all
-    units; a result that was read back has none, for its recipe lists them.
+    width of a narrower stream and how it came about, ``parent_sizes`` those of the parent. ``types`` are
+    those of the matrices of a child whose weights have types of their own, and ``equal_bytes`` what other
+    ways to spend the same bytes lose. ``kept`` lists all units; a result that was read back has none, for
+    its recipe lists them.
     """
 
     parent: str
@@ -54,6 +57,8 @@ class Carved:
     note: str = ""
     verified: dict[str, Any] | None = None
     spectrum: list[dict[str, Any]] = field(default_factory=list)
+    types: list[dict[str, Any]] = field(default_factory=list)
+    equal_bytes: list[dict[str, Any]] = field(default_factory=list)
     kept: Cut | None = None
 
     @property
@@ -95,6 +100,26 @@ def read_fields(kinds: Mapping[str, Any], document: Any) -> dict[str, Any]:
     except ValidationError as error:
         raise ValueError(first_problem(error, "it", document)) from None
     return {name: document[name] for name in kinds}  # as they were read: 1 stays an integer
+
+
+@dataclass(frozen=True)
+class TypedWeights:
+    """The bytes of weights of a planned child, its types as ``rows``, and other plans of as many bytes."""
+
+    bytes: int
+    rows: list[dict[str, Any]]
+    equal_bytes: list[dict[str, Any]]
+
+
+def rows_of(types: Mapping[tuple[int | None, str], str], checkpoint: Checkpoint) -> list[dict[str, Any]]:
+    """Return types as plain JSON, outside the layers first: the parent's ``layer``, ``role``, ``type``."""
+    order = {role: place for place, role in enumerate(slot.role for slot in checkpoint.layout.slots.values())}
+
+    def rank(place: tuple[int | None, str]) -> tuple[int, int]:
+        layer, role = place
+        return -1 if layer is None else layer, order.get(role, len(order))
+
+    return [{"layer": place[0], "role": place[1], "type": types[place]} for place in sorted(types, key=rank)]
 
 
 def spectrum(basis: Basis, losses: Mapping[int, float] | None = None) -> list[dict[str, Any]]:

@@ -10,10 +10,14 @@ from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 import zerolm
+from zerolm.carving.bits.child import ReadBack, TypedChild, Types, WeighedChild, typed_loss
+from zerolm.carving.bits.felt import FeltMatrix, felt_matrices
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.verify import outputs
 from zerolm.carving.fisher import STREAM, Fisher, fisher
 from zerolm.carving.importance.criteria import definition_of, needs_gradients
@@ -142,17 +146,17 @@ class Session:
         running = sorted(self.compute.to_json().items())
         return *versions, running, self.fingerprint, config, repr(parent.family), self.tokens.digest()
 
-    def _cache(self, kind: str, *options: object) -> ArrayCache:
+    def cache(self, kind: str, *options: object) -> ArrayCache:
         """Return the cache of a part that depends on nothing else but these options of its own."""
         return ArrayCache.of(kind, *self._measured_on, *options)
 
     @cached_property
     def fisher(self) -> Fisher:
         """The Fisher information of all outputs, and of a stream that can be narrowed."""
-        cache, narrows = self._cache("fisher", self.pooling), self.checkpoint.family.cut.hidden
+        cache, narrows = self.cache("fisher", self.pooling), self.checkpoint.family.cut.hidden
         arrays = cache.get("moments")
         if arrays is None:
-            sums = self._cache("fisher sums", self.pooling)
+            sums = self.cache("fisher sums", self.pooling)
             felt = fisher(
                 self.model,
                 self.tokens,
@@ -173,7 +177,7 @@ class Session:
         name = self.methods.criterion
         definition, felt = definition_of(name), self.fisher if needs_gradients(name) else None
         options = name, definition, self.pooling if felt else None
-        cache = ArrayCache() if definition is None else self._cache("importances", *options)
+        cache = ArrayCache() if definition is None else self.cache("importances", *options)
         return Additive(
             importances(self.model, self.tokens, name, fisher=felt, cache=cache, progress=self.progress)
         )
@@ -181,7 +185,7 @@ class Session:
     @cached_property
     def basis(self) -> Basis:
         """The basis of the stream, by what the tokens' loss feels."""
-        cache = self._cache("basis")
+        cache = self.cache("basis")
         arrays = cache.get("loss")
         if arrays is None:
             basis = loss_basis(self.model, self.fisher)
@@ -203,7 +207,7 @@ class Session:
             tokens, basis = self._measured, self.basis if with_stream else None
             after_repair = by_layer and self._foretells_repair
             repaired = self.fisher if after_repair else None
-            cache = self._cache("prices", pooling, after_repair)
+            cache = self.cache("prices", pooling, after_repair)
             table = priced_losses(
                 self.model,
                 tokens,
@@ -219,13 +223,13 @@ class Session:
             give_back()
             few = self._loss_on(self.tokens.most(FINAL_TOKENS))
             return replace(table, gone=bent(table.gone, partial(self._without, few)))
-        cache = self._cache("sensitivity", pooling)
+        cache = self.cache("sensitivity", pooling)
         table = measured_losses(
             self.model, self.tokens, by, kinds, pooling=pooling, cache=cache, progress=self.progress
         )
         if not with_stream:
             return table
-        cache = self._cache("stream", STREAM_SHARES)
+        cache = self.cache("stream", STREAM_SHARES)
         losses = stream_losses(
             self.model, self.tokens, self.basis, tied=tied, cache=cache, progress=self.progress
         )
@@ -242,7 +246,7 @@ class Session:
 
     def _without(self, loss: Loss, layer: int) -> float:
         """Return the loss without a layer."""
-        cache = self._cache("without", self.pooling)
+        cache = self.cache("without", self.pooling)
         row = cache.get(f"layer-{layer}")
         if row is None:
             self.progress(f"measuring what goes with layer {layer}")
@@ -255,7 +259,7 @@ class Session:
         rule = self.methods.repair
         if rule == "none":
             return Repaired()
-        cache = self._cache("repair", rule, *_options(cut), sorted((ridges or {}).items()))
+        cache = self.cache("repair", rule, *_options(cut), sorted((ridges or {}).items()))
         self._spent.append(cache)
         tokens, progress = self.tokens, self.progress
         repaired = repair(self.model, cut, tokens, rule, ridges=ridges, cache=cache, progress=progress)
@@ -267,15 +271,12 @@ class Session:
 
         All have one ridge: which plan is best hardly depends on it.
         """
-        fitted, judged = self.tokens.halves()
-        if not len(judged):
-            fitted = judged = self.tokens
-        fitted = fitted.most(max(FINAL_TOKENS, *(tokens_needed(cut) for cut in cuts)))
+        fitted, judged = self._fitted_and_judged(cuts)
         rule, loss = self.methods.repair, self._loss_on(judged.most(FINAL_TOKENS))
         losses = []
         for number, cut in enumerate(cuts):
             self.progress("measuring the best plans, repaired", number, len(cuts))
-            cache = self._cache("finals", rule, self.pooling, *_options(cut))
+            cache = self.cache("finals", rule, self.pooling, *_options(cut))
             row = cache.get("loss")
             if row is None:
                 repaired = repair(self.model, cut, fitted, rule, grid=(UNTRIED,))
@@ -285,6 +286,49 @@ class Session:
                 give_back()
             losses.append(float(row["loss"]))
         return losses
+
+    @cached_property
+    def felt(self) -> dict[tuple[int | None, str], FeltMatrix]:
+        """What is read and felt of every matrix."""
+        sums = self.cache("felt sums")
+        felt = felt_matrices(self.model, self.tokens, cache=sums, progress=self.progress)
+        give_back()
+        return felt
+
+    def weighed(self, cut: Cut, repaired: Repaired) -> WeighedChild:
+        """Return a child with what the loss feels of its matrices, where there are tokens."""
+        felt = None if self.methods.text is None else self.felt
+        information = self.fisher if felt is not None and cut.narrowing else None
+        return WeighedChild(Child(self.checkpoint, cut, repaired), felt, information, torch.get_num_threads())
+
+    def typed_final(self, cut: Cut, choose: Callable[[WeighedChild], Types]) -> float:
+        """Return the loss of a cut, repaired on some sequences, as it is read back, measured on others.
+
+        ``choose`` says the types of the repaired child.
+        """
+        fitted, judged = self._fitted_and_judged([cut])
+        rule = self.methods.repair
+        whole = cut.is_whole and cut.narrowing is None
+        repaired = Repaired() if whole else repair(self.model, cut, fitted, rule, grid=(UNTRIED,))
+        give_back()
+        weighed = self.weighed(cut, repaired)
+        loss = typed_loss(
+            self._loss_on(judged.most(FINAL_TOKENS)), TypedChild(weighed, choose(weighed)), repaired
+        )
+        give_back()
+        return loss
+
+    def typed_loss(self, typed: TypedChild, repaired: Repaired) -> float:
+        """Return the loss of a child as it is read back, on the tokens of all other losses."""
+        self.progress("measuring the child as it is read back")
+        return typed_loss(self._loss, typed, repaired)
+
+    def _fitted_and_judged(self, cuts: Sequence[Cut]) -> tuple[Tokens, Tokens]:
+        """Return tokens that plans are repaired on, and those that they are judged on: others, if any are."""
+        fitted, judged = self.tokens.halves()
+        if not len(judged):
+            fitted = judged = self.tokens
+        return fitted.most(max(FINAL_TOKENS, *(tokens_needed(cut) for cut in cuts))), judged
 
     def done(self) -> None:
         """Forget what only a run that is not finished needs."""
@@ -333,6 +377,16 @@ class Session:
             return outputs(finish(blocks, 0, hidden, cut, repaired.arrays if repaired else {}))
 
         return sent
+
+    def read_back(self, typed: TypedChild, repaired: Repaired) -> Callable[[Tensor], Tensor]:
+        """Return a child as it is read back as a function from ids (1, t) to logits, a layer at a time.
+
+        It runs on the CPU in float32.
+        """
+        held_of(self.model, self.compute).let_go()
+        give_back()
+        model = mapped_model(self.checkpoint)
+        return lambda ids: ReadBack(Blocks(model, [{"input_ids": ids}]), typed, repaired)(0)
 
     def carved(self, cut: Cut, repaired: Repaired | None = None) -> PreTrainedModel:
         """Return the carved parent, in memory and in float32."""

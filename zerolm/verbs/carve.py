@@ -17,6 +17,7 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, sentence, show_cost, span
 from zerolm.text.defaults import RANDOM
 from zerolm.verbs import shared
+from zerolm.verbs.carve_types import ChildTypes, EqualBytesRow, TypeRow
 from zerolm.verbs.carve_width import ChildStream, SpectrumRow, StreamWidths
 from zerolm.verbs.heal import HealingReport, Verification
 from zerolm.verbs.report import Report, run_of
@@ -33,6 +34,7 @@ LOSSES: Final = {
     "predicted_repaired": "predicted by single cuts, repaired",
     "measured": "measured, as cut",
     "repaired": "repaired",
+    "as_read_back": "as read back",
 }
 LOSS: Final = "loss on calibration tokens (KL in nats a token, or 1 - cosine)"
 
@@ -57,6 +59,10 @@ class CarveSettings(Request):
         (
             "zerolm carve PARENT --keep-ffn .5 --text TEXT --heal 10M --steps 2 --out child",
             "half of the FFN in two cuts, each healed on five million tokens",
+        ),
+        (
+            "zerolm carve PARENT --max-weight-bytes .3x --format gguf --text TEXT --out child",
+            "types of weights and cuts in one plan, within bytes",
         ),
         ("zerolm carve PARENT --recipe child/recipe.json --text TEXT --out again", "the same child again"),
     )
@@ -230,6 +236,8 @@ class CarvingReport(Report):
     note: str
     verified: Verification | None
     spectrum: list[SpectrumRow] = field(default_factory=list)
+    types: list[TypeRow] = field(default_factory=list)
+    equal_bytes: list[EqualBytesRow] = field(default_factory=list)
     criterion: str
     repair: str
     plan: str
@@ -253,6 +261,11 @@ class CarvingReport(Report):
         return StreamWidths(self.parent_sizes.hidden, self.stream, self.spectrum, is_repaired)
 
     @property
+    def child_types(self) -> ChildTypes:
+        """Return the types of the weights, if they were chosen."""
+        return ChildTypes(self.types, self.equal_bytes)
+
+    @property
     def remarks(self) -> list[str]:
         return [self.note] if self.note else []
 
@@ -268,7 +281,7 @@ class CarvingReport(Report):
         return [
             f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
             f"ffn {span(self._all('ffn'))}",
-            *filter(None, [self.stream_widths.line()]),
+            *filter(None, [self.stream_widths.line(), self.child_types.line()]),
             *([f"loss on the calibration text: {losses}"] if losses else []),
             *([f"healed: {self.healing.gains}"] if self.healing else []),
             *([f"verified: opened again, {self._proof()}"] if self.verified else []),
@@ -341,6 +354,7 @@ class CarvingReport(Report):
             Sheet("Sizes, layer by layer", charts=[self._strips()], on=(PAGE,)),
             *self._layer_sheets(),
             self._costs_sheet(),
+            *self.child_types.sheets(),
             *self.stream_widths.sheets((PAGE, TERMINAL) if is_plan else (PAGE,)),
             *([self._losses_sheet()] if self.losses else []),
             *([self._healing_sheet(self.healing)] if self.healing else []),
@@ -372,7 +386,7 @@ class CarvingReport(Report):
         bits = " and ".join(map(str, self.weight_bits))
         rows = [
             Bar(
-                cost_label(cost) + (f", {bits}-bit" if cost == "weight_bytes" else ""),
+                cost_label(cost) + (f", {bits}-bit" if cost == "weight_bytes" and not self.types else ""),
                 100 * child[cost] / parent[cost] if parent[cost] else 100.0,
                 f"{show_cost(cost, parent[cost])} → {show_cost(cost, child[cost])}, {self._share(cost)}",
             )

@@ -27,7 +27,7 @@ from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
-from zerolm.networks.compute import compute, put_on
+from zerolm.networks.compute import Compute, compute, put_on
 from zerolm.networks.opener import is_decoder, open_model
 from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress, silent
@@ -43,6 +43,7 @@ COMPARED: Final = (
     "random, uniform: same size and layers as the child, no repair, no rotation "
     f"(random: {len(DRAW_SEEDS)} draws, mean)"
 )
+READ_BACK: Final = "the file's weights as they are read back"
 NOT_COMPARED: Final = (
     "no random and uniform carvings beside it: the child has no recipe of this parent, and its configuration "
     "does not tell what it keeps of each layer"
@@ -118,6 +119,11 @@ def evaluate(
     compared.
     """
     running = compute(request)
+    file = gguf_of(child)
+    if file is not None:
+        return _of_file(
+            file, parent, text, sequences=sequences, length=length, running=running, progress=progress
+        )
     ours, theirs = opened(child, parent)
     cut = cut_of(ours, theirs)
     if str(text) == RANDOM:
@@ -212,9 +218,8 @@ def _params(checkpoint: Checkpoint, cut: Cut | None) -> int:
 
 def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoint]:
     """Return both checkpoints; ``ValueError`` where they cannot be compared, or weights are not finite."""
-    place = Path(child)
-    if not (place / "config.json").exists() and (place.suffix == ".gguf" or any(place.glob("*.gguf"))):
-        raise ValueError(f"{str(child)!r} is GGUF; hf and padded children can be evaluated, nothing else")
+    if gguf_of(child) is not None:
+        raise ValueError(f"{str(child)!r} is GGUF, which is compared with its parent alone")
     ours, theirs = Checkpoint.open(child), Checkpoint.open(parent)
     check_comparable(ours, theirs)
     sizes = ours.layout.hidden, theirs.layout.hidden
@@ -223,6 +228,55 @@ def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoin
     for checkpoint in (ours, theirs):
         ledger_of(checkpoint)  # refuses weights that are not finite
     return ours, theirs
+
+
+def gguf_of(child: str | Path) -> Path | None:
+    """Return the GGUF file that a child is, or that its folder holds; None where it is none.
+
+    ``ValueError`` where a folder holds several.
+    """
+    place = Path(child)
+    if place.suffix == ".gguf" and place.is_file():
+        return place
+    files = sorted(place.glob("*.gguf")) if place.is_dir() and not (place / "config.json").exists() else []
+    if len(files) > 1:
+        raise ValueError(f"{str(child)!r} holds {len(files)} GGUF files: name one")
+    return files[0] if files else None
+
+
+def _of_file(
+    file: Path,
+    parent: str | Path,
+    text: str | Path | None,
+    *,
+    sequences: int,
+    length: int,
+    running: Compute,
+    progress: Progress,
+) -> Evaluated:
+    """Return what a GGUF child has lost, beside its parent rounded to one type of as few bytes.
+
+    ``ValueError`` where it is none of this parent's.
+    """
+    from zerolm.carving.bits.single import of_one_type
+    from zerolm.carving.export.gguf.network import cut_in, network_in
+
+    theirs = Checkpoint.open(parent)
+    ledger_of(theirs)  # refuses weights that are not finite
+    if text is None or str(text) == RANDOM:
+        raise ValueError("random tokens tell nothing of what a model is worth: give a text")
+    cut = cut_in(file, theirs)
+    tokens = tokens_of(theirs, str(text), sequences=sequences, length=length)
+    progress("opening both")
+    reference = put_on(open_model(theirs), running)
+    single = of_one_type(file, theirs)
+    makers = [partial(_same, put_on(network_in(file, theirs), running))]
+    makers += [partial(single.applied, reference)] if single else []
+    ours = [asdict(row) for row in perplexities_and_kls(makers, reference, tokens, progress=progress)]
+    rows = [_row("child", _params(theirs, cut), [ours[1]]), _row("parent", _params(theirs, None), [ours[0]])]
+    rows += [_row(single.name, _params(theirs, None), [ours[2]])] if single else []
+    note = READ_BACK + (f"; {single.name}: the parent with all matrices of this type" if single else "")
+    return Evaluated(tuple(rows), len(tokens), tokens.count, note, _shortened(theirs, tokens, length))
 
 
 def check_comparable(ours: Checkpoint, theirs: Checkpoint) -> None:

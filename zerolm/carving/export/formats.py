@@ -16,6 +16,8 @@ from zerolm.progress import Progress
 from zerolm.registry import Entry, Registry
 
 if TYPE_CHECKING:
+    from zerolm.carving.bits.child import TypedChild
+    from zerolm.carving.export.gguf.file_tensors import Typed
     from zerolm.carving.export.trained import TrainedWeights
     from zerolm.carving.export.verify import Verified
     from zerolm.carving.pruning import Repaired
@@ -40,11 +42,18 @@ class Format(ABC):
         """Raise ``ValueError`` for a cut that cannot be written so."""
 
     @abstractmethod
-    def write(self, child: Child, folder: Path, progress: Progress) -> tuple[str, dict[str, Any] | None]:
-        """Write the weights into a folder; return the type of the model and its configuration, if any."""
+    def write(
+        self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
+    ) -> tuple[str, dict[str, Any] | None]:
+        """Write the weights into a folder; return the type of the model and its configuration, if any.
+
+        ``typed`` says what types its matrices have.
+        """
 
     @abstractmethod
-    def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
+    def verified(
+        self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
+    ) -> Verified:
         """Open what was written; ``ValueError`` where it differs from the carved parent."""
 
     @abstractmethod
@@ -66,14 +75,18 @@ class StockFolder(Format):
         check_sizes(checkpoint, cut)
         configuration(checkpoint, cut)  # refuses what it cannot say
 
-    def write(self, child: Child, folder: Path, progress: Progress) -> tuple[str, dict[str, Any] | None]:
+    def write(
+        self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
+    ) -> tuple[str, dict[str, Any] | None]:
         config, at = configuration(child.parent, child.cut), child.parent.family.config.at
         lists = lists_by_layer(child.parent, child.cut)
         config |= lists if at is None else {at: config[at] | lists}
         write_shards(folder, tensors(child), progress=progress)
         return str(config["model_type"]), config
 
-    def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
+    def verified(
+        self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
+    ) -> Verified:
         from zerolm.carving.export.encoded import with_encoded
         from zerolm.carving.export.verify import (
             ROUNDED,
@@ -122,21 +135,31 @@ class GgufFile(Format):
 
         write.expressible(checkpoint, cut)
 
-    def write(self, child: Child, folder: Path, progress: Progress) -> tuple[str, dict[str, Any] | None]:
+    def write(
+        self, child: Child, folder: Path, progress: Progress, typed: Typed | None = None
+    ) -> tuple[str, dict[str, Any] | None]:
         from zerolm.carving.export.gguf.write import write
         from zerolm.checkpoints.origin import origin_of
 
         name = origin_of(child.parent.root).name.rpartition("/")[2]
-        write(child, folder / f"{name}-carved.gguf", progress=progress)
+        write(child, folder / f"{name}-carved.gguf", typed, progress=progress)
         gguf = child.parent.family.gguf
         return gguf.architecture if gguf else "", None
 
-    def verified(self, session: Session, cut: Cut, repaired: Repaired, folder: Path) -> Verified:
+    def verified(
+        self, session: Session, cut: Cut, repaired: Repaired, folder: Path, typed: TypedChild | None = None
+    ) -> Verified:
         from zerolm.carving.export.gguf.check import check
         from zerolm.carving.export.gguf.tokenizer import opened
 
         file = next(folder.glob("*.gguf"))
-        return check(file, session.carved_layers(cut, repaired), opened(session.checkpoint))
+        if typed is None:
+            return check(file, session.carved_layers(cut, repaired), opened(session.checkpoint))
+        from zerolm.carving.bits.written import WrittenChild
+
+        written = WrittenChild(typed.weighed, typed.types, file)
+        written.check()
+        return check(file, session.read_back(written, repaired), opened(session.checkpoint))
 
     def verified_trained(
         self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path

@@ -12,6 +12,7 @@ from zerolm.carving.export.card import SENTENCES, card
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.folder import REMOTE, without_code
 from zerolm.carving.export.formats import FORMATS
+from zerolm.carving.export.gguf.file_tensors import Typed
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import read_object
 from zerolm.io.files import write_json
@@ -26,16 +27,17 @@ def write(
     folder: Path,
     more: Sequence[str] = (),
     *,
+    typed: Typed | None = None,
     progress: Progress = silent,
 ) -> dict[str, str]:
     """Write everything of a child into an empty folder; return the SHA-256 of the files with its weights.
 
-    The recipe lists ``more`` files that are still to come.
+    The recipe lists ``more`` files that are still to come. ``typed`` says what types its matrices have.
     """
     checkpoint, form = child.parent, FORMATS[recipe["written_as"]]
     place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
     place.mkdir(exist_ok=True)
-    kind, config = form.write(child, place, progress)
+    kind, config = form.write(child, place, progress, typed)
     weights = sorted(file for file in place.iterdir() if file.suffix != ".json")
     sha256 = {file.relative_to(folder).as_posix(): _sha256(file) for file in weights}
     if config is not None:

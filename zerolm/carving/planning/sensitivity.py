@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
@@ -260,13 +260,30 @@ class Loss:
 
     def of_cut(self, cut: Cut, repaired: Repaired | None = None) -> float:
         """Return the mean loss of a whole cut, one of its layers in memory at a time."""
-        hidden = Stream(self.blocks, enter=partial(enter, cut)).before(0)
-        for kept in cut.layers:
-            module = carved_layer(self.blocks.model, cut, kept, repaired).module
-            for i, states in enumerate(hidden):
-                hidden[i] = self.blocks.call(i, kept.layer, states, module)
         arrays = repaired.arrays if repaired else {}
-        return self._mean(hidden, lambda i, states: finish(self.blocks, i, states, cut, arrays))
+        return self.of_parts(
+            cut,
+            lambda index: enter(cut, self.blocks.embed(index)),
+            lambda kept: carved_layer(self.blocks.model, cut, kept, repaired).module,
+            lambda i, states: finish(self.blocks, i, states, cut, arrays),
+        )
+
+    def of_parts(
+        self,
+        cut: Cut,
+        embed: Callable[[int], Tensor],
+        module: Callable[[LayerCut], nn.Module],
+        end: Finish,
+    ) -> float:
+        """Return the mean loss of a network of these layers; ``embed`` gives a batch's first states."""
+        hidden = self.blocks.states()
+        for index in range(len(self.blocks.batches)):
+            hidden.append(embed(index))
+        for kept in cut.layers:
+            layer = module(kept)
+            for i, states in enumerate(hidden):
+                hidden[i] = self.blocks.call(i, kept.layer, states, layer)
+        return self._mean(hidden, end)
 
     def _mean(self, hidden: HiddenStates, end: Finish) -> float:
         apart = self._divergences if self.blocks.predicts else self._distances

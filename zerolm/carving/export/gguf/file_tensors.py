@@ -10,17 +10,31 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
+from zerolm.carving.bits.weight_types import BY_NAME
 from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.checkpoints.dtypes import widened
-from zerolm.checkpoints.headers import ITEM_BYTES
 
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
+
+
+Place = tuple[int | None, str]
+
+
+class Typed(Protocol):
+    """Matrices of a child whose types are chosen, by the parent's layer and the role."""
+
+    @property
+    def types(self) -> Mapping[Place, str]:
+        """Return the names of the types."""
+
+    def encoded(self, place: Place) -> NDArray[Any]:
+        """Return the rows of a matrix in its type, (n, bytes of a row)."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +48,14 @@ class GgufTensor:
 
     @property
     def bytes(self) -> int:
-        return math.prod(self.shape) * ITEM_BYTES[self.dtype]
+        return BY_NAME[self.dtype].size(math.prod(self.shape))
 
 
-def entries(child: Child) -> Iterator[GgufTensor]:
+def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     """Yield the tensors of a child, those outside the layers first; a tied head is left out.
 
-    Readers then take the embedding. Matrices keep their types, norms and biases become float32.
+    Readers then take the embedding. Matrices keep their types, or have those of ``typed``; norms and biases
+    become float32.
     """
     layout, tensors = child.parent.layout, child.parent.family.tensors
     names = {pattern.role: pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.gguf}
@@ -54,9 +69,27 @@ def entries(child: Child) -> Iterator[GgufTensor]:
         is_tied_head = layout.tied and tensor.role == "head" and not tensor.is_made_anew
         if is_tied_head or (tensor.kept is None and tensor.role not in names):
             continue
-        dtype = tensor.info.dtype if len(tensor.shape) == 2 else "F32"
         name = names[tensor.role].replace("{layer}", str(_place(tensor, places)))
+        if typed is not None and len(tensor.shape) == 2:
+            place = None if tensor.kept is None else tensor.kept.layer, tensor.role
+            yield GgufTensor(name, typed.types[place], tensor.shape, partial(_typed, tensor, typed, place))
+            continue
+        dtype = tensor.info.dtype if len(tensor.shape) == 2 else "F32"
         yield GgufTensor(name, dtype, tensor.shape, partial(_values, tensor, dtype))
+
+
+def names_in(child: Child) -> dict[Place, str]:
+    """Return what a file calls the matrices of a child, by the parent's layer and the role."""
+    tensors = child.parent.family.tensors
+    names = {pattern.role: pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.gguf}
+    places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
+    return {
+        (None if tensor.kept is None else tensor.kept.layer, tensor.role): names[tensor.role].replace(
+            "{layer}", str(_place(tensor, places))
+        )
+        for tensor in child.tensors()
+        if len(tensor.shape) == 2 and tensor.role in names
+    }
 
 
 def _place(tensor: ChildTensor, places: Mapping[int, int]) -> int:
@@ -64,12 +97,22 @@ def _place(tensor: ChildTensor, places: Mapping[int, int]) -> int:
     return -1 if tensor.kept is None else places[tensor.kept.layer]
 
 
+def _typed(tensor: ChildTensor, typed: Typed, place: Place) -> NDArray[Any]:
+    """Return the rows of a matrix as a file holds them that has it in its type."""
+    rows = typed.encoded(place)
+    return rows[_order(tensor, len(rows))]
+
+
 def _values(tensor: ChildTensor, dtype: str) -> NDArray[Any]:
     """Return the numbers of a tensor as a file with this ``dtype`` holds them."""
     raw, stored = tensor.array(), tensor.info.dtype
-    if tensor.role in ROTATED:
-        raw = raw[neighbouring(len(raw), tensor.child.cut.parent.head_size)]
+    raw = raw[_order(tensor, len(raw))]
     return raw if dtype == stored else widened(raw, stored)
+
+
+def _order(tensor: ChildTensor, rows: int) -> Ints | slice:
+    """Return the order in which a file has the rows of a tensor."""
+    return neighbouring(rows, tensor.child.cut.parent.head_size) if tensor.role in ROTATED else slice(None)
 
 
 def neighbouring(rows: int, head_size: int) -> Ints:

@@ -9,6 +9,8 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
+from zerolm.carving.bits.weight_types import BY_NUMBER
+
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
 MAX_ENTRIES: Final = 1 << 20
@@ -17,32 +19,20 @@ KEPT: Final = 4096
 """Values of longer arrays (vocabularies) are passed over."""
 SCALARS: Final = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 STRING, ARRAY = 8, 9
-BLOCKS: Final = {
-    0: (1, 4),
-    1: (1, 2),
-    2: (32, 18),
-    3: (32, 20),
-    6: (32, 22),
-    7: (32, 24),
-    8: (32, 34),
-    10: (256, 84),
-    11: (256, 110),
-    12: (256, 144),
-    13: (256, 176),
-    14: (256, 210),
-    28: (1, 8),
-    30: (1, 2),
-}
-"""Weights and bytes of a block by the number of the type: F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K,
-Q4_K, Q5_K, Q6_K, F64, BF16. Tensors of other types are checked for where they begin only."""
+UNKNOWN: Final = (1, 0)
+"""Weights and bytes of a block of other types: their tensors are checked for where they begin only."""
 
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """Short metadata by key, and the shape of each tensor (the fastest axis first, as GGUF has it)."""
+    """Short metadata by key, and the shape of each tensor (the fastest axis first, as GGUF has it).
+
+    ``types`` are the numbers of the tensors' types.
+    """
 
     metadata: dict[str, Any]
     tensors: dict[str, tuple[int, ...]]
+    types: dict[str, int]
 
     @property
     def architecture(self) -> str:
@@ -134,22 +124,24 @@ def _header(cursor: _Cursor, size: int) -> GgufHeader:
     if type(alignment) is not int or not 0 < alignment <= 1 << 20:
         raise ValueError(f"it has alignment {alignment!r}")
     data = -(-cursor.at // alignment) * alignment
-    for name, _, start, length in placed:
+    for name, _, _, start, length in placed:
         if start % alignment:
             raise ValueError(f"tensor {name!r} does not begin at a multiple of {alignment}")
         if data + start + length > size:
             raise ValueError(f"it is cut off: tensor {name!r} ends at byte {data + start + length} of {size}")
-    return GgufHeader(metadata, {name: shape for name, shape, _, _ in placed})
+    shapes = {name: shape for name, shape, *_ in placed}
+    return GgufHeader(metadata, shapes, {name: kind for name, _, kind, *_ in placed})
 
 
-def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int]:
-    """Return name, shape, first byte (after the header) and bytes of a tensor."""
+def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int, int]:
+    """Return name, shape, type, first byte (after the header) and bytes of a tensor."""
     name, axes = cursor.text(), cursor.number("I")
     if not 0 < axes <= 4:
         raise ValueError(f"tensor {name!r} has {axes} axes")
     shape = cursor.numbers("Q", axes)
     kind, start = cursor.number("I"), cursor.number("Q")
-    weights, size = BLOCKS.get(kind, (1, 0))
+    known = BY_NUMBER.get(kind)
+    weights, size = (known.weights, known.bytes) if known else UNKNOWN
     if shape[0] % weights:
         raise ValueError(f"tensor {name!r} has rows of {shape[0]}, not in blocks of {weights}")
-    return name, shape, start, prod(shape) // weights * size
+    return name, shape, kind, start, prod(shape) // weights * size

@@ -5,8 +5,11 @@ Its readers take the heads, KV heads and FFN width of each layer from arrays.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,13 +17,14 @@ import numpy as np
 from transformers import PreTrainedConfig
 
 try:
-    from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
+    from gguf import GGML_QUANT_VERSION, GGMLQuantizationType, GGUFWriter
 except ModuleNotFoundError:
     raise ModuleNotFoundError("format gguf needs the package gguf: pip install 'zerolm[gguf]'") from None
 
+from zerolm.carving.bits.weight_types import BY_NAME, STORED
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.check import require
-from zerolm.carving.export.gguf.file_tensors import GgufTensor, entries
+from zerolm.carving.export.gguf.file_tensors import GgufTensor, Typed, entries
 from zerolm.carving.export.gguf.rope import factors_of
 from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.carving.kept_units import Cut
@@ -31,12 +35,6 @@ from zerolm.networks.opener import stock_config
 from zerolm.progress import Progress, silent
 
 MAX_CONTEXT: Final = (1 << 31) - 1
-FILE_TYPES: Final = {
-    "BF16": LlamaFileType.MOSTLY_BF16,
-    "F16": LlamaFileType.MOSTLY_F16,
-    "F32": LlamaFileType.ALL_F32,
-}
-"""Types of files by the coarsest type in it, from the coarsest."""
 
 
 def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
@@ -49,8 +47,8 @@ def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
     _described(checkpoint, cut, "")
 
 
-def write(child: Child, file: Path, *, progress: Progress = silent) -> None:
-    """Write a child as one new file, which appears when it is complete.
+def write(child: Child, file: Path, typed: Typed | None = None, *, progress: Progress = silent) -> None:
+    """Write a child as one new file, which appears when it is complete; its matrices as ``typed``, if at all.
 
     One tensor at a time is in memory. ``progress`` is told bytes written and bytes in all. Raises
     ``ValueError`` for what is not ``expressible``.
@@ -59,10 +57,11 @@ def write(child: Child, file: Path, *, progress: Progress = silent) -> None:
     if file.exists():
         raise ValueError(f"output {str(file)!r} exists; name another")
     writer = _described(child.parent, child.cut, file.stem)
-    tensors = [*_factors(child.parent), *entries(child)]
+    tensors = [*_factors(child.parent), *entries(child, typed)]
     check_room(file.parent, sum(tensor.bytes for tensor in tensors))
-    types = {tensor.dtype for tensor in tensors}
-    writer.add_file_type(next(number for name, number in FILE_TYPES.items() if name in types))
+    writer.add_file_type(_file_type(tensors))
+    if typed is not None:
+        writer.add_quantization_version(GGML_QUANT_VERSION)
     for tensor in tensors:
         kind = GGMLQuantizationType[tensor.dtype]
         writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), tensor.bytes, kind)
@@ -75,6 +74,17 @@ def write(child: Child, file: Path, *, progress: Progress = silent) -> None:
     finally:
         writer.close()
         Path(unfinished).unlink(missing_ok=True)
+
+
+def _file_type(tensors: Sequence[GgufTensor]) -> int:
+    """Return the number of the type that most weights have; of 16 bits where any has so few."""
+    counts = Counter[str]()
+    for tensor in tensors:
+        counts[tensor.dtype] += math.prod(tensor.shape) if len(tensor.shape) == 2 else 0
+    stored = [each.name for each in STORED if each.name in counts and each.bytes == 2]
+    if stored and set(counts) <= {each.name for each in STORED}:
+        return BY_NAME[stored[-1]].file
+    return BY_NAME[counts.most_common(1)[0][0]].file
 
 
 def _write(writer: GGUFWriter, tensors: list[GgufTensor], file: Path, progress: Progress) -> None:

@@ -1,0 +1,273 @@
+"""Types of weights beside cuts: ``python benchmarks/bits.py --model pydec --model pydeep``.
+
+Writes ``bits.md``. The models are folders that ``benchmarks/train_models.py`` makes. Of each: types alone at
+the bytes of single types and of llama.cpp's own mixes, cuts and types together, and how well losses of such
+plans are foretold. One thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from bits_page import page
+from carving import texts
+from parts import Parts
+from timing import one_thread
+
+from zerolm.carving.bits.child import TypedChild, Types, WeighedChild, typed_loss
+from zerolm.carving.bits.felt import Place
+from zerolm.carving.bits.options import All, Options, least_loss
+from zerolm.carving.bits.plan import TypedPlan, plain_bytes
+from zerolm.carving.bits.planner import TypePlanner
+from zerolm.carving.bits.weight_types import BY_NAME, types_named
+from zerolm.carving.bits.written import WrittenChild
+from zerolm.carving.carve import carve
+from zerolm.carving.evaluation.divergence import perplexities_and_kls
+from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.gguf.file_tensors import names_in
+from zerolm.carving.export.gguf.network import network_in
+from zerolm.carving.export.gguf.write import write
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.planning.part_costs import StoredCosts
+from zerolm.carving.planning.sensitivity import Loss
+from zerolm.carving.pruning import Repaired
+from zerolm.carving.request import Destination, Methods, SizeRequest
+from zerolm.carving.session import Session
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.opener import open_model
+from zerolm.progress import silent
+from zerolm.text.calibration import tokens_of
+from zerolm.text.tokens import Tokens
+
+PLACE: Final = Path(__file__).with_suffix(".md")
+LENGTH: Final = 256
+SINGLE: Final = ("Q6_K", "Q5_K", "Q4_K", "Q3_K")
+MIXES: Final = {"Q5_K_M": 17, "Q4_K_M": 15, "IQ4_XS": 30, "Q3_K_M": 12}
+"""llama.cpp's own mixes, and the numbers of their files."""
+K_TYPES: Final = "Q8_0,Q6_K,Q5_K,Q4_K,Q3_K,Q2_K"
+SHARES: Final = (3.1 / 7.34, 2.4 / 7.34, 2.0 / 7.34)
+"""Bytes a parameter of the parent at which cuts and types are planned together."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sequences that are calibrated on and judged on; joint plans, and the sequences that judge these."""
+
+    calibrated: int = 128
+    judged: int = 250
+    joint: int = 60
+    glanced: int = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Parent:
+    """A trained model on the bench."""
+
+    folder: Path
+    seen: Path
+    unseen: Path
+    scale: Scale
+    work: Path
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint.open(self.folder)
+
+    @cached_property
+    def params(self) -> int:
+        return sum(info.count for name, info in self.checkpoint.tensors.items())
+
+    @cached_property
+    def methods(self) -> Methods:
+        return Methods(
+            "surgeon", "prices", str(self.seen), self.scale.calibrated, LENGTH, repair="least-squares"
+        )
+
+    @cached_property
+    def session(self) -> Session:
+        return Session(self.checkpoint, self.methods, silent)
+
+    def tokens(self, count: int) -> Tokens:
+        return tokens_of(self.checkpoint, str(self.unseen), sequences=count, length=LENGTH)
+
+    def loss(self, count: int) -> Loss:
+        return Loss(Blocks(self.session.model, self.tokens(count).batches(4)), self.checkpoint.layout.depth)
+
+    @cached_property
+    def judged(self) -> Loss:
+        return self.loss(self.scale.judged)
+
+    @cached_property
+    def weighed(self) -> WeighedChild:
+        """The whole parent."""
+        return self.session.weighed(Cut.whole(dimensions(self.checkpoint)), Repaired())
+
+    @property
+    def plain(self) -> int:
+        return plain_bytes(self.weighed.cut, self.checkpoint)
+
+    def sizes(self) -> dict[str, Any]:
+        layout = self.checkpoint.layout
+        shape = (
+            f"{layout.depth} x {layout.hidden}, {layout.heads} heads, {layout.kv_heads} KV, FFN {layout.ffn}"
+        )
+        return {"params": self.params, "shape": shape, "vocab": layout.vocab, "tied": layout.tied}
+
+    @cached_property
+    def losses(self) -> dict[Place, Options]:
+        """What each matrix of the parent loses by each of all types."""
+        types = types_named("all", with_importances=True)
+        return {place: self.weighed.losses(place, types) for place in self.weighed.tensors}
+
+    def alone(self, budget: int, names: str = "all") -> dict[str, Any]:
+        """Return the exact plan of types alone within these bytes, of some types or all."""
+        every = types_named("all", with_importances=True)
+        wanted = set(types_named(names, with_importances=True))
+        rows = np.array([place for place, kind in enumerate(every) if kind in wanted])
+        tables = (Options(place, one.bytes[rows], one.loss[rows]) for place, one in self.losses.items())
+        best = least_loss(All(tuple(tables)), budget - self.plain)
+        assert best is not None
+        typed = TypedChild(self.weighed, {place: every[rows[row]].name for place, row in best.picks.items()})
+        return {"bytes": typed.bytes, "kl": typed_loss(self.judged, typed, Repaired()), "foretold": best.loss}
+
+    def single(self, kind: str) -> dict[str, Any]:
+        """Return what one type everywhere loses with importances, and types alone at its bytes."""
+        types: Types = dict.fromkeys(self.weighed.tensors, kind)
+        if not all(BY_NAME[kind].holds(tensor.shape[1]) for tensor in self.weighed.tensors.values()):
+            return {"bytes": None}
+        typed = TypedChild(self.weighed, types)
+        kl = typed_loss(self.judged, typed, Repaired())
+        return {
+            "bytes": typed.bytes, "kl": kl,
+            "alone": self.alone(typed.bytes), "k_types": self.alone(typed.bytes, K_TYPES),
+        }  # fmt: skip
+
+    def mix(self, name: str) -> dict[str, Any]:
+        """Return what a mix of llama.cpp loses with importances, and types alone at its bytes."""
+        from llama_cpp import llama_cpp as lib
+
+        source, target = self.work / f"{self.name}-plain.gguf", self.work / f"{self.name}-{name}.gguf"
+        if not source.exists():
+            write(Child(self.checkpoint, self.weighed.cut), source)
+        names = {place: names_in(self.weighed.child)[place] for place in self.weighed.tensors}
+        rows = (lib.llama_model_imatrix_data * (len(names) + 1))()
+        kept = []
+        for place, (where, tensor) in enumerate(names.items()):
+            values = self.weighed.importances(where)
+            assert values is not None
+            kept.append(values)
+            rows[place].name, rows[place].size = tensor.encode(), len(values)
+            rows[place].data = values.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        settings = lib.llama_model_quantize_default_params()
+        settings.nthread, settings.ftype = 1, MIXES[name]
+        settings.imatrix = ctypes.cast(rows, type(settings.imatrix))
+        done = lib.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(settings))
+        assert done == 0
+        written = WrittenChild(self.weighed, {}, target)
+        typed = replace(written, types=written.stored())
+        kl = typed_loss(self.judged, typed, Repaired())
+        return {"bytes": typed.bytes, "kl": kl, "alone": self.alone(typed.bytes)}
+
+    def together(self, share: float, shape: str) -> dict[str, Any]:
+        """Return a child with cuts and types as ``zerolm carve`` writes it, its file opened again."""
+        budget, out = int(share * self.params), self.work / f"{self.name}-{share:.3f}-{shape}"
+        size = SizeRequest.of(budgets={"max_weight_bytes": budget}, shape=shape)
+        carved = carve(self.folder, size, self.methods, Destination(out, "gguf", force=True))
+        network = network_in(next(out.glob("*.gguf")), self.checkpoint)
+        tokens = self.tokens(self.scale.judged)
+        reference = open_model(self.checkpoint)
+        kl = perplexities_and_kls([lambda: network], reference, tokens)[1].kl
+        hidden = carved.stream["hidden"] if carved.stream else self.checkpoint.layout.hidden
+        spans = {kind: sorted({row[kind] for row in carved.widths}) for kind in ("kv_heads", "ffn")}
+        return {
+            "bytes": carved.costs["child"]["weight_bytes"], "kl": kl, "losses": carved.losses,
+            "layers": len(carved.widths), "hidden": hidden, **spans, "equal_bytes": carved.equal_bytes,
+        }  # fmt: skip
+
+    @cached_property
+    def glance(self) -> Loss:
+        return self.loss(self.scale.glanced)
+
+    def joint(self, number: int) -> dict[str, Any]:
+        """Return what a plan within drawn bytes loses unrepaired, foretold and measured."""
+        rng = np.random.default_rng(number)
+        share = float(np.exp(rng.uniform(np.log(0.28), np.log(0.85))))
+        shape = ("uniform", "per-layer")[number % 2]
+        size = SizeRequest.of(budgets={"max_weight_bytes": int(share * self.params)}, shape=shape)
+        planner = TypePlanner(self.checkpoint, size, self.session, StoredCosts(), silent)
+        by = self.session.table(
+            self.session.importance(), ["groups", "ffn"], with_stream=True, by_layer=False
+        )
+        plans = planner.foretold(by)
+        plan: TypedPlan = plans[number % len(plans)]
+        cut = planner.narrowed(plan)
+        weighed = self.session.weighed(cut, Repaired())
+        measured = typed_loss(self.glance, TypedChild(weighed, plan.types), Repaired())
+        return {"share": share, "foretold": plan.loss, "of_types": plan.lost, "measured": measured}
+
+
+def parts_of(parent: Parent) -> dict[str, Callable[[], Any]]:
+    """Return the parts of a model by their names, in their order."""
+    return {
+        "sizes": parent.sizes,
+        **{f"single {kind}": partial(parent.single, kind) for kind in SINGLE},
+        **{f"mix {name}": partial(parent.mix, name) for name in MIXES},
+        **{
+            f"together {share:.3f} {shape}": partial(parent.together, share, shape)
+            for shape in ("uniform", "per-layer")
+            for share in SHARES
+        },
+        **{f"joint {number}": partial(parent.joint, number) for number in range(parent.scale.joint)},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--model", type=Path, action="append", required=True, help="a llama's folder")
+    parser.add_argument("--work", type=Path, help="folder of what is measured: a run that was killed goes on")
+    parser.add_argument("--only", action="append", help="measure only parts with this in their names")
+    parser.add_argument("--stored", action="store_true", help="write the page from it, measure nothing")
+    parser.add_argument("--quick", action="store_true", help="few sequences, printed and not written")
+    wish = parser.parse_args()
+    one_thread()
+    torch.set_grad_enabled(False)
+    scale = Scale(8, 4, 2, 2) if wish.quick else Scale()
+    with tempfile.TemporaryDirectory() as scratch:
+        work = wish.work or Path(scratch)
+        work.mkdir(exist_ok=True)
+        os.environ["ZEROLM_CACHE"] = str(work / "cache")
+        stored, measures, names = Parts(work / "parts.jsonl"), {}, []
+        for folder in wish.model:
+            files = texts(folder, work)
+            parent = Parent(folder, files.seen, files.unseen, scale, work)
+            names.append(parent.name)
+            measures |= {f"{parent.name}: {name}": part for name, part in parts_of(parent).items()}
+        for name, measure in measures.items() if not wish.stored else ():
+            if wish.only is None or any(word in name for word in wish.only):
+                stored.measured(name, measure)
+        text = StringIO()
+        with redirect_stdout(text):
+            page(stored.every(), list(measures), names)
+    content = text.getvalue().strip() + "\n"
+    print(content) if wish.quick else PLACE.write_text(content, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The page of ``bits.py``, printed from what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+from timing import machine, table
+
+Parts = dict[str, Any]
+
+
+def page(parts: Parts, names: Sequence[str], models: Sequence[str]) -> None:
+    """Print the page; ``names`` are those of all parts, measured or not."""
+    print("# Types of weights beside cuts, at equal bytes\n")
+    print(
+        f"Written by `python benchmarks/bits.py`. Machine: {machine()}, torch {version('torch')}, "
+        f"llama-cpp-python {version('llama-cpp-python')}; one thread.\n"
+    )
+    print(
+        "A plan of types gives every matrix of a network its own type of llama.cpp, so that the loss that is "
+        "foretold is least within bytes, exactly. Losses are KL to the parent in nats a token, on text that "
+        "was neither trained nor calibrated on, of the weights as they are read back. All that is quantised "
+        "here is so with the same importances. Bytes are those of all weights.\n"
+    )
+    missing = [name for name in names if name not in parts and "joint" not in name]
+    if missing:
+        print(f"Not measured so far: {'; '.join(missing)}. `--work` with the same folder goes on.\n")
+    for model in models:
+        sheet(
+            {name.partition(": ")[2]: part for name, part in parts.items() if name.startswith(f"{model}: ")},
+            model,
+        )
+
+
+def sheet(parts: Parts, model: str) -> None:
+    """Print what was measured of a model."""
+    sizes = parts.get("sizes")
+    if sizes is None:
+        return
+    tied = "tied" if sizes["tied"] else "with a head of its own"
+    print(f"## `{model}`: {sizes['shape']}, {sizes['params'] / 1e6:.2f} M parameters, {tied}\n")
+    rows: list[list[str | float]] = []
+    for kind, other in (("single", "everywhere"), ("mix", "llama.cpp's mix")):
+        for name, part in parts.items():
+            if not name.startswith(f"{kind} ") or part["bytes"] is None:
+                continue
+            alone = part["alone"]
+            k_types = f"{part['k_types']['kl']:.5f}" if "k_types" in part else ""
+            figures = part["kl"], alone["kl"], alone["kl"] / part["kl"], alone["foretold"]
+            kl, ours, share, told = (
+                f"{figure:.{digits}f}" for figure, digits in zip(figures, (5, 5, 2, 5), strict=True)
+            )
+            sizes_of = f"{part['bytes'] / 1e6:.3f}", f"{alone['bytes'] / 1e6:.3f}"
+            rows.append(
+                [
+                    f"{name.partition(' ')[2]} {other}",
+                    sizes_of[0],
+                    kl,
+                    sizes_of[1],
+                    k_types,
+                    ours,
+                    share,
+                    told,
+                ]
+            )
+    if rows:
+        print("### Types alone\n")
+        head = ("", "MB", "KL", "planned, MB", "K types", "all types", "of the KL", "foretold")
+        print(table(list(head), rows) + "\n")
+    joint_sizes(parts)
+    foretold(parts)
+
+
+def joint_sizes(parts: Parts) -> None:
+    """Print what cuts and types together lose."""
+    rows: list[list[str | float]] = []
+    for name, part in parts.items():
+        if not name.startswith("together "):
+            continue
+        spans = ["-".join(map(str, sorted({part[kind][0], part[kind][-1]}))) for kind in ("kv_heads", "ffn")]
+        rivals = {row["name"]: row["measured"] for row in part["equal_bytes"]}
+        alone = rivals.get("types alone")
+        losses = [part["kl"], *(part["losses"].get(key) for key in ("as_read_back", "repaired")), alone]
+        stays = f"{part['layers']} x {part['hidden']}, kv {spans[0]}, ffn {spans[1]}"
+        texts = ["" if loss is None else f"{loss:.4f}" for loss in losses]
+        rows.append([name.split()[2], f"{part['bytes'] / 1e6:.3f}", stays, *texts])
+    if rows:
+        print("### Cuts and types together\n")
+        print(
+            "As `zerolm carve --format gguf --max-weight-bytes` writes them, the file opened again. Beside "
+            "them the loss on calibration text, that of the cut alone, and of types alone at these bytes.\n"
+        )
+        head = ("shape", "MB", "what stays", "KL", "calibration", "cut alone", "types alone")
+        print(table(list(head), rows) + "\n")
+
+
+def foretold(parts: Parts) -> None:
+    """Print how well losses of whole plans are foretold."""
+    joint = [part for name, part in parts.items() if name.startswith("joint ")]
+    if len(joint) < 3:
+        return
+    told, measured = (np.array([part[key] for part in joint]) for key in ("foretold", "measured"))
+    small = measured < 0.2
+    print("### Foretold and measured\n")
+    print(
+        f"{len(joint)} plans of cuts and types within drawn bytes, half of one size for all layers, half per "
+        f"layer, nothing repaired: Spearman {spearmanr(told, measured)[0]:.3f}. Foretold / measured, median: "
+        f"{np.median(told / measured):.2f}, below .2 nats {np.median((told / measured)[small]):.2f} "
+        f"({int(small.sum())} plans).\n"
+    )

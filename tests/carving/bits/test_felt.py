@@ -1,0 +1,65 @@
+"""What is read and felt of every matrix equals what hooks on the whole stock model see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from typed_models import VOCAB, some_words, typed_parent
+
+from zerolm.carving.bits.felt import FELT_BATCH, Place, felt_matrices
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import open_model
+from zerolm.text.calibration import tokens_of
+from zerolm.text.tokens import Tokens
+
+ROLES = {
+    **{role: f"self_attn.{role}_proj" for role in "qkvo"},
+    **{role: f"mlp.{role}_proj" for role in ("gate", "up", "down")},
+}
+
+
+def tokens_for(parent: Checkpoint, folder: Path, sequences: int = 6) -> Tokens:
+    return tokens_of(parent, str(some_words(folder / "text.txt")), sequences=sequences, length=16)
+
+
+def test_it_is_what_hooks_see(tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(typed_parent(tmp_path / "parent", torch.float32))
+    tokens, model = tokens_for(checkpoint, tmp_path), open_model(checkpoint)
+    felt = felt_matrices(model, tokens)
+    seen: dict[Place, list[Tensor]] = {}
+    for number, layer in enumerate(model.model.layers):
+        for role, path in ROLES.items():
+
+            def note(
+                _: object, inputs: tuple[Tensor], out: Tensor, place: tuple[int, str] = (number, role)
+            ) -> None:
+                out.retain_grad()
+                seen.setdefault(place, []).extend([inputs[0], out])
+
+            layer.get_submodule(path).register_forward_hook(note)
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    predictions = []
+    for index, batch in enumerate(tokens.batches(FELT_BATCH)):
+        log = model(**batch).logits.log_softmax(-1).flatten(0, 1)
+        generator = torch.Generator().manual_seed(index)
+        drawn = torch.multinomial(log.detach().exp(), 1, generator=generator)
+        (-log.gather(1, drawn).sum()).backward()
+        predictions.append(log.detach().exp())
+    count = tokens.ids.numel()
+    for place, values in seen.items():
+        x = torch.cat([each.detach().flatten(0, 1) for each in values[::2]])
+        g = torch.cat([each.grad.flatten(0, 1) for each in values[1::2]])  # type: ignore[union-attr]
+        ours = felt[place]
+        np.testing.assert_allclose(ours.read, x.square().mean(0).double(), rtol=1e-4)
+        np.testing.assert_allclose(ours.felt, g.square().mean(0).double(), rtol=1e-4, atol=1e-9)
+        both = float((x.square().sum(1) * g.square().sum(1)).mean())
+        assert np.isclose(ours.factor, both / (ours.read.sum() * ours.felt.sum()), rtol=1e-4)
+    p = torch.cat(predictions)
+    np.testing.assert_allclose(felt[None, "head"].felt, (p * (1 - p)).mean(0).double(), rtol=1e-4)
+    shares = np.bincount(tokens.ids.flatten().numpy(), minlength=VOCAB) / count
+    np.testing.assert_allclose(felt[None, "embedding"].felt, shares)
+    assert felt[None, "embedding"].factor == 1.0

@@ -1,0 +1,199 @@
+"""Children with types of weights: written, read back by llama.cpp, built again, and judged at equal bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from carvings import carve, rebuild
+from tiny import logits_of
+from typed_models import some_words, typed_parent
+
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+gguf = pytest.importorskip("gguf", reason="gguf is not installed")
+
+from zerolm.carving.bits.child import TypedChild, WeighedChild  # noqa: E402
+from zerolm.carving.bits.weight_types import BY_NUMBER  # noqa: E402
+from zerolm.carving.bits.written import WrittenChild  # noqa: E402
+from zerolm.carving.evaluation.evaluate import evaluate, opened  # noqa: E402
+from zerolm.carving.export.child_tensors import Child  # noqa: E402
+from zerolm.carving.export.gguf.check import check  # noqa: E402
+from zerolm.carving.export.gguf.header import read_gguf_header  # noqa: E402
+from zerolm.carving.export.gguf.network import network_in  # noqa: E402
+from zerolm.carving.export.gguf.write import write  # noqa: E402
+from zerolm.carving.kept_units import Cut, dimensions  # noqa: E402
+from zerolm.carving.result import Carved  # noqa: E402
+from zerolm.checkpoints import Checkpoint  # noqa: E402
+
+QUICK = {"form": "gguf", "sequences": 8, "length": 16}
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return typed_parent(tmp_path_factory.mktemp("typed") / "parent")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(some_words(tmp_path_factory.mktemp("words") / "text.txt"))
+
+
+def stored(folder: Path) -> dict[str, tuple[str, int]]:
+    """Return the type and the bytes of each tensor of the file in a folder."""
+    reader = gguf.GGUFReader(next(folder.glob("*.gguf")))
+    return {str(one.name): (BY_NUMBER[int(one.tensor_type)].name, int(one.n_bytes)) for one in reader.tensors}
+
+
+def check_written(carved: Carved, folder: Path, budget: int) -> None:
+    """The file has the types and the bytes that the result tells, within the budget."""
+    tensors = stored(folder)
+    assert sum(size for _, size in tensors.values()) == carved.costs["child"]["weight_bytes"] <= budget
+    types = [kind for kind, _ in tensors.values() if kind != "F32"]
+    assert sorted(types) == sorted(row["type"] for row in carved.types)
+    assert carved.verified is not None
+    assert json.loads((folder / "recipe.json").read_text())["types"] == carved.types
+
+
+@pytest.mark.parametrize("bits", [5.5, 9.0])
+def test_types_alone_keep_all_units(parent: Path, text: str, tmp_path: Path, bits: float) -> None:
+    out = tmp_path / "child"
+    params = 2 * 320 * 64 + 2 * (64 * (64 + 2 * 32 + 64 + 3 * 96) + 128) + 64
+    carved = carve(parent, out, keep=1, max_bits=bits, text=text, **QUICK)
+    assert carved.costs["parent"]["params"] == params
+    check_written(carved, out, int(bits * params / 8))
+    assert carved.cut.is_whole
+    assert carved.equal_bytes[0]["name"] == "types alone"
+    assert np.isclose(carved.losses["predicted"], carved.losses["as_read_back"], rtol=0.5, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", ["uniform", "per-layer"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_cuts_and_types_share_the_bytes(text: str, tmp_path: Path, shape: str, tied: bool) -> None:
+    parent = typed_parent(tmp_path / "parent", torch.float32, tie_word_embeddings=tied)
+    out, again = tmp_path / "child", tmp_path / "again"
+    carved = carve(parent, out, max_weight_bytes="0.12x", shape=shape, text=text, **QUICK)
+    check_written(carved, out, int(0.12 * carved.costs["parent"]["weight_bytes"]))
+    rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=text)
+    assert rebuilt.types == carved.types
+    assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
+    read = Carved.from_json(json.loads(json.dumps(carved.to_json())))
+    assert (read.types, read.equal_bytes) == (carved.types, carved.equal_bytes)
+
+
+def test_weights_alone_choose_types_without_a_text(parent: Path, tmp_path: Path) -> None:
+    out = tmp_path / "child"
+    carved = carve(parent, out, form="gguf", keep=1, max_bits=6.0, types="Q8_0,Q4_0")
+    check_written(carved, out, 10**9)
+    assert {row["type"] for row in carved.types} <= {"Q8_0", "Q4_0", "BF16"}
+    assert carved.equal_bytes == []
+
+
+def test_shares_say_sizes_and_bytes_the_types(parent: Path, text: str, tmp_path: Path) -> None:
+    out = tmp_path / "child"
+    shares = {"keep_ffn": 2 / 3, "keep_heads": 1, "keep_layers": 1, "keep_hidden": 1}
+    carved = carve(parent, out, max_bits=5.0, text=text, **QUICK, **shares)
+    assert [row["ffn"] for row in carved.widths] == [64, 64]
+    check_written(carved, out, 10**9)
+
+
+def test_another_matrix_or_type_is_no_proof(parent: Path, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(parent)
+    weighed = WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint))), None)
+    types = dict.fromkeys(weighed.tensors, "Q8_0")
+    file = tmp_path / "child.gguf"
+    write(weighed.child, file, TypedChild(weighed, types))
+    WrittenChild(weighed, types, file).check()
+    with pytest.raises(ValueError, match=r"'blk\.1\.attn_q\.weight' of .* is Q8_0, not Q4_0 as planned"):
+        WrittenChild(weighed, {**types, (1, "q"): "Q4_0"}, file).check()
+    turned = WeighedChild(Child(checkpoint, weighed.cut, None), None)
+    turned.tensors[0, "gate"], turned.tensors[0, "up"] = turned.tensors[0, "up"], turned.tensors[0, "gate"]
+    with pytest.raises(ValueError, match="has other numbers than the child"):
+        WrittenChild(turned, types, file).check()
+    header = read_gguf_header(file)
+    assert {BY_NUMBER[kind].name for kind in header.types.values()} == {"Q8_0", "F32"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (
+            {"form": "hf", "types": "Q8_0"},
+            "--types is of types of weights, which a gguf file has: --format",
+        ),
+        ({"form": "hf", "max_bits": 4.5}, "--max-bits is of types of weights, which a gguf file has"),
+        (
+            {"form": "gguf", "types": "Q8_0", "keep_ffn": 0.5},
+            "--types is of types within bytes: give --max-we",
+        ),
+        ({"form": "gguf", "max_bits": 9.5, "keep": 1, "imatrix": True}, "--imatrix tells what matrices read"),
+        ({"form": "gguf", "max_bits": 4.5}, "give --text FILE, or --keep 1 for types alone"),
+        ({"form": "gguf", "max_bits": 2.0, "keep": 1}, "max_weight_bytes .* would have to be at least"),
+        ({"form": "gguf", "max_bits": 4.5, "keep": 1, "types": "Q7_0"}, "type 'Q7_0' is not known; did you"),
+        ({"form": "gguf", "max_bits": 4.5, "keep": 1, "types": "IQ2_S"}, "IQ2_S needs importances: give"),
+    ],
+)
+def test_what_cannot_be_is_told_before_any_work(
+    parent: Path, tmp_path: Path, flags: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        carve(parent, tmp_path / "child", **flags)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_recipe_with_a_wrong_type_is_refused(parent: Path, tmp_path: Path) -> None:
+    out = tmp_path / "child"
+    carve(parent, out, form="gguf", keep=1, max_bits=9.0)
+    recipe = json.loads((out / "recipe.json").read_text())
+    for wrong in ([{"layer": 0, "role": "q", "type": "Q9"}], [{"layer": 7, "role": "q", "type": "Q8_0"}], {}):
+        (tmp_path / "recipe.json").write_text(json.dumps(recipe | {"types": wrong}))
+        with pytest.raises(ValueError, match=r"recipe .* cannot be used: "):
+            rebuild(tmp_path / "recipe.json", parent, tmp_path / "again")
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_file_is_opened_as_the_network_that_it_holds(text: str, tmp_path: Path, tied: bool) -> None:
+    parent = typed_parent(tmp_path / "parent", torch.float32, tie_word_embeddings=tied)
+    out, checkpoint = tmp_path / "child", Checkpoint.open(parent)
+    carve(parent, out, max_weight_bytes="0.1x", shape="per-layer", text=text, **QUICK)
+    file = next(out.glob("*.gguf"))
+    network = network_in(file, checkpoint)
+    check(file, logits_of(network), None, tolerance=0.0)  # what is left is the rounding of its reader
+    header = json.loads((out / "recipe.json").read_text())
+    assert len(network.model.layers) == len(header["layers"])
+    with pytest.raises(ValueError, match="that no child of this parent has"):
+        network_in(file, Checkpoint.open(typed_parent(tmp_path / "small", num_attention_heads=8)))
+
+
+def test_a_file_is_evaluated_beside_its_parent_in_one_type(text: str, tmp_path: Path) -> None:
+    parent, out = typed_parent(tmp_path / "parent", torch.float32), tmp_path / "child"
+    carved = carve(parent, out, keep=1, max_bits=6.5, text=text, **QUICK)
+    for child in (out, next(out.glob("*.gguf"))):
+        result = evaluate(child, parent, text, sequences=8, length=16)
+        rows = {row.name: row for row in result.rows}
+        assert list(rows) == ["child", "parent", "parent in Q5_1"]
+        assert rows["parent"].values["kl"] == pytest.approx(0.0, abs=1e-6)
+        assert rows["child"].values["kl"] == pytest.approx(carved.losses["as_read_back"], rel=0.05)
+    with pytest.raises(ValueError, match="is GGUF, which is compared with its parent alone"):
+        opened(out, parent)
+    (out / "another.gguf").write_bytes(next(out.glob("*.gguf")).read_bytes())
+    with pytest.raises(ValueError, match="holds 2 GGUF files: name one"):
+        evaluate(out, parent, text, sequences=8, length=16)
+
+
+def test_importances_are_written_as_llama_cpp_reads_them(parent: Path, text: str, tmp_path: Path) -> None:
+    out = tmp_path / "child"
+    carve(parent, out, keep=1, max_bits=9.0, imatrix=True, text=text, **QUICK)
+    reader = gguf.GGUFReader(out / "importances.imatrix")
+    assert reader.fields["general.type"].contents() == "imatrix"
+    tensors = {str(one.name): np.asarray(one.data) for one in reader.tensors}
+    assert tensors["blk.1.ffn_down.weight.in_sum2"].shape == (1, 96)
+    assert {name.rpartition(".")[0] for name in tensors} == {
+        name for name, (kind, _) in stored(out).items() if kind != "F32"
+    }
+    assert all((values > 0).all() for values in tensors.values())
+    recipe = json.loads((out / "recipe.json").read_text())
+    assert "importances.imatrix" in recipe["files"]
+    assert list(recipe["sha256"]) == ["parent-carved.gguf"]

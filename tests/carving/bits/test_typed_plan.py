@@ -1,0 +1,160 @@
+"""Plans of types and cuts: as good as the best of all that there are, and priced as rounding them tells."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typed_models import some_words, typed_parent
+
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+from zerolm.carving.bits.child import TypedChild, WeighedChild
+from zerolm.carving.bits.felt import felt_matrices
+from zerolm.carving.bits.kernels import rounded
+from zerolm.carving.bits.plan import Within, plain_bytes, typed_plans
+from zerolm.carving.bits.prices import ATTENTION, FFN, TypePrices, as_importances
+from zerolm.carving.bits.weight_types import BY_NAME
+from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.importance.criterion import Criterion, Indifferent
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.planning.part_costs import StoredCosts
+from zerolm.carving.planning.sensitivity import LossTable
+from zerolm.carving.request import SizeRequest
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import open_model
+from zerolm.solvers.problem import Budgets
+from zerolm.text.calibration import tokens_of
+
+TYPES = (BY_NAME["Q8_0"], BY_NAME["Q4_0"])
+
+
+@pytest.fixture(scope="module")
+def prices(tmp_path_factory: pytest.TempPathFactory) -> TypePrices:
+    folder = tmp_path_factory.mktemp("typed")
+    checkpoint = Checkpoint.open(typed_parent(folder / "parent"))
+    tokens = tokens_of(checkpoint, str(some_words(folder / "text.txt")), sequences=8, length=16)
+    felt = felt_matrices(open_model(checkpoint), tokens)
+    return TypePrices(checkpoint, TYPES, felt, (checkpoint.layout.hidden,))
+
+
+def table(seed: int) -> LossTable:
+    """Losses of cuts that are drawn."""
+    rng = np.random.default_rng(seed)
+    sizes = {"groups": np.array([1, 2]), "ffn": np.array([32, 64, 96])}
+    losses = {kind: [np.append(np.sort(rng.random(len(each) - 1))[::-1], 0.0) * 1e-2 for _ in range(2)]
+              for kind, each in sizes.items()}  # fmt: skip
+    return LossTable(Indifferent(-1.0), sizes, losses, 0.05 * rng.random(2))
+
+
+def of(budget: int) -> Within:
+    return Within(budget, Budgets.of({}), StoredCosts())
+
+
+def exact_price(prices: TypePrices, layer: int, role: str, kind: str) -> float:
+    """Return 1/2 f sum_rc E[G_r^2] e_rc^2 E[x_c^2] of a whole matrix, by its definition."""
+    assert prices.felt is not None
+    values = prices.checkpoint.read(prices.checkpoint.layout.name(role, layer) or "")
+    felt = prices.felt[layer, role]
+    errors = np.square(rounded(values, BY_NAME[kind], as_importances(felt.read)) - values, dtype=np.float64)
+    return float(0.5 * felt.factor * felt.felt @ errors @ felt.read)
+
+
+def test_a_whole_matrix_is_priced_by_the_formula(prices: TypePrices) -> None:
+    counts = {"groups": np.array([2]), "ffn": np.array([96])}
+    for role in (*ATTENTION, *FFN):
+        kind = "groups" if role in ATTENTION else "ffn"
+        priced = prices.of_layers(None, role, counts[kind], Indifferent(None))
+        for layer, (place, one) in itertools.product(range(2), enumerate(priced.types)):
+            wanted = exact_price(prices, layer, role, one.name)
+            assert np.isclose(priced.loss[layer, 0, place], wanted, rtol=1e-6, atol=1e-15)
+
+
+def test_a_child_is_weighed_as_its_parent_where_nothing_is_cut(prices: TypePrices) -> None:
+    checkpoint = prices.checkpoint
+    weighed = WeighedChild(Child(checkpoint, Cut.whole(dimensions(checkpoint))), prices.felt)
+    for place in weighed.tensors:
+        if place[0] is not None:
+            losses = weighed.losses(place, TYPES).loss
+            wanted = [exact_price(prices, place[0], place[1], one.name) for one in TYPES]
+            np.testing.assert_allclose(losses, wanted, rtol=1e-6)
+
+
+def brute(prices: TypePrices, by: LossTable, budget: int, *, uniform: bool) -> float:
+    """Return the least loss of all sizes, layers and types, by trying what each of them costs."""
+    fronts = []
+    sizes = {**dict.fromkeys(ATTENTION, np.array([1, 2])), **dict.fromkeys(FFN, np.array([32, 64, 96]))}
+    roles = {role: prices.of_layers(None, role, counts, by) for role, counts in sizes.items()}
+    for layer in range(2):
+        options: dict[tuple[int, int] | None, list[tuple[int, float]]] = {None: [(0, float(by.gone[layer]))]}
+        for g, f in itertools.product(range(2), range(3)):
+            cut = float(by.losses["groups"][layer][g] + by.losses["ffn"][layer][f])
+            rows = [(2 * 4 * 64, cut)]
+            for role, one in roles.items():
+                size = g if role in ATTENTION else f
+                rows = [
+                    (b + int(one.bytes[size, t]), loss + float(one.loss[layer, size, t]))
+                    for b, loss in rows
+                    for t in range(len(one.types))
+                    if np.isfinite(one.loss[layer, size, t])
+                ]
+                rows = [
+                    row for row in sorted(rows) if not any(o[0] <= row[0] and o[1] < row[1] for o in rows)
+                ]
+            options[g, f] = rows
+        fronts.append(options)
+    ends = [(4 * 64, 0.0)]
+    for one in prices.outside(None).values():
+        ends = [
+            (b + int(s), loss + float(x))
+            for b, loss in ends
+            for s, x in zip(one.bytes[0], one.loss[0, 0], strict=True)
+        ]
+    best = np.inf
+    for first, second in itertools.product(fronts[0], fronts[1]):
+        if first is None and second is None:
+            continue
+        if uniform and None not in (first, second) and first != second:
+            continue
+        for a, b, c in itertools.product(fronts[0][first], fronts[1][second], ends):
+            if a[0] + b[0] + c[0] <= budget:
+                best = min(best, a[1] + b[1] + c[1])
+    return best
+
+
+@given(st.integers(0, 50), st.floats(0.2, 1.0), st.booleans())
+def test_the_plan_is_the_best_of_all(prices: TypePrices, seed: int, share: float, uniform: bool) -> None:
+    checkpoint, by = prices.checkpoint, table(seed)
+    whole = sum(2 * one.count for one in checkpoint.tensors.values())
+    budget = int(share * whole / 2)
+    request = SizeRequest.of(
+        budgets={"max_weight_bytes": budget}, shape="uniform" if uniform else "per-layer", multiple_of=32
+    )
+    wanted = brute(prices, by, budget, uniform=uniform)
+    if not np.isfinite(wanted):
+        with pytest.raises(ValueError, match="no types keep the budgets: max_weight_bytes"):
+            typed_plans(prices, by, request, of(budget))
+        return
+    plan = typed_plans(prices, by, request, of(budget))[0]
+    assert np.isclose(plan.loss, wanted, rtol=1e-9)
+    assert plan.is_proven
+    assert plan.bytes <= budget
+    weighed = WeighedChild(Child(checkpoint, plan.cut), prices.felt)
+    assert weighed.bytes_of(plan.types) + plain_bytes(plan.cut, checkpoint) == plan.bytes
+    assert TypedChild(weighed, plan.types).bytes == plan.bytes
+
+
+def test_other_budgets_hold_beside_the_bytes(prices: TypePrices) -> None:
+    by: Criterion = table(0)
+    budgets = {"max_weight_bytes": 60_000, "max_kv_bytes": 2 * 2 * 2 * 16 * 1024}
+    request = SizeRequest.of(budgets=budgets, multiple_of=32)
+    within = Within(60_000, Budgets.of({"max_kv_bytes": budgets["max_kv_bytes"]}), StoredCosts())
+    plan = typed_plans(prices, by, request, within)[0]
+    assert len(plan.cut.layers) * len(plan.cut.layers[0].groups) <= 2
+    loose = typed_plans(prices, by, request, of(60_000))[0]
+    assert loose.loss <= plan.loss
+    with pytest.raises(ValueError, match="within max_weight_bytes alone: leave max_kv_bytes out"):
+        typed_plans(prices, by, SizeRequest.of(budgets=budgets, shape="per-layer"), within)

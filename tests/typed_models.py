@@ -1,0 +1,55 @@
+"""Small decoders whose rows fall into blocks of weights of GGUF types, and texts for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+VOCAB = 320
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "max_position_embeddings": 64,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+
+
+def typed_parent(folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = 0, **sizes: Any) -> Path:
+    """A llama in the folder, with a tokenizer of pairs of bytes; rows fall into blocks of 32."""
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(LlamaConfig(**SIZES | sizes))
+    for parameter in model.parameters():
+        parameter.data.mul_(4.0 if parameter.dim() == 2 else 1.0)  # predictions that are not all alike
+    model.to(dtype).save_pretrained(folder)
+    words_of_bytes().save_pretrained(folder)
+    return folder
+
+
+def words_of_bytes() -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer with a token for most of 64 words."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCAB, special_tokens=["</s>"], initial_alphabet=alphabet, show_progress=False
+    )
+    made.train_from_iterator([" ".join(f"w{i}" for i in range(64)) * 2], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>")
+
+
+def some_words(file: Path, count: int = 4000, seed: int = 0) -> Path:
+    """A text of these words, some of them rare."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = (64 * torch.rand(count, generator=generator) ** 2).long().clamp(max=63)
+    file.write_text(" ".join(f"w{i}" for i in ids.tolist()))
+    return file

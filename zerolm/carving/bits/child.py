@@ -1,0 +1,244 @@
+"""A child whose matrices have types: what each of its own weights loses, and the network that it is."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from zerolm.architecture import Floats
+from zerolm.carving.bits.felt import FeltMatrix, Place
+from zerolm.carving.bits.kernels import Values, dequantised, quantised, rounded
+from zerolm.carving.bits.options import All, Options, least_loss
+from zerolm.carving.bits.plan import plain_bytes
+from zerolm.carving.bits.prices import WRITTEN, as_importances
+from zerolm.carving.bits.weight_types import BY_NAME, WeightType
+from zerolm.carving.export.child_tensors import Child, ChildTensor
+from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.planning.sensitivity import Loss
+from zerolm.carving.pruning import Repaired, carved_layer
+from zerolm.carving.width.in_memory import put
+from zerolm.checkpoints.dtypes import widened
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.roles import final_norm, places_of
+
+ROWS: Final = 1024
+"""Rows of a matrix whose errors are measured, evenly spread."""
+Types = Mapping[Place, str]
+"""The names of types by the parent's layer and the role; None outside the layers."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeighedChild:
+    """A child with what the loss feels of its parent's matrices.
+
+    ``felt`` is None without tokens; ``fisher`` is needed where the stream is narrower.
+    """
+
+    child: Child
+    felt: Mapping[Place, FeltMatrix] | None
+    fisher: Fisher | None = None
+    threads: int = 1
+
+    @property
+    def cut(self) -> Cut:
+        return self.child.cut
+
+    @cached_property
+    def tensors(self) -> dict[Place, ChildTensor]:
+        """The child's matrices by the parent's layer and their role."""
+        tied = self.child.parent.layout.tied
+        return {
+            (None if tensor.kept is None else tensor.kept.layer, tensor.role): tensor
+            for tensor in self.child.tensors()
+            if len(tensor.shape) == 2 and not (tied and tensor.role == "head" and not tensor.is_made_anew)
+        }
+
+    def values(self, place: Place) -> Values:
+        """Return a matrix of the child (n, k)."""
+        tensor = self.tensors[place]
+        return widened(tensor.array(), tensor.info.dtype)
+
+    def parts(self, place: Place) -> list[FeltMatrix]:
+        """Return what is read and felt of a matrix: twice of an embedding that is the head, too."""
+        layer, role = place
+        if layer is None and role == "embedding" and (None, "head") not in self.tensors:
+            return [self._outside("embedding"), self._outside("head")]
+        return [self._outside(role) if layer is None else self._inside(layer, role)]
+
+    def _inside(self, layer: int, role: str) -> FeltMatrix:
+        tensor, narrowing = self.tensors[layer, role], self.cut.narrowing
+        felt = self._of_parent((layer, role), tensor.info.shape)
+        rows, columns = (tensor.indices.get(axis, slice(None)) for axis in (0, 1))
+        if narrowing is None:
+            return FeltMatrix(felt.read[columns], felt.felt[rows], felt.factor)
+        if role in WRITTEN:
+            along = self._along("outputs", self._shares[layer, OUTPUT_ROLES.index(role)])
+            return FeltMatrix(felt.read[columns], along, felt.factor)
+        return FeltMatrix(self._along("energy") / narrowing.scale**2, felt.felt[rows], felt.factor)
+
+    def _outside(self, role: str) -> FeltMatrix:
+        narrowing = self.cut.narrowing
+        shape = next(t.info.shape for (layer, _), t in self.tensors.items() if layer is None)
+        felt = self._of_parent((None, role), shape)
+        if narrowing is None:
+            return felt
+        if role == "embedding":
+            return FeltMatrix(self._along("outputs", float(felt.read.sum())), felt.felt, felt.factor)
+        gain = 1.0 if narrowing.final_gain is None else np.square(narrowing.final_gain)
+        return FeltMatrix(self._along("last") * gain / narrowing.scale**2, felt.felt, felt.factor)
+
+    def _of_parent(self, place: Place, shape: tuple[int, ...]) -> FeltMatrix:
+        """Return what is felt of the parent's matrix (n, k); without tokens everything alike."""
+        if self.felt is None:
+            return FeltMatrix(np.ones(shape[1]), np.ones(shape[0]), 1.0)
+        return self.felt[place]
+
+    @property
+    def _shares(self) -> Floats:
+        assert self.fisher is not None
+        return self.fisher.shares * float(np.trace(self.fisher.outputs))
+
+    def _along(self, name: str, total: float | None = None) -> Floats:
+        """Return second moments along the child's stream, (k,); ``total`` is that of the parent's."""
+        assert self.fisher is not None
+        assert self.cut.narrowing is not None
+        moments = self.fisher.outputs if name == "outputs" else self.fisher.stream[name]
+        basis = self.cut.narrowing.basis
+        along = np.maximum(np.einsum("ij,ij->j", basis, moments @ basis), 0.0) / np.trace(moments)
+        return np.asarray(along * (len(basis) if total is None else total))
+
+    def importances(self, place: Place) -> Values | None:
+        """Return what weighs the errors of the columns of a matrix, (k,); None without tokens."""
+        if self.felt is None:
+            return None
+        parts = self.parts(place)
+        return as_importances(np.asarray(sum(part.felt.sum() * part.factor * part.read for part in parts)))
+
+    def losses(self, place: Place, types: tuple[WeightType, ...]) -> Options:
+        """Return the bytes and the loss of a matrix of the child by type, those alone that it can take."""
+        values, importances = self.values(place), self.importances(place)
+        rows, columns = values.shape
+        taken = np.unique(np.linspace(0, rows - 1, min(rows, ROWS)).round().astype(np.int64))
+        some, sizes, losses = values[taken], [], []
+        whole = float(np.square(values, dtype=np.float64).sum())
+        for kind in types:
+            sizes.append(kind.size(columns) * rows)
+            if not kind.holds(columns):
+                losses.append(np.inf)
+                continue
+            squares = np.square(rounded(some, kind, importances, self.threads) - some, dtype=np.float64)
+            loss = 0.0
+            for part in self.parts(place):
+                weights = part.felt[taken]
+                share = float(weights.sum() / part.felt.sum()) or 1.0
+                loss += 0.5 * part.factor * float(weights @ (squares @ part.read)) / share
+            losses.append(loss if self.felt is not None else 0.5 * loss / max(whole, 1e-300))
+        return Options(place, np.array(sizes, np.int64), np.array(losses))
+
+    def types_within(
+        self, budget: int, candidates: Callable[[str], tuple[WeightType, ...]]
+    ) -> tuple[dict[Place, str], float]:
+        """Return the types of least loss within these bytes of matrices, by the child's own weights, and it.
+
+        ``candidates`` are the types of the parent's tensor of a name. ``ValueError`` where none fit.
+        """
+        types = {place: candidates(tensor.source) for place, tensor in self.tensors.items()}
+        best = least_loss(All(tuple(self.losses(place, kinds) for place, kinds in types.items())), budget)
+        if best is None:
+            raise ValueError(f"no types keep {budget} bytes")
+        return {place: types[place][row].name for place, row in best.picks.items()}, best.loss
+
+    def bytes_of(self, types: Types) -> int:
+        """Return the bytes of all matrices of these types."""
+        return sum(
+            BY_NAME[kind].size(self.tensors[place].shape[1]) * self.tensors[place].shape[0]
+            for place, kind in types.items()
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TypedChild:
+    """A child whose matrices have these ``types``, rounded with what the loss feels of them."""
+
+    weighed: WeighedChild
+    types: Types
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all weights, norms and biases among them."""
+        weighed = self.weighed
+        return weighed.bytes_of(self.types) + plain_bytes(weighed.cut, weighed.child.parent)
+
+    def encoded(self, place: Place) -> NDArray[Any]:
+        """Return the rows of a matrix in its type, (n, bytes of a row) uint8."""
+        weighed = self.weighed
+        kind, importances = BY_NAME[self.types[place]], weighed.importances(place)
+        return quantised(weighed.values(place), kind, importances, weighed.threads)
+
+    def rounded(self, place: Place) -> Values:
+        """Return a matrix as it is read back, (n, k)."""
+        return dequantised(self.encoded(place), BY_NAME[self.types[place]])
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Logits (b, t, v), as a model sends them."""
+
+    logits: Tensor
+
+
+class ReadBack:
+    """The network of a typed child on the batches of some blocks, a layer in memory at a time."""
+
+    def __init__(self, blocks: Blocks, typed: TypedChild, repaired: Repaired) -> None:
+        self.blocks, self.typed, self.repaired = blocks, typed, repaired
+        self.cut = typed.weighed.cut
+        self.embedding = torch.from_numpy(typed.rounded((None, "embedding")))
+        has_head = (None, "head") in typed.types
+        self.head = torch.from_numpy(typed.rounded((None, "head"))) if has_head else self.embedding
+        self.norm = copy.deepcopy(final_norm(blocks.model)).float()
+        gain = next(t for t in typed.weighed.child.tensors() if t.role == "final_norm")
+        put(self.norm, "weight", torch.from_numpy(widened(gain.array(), gain.info.dtype)))
+
+    def embed(self, index: int) -> Tensor:
+        """Return what the first layer gets of a batch, (b, t, k)."""
+        ids = self.blocks.batches[index]["input_ids"].cpu()
+        return functional.embedding(ids, self.embedding).to(self.blocks.device)
+
+    def layer(self, kept: LayerCut) -> nn.Module:
+        """Return a layer."""
+        model = self.blocks.model
+        module = carved_layer(model, self.cut, kept, self.repaired).module
+        for role, path in places_of(model).modules.projections.items():
+            weight = module.get_submodule(path).get_parameter("weight")
+            weight.data.copy_(torch.from_numpy(self.typed.rounded((kept.layer, role))))
+        return module
+
+    def finish(self, index: int, states: Tensor) -> Sent:
+        """Return the logits of states (b, t, k) behind the last layer."""
+        with torch.no_grad():
+            read = self.norm.to(states.device)(states.float())
+            return Sent(read @ self.head.to(states.device).T)
+
+    def __call__(self, index: int) -> Tensor:
+        """Return the logits (b, t, v) of a batch."""
+        hidden = self.embed(index)
+        for kept in self.cut.layers:
+            hidden = self.blocks.call(index, kept.layer, hidden, self.layer(kept))
+        return self.finish(index, hidden).logits
+
+
+def typed_loss(loss: Loss, typed: TypedChild, repaired: Repaired) -> float:
+    """Return the loss of the network that is read back."""
+    network = ReadBack(loss.blocks, typed, repaired)
+    return loss.of_parts(network.cut, network.embed, network.layer, network.finish)

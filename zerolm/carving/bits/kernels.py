@@ -1,0 +1,93 @@
+"""llama.cpp's own quantisation of rows of weights, and back: the numbers that its readers see."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolm.carving.bits.weight_types import STORED, WeightType
+from zerolm.checkpoints.dtypes import narrowed, widened
+
+Values = NDArray[np.float32]
+PIECE: Final = 1 << 18
+"""Weights that a thread quantises at a time, about."""
+STORED_NAMES: Final = {each.name for each in STORED}
+
+
+def quantised(values: Values, kind: WeightType, importances: Values | None, threads: int = 1) -> NDArray[Any]:
+    """Return rows (n, k) as a file of this type holds them, (n, bytes of a row) uint8.
+
+    ``importances`` (k,) weigh the squared errors of each column. Raises ``ValueError`` where a row does not
+    fall into blocks, or where the type needs importances and there are none.
+    """
+    values = np.ascontiguousarray(values, np.float32)
+    rows, columns = values.shape
+    if kind.name in STORED_NAMES:
+        return narrowed(values, kind.name).view(np.uint8).reshape(rows, -1)
+    if not kind.holds(columns):
+        raise ValueError(f"rows of {columns} do not fall into blocks of {kind.weights}, as {kind.name} has")
+    if kind.needs_importances and importances is None:
+        raise ValueError(f"type {kind.name} needs importances")
+    weights = None if importances is None else np.ascontiguousarray(importances, np.float32)
+    if weights is not None and weights.shape != (columns,):
+        raise ValueError(f"importances of {weights.shape} do not fit rows of {columns}")
+    out = np.empty((rows, kind.size(columns)), np.uint8)
+    step = max(1, PIECE // columns)
+
+    def piece(start: int) -> None:
+        part = values[start : start + step]
+        target = out[start : start + step]
+        pointer = None if weights is None else weights.ctypes.data
+        chunk()(kind.number, part.ctypes.data, target.ctypes.data, 0, len(part), columns, pointer)
+
+    if threads == 1 or rows <= step:
+        for start in range(0, rows, step):
+            piece(start)
+        return out
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(piece, range(0, rows, step)))
+    return out
+
+
+def dequantised(raw: NDArray[Any], kind: WeightType) -> Values:
+    """Return the numbers (n, k) of rows that are stored so."""
+    if kind.name in STORED_NAMES:
+        return widened(raw.view(np.float32 if kind.bytes == 4 else np.uint16), kind.name)
+    from gguf import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    return np.asarray(dequantize(raw, GGMLQuantizationType(kind.number)), np.float32)
+
+
+def rounded(values: Values, kind: WeightType, importances: Values | None, threads: int = 1) -> Values:
+    """Return rows (n, k) as they are read back from a file of this type."""
+    return dequantised(quantised(values, kind, importances, threads), kind)
+
+
+@cache
+def chunk() -> Callable[..., int]:
+    """Return llama.cpp's function that quantises some rows; ``ModuleNotFoundError`` where it is not there."""
+    try:
+        from llama_cpp import llama_cpp
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "types of weights are made by llama-cpp-python: pip install 'zerolm[gguf]'"
+        ) from None
+    try:
+        library: Any = llama_cpp._lib
+        function: Any = library.ggml_quantize_chunk
+    except AttributeError:  # where a library does not show what it is linked with
+        function = ctypes.CDLL(
+            str(Path(llama_cpp.__file__).parent / "lib" / "ggml-base.dll")
+        ).ggml_quantize_chunk
+    function.restype = ctypes.c_size_t
+    whole, pointer = ctypes.c_int64, ctypes.c_void_p
+    function.argtypes = [ctypes.c_int, pointer, pointer, whole, whole, whole, pointer]
+    return function  # type: ignore[no-any-return]

@@ -1,0 +1,203 @@
+"""The least loss within bytes over a tree of choices, exactly: a knapsack of tensors, units and layers.
+
+A tree is a sum of parts (``All``), a choice of one of several (``Either``), or a table of options of which
+one is taken (``Options``), such as the types of a tensor. For a price l of a byte, the least of loss + l x
+bytes falls into the parts; what remains of it below l x the budget is a bound of what is possible (Lagrange).
+A partial choice whose excess over the parts' own least exceeds what lies between the bound and a choice that
+is already there cannot be part of a better one, so that few are left, and these are all tried (dynamic
+programming over bytes and loss).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from zerolm.architecture import Floats, Ints
+
+STEPS: Final = 60
+"""Halvings of the logarithm of a byte's price."""
+PRICES: Final = (1e-30, 1e6)
+SLACK: Final = 1e-12
+"""Of the loss, for rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """A table of which one row is taken: ``bytes`` (n,) int64 and ``loss`` (n,); ``name`` says of what."""
+
+    name: Any
+    bytes: Ints
+    loss: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class All:
+    """A sum of parts."""
+
+    parts: tuple[Tree, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Either:
+    """A choice of one of several parts; ``name`` says of what."""
+
+    name: Any
+    parts: tuple[Tree, ...]
+
+
+Tree = Options | All | Either
+Picks = dict[Any, int]
+"""The row, or the place of the part, that is taken, by the names of ``Options`` and ``Either``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The choice of least loss, its ``bytes`` and ``loss``."""
+
+    picks: Picks
+    bytes: int
+    loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """Choices that none beats in bytes and loss: ``bytes`` (n,), ``loss`` (n,), and the picks of each."""
+
+    bytes: Ints
+    loss: Floats
+    picks: Callable[[int], Picks]
+
+
+def least_loss(tree: Tree, budget: int, below: float = np.inf) -> Best | None:
+    """Return the choice of least loss within a budget of bytes; None where none is ``below`` a loss.
+
+    Of equals one with the fewest bytes.
+    """
+    if least_bytes(tree) > budget:
+        return None
+    price, bound, feasible = _dual(tree, budget)
+    if bound >= below:
+        return None
+    limit = min(below, feasible)
+    slack = max(0.0, limit - bound) + SLACK * max(abs(limit), abs(bound))
+    states = _states(tree, price, slack)
+    inside = np.flatnonzero(states.bytes <= budget)
+    if not len(inside):
+        return None
+    best = inside[np.lexsort((states.bytes[inside], states.loss[inside]))[0]]
+    if states.loss[best] >= below:
+        return None
+    return Best(states.picks(int(best)), int(states.bytes[best]), float(states.loss[best]))
+
+
+def least_bytes(tree: Tree) -> int:
+    """Return the fewest bytes that any choice has."""
+    if isinstance(tree, Options):
+        return int(tree.bytes[np.isfinite(tree.loss)].min())
+    each = [least_bytes(part) for part in tree.parts]
+    return sum(each) if isinstance(tree, All) else min(each)
+
+
+def _dual(tree: Tree, budget: int) -> tuple[float, float, float]:
+    """Return the price of a byte with the best bound, that bound, and the loss of a choice that is possible.
+
+    At a high price the least of loss + price x bytes takes few bytes, at a low one many.
+    """
+    low, high = np.log(PRICES)
+    best, at, feasible = -np.inf, PRICES[1], np.inf
+    for _ in range(STEPS):
+        middle = float(np.exp((low + high) / 2))
+        _, size, loss = _at(tree, middle)
+        bound = loss + middle * (size - budget)
+        if bound > best:
+            best, at = bound, middle
+        if size <= budget:
+            high, feasible = np.log(middle), min(feasible, loss)
+        else:
+            low = np.log(middle)
+    free = _at(tree, 0.0)
+    if free[0] > best:
+        best, at = free[0], 0.0
+    if free[1] <= budget:
+        feasible = min(feasible, free[2])
+    return at, best, feasible
+
+
+def _at(tree: Tree, price: float) -> tuple[float, int, float]:
+    """Return the least of loss + price x bytes, and the bytes and loss where it is."""
+    if isinstance(tree, Options):
+        values = tree.loss + price * tree.bytes
+        i = int(np.lexsort((tree.bytes, values))[0])
+        return float(values[i]), int(tree.bytes[i]), float(tree.loss[i])
+    each = [_at(part, price) for part in tree.parts]
+    if isinstance(tree, Either):
+        return min(each, key=lambda one: one[:2])
+    return sum(one[0] for one in each), sum(one[1] for one in each), sum(one[2] for one in each)
+
+
+def _states(tree: Tree, price: float, slack: float) -> States:
+    """Return the choices whose loss + price x bytes exceeds the least by ``slack`` at most."""
+    if isinstance(tree, Options):
+        values = tree.loss + price * tree.bytes
+        kept = np.flatnonzero(values <= values.min() + slack)
+        return _front(tree.bytes[kept], tree.loss[kept], lambda i: {tree.name: int(kept[i])})
+    if isinstance(tree, Either):
+        return _of_either(tree, price, slack)
+    return _of_all(tree, price, slack)
+
+
+def _of_either(tree: Either, price: float, slack: float) -> States:
+    least = [_at(part, price)[0] for part in tree.parts]
+    top = min(least) + slack
+    able = [(place, _states(part, price, top - own)) for place, (part, own) in
+            enumerate(zip(tree.parts, least, strict=True)) if own <= top]  # fmt: skip
+    which = np.concatenate([np.full(len(states.loss), i) for i, (_, states) in enumerate(able)])
+    within = np.concatenate([np.arange(len(states.loss)) for _, states in able])
+
+    def picks(i: int) -> Picks:
+        place, states = able[which[i]]
+        return {tree.name: place, **states.picks(int(within[i]))}
+
+    sizes, losses = (
+        np.concatenate([getattr(states, name) for _, states in able]) for name in ("bytes", "loss")
+    )
+    return _front(sizes, losses, picks)
+
+
+def _of_all(tree: All, price: float, slack: float) -> States:
+    total, floor = States(np.zeros(1, np.int64), np.zeros(1), lambda i: {}), 0.0
+    for part in tree.parts:
+        more = _states(part, price, slack)
+        floor += _at(part, price)[0]
+        total = _summed(total, more, price, floor + slack)
+    return total
+
+
+def _summed(first: States, more: States, price: float, top: float) -> States:
+    """Return the sums of two choices that are worth no more than ``top``."""
+    sizes = np.add.outer(first.bytes, more.bytes)
+    losses = np.add.outer(first.loss, more.loss)
+    rows, columns = np.nonzero(losses + price * sizes <= top)
+
+    def picks(i: int) -> Picks:
+        return {**first.picks(int(rows[i])), **more.picks(int(columns[i]))}
+
+    return _front(sizes[rows, columns], losses[rows, columns], picks)
+
+
+def _front(sizes: Ints, losses: Floats, picks: Callable[[int], Picks]) -> States:
+    """Return the choices that no other beats: by ascending bytes, the loss falls strictly."""
+    order = np.lexsort((losses, sizes))
+    lower = np.minimum.accumulate(losses[order])
+    best = order[np.concatenate(([True], lower[1:] < lower[:-1]))]
+    return States(sizes[best], losses[best], lambda i: picks(int(best[i])))
+
+
+def options(name: Any, choices: Sequence[tuple[int, float]]) -> Options:
+    """Return a table of (bytes, loss)."""
+    sizes, losses = zip(*choices, strict=True)
+    return Options(name, np.array(sizes, np.int64), np.array(losses, np.float64))

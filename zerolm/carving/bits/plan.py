@@ -1,0 +1,399 @@
+"""Plans of cuts and types of weights together within bytes, exact over all that the prices add up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Bools, Floats, Ints
+from zerolm.carving.bits.felt import Place
+from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
+from zerolm.carving.bits.prices import ATTENTION, FFN, UNTIED, RolePrices, TypePrices
+from zerolm.carving.bits.weight_types import WeightType
+from zerolm.carving.importance.criterion import Criterion, Indifferent
+from zerolm.carving.kept_units import Cut, Dimensions, dimensions
+from zerolm.carving.planning.part_costs import Choices, part_costs
+from zerolm.carving.planning.sensitivity import LossTable
+from zerolm.carving.planning.sizes import choices, widths
+from zerolm.carving.request import SizeRequest
+from zerolm.carving.width.narrowing import Width
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import CostModel
+from zerolm.solvers.problem import UNBOUNDED, Budgets
+
+PRICE_STEPS: Final = np.geomspace(1e-16, 1e-2, 85)
+"""Prices of a byte at which all sizes are bounded."""
+Pair = tuple[int, int]
+"""The places of a number of KV groups and of neurons among the choices."""
+NEAR: Final = 2.0
+"""Plans beside a width that lose more than so many times the least are not looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class TypedPlan:
+    """A cut, the ``types`` of its matrices by the parent's layer and role, its bytes and foretold loss.
+
+    ``lost`` is the share of the loss that the types have. ``is_proven``: no other of its shape loses less.
+    """
+
+    cut: Cut
+    width: Width | None
+    types: dict[Place, str]
+    bytes: int
+    loss: float
+    lost: float
+    is_proven: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """What cuts lose, by sizes: ``groups`` (layers, g), ``ffn`` (layers, f), whole layers ``gone`` (layers,).
+
+    ``stream`` is what a width loses. All are 0 where nothing is cut.
+    """
+
+    groups: Floats
+    ffn: Floats
+    gone: Floats
+    stream: float
+
+
+class Backbones:
+    """The sizes that a child may have beside one width of the stream, their bytes, and what they lose."""
+
+    def __init__(self, prices: TypePrices, choices: Choices, by: Criterion, budget: int) -> None:
+        self.prices, self.choices, self.by = prices, choices, by
+        self.lost = _losses(prices.parent, by, choices)
+        width, parent = choices.width, prices.parent
+        groups, ffn = np.array(choices.groups), np.array(choices.ffn)
+        self.roles = {role: prices.of_layers(width, role, groups, by) for role in ATTENTION}
+        self.roles |= {role: prices.of_layers(width, role, ffn, by) for role in FFN}
+        self.ends = prices.outside(width)
+        self.plain = PlainBytes.of(prices.checkpoint, parent, choices)
+        self.budget, self.depth = budget, parent.depth
+        self.whole = parent.kv_heads, parent.ffn
+
+    @property
+    def may_go(self) -> bool:
+        """Whether layers may go."""
+        return len(self.choices.depth) > 1
+
+    def bounds(self, *, fixed: bool) -> Floats:
+        """Return what is lost at least at each pair of sizes, the same in all layers, (depths, groups, ffn).
+
+        Where depths are ``fixed`` the layers go that lose least by the cut alone; else any, and there is one
+        depth.
+        """
+        best = np.array(-np.inf)
+        for price in PRICE_STEPS:
+            layers = self._pairs(price)  # (layers, groups, ffn)
+            if fixed:
+                total = self._at_depths(layers)
+            else:
+                least = np.minimum(layers, self.lost.gone[:, None, None]) if self.may_go else layers
+                total = least.sum(0)[None]
+            best = np.maximum(best, total + self._ends_at(price) - price * self.budget)
+        return best + self.lost.stream
+
+    def _at_depths(self, layers: Floats) -> Floats:
+        """Return the sums over layers that stay, and what is lost with the others, (depths, groups, ffn)."""
+        order, depths = self.order, np.array(self.choices.depth)
+        stay = np.take_along_axis(layers, order, axis=0).cumsum(axis=0)[depths - 1]
+        gone = self.lost.gone[order]
+        without = np.append(gone[::-1].cumsum(axis=0)[::-1], np.zeros_like(gone[:1]), axis=0)
+        return np.asarray(stay + without[depths])
+
+    @cached_property
+    def order(self) -> Ints:
+        """The layers by how much is lost without them, the most first, at each pair of sizes."""
+        cut = self.lost.groups[:, :, None] + self.lost.ffn[:, None, :]
+        return np.argsort(cut - self.lost.gone[:, None, None], axis=0, kind="stable")
+
+    def bound(self) -> float:
+        """Return what is lost at least with sizes of its own in every layer."""
+        return max(self._bound_at(price) for price in PRICE_STEPS) + self.lost.stream
+
+    def _bound_at(self, price: float) -> float:
+        layers = self._pairs(price).min(axis=(1, 2))
+        if self.may_go:
+            layers = np.minimum(layers, self.lost.gone)
+        return float(layers.sum() + self._ends_at(price) - price * self.budget)
+
+    def _pairs(self, price: float) -> Floats:
+        """Return the least of loss + price x bytes of each layer at each pair of sizes."""
+        attention = sum(_least(self.roles[role], price) for role in ATTENTION) + self.lost.groups
+        ffn = sum(_least(self.roles[role], price) for role in FFN) + self.lost.ffn
+        attention += price * self.plain.groups
+        ffn += price * (self.plain.ffn + self.plain.layer)
+        return np.asarray(attention[:, :, None] + ffn[:, None, :])
+
+    def _ends_at(self, price: float) -> float:
+        each = (float(_least(one, price)[0, 0]) for one in self.ends.values())
+        return sum(each) + price * self.plain.ends
+
+    def tree(self, pair: Pair | None, kept: frozenset[int] | None = None, staying: int | None = None) -> Tree:
+        """Return all choices: of types beside one pair of sizes (their places), or of sizes, too.
+
+        ``kept`` are the layers that stay; any may go where none are named, and some may, but for one
+        ``staying``.
+        """
+        layers = [self._layer(layer, pair, kept, staying) for layer in range(self.depth)]
+        ends = [_table((None, role), one, 0, 0) for role, one in self.ends.items()]
+        plain = Options("ends", np.array([self.plain.ends]), np.array([self.lost.stream]))
+        return All((*layers, *ends, plain))
+
+    def _layer(self, layer: int, pair: Pair | None, kept: frozenset[int] | None, staying: int | None) -> Tree:
+        pairs = pair if pair is not None else (None, None)
+        sides = (("groups", ATTENTION, self.lost.groups), ("ffn", FFN, self.lost.ffn))
+        parts = [
+            self._side(layer, kind, roles, losses, place)
+            for (kind, roles, losses), place in zip(sides, pairs, strict=True)
+        ]
+        plain = Options((layer, "plain"), np.array([self.plain.layer]), np.zeros(1))
+        stays, name = All((*parts, plain)), (layer, "stays")
+        gone = Options((layer, "gone"), np.zeros(1, np.int64), self.lost.gone[layer : layer + 1])
+        if kept is None:
+            return Either(name, (stays, gone) if self.may_go and layer != staying else (stays,))
+        return Either(name, (stays,)) if layer in kept else gone
+
+    def _side(self, layer: int, kind: str, roles: Sequence[str], losses: Floats, place: int | None) -> Tree:
+        places = range(losses.shape[1]) if place is None else (place,)
+        sizes: list[Tree] = []
+        for at in places:
+            tables = [_table((layer, role), self.roles[role], layer, at) for role in roles]
+            plain = getattr(self.plain, kind)[at : at + 1]
+            cut = Options((layer, kind, "cut"), plain, losses[layer, at : at + 1])
+            sizes.append(All((*tables, cut)))
+        return Either((layer, kind), tuple(sizes))
+
+    def plan(self, best: Best, pair: Pair | None, *, is_proven: bool) -> TypedPlan:
+        """Return the plan of what was picked."""
+        picks, choices = best.picks, self.choices
+        kept = [layer for layer in range(self.depth) if picks.get((layer, "stays")) == 0]
+        sizes: dict[int, tuple[int, int]] = {}
+        types: dict[Place, str] = {}
+        for layer in kept:
+            places = pair or (picks[layer, "groups"], picks[layer, "ffn"])
+            sizes[layer] = choices.groups[places[0]], choices.ffn[places[1]]
+            types |= {(layer, role): one.types[picks[layer, role]].name for role, one in self.roles.items()}
+        types |= {(None, role): one.types[picks[None, role]].name for role, one in self.ends.items()}
+        cut = Cut.of(self.prices.parent, kept, sizes.__getitem__, self.by.choose)
+        cuts = self.lost.stream + sum(
+            self.lost.groups[layer, choices.groups.index(sizes[layer][0])]
+            + self.lost.ffn[layer, choices.ffn.index(sizes[layer][1])]
+            if layer in sizes
+            else self.lost.gone[layer]
+            for layer in range(self.depth)
+        )
+        return TypedPlan(cut, choices.width, types, best.bytes, best.loss, best.loss - float(cuts), is_proven)
+
+    def best(
+        self, pair: Pair | None, kept: frozenset[int] | None = None, below: float = np.inf
+    ) -> Best | None:
+        """Return the best choice that loses less than ``below``, with one pair of sizes or each its own.
+
+        It has a layer at least.
+        """
+        best = least_loss(self.tree(pair, kept), self.budget, below)
+        if best is None or any(best.picks.get((layer, "stays")) == 0 for layer in range(self.depth)):
+            return best
+        each = (least_loss(self.tree(pair, kept, layer), self.budget, below) for layer in range(self.depth))
+        return min(filter(None, each), key=lambda one: (one.loss, one.bytes), default=None)
+
+
+def _least(role: RolePrices, price: float) -> Floats:
+    """Return the least of loss + price x bytes over types, (layers, sizes)."""
+    return np.asarray((role.loss + price * role.bytes).min(-1))
+
+
+def _table(name: Place, role: RolePrices, layer: int, size: int) -> Options:
+    return Options(name, role.bytes[size], role.loss[layer, size])
+
+
+@dataclass(frozen=True, eq=False)
+class PlainBytes:
+    """The bytes of what has no type of its own: norms and biases, which are float32.
+
+    By sizes of ``groups`` (g,) and ``ffn`` (f,), of what else is in a ``layer``, and at the ``ends``.
+    """
+
+    groups: Ints
+    ffn: Ints
+    layer: int
+    ends: int
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, parent: Dimensions, choices: Choices) -> PlainBytes:
+        """Return those of a checkpoint at each of the choices."""
+        layout, width = checkpoint.layout, choices.width
+        hidden = layout.hidden if width is None else width.hidden
+        counts = {"groups": choices.groups, "ffn": choices.ffn}
+        sizes = {kind: np.zeros(len(each), np.int64) for kind, each in counts.items()}
+        totals = {0: 0, None: 0}
+        for layer in totals:
+            for name in layout.layer(layer).values():
+                shape, (label, *more) = checkpoint.tensors[name].shape, layout.slots[name].axes
+                parts = list(parent.parts(label))
+                if more:
+                    continue
+                if not parts:
+                    totals[layer] += 4 * (hidden if label == "hidden" else shape[0])
+                for part in parts:
+                    sizes[part.kind] += 4 * part.unit * np.array(counts[part.kind])
+        return cls(sizes["groups"], sizes["ffn"], totals[0], totals[None])
+
+
+@dataclass(frozen=True, eq=False)
+class Within:
+    """Bytes of weights at most, and what else a plan may cost (``others``), as ``costs`` count it."""
+
+    bytes: int
+    others: Budgets
+    costs: CostModel
+
+    @property
+    def limited(self) -> tuple[str, ...]:
+        """Return the names of the other budgets that are given."""
+        names = self.others.names
+        return tuple(
+            f"max_{name}" for name, high in zip(names, self.others.high, strict=True) if high < UNBOUNDED
+        )
+
+
+def typed_plans(prices: TypePrices, by: Criterion, request: SizeRequest, within: Within) -> list[TypedPlan]:
+    """Return the best plan beside each width of the stream that allows one, the best of all first.
+
+    What is cut loses what ``by`` tells, where that is a table of losses; else nothing, and the request has to
+    say what is kept. Plans that lose more than twice the best are left out. ``ValueError`` where there is
+    none names the fewest bytes.
+    """
+    checkpoint, parent = prices.checkpoint, prices.parent
+    sides = []
+    for width in widths(checkpoint, by, request):
+        each = choices(checkpoint, request, width)
+        if by.without(0) is None:
+            each = replace(each, depth=(parent.depth,))
+        sides.append(Backbones(prices, each, by, within.bytes))
+    limited = bool(within.limited)
+    if not request.is_uniform:
+        if limited:
+            raise ValueError(
+                f"per-layer sizes and types are planned within max_weight_bytes alone: leave "
+                f"{within.limited[0]} out, or give --shape uniform"
+            )
+        plans = _per_layer(sides)
+    else:
+        plans = _uniform(sides, request, within, limited=limited)
+    if not plans:
+        least = min(smallest(each) for each in sides)
+        raise ValueError(
+            f"no types keep the budgets: max_weight_bytes {within.bytes} would have to be at least {least}"
+        )
+    return sorted(plans, key=lambda plan: (plan.loss, plan.bytes))
+
+
+def _per_layer(sides: Sequence[Backbones]) -> list[TypedPlan]:
+    plans: list[TypedPlan] = []
+    for bound, place in sorted((each.bound(), place) for place, each in enumerate(sides)):
+        top = min((plan.loss for plan in plans), default=np.inf)
+        if bound < NEAR * top:
+            best = sides[place].best(None, below=NEAR * top)
+            if best is not None:
+                plans.append(sides[place].plan(best, None, is_proven=True))
+    return plans
+
+
+def _uniform(
+    sides: Sequence[Backbones], request: SizeRequest, within: Within, *, limited: bool
+) -> list[TypedPlan]:
+    """Return the best plans with one size for all layers beside each width."""
+    fixed = limited or "layers" in request.keep
+    plans: dict[int, TypedPlan] = {}
+    rows = []
+    for place, each in enumerate(sides):
+        bounds = each.bounds(fixed=fixed)
+        if limited:
+            bounds = np.where(_allowed(each, within), bounds, np.inf)
+        rows += [(float(bounds[at]), place, at) for at in zip(*np.nonzero(np.isfinite(bounds)), strict=True)]
+    for bound, place, (depth, *pair) in sorted(rows, key=lambda row: row[0]):
+        top = min((plan.loss for plan in plans.values()), default=np.inf)
+        below = min(plans[place].loss if place in plans else np.inf, NEAR * top)
+        if bound >= below:
+            continue
+        each, sizes = sides[place], (int(pair[0]), int(pair[1]))
+        count = each.choices.depth[depth]
+        kept = frozenset(each.order[:count, *sizes].tolist()) if fixed else None
+        best = each.best(sizes, kept, below)
+        if best is not None:
+            is_proven = not fixed or each.choices.depth == (each.depth,)
+            plans[place] = each.plan(best, sizes, is_proven=is_proven)
+    return list(plans.values())
+
+
+def _allowed(each: Backbones, within: Within) -> Bools:
+    """Return which (depths, groups, ffn) keep the other budgets."""
+    chosen = each.choices
+    prices = part_costs(each.prices.checkpoint, chosen, within.costs)
+    layers = np.array(
+        [[[one.rest + one.groups[g] + one.ffn[f] for f in chosen.ffn] for g in chosen.groups]
+         for one in prices.layers]
+    )  # fmt: skip
+    ordered = np.take_along_axis(layers, each.order[..., None], axis=0).cumsum(axis=0)
+    return within.others.allow(ordered[np.array(chosen.depth) - 1] + prices.outside)
+
+
+def _losses(parent: Dimensions, table: Criterion, chosen: Choices) -> Losses:
+    """Return what cuts lose by a table of losses; by another criterion nothing, and no layer may go."""
+    depth = parent.depth
+    if not isinstance(table, LossTable):
+        shapes = ((depth, len(chosen.groups)), (depth, len(chosen.ffn)))
+        return Losses(np.zeros(shapes[0]), np.zeros(shapes[1]), np.full(depth, np.inf), 0.0)
+    groups, ffn = (
+        np.array([[-table.worth(layer, kind, size) for size in sizes] for layer in range(depth)])
+        for kind, sizes in (("groups", chosen.groups), ("ffn", chosen.ffn))
+    )
+    stream = -(table.narrower(chosen.width) or 0.0) if chosen.width else 0.0
+    return Losses(groups, ffn, np.asarray(table.gone, np.float64), stream)
+
+
+def smallest(backbones: Backbones) -> int:
+    """Return the fewest bytes that a child beside this width has."""
+    pairs = ((g, f) for g in range(len(backbones.choices.groups)) for f in range(len(backbones.choices.ffn)))
+    return min(least_bytes(backbones.tree(pair, staying=0)) for pair in pairs)
+
+
+def plain_bytes(cut: Cut, checkpoint: Checkpoint) -> int:
+    """Return the bytes of a child's norms and biases, which are float32."""
+    width = cut.narrowing.width if cut.narrowing else None
+    total = 0
+    for layer in cut.layers:
+        chosen = Choices((len(layer.groups),), (len(layer.ffn),), (1,), width=width)
+        plain = PlainBytes.of(checkpoint, cut.parent, chosen)
+        total += int(plain.groups[0] + plain.ffn[0]) + plain.layer
+    return total + plain.ends
+
+
+def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: SizeRequest) -> int:
+    """Return the fewest bytes that any child has that the request allows."""
+    parent, any_loss = dimensions(checkpoint), Indifferent(-1.0)
+    prices = TypePrices(checkpoint, tuple(types), None, ())
+    best = None
+    for width in widths(checkpoint, any_loss, request):
+        chosen = choices(checkpoint, request, width)
+        plain, sides = PlainBytes.of(checkpoint, parent, chosen), []
+        for kind, roles in (("groups", ATTENTION), ("ffn", FFN)):
+            counts = np.array(getattr(chosen, kind))
+            sides.append(sum(prices.sizes(width, role, counts)[1] for role in roles) + getattr(plain, kind))
+        layer = min(int(side.min()) for side in sides[:1]) + int(sides[1].min()) + plain.layer
+        tied = checkpoint.layout.tied if width is None else width.tied
+        ends = sum(
+            prices.sizes(width, role, np.array([1]))[1][0] for role in (("embedding",) if tied else UNTIED)
+        )
+        total = chosen.depth[0] * layer + int(ends) + plain.ends
+        best = total if best is None else min(best, total)
+    assert best is not None
+    return best

@@ -1,0 +1,242 @@
+"""From a carving whose weights get types to its plan, measured as it is read back, and to its child."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from zerolm.carving.bits.child import TypedChild, Types, WeighedChild
+from zerolm.carving.bits.kernels import chunk
+from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_bytes, typed_plans
+from zerolm.carving.bits.prices import Directions, TypePrices
+from zerolm.carving.bits.weight_types import WeightType, types_named
+from zerolm.carving.importance.criterion import Criterion, Indifferent
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.planning.sizes import widths
+from zerolm.carving.pruning import Repaired
+from zerolm.carving.request import SizeRequest
+from zerolm.carving.session import Session
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import CostModel
+from zerolm.io.cache import ArrayCache
+from zerolm.progress import Progress
+from zerolm.solvers.problem import Budgets
+
+FINALISTS: Final = 3
+"""So many plans at most are measured, beside that of types alone."""
+ROW_MULTIPLE: Final = 32
+"""Rows of weights fall into blocks of as many at least."""
+ALONE: Final = "types alone"
+SIZES: Final = 64
+"""About so many FFN widths are tried."""
+
+
+@dataclass(frozen=True)
+class EqualBytes:
+    """A way to spend the bytes: its ``name``, bytes of weights, and what it loses, foretold and measured."""
+
+    name: str
+    bytes: int
+    predicted: float
+    measured: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The plan that is best when it is read back, and what others of as many bytes lose."""
+
+    plan: TypedPlan
+    beside: list[EqualBytes]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the other ways as plain JSON, the chosen one among them."""
+        return [asdict(each) for each in self.beside]
+
+    def sentence(self) -> str:
+        """Return which way is the best at these bytes, in words; empty where nothing was measured."""
+        by_name = {each.name: each.measured for each in self.beside}
+        ours = by_name.get(_name(self.plan))
+        alone = by_name.get(ALONE)
+        if ours is None:
+            return ""
+        if self.plan.cut.is_whole:
+            cuts = [loss for name, loss in by_name.items() if name != ALONE and " layers" in name and loss]
+            beside = f", the best plan with cuts {min(cuts):.3g}" if cuts else ""
+            return f"keep all units: types alone lose {ours:.3g} at these bytes{beside}"
+        if alone is None:
+            return f"types alone do not reach these bytes; with cuts {ours:.3g} is lost"
+        better = ": --keep 1 would be better" if alone < ours else ""
+        return f"types alone lose {alone:.3g} at these bytes, with cuts {ours:.3g}{better}"
+
+
+def row_multiple(ffn: int) -> int:
+    """Return the steps of widths where weights have types: powers of two from 32, some 64 of them."""
+    most = max(1, ffn // (SIZES * ROW_MULTIPLE))
+    return ROW_MULTIPLE << (most.bit_length() - 1)
+
+
+class TypePlanner:
+    """Plans types beside cuts, and measures the plans; ``session`` is None without tokens."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        size: SizeRequest,
+        session: Session | None,
+        costs: CostModel,
+        progress: Progress,
+    ) -> None:
+        step = size.multiple_of or row_multiple(dimensions(checkpoint).ffn)
+        self.checkpoint, self.session, self.costs, self.progress = checkpoint, session, costs, progress
+        self.size = size if "ffn" in size.keep else replace(size, multiple_of=step)
+        self.types = types_named(size.weights.types or "all", with_importances=session is not None)
+        self.budget = int(size.budgets["max_weight_bytes"])
+        others = {name: value for name, value in size.budgets.items() if name != "max_weight_bytes"}
+        self.within = Within(self.budget, Budgets.of(others), costs)
+
+    def foretold(self, by: Criterion) -> list[TypedPlan]:
+        """Return the best plans beside each width, the best first; ``ValueError`` where there is none."""
+        return typed_plans(self.prices(by), by, self.size, self.within)
+
+    def best(self, by: Criterion) -> Chosen:
+        """Return the plan that loses least when it is read back, of the best foretold and types alone.
+
+        Without tokens the first foretold. ``ValueError`` where nothing keeps the budgets.
+        """
+        plans = self.foretold(by)[:FINALISTS]
+        if self.session is None:
+            return Chosen(plans[0], [])
+        asked = len(plans)
+        if not any(plan.cut.is_whole for plan in plans):
+            alone = self._alone()
+            plans += [alone] if alone else []
+            may_be_whole = all(share == 1.0 for share in self.size.keep.values())
+            asked = len(plans) if may_be_whole else asked
+        losses = [self._final(number, plan, len(plans)) for number, plan in enumerate(plans)]
+        best = min(range(asked), key=losses.__getitem__)
+        rows = [
+            EqualBytes(_name(plan), plan.bytes, plan.loss, loss)
+            for plan, loss in zip(plans, losses, strict=True)
+        ]
+        return Chosen(plans[best], [*rows, *self._single()])
+
+    def prices(self, by: Criterion) -> TypePrices:
+        """Return what types lose beside all widths that ``by`` can tell of."""
+        hidden = self.checkpoint.layout.hidden
+        wanted = {width.hidden if width else hidden for width in widths(self.checkpoint, by, self.size)}
+        felt, session = None, self.session
+        directions, cache = None, ArrayCache()
+        if session is not None:
+            felt = session.felt
+            directions = Directions.of(session.basis, session.fisher) if wanted != {hidden} else None
+            names = [kind.name for kind in self.types]
+            cache = session.cache("type prices", names, sorted(wanted))
+        self._prices = TypePrices(
+            self.checkpoint,
+            self.types,
+            felt,
+            tuple(sorted(wanted | {hidden})),
+            directions,
+            self.progress,
+            cache,
+        )
+        return self._prices
+
+    @property
+    def may_cut(self) -> bool:
+        """Whether any size is free."""
+        can, kept = self.checkpoint.family.cut, self.size.keep
+        kinds = {"ffn": can.ffn, "heads": can.heads, "layers": can.layers, "hidden": can.hidden}
+        return any(possible and kind not in kept for kind, possible in kinds.items())
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all units stay."""
+        return not self.may_cut and all(share == 1.0 for share in self.size.keep.values())
+
+    def check(self, by_loss: bool) -> None:
+        """Refuse before the long work what could only fail after it.
+
+        ``by_loss``: losses of cuts are foretold. ``ModuleNotFoundError`` without llama-cpp-python.
+        """
+        chunk()
+        if self.size.weights.imatrix and self.session is None:
+            raise ValueError("--imatrix tells what matrices read of a text: give --text FILE")
+        if self.may_cut and not by_loss:
+            raise ValueError(
+                "cuts and types are weighed against each other by what a text loses: give --text FILE, or "
+                "--keep 1 for types alone"
+            )
+        least = fewest_bytes(self.checkpoint, self.types, self.size)
+        if least > self.budget:
+            raise ValueError(
+                f"no types keep the budgets: max_weight_bytes {self.budget} would have to be at least {least}"
+            )
+
+    def cost(self, plan: TypedPlan) -> int:
+        """Return the bytes of the weights of a plan."""
+        return plan.bytes
+
+    def _alone(self) -> TypedPlan | None:
+        """Return the plan that keeps all units; None where no types are small enough, or it is not asked."""
+        if self.within.limited:
+            return None
+        whole = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1})
+        try:
+            return typed_plans(self._prices, Indifferent(None), whole, self.within)[0]
+        except ValueError:
+            return None
+
+    def _final(self, number: int, plan: TypedPlan, count: int) -> float:
+        assert self.session is not None
+        self.progress("measuring the best plans as they are read back", number, count)
+        return self.session.typed_final(self.narrowed(plan), lambda weighed: self.typed(weighed).types)
+
+    def narrowed(self, plan: TypedPlan) -> Cut:
+        """Return the cut of a plan with its stream."""
+        if plan.width is None or self.session is None:
+            return plan.cut
+        return replace(plan.cut, narrowing=self.session.basis.narrowing(plan.width))
+
+    def typed(self, weighed: WeighedChild) -> TypedChild:
+        """Return a child with the types that lose least by its own weights, within the bytes."""
+        plain = plain_bytes(weighed.cut, self.checkpoint)
+        types, _ = weighed.types_within(self.budget - plain, self.candidates)
+        return TypedChild(weighed, types)
+
+    def candidates(self, name: str) -> tuple[WeightType, ...]:
+        """Return the types that a tensor of the parent may take."""
+        return self._prices.candidates(name)
+
+    def _single(self) -> list[EqualBytes]:
+        """Return what the best single type loses that the whole parent fits the bytes with, if any does."""
+        session = self.session
+        assert session is not None
+        whole = Cut.whole(dimensions(self.checkpoint))
+        weighed = session.weighed(whole, Repaired())
+        plain = plain_bytes(whole, self.checkpoint)
+        losses: dict[str, float] = {}
+        for kind in self.types:
+            types = dict.fromkeys(weighed.tensors, kind.name)
+            fits = all(kind.holds(tensor.shape[1]) for tensor in weighed.tensors.values())
+            if fits and weighed.bytes_of(types) + plain <= self.budget:
+                losses[kind.name] = sum(float(weighed.losses(place, (kind,)).loss[0]) for place in types)
+        if not losses:
+            return []
+        name = min(losses, key=losses.__getitem__)
+        everywhere: Types = dict.fromkeys(weighed.tensors, name)
+        self.progress(f"measuring {name} everywhere")
+        measured = session.typed_final(whole, lambda _: everywhere)
+        return [
+            EqualBytes(f"{name} everywhere", weighed.bytes_of(everywhere) + plain, losses[name], measured)
+        ]
+
+
+def _name(plan: TypedPlan) -> str:
+    """Return what a plan keeps, in words."""
+    if plan.cut.is_whole:
+        return ALONE
+    layers, hidden = plan.cut.layers, plan.width.hidden if plan.width else plan.cut.parent.hidden
+    groups, ffn = ({len(layer.units(kind)) for layer in layers} for kind in ("groups", "ffn"))
+    spans = ["-".join(map(str, sorted({min(each), max(each)}))) for each in (groups, ffn)]
+    return f"{len(layers)} layers, hidden {hidden}, KV groups {spans[0]}, ffn {spans[1]}"

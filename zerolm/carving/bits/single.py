@@ -1,0 +1,67 @@
+"""A parent all of whose matrices have one type: what quantising without a plan gives at as many bytes."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from zerolm.carving.bits.kernels import rounded
+from zerolm.carving.bits.weight_types import BY_NUMBER, QUANTISED, WeightType
+from zerolm.carving.export.gguf.header import read_gguf_header
+from zerolm.checkpoints import Checkpoint
+
+
+@dataclass(frozen=True)
+class OneType:
+    """A type for all matrices of a parent; no importances weigh its errors."""
+
+    kind: WeightType
+
+    @property
+    def name(self) -> str:
+        return f"parent in {self.kind.name}"
+
+    def applied(self, parent: PreTrainedModel) -> PreTrainedModel:
+        """Return a copy of the parent with its matrices as they are read back."""
+        model = copy.deepcopy(parent)
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                values = rounded(parameter.detach().float().cpu().numpy(), self.kind, None)
+                parameter.data.copy_(torch.from_numpy(values))
+        return model
+
+
+def of_one_type(file: Path, parent: Checkpoint) -> OneType | None:
+    """Return the type with which all of the parent's weights are no more bytes than those of a file.
+
+    Of several the one that errs least. None where none is small enough, or rows fall into no blocks.
+    """
+    header = read_gguf_header(file)
+    room = sum(
+        BY_NUMBER[header.types[name]].size(int(np.prod(shape))) for name, shape in header.tensors.items()
+    )
+    layout = parent.layout
+    shapes = [
+        parent.tensors[name].shape
+        for name, slot in layout.slots.items()
+        if not (layout.tied and slot.role == "head")
+    ]
+    able = []
+    for kind in QUANTISED:
+        matrices = [shape for shape in shapes if len(shape) == 2]
+        if kind.needs_importances or not all(kind.holds(shape[1]) for shape in matrices):
+            continue
+        size = sum(kind.size(shape[0] * shape[1]) for shape in matrices)
+        size += sum(4 * shape[0] for shape in shapes if len(shape) == 1)
+        if size <= room:
+            able.append(kind)
+    if not able:
+        return None
+    name = next(name for name, slot in layout.slots.items() if slot.role == "down")
+    sample = parent.read(name)[:64]
+    return OneType(min(able, key=lambda kind: float(np.square(rounded(sample, kind, None) - sample).sum())))

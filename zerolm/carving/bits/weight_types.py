@@ -1,0 +1,91 @@
+"""The types of weights of GGUF files: in what blocks they are stored, and how large these are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from zerolm.settings import nearest, shown
+
+
+@dataclass(frozen=True)
+class WeightType:
+    """A type: its ``name`` and ``number`` in GGUF, weights and bytes of a block.
+
+    ``file`` is the number of files that are mostly of this type (``general.file_type``).
+
+    ``needs_importances``: llama.cpp refuses to make it without, or makes it badly.
+    """
+
+    name: str
+    number: int
+    weights: int
+    bytes: int
+    file: int
+    needs_importances: bool = False
+
+    @property
+    def bits(self) -> float:
+        """The bits of a weight."""
+        return 8 * self.bytes / self.weights
+
+    def holds(self, row: int) -> bool:
+        """Return whether a row of so many weights falls into blocks."""
+        return row % self.weights == 0
+
+    def size(self, count: int) -> int:
+        """Return the bytes of so many weights, in whole blocks."""
+        return count // self.weights * self.bytes
+
+
+STORED: Final = (
+    WeightType("F32", 0, 1, 4, 0),
+    WeightType("F16", 1, 1, 2, 1),
+    WeightType("BF16", 30, 1, 2, 32),
+)
+QUANTISED: Final = (
+    WeightType("Q8_0", 8, 32, 34, 7),
+    WeightType("Q6_K", 14, 256, 210, 18),
+    WeightType("Q5_1", 7, 32, 24, 9),
+    WeightType("Q5_K", 13, 256, 176, 17),
+    WeightType("Q5_0", 6, 32, 22, 8),
+    WeightType("Q4_1", 3, 32, 20, 3),
+    WeightType("Q4_K", 12, 256, 144, 15),
+    WeightType("Q4_0", 2, 32, 18, 2),
+    WeightType("IQ4_NL", 20, 32, 18, 25),
+    WeightType("IQ4_XS", 23, 256, 136, 30),
+    WeightType("Q3_K", 11, 256, 110, 12),
+    WeightType("IQ3_S", 21, 256, 110, 26),
+    WeightType("IQ3_XXS", 18, 256, 98, 23, needs_importances=True),
+    WeightType("Q2_K", 10, 256, 84, 10),
+    WeightType("IQ2_S", 22, 256, 82, 28, needs_importances=True),
+)
+"""From the largest to the smallest. Source: ``gguf`` (``GGML_QUANT_SIZES``), and llama.cpp's quantiser."""
+BY_NAME: Final = {each.name: each for each in (*STORED, *QUANTISED)}
+BY_NUMBER: Final = {each.number: each for each in (*STORED, *QUANTISED, WeightType("F64", 28, 1, 8, 0))}
+ALL: Final = "all"
+
+
+def types_named(text: str, *, with_importances: bool) -> tuple[WeightType, ...]:
+    """Return the types of a list such as ``Q4_K,Q6_K`` or ``all``, from the largest.
+
+    ``ValueError`` for one that is not known, or needs importances where there are none.
+    """
+    if text == ALL:
+        return tuple(each for each in QUANTISED if with_importances or not each.needs_importances)
+    chosen = set()
+    for name in (part.strip() for part in text.split(",")):
+        each = BY_NAME.get(name.upper())
+        if each is None:
+            possible = [one.name for one in QUANTISED] + ["F16", "BF16", "F32"]
+            raise ValueError(f"type {shown(name)} is not known{nearest(name.upper(), possible)}")
+        if each.needs_importances and not with_importances:
+            raise ValueError(f"type {each.name} needs importances: give --text FILE")
+        chosen.add(each)
+    return from_largest(chosen)
+
+
+def from_largest(types: Iterable[WeightType]) -> tuple[WeightType, ...]:
+    """Return types from the largest to the smallest; of equals that of the larger block last."""
+    return tuple(sorted(types, key=lambda each: (-each.bits, each.weights, each.name)))

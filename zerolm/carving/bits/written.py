@@ -1,0 +1,71 @@
+"""A written file with types, read back: tensor by tensor beside the child, and as a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from gguf import GGUFReader
+from numpy.typing import NDArray
+
+from zerolm.carving.bits.child import TypedChild
+from zerolm.carving.bits.felt import Place
+from zerolm.carving.bits.kernels import dequantised
+from zerolm.carving.bits.weight_types import BY_NAME, BY_NUMBER
+from zerolm.carving.export.gguf.file_tensors import ROTATED, names_in, neighbouring
+from zerolm.carving.export.gguf.header import read_gguf_header
+
+LARGEST_ERROR: Final = 0.5
+"""Share of the squares of a matrix that rounding to the coarsest type may lose; another matrix loses 2."""
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenChild(TypedChild):
+    """A typed child whose matrices are those of a ``file``, under the names of llama.cpp."""
+
+    file: Path
+
+    @cached_property
+    def _tensors(self) -> dict[str, Any]:
+        read_gguf_header(self.file)  # checked before any library is given the file
+        return {str(tensor.name): tensor for tensor in GGUFReader(self.file).tensors}
+
+    def encoded(self, place: Place) -> NDArray[Any]:
+        _, role = place
+        child = self.weighed.child
+        tensor = self._tensors[self.names[place]]
+        rows = self.weighed.tensors[place].shape[0]
+        raw = np.asarray(tensor.data).view(np.uint8).reshape(rows, -1)
+        if role not in ROTATED:
+            return raw
+        order = np.empty(rows, np.int64)
+        order[neighbouring(rows, child.cut.parent.head_size)] = np.arange(rows)
+        return raw[order]
+
+    @cached_property
+    def names(self) -> dict[Place, str]:
+        """What llama.cpp calls each matrix."""
+        return names_in(self.weighed.child)
+
+    def stored(self) -> dict[Place, str]:
+        """Return the types that the file has."""
+        tensors = self.weighed.tensors
+        return {place: BY_NUMBER[int(self._tensors[self.names[place]].tensor_type)].name for place in tensors}
+
+    def check(self) -> None:
+        """Raise ``ValueError`` where a matrix has another type than it was to have, or other numbers."""
+        for place, kind in self.types.items():
+            name = self.names[place]
+            tensor = self._tensors.get(name)
+            if tensor is None or int(tensor.tensor_type) != BY_NAME[kind].number:
+                stored = "absent" if tensor is None else BY_NUMBER[int(tensor.tensor_type)].name
+                raise ValueError(f"{name!r} of {str(self.file)!r} is {stored}, not {kind} as planned")
+            values = self.weighed.values(place)
+            read = dequantised(self.encoded(place), BY_NAME[kind])
+            whole = float(np.square(values, dtype=np.float64).sum())
+            lost = float(np.square(read - values, dtype=np.float64).sum())
+            if not lost <= LARGEST_ERROR * whole:
+                raise ValueError(f"{name!r} of {str(self.file)!r} has other numbers than the child")

@@ -1,0 +1,126 @@
+"""The network that a GGUF file holds, as the class of its parent computes it: dequantised, in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from gguf import GGUFReader
+from torch import nn
+from transformers import PreTrainedModel
+
+from zerolm.carving.bits.kernels import Values, dequantised
+from zerolm.carving.bits.weight_types import BY_NUMBER
+from zerolm.carving.export.gguf.file_tensors import ROTATED, neighbouring
+from zerolm.carving.export.gguf.header import GgufHeader, read_gguf_header
+from zerolm.carving.kept_units import Cut, Dimensions, dimensions
+from zerolm.carving.pruning import apply_in_memory
+from zerolm.carving.width.narrowing import Width
+from zerolm.carving.width.weights_basis import weights_channels
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import open_model
+
+HEAD: Final = "output.weight"
+
+
+def cut_in(file: Path, parent: Checkpoint) -> Cut:
+    """Return a cut of a parent with the sizes of a file: its first layers and units, and channels.
+
+    ``ValueError`` where the file is of another architecture, or larger than the parent.
+    """
+    header, whole = read_gguf_header(file), dimensions(parent)
+    gguf = parent.family.gguf
+    if gguf is None or header.architecture != gguf.architecture:
+        raise ValueError(
+            f"{str(file)!r} has the architecture {header.architecture}, which no child of a "
+            f"{parent.family.name} has"
+        )
+    groups, ffn = (
+        _of_layers(file, header, "attention.head_count_kv"),
+        _of_layers(file, header, "feed_forward_length"),
+    )
+    heads = _of_layers(file, header, "attention.head_count")
+    hidden = header.metadata.get(f"{header.architecture}.embedding_length")
+    names = (f"{header.architecture}.{key}" for key in ("attention.key_length", "vocab_size"))
+    alike = heads == tuple(count * whole.heads_per_group for count in groups)
+    alike &= [header.metadata.get(name) for name in names] == [whole.head_size, parent.layout.vocab]
+    fits = _fits(groups, whole.kv_heads) and _fits(ffn, whole.ffn) and len(groups) <= whole.depth
+    if not alike or not fits or type(hidden) is not int or not 0 < hidden <= whole.hidden:
+        raise ValueError(f"{str(file)!r} has heads, layers or a stream that no child of this parent has")
+    return _with_stream(
+        parent, whole, list(zip(groups, ffn, strict=True)), hidden, HEAD not in header.tensors
+    )
+
+
+def _of_layers(file: Path, header: GgufHeader, key: str) -> tuple[int, ...]:
+    values = header.of_layers(key)
+    if values is None:
+        raise ValueError(f"{str(file)!r} does not tell the {key} of each layer")
+    return values
+
+
+def _fits(sizes: tuple[int, ...], whole: int) -> bool:
+    return all(0 < size <= whole for size in sizes)
+
+
+def _with_stream(
+    parent: Checkpoint, whole: Dimensions, sizes: list[tuple[int, int]], hidden: int, tied: bool
+) -> Cut:
+    cut = Cut.of(whole, range(len(sizes)), sizes.__getitem__)
+    if (hidden, tied) == (whole.hidden, parent.layout.tied):
+        return cut
+    if tied and not parent.layout.tied:
+        raise ValueError("the file has no head, and its parent has one")
+    return replace(cut, narrowing=weights_channels(parent).narrowing(Width(hidden, tied)))
+
+
+def network_in(file: Path, parent: Checkpoint) -> PreTrainedModel:
+    """Return the network of a file that was written of a child of this parent, in memory.
+
+    ``ValueError`` where a tensor is missing or has another shape.
+    """
+    model = apply_in_memory(open_model(parent), cut_in(file, parent))
+    tensors = {str(tensor.name): tensor for tensor in GGUFReader(file).tensors}
+    for name, parameter in _parameters(model, parent):
+        role = parameter[0]
+        if name not in tensors:
+            raise ValueError(f"{str(file)!r} has no tensor {name!r}")
+        values = _values(tensors[name], role, parent)
+        target = parameter[1]
+        if values.shape != target.shape:
+            raise ValueError(f"tensor {name!r} of {str(file)!r} is {values.shape}, not {tuple(target.shape)}")
+        target.data.copy_(torch.from_numpy(values))
+    return model
+
+
+def _parameters(model: PreTrainedModel, parent: Checkpoint) -> Iterator[tuple[str, tuple[str, nn.Parameter]]]:
+    """Yield the names of a file's tensors with their roles and the parameters that they are."""
+    body, tensors = model.base_model, parent.family.tensors
+    inside, outside = dict(body.named_parameters()), dict(model.named_parameters())
+    depth = int(model.config.num_hidden_layers)
+    tied = bool(model.config.tie_word_embeddings)
+    for pattern in (*tensors.body, *tensors.head):
+        if pattern.gguf is None or (pattern.role == "head" and tied):
+            continue
+        for layer in range(depth) if pattern.in_layer else (0,):
+            name = pattern.name.replace("{layer}", str(layer))
+            parameter = inside.get(name, outside.get(name))
+            if parameter is not None:
+                yield pattern.gguf.replace("{layer}", str(layer)), (pattern.role, parameter)
+
+
+def _values(tensor: Any, role: str, parent: Checkpoint) -> Values:
+    """Return the numbers of a tensor, its rows in the order of the parent's class."""
+    kind = BY_NUMBER[int(tensor.tensor_type)]
+    shape = tuple(int(size) for size in reversed(tensor.shape))
+    raw = np.asarray(tensor.data).view(np.uint8).reshape(shape[0] if len(shape) == 2 else 1, -1)
+    values = dequantised(raw, kind).reshape(shape)
+    if role in ROTATED:
+        order = np.empty(len(values), np.int64)
+        order[neighbouring(len(values), dimensions(parent).head_size)] = np.arange(len(values))
+        values = values[order]
+    return np.ascontiguousarray(values)

@@ -238,11 +238,11 @@ def show_longer(shapes: Sequence[Measured]) -> None:
     print("\n## With more tokens\n")
     size, tokens = base.planned.size, base.counts[-1]
     deviation = seed_deviation(by_size(shapes).get(size, ()))
-    error = margin(two_errors(deviation, 1, 1))
+    error = margin(two_errors(deviation, len(base.losses), min(len(one.losses) for one in longer)))
     print(
-        f"The line of depth of {size} and one ratio again, from one seed, for {tokens:,} tokens, which is as "
-        "many a body parameter as the smallest size has. Nats more than the base: at the end of the short "
-        "run, by the mean of its seeds, and through the long one"
+        f"The line of depth of {size} and one ratio again for {tokens:,} tokens, which is as many a body "
+        "parameter as the smallest size has. Nats more than the base: at the end of the short run, by the "
+        "mean of its seeds, and through the long one"
         f"{', of which a difference is off by ' + error if error else ''}.\n"
     )
     counts = base.counts
@@ -252,7 +252,7 @@ def show_longer(shapes: Sequence[Measured]) -> None:
         if one.planned.id not in short:
             continue
         before = short[one.planned.id].mean - short[base.planned.id].mean
-        more = (one.losses - base.losses)[0, apart]
+        more = (one.losses.mean(axis=0) - base.losses.mean(axis=0))[apart]
         ratio = one.numbers[RATIO]
         shown = [f"{loss:+.4f}" for loss in (before, *more)]
         rows.append([shape_text(one.planned.architecture), f"{ratio:.2f}", *shown, f"{one.mean:.4f}"])

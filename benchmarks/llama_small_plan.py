@@ -114,5 +114,18 @@ def planned() -> list[Planned]:
 
 
 def planned_longer() -> list[Planned]:
-    """Return the shapes that are trained with more tokens, one seed each."""
-    return [replace(one, seeds=1) for one in planned() if one.id in LONGER]
+    """Return the shapes that are trained with more tokens, three seeds each."""
+    return [replace(one, seeds=3) for one in planned() if one.id in LONGER]
+
+
+DEPTHS: Final = {
+    ".1M": [".1M 1x80 s8", ".1M 2x56 s8", ".1M 3x48 s8", ".1M 6x32 s8"],
+    ".3M": [".3M 1x144 s16", ".3M 2x96 s16", ".3M 4x64 s16", ".3M 8x48 s16"],
+    "1M": ["1M 2x176 s16", "1M 3x144 s16", "1M 6x96 s16", "1M 10x80 s16"],
+}
+"""Four depths of each size, from wide to deep: what tokens, steps and tokens a parameter are told apart by."""
+
+
+def planned_depths(size: str) -> list[Planned]:
+    """Return the four depths of a size, two seeds each."""
+    return [replace(one, seeds=2) for one in planned() if one.id in DEPTHS[size]]

@@ -77,7 +77,7 @@ def test_lines_vary_what_they_say() -> None:
 
 
 def test_the_file_is_the_plan() -> None:
-    for plan in (LLAMA, BLOCKS, LONGER):
+    for plan in (LLAMA, *llama_small.PLANS.values()):
         truth, listed = read(llama_small.FOLDER / plan.file), plan.planned()
         assert [entry.architecture for entry in truth.architectures] == [
             one.architecture.choices for one in listed
@@ -85,7 +85,8 @@ def test_the_file_is_the_plan() -> None:
         assert [entry.id for entry in truth.architectures] == [one.id for one in listed]
         assert len(views(truth)[0].architectures) == len(listed)
         source = read(llama_small.FOLDER / LLAMA.file).source
-        assert truth.source == {**source, "tokens": llama_small.tokens_of(plan.request)}
+        batch = {} if plan.batch == llama_small.BATCH else {"batch": plan.batch}
+        assert truth.source == {**source, "tokens": llama_small.tokens_of(plan.request), **batch}
 
 
 def test_blocks_have_the_parameters_of_what_they_stand_against() -> None:
@@ -124,6 +125,19 @@ def test_longer_runs_have_as_many_tokens_a_parameter_as_the_smallest_size() -> N
     assert {one.size for one in plan} == {".3M"}
     assert [one.id for one in plan if one.line == "base"]
     assert sum(one.line in ("base", "depth") for one in plan) == len(plan) - 1
+
+
+def test_four_depths_tell_tokens_from_steps() -> None:
+    short, longer = LLAMA.request, LONGER.request
+    assert llama_small.LONGER_BATCH.request.steps == short.steps
+    for plan, size in ((llama_small.LONGER_SMALL, ".1M"), (llama_small.LONGER_LARGE, "1M")):
+        assert plan.request.steps == longer.steps
+        assert {one.size for one in plan.planned()} == {size}
+    of_longer = {one.id for one in LONGER.planned()}
+    for plan in (llama_small.LONGER_BATCH, llama_small.LONGER_SMALL, llama_small.LONGER_LARGE):
+        assert len({one.architecture.depth for one in plan.planned()}) == 4
+        assert {one.line for one in plan.planned()} == {"base", "depth"}
+    assert {one.id for one in llama_small.LONGER_BATCH.planned()} <= of_longer
 
 
 def test_the_benchmark_of_the_package_is_that_of_the_rows() -> None:
@@ -173,7 +187,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(llama_small, "SHIPPED", tmp_path / "llama_small.json")
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     corpus = llama_small.read_text(tmp_path)
-    for plan in (LLAMA, BLOCKS, LONGER):
+    for plan in (LLAMA, *llama_small.PLANS.values()):
         document = llama_small.plan_document(corpus, plan)
         (tmp_path / "published" / plan.file).write_text(json.dumps(document))
     return tmp_path

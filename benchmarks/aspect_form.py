@@ -1,0 +1,182 @@
+"""Forms of how good a decoder is by its shape and by how long it is trained, and their fits to losses.
+
+ln N_eff = ln geo + e ln(total / body) - k (ln(hidden / depth) - m)^2, where m, the best logarithm of
+hidden / depth, is a constant or depends on training: see ``DRIVERS``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from zerolm.architecture import Architecture, Floats
+from zerolm.costs import CostModel
+from zerolm.scores import make_score
+from zerolm.spaces import make_space
+
+GEMSTONES_STEP: Final = 4_194_304
+"""Tokens of a step of every Gemstone."""
+COUNTS: Final = 20
+"""Counts of tokens that a fit reads of each curve, at equal ratios, fewer where they coincide."""
+AT_TOKENS: Final = np.log(1e10)
+AT_RATIO: Final = np.log(20)
+
+
+@dataclass(frozen=True, eq=False)
+class Trainings:
+    """Networks that are trained alike, with what the form reads: each column is (n,)."""
+
+    geo: Floats
+    total: Floats
+    aspect: Floats
+    body: Floats
+    tokens: Floats
+    steps: Floats
+    """All are logarithms: ``total`` is of all parameters over those of the body, ``aspect`` hidden / depth."""
+
+    @classmethod
+    def of(
+        cls, architectures: Sequence[Architecture], tokens: Sequence[int], steps: Sequence[int]
+    ) -> Trainings:
+        costs = [CostModel().of(one) for one in architectures]
+        body = np.log([cost["body_params"] for cost in costs])
+        return cls(
+            np.log(make_score("geo").of_many(architectures)),
+            np.log([cost["params"] for cost in costs]) - body,
+            np.log([one.choices["hidden"] / one.depth for one in architectures]),
+            body,
+            np.log(tokens),
+            np.log(steps),
+        )
+
+    def at(self, places: Any) -> Trainings:
+        """Return those at some places."""
+        return Trainings(*(column[places] for column in vars(self).values()))
+
+
+def static(weights: Floats, of: Trainings) -> Floats:
+    return np.full(len(of.geo), weights[0])
+
+
+def by_tokens(weights: Floats, of: Trainings) -> Floats:
+    return np.asarray(weights[0] + weights[1] * (of.tokens - AT_TOKENS))
+
+
+def by_tokens_a_parameter(weights: Floats, of: Trainings) -> Floats:
+    return np.asarray(weights[0] + weights[1] * (of.tokens - of.body - AT_RATIO))
+
+
+def by_steps(weights: Floats, of: Trainings) -> Floats:
+    """Return the logarithm of a floor times 1 + (a number of steps / steps)^2."""
+    return np.asarray(weights[0] + np.log1p(np.exp(2 * (weights[1] - of.steps))))
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What the best hidden / depth depends on: ``best`` gives its logarithm by weights, which begin so."""
+
+    name: str
+    best: Callable[[Floats, Trainings], Floats]
+    begin: tuple[float, ...]
+
+
+DRIVERS: Final = (
+    Driver("static", static, (3.0,)),
+    Driver("T", by_tokens_a_parameter, (3.3, -0.15)),
+    Driver("D", by_tokens, (3.5, -0.18)),
+    Driver("steps+floor", by_steps, (3.0, 7.4)),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeForm:
+    """A driver with its weights: e, k and those of the driver."""
+
+    driver: Driver
+    weights: Floats
+
+    def best(self, of: Trainings) -> Floats:
+        """Return the best hidden / depth (n,)."""
+        return np.exp(self.driver.best(self.weights[2:], of))
+
+    def score(self, of: Trainings) -> Floats:
+        """Return ln N_eff (n,)."""
+        return _score(self.driver, self.weights, of)
+
+
+def _score(driver: Driver, weights: Floats, of: Trainings) -> Floats:
+    e, k = weights[:2]
+    return np.asarray(of.geo + e * of.total - k * (of.aspect - driver.best(weights[2:], of)) ** 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Losses (n,) of trainings; those of one ``level`` differ in nothing but the network."""
+
+    trainings: Trainings
+    losses: Floats
+    levels: Floats
+    networks: Floats
+    """The number of the network that a row is of."""
+
+    def of_networks(self, numbers: Sequence[int]) -> Curves:
+        """Return the rows of some networks, as often as each is named."""
+        places = np.concatenate([np.flatnonzero(self.networks == number) for number in numbers])
+        return Curves(
+            self.trainings.at(places), self.losses[places], self.levels[places], self.networks[places]
+        )
+
+
+def fit(driver: Driver, curves: Curves) -> ShapeForm:
+    """Return the form whose parabola in ln N_eff, one at each level, leaves least of the ln loss.
+
+    The parabolas are solved for within: the form has to order and to space networks of one level, no more.
+    """
+    groups = [np.flatnonzero(curves.levels == level) for level in np.unique(curves.levels)]
+    logs = np.log(curves.losses)
+
+    def residuals(weights: Floats) -> Floats:
+        scores = _score(driver, weights, curves.trainings)
+        left = []
+        for group in groups:
+            powers = np.vander((scores[group] - scores[group].mean()) / 2, 3)
+            solved = np.linalg.lstsq(powers, logs[group], rcond=None)[0]
+            left.append(logs[group] - powers @ solved)
+        return np.concatenate(left)
+
+    found = least_squares(residuals, (0.6, 0.06, *driver.begin))
+    return ShapeForm(driver, found.x)
+
+
+def gemstones(file: Path) -> Curves:
+    """Return the curves of the Gemstones at constant rate, at counts of tokens with equal ratios."""
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = [row for row in rows if row["note"].startswith("constant rate")]
+    counts = sorted({row["tokens"] for row in rows})
+    places = np.unique(np.round(np.geomspace(1, len(counts), COUNTS)).astype(int)) - 1
+    chosen = {counts[place] for place in places}
+    rows = [row for row in rows if row["tokens"] in chosen]
+    names = sorted({row["name"] for row in rows})
+    architectures = {row["name"]: gemstone(row) for row in rows}
+    tokens = [row["tokens"] for row in rows]
+    return Curves(
+        Trainings.of(
+            [architectures[row["name"]] for row in rows], tokens, [t // GEMSTONES_STEP for t in tokens]
+        ),
+        np.array([row["loss"] for row in rows]),
+        np.array(tokens, float),
+        np.array([names.index(row["name"]) for row in rows]),
+    )
+
+
+def gemstone(row: dict[str, Any]) -> Architecture:
+    """Return the llama of a row of the Gemstones."""
+    space = make_space("llama", vocab=row["vocab"], tied=row["tied"])
+    choices = {"depth": row["layers"], "head_size": row["head_dim"]}
+    return space.read(choices | {name: row[name] for name in ("hidden", "heads", "kv_heads", "ffn")})

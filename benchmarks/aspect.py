@@ -1,7 +1,7 @@
 """Depth against width by how long one trains: ``python benchmarks/aspect.py CURVES`` writes ``aspect.md``.
 
-CURVES is the file of the Gemstones' losses after rising counts of tokens. Forms are fitted to them alone; what
-they predict of the runs of ``llama_small.py --longer...`` was written before any of these had ended.
+CURVES is the file of the Gemstones' losses after rising counts of tokens. Forms are fitted to them alone;
+what they predict of the runs of ``llama_small.py --longer...`` was written before any of these had ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUNS: Final = (
     (LONGER_SMALL, ".1M"),
     (LONGER_LARGE, "1M"),
 )
-"""Plans with the size whose four depths they train; the first four had ended before anything was predicted."""
+"""Plans with the size whose four depths they train; the first four had ended before."""
 ENDED: Final = 4
 
 
@@ -68,9 +68,10 @@ def show_fits(forms: Sequence[ShapeForm], curves: Curves) -> None:
     print("## Fitted to the Gemstones alone\n")
     count, levels = len(np.unique(curves.networks)), np.unique(curves.levels)
     print(
-        f"{count} networks at {len(levels)} counts of tokens, {levels[0] / 1e9:.0f} to {levels[-1] / 1e9:.0f} B, "
-        "at constant rate; least squares of what a parabola in ln N_eff, one at each count, leaves of the "
-        "logarithm of the loss. D and steps are one variable here, for every Gemstone has the same batch.\n"
+        f"{count} networks at {len(levels)} counts of tokens, {levels[0] / 1e9:.0f} to "
+        f"{levels[-1] / 1e9:.0f} B, at constant rate; least squares of what a parabola in ln N_eff, one at "
+        "each count, leaves of the logarithm of the loss. D and steps are one variable here, for every "
+        "Gemstone has the same batch.\n"
     )
     formulas = {
         "static": "{0:.1f}",
@@ -90,10 +91,10 @@ def show_fits(forms: Sequence[ShapeForm], curves: Curves) -> None:
 def show_predictions(forms: Sequence[ShapeForm]) -> None:
     print("## Predicted before\n")
     print(
-        "ln N_eff of four depths less that of the base of the size, by forms that saw the Gemstones alone: the "
-        "best hidden / depth, the four from shallow to deep, and their order from the best. The runs of the "
-        "first four rows had ended when the forms were found; the rows after them were written before any of "
-        "their runs had ended.\n"
+        "ln N_eff of four depths less that of the base of the size, by forms that saw the Gemstones alone: "
+        "the best hidden / depth, the four from shallow to deep, and their order from the best. The runs of "
+        "the first four rows had ended when the forms were found; the rows after them were written before "
+        "any of their runs had ended.\n"
     )
     rows: list[list[str | float]] = []
     for place, (plan, size) in enumerate(RUNS):

@@ -38,7 +38,7 @@ class Trainings:
     body: Floats
     tokens: Floats
     steps: Floats
-    """All are logarithms: ``total`` is of all parameters over those of the body, ``aspect`` hidden / depth."""
+    """All are logarithms: ``total`` is of all parameters over the body's, ``aspect`` of hidden / depth."""
 
     @classmethod
     def of(

@@ -8,7 +8,8 @@ its last checkpoint in WORK. ``--publish`` writes the benchmark of the finished 
 package, ``--again 2`` trains two of them again. ``--blocks`` plans, trains and trains
 again the plan of ``llama_small_blocks.py`` (``llama_small/blocks.json``, rows in ``blocks.jsonl``),
 ``--longer`` some of the llamas with three times as many tokens (``longer.json``, ``longer.jsonl``),
-``--longer-batch``, ``--longer-small`` and ``--longer-large`` four depths of a size, which ``aspect.py`` reads;
+``--longer-batch``, ``--longer-small`` and ``--longer-large`` four depths of a size, for ``aspect.py``;
+``--depth-rule RULE --rate RATE`` the base and the deepest of each size with branches and rates by depth;
 these come with no package. ``--seeds 1`` trains the first seed alone. ``llama_small_page.py`` tries rates,
 times steps and writes the page.
 """
@@ -28,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from llama_small_blocks import planned_blocks
-from llama_small_plan import SETTINGS, SIZES, Planned, planned, planned_depths, planned_longer
+from llama_small_plan import SETTINGS, SIZES, Planned, planned, planned_depths, planned_ends, planned_longer
 from small_text import texts
 from timing import note, one_thread, processor, table
 
@@ -40,7 +41,7 @@ from zerolm.settings.compute import TrainedOn
 from zerolm.spaces import shape_text
 from zerolm.statistics import noise_ceiling
 from zerolm.training.labels import Label, LabelText, labels_as_trained, train_all
-from zerolm.training.request import Execution, Schedule, TrainingRequest
+from zerolm.training.request import DEPTH_RULES, Execution, Schedule, TrainingRequest
 
 FOLDER: Final = Path(__file__).with_suffix("")
 SHIPPED: Final = Path(zerolm.__file__).parent / "groundtruth" / "shipped" / "llama_small.json"
@@ -56,7 +57,7 @@ REQUEST: Final = TrainingRequest(
 class Plan:
     """What is trained: architectures of a space, a file of them and one of their rows.
 
-    ``times`` as many tokens as those of ``REQUEST``, in steps of ``batch`` sequences.
+    ``times`` as many tokens as those of ``REQUEST``, in steps of ``batches`` times as many, at its ``rate``.
     """
 
     name: str
@@ -65,11 +66,21 @@ class Plan:
     file: str
     rows: str
     times: int = 1
-    batch: int = BATCH
+    batches: int = 1
+    rate: float | None = None
+    depth_rule: str = "none"
 
     @property
     def request(self) -> TrainingRequest:
-        return replace(REQUEST, tokens=self.times * REQUEST.tokens, batch=self.batch)
+        tokens, schedule = self.times * REQUEST.tokens, REQUEST.schedule
+        schedule = schedule if self.rate is None else replace(schedule, rate=self.rate)
+        return replace(
+            REQUEST,
+            tokens=tokens,
+            batch=self.batches * REQUEST.batch,
+            schedule=schedule,
+            depth_rule=self.depth_rule,
+        )
 
 
 LLAMA: Final = Plan("llama_small", "llama", planned, "plan.json", "rows.jsonl")
@@ -77,7 +88,7 @@ BLOCKS: Final = Plan("llama_small_blocks", "blocks", planned_blocks, "blocks.jso
 LONGER: Final = Plan("llama_small_longer", "llama", planned_longer, "longer.json", "longer.jsonl", times=3)
 LONGER_BATCH: Final = Plan(
     "llama_small_longer_batch", "llama", partial(planned_depths, ".3M"), "longer_batch.json",
-    "longer_batch.jsonl", times=3, batch=3 * BATCH,
+    "longer_batch.jsonl", times=3, batches=3,
 )  # fmt: skip
 """Three times the tokens in as many steps as the short runs."""
 LONGER_SMALL: Final = Plan(
@@ -88,6 +99,10 @@ LONGER_LARGE: Final = Plan(
     "llama_small_longer_large", "llama", partial(planned_depths, "1M"), "longer_large.json",
     "longer_large.jsonl", times=3,
 )  # fmt: skip
+RULED: Final = Plan(
+    "llama_small_depth_rule", "llama", planned_ends, "depth_rule.json", "depth_rule.jsonl"
+)  # fmt: skip
+"""Trained with a rule of depth at several rates."""
 PLANS: Final = {
     "blocks": BLOCKS, "longer": LONGER, "longer-batch": LONGER_BATCH, "longer-small": LONGER_SMALL,
     "longer-large": LONGER_LARGE,
@@ -105,7 +120,7 @@ def plan_document(text: LabelText, plan: Plan = LLAMA) -> dict[str, Any]:
         "metric": None,
         "higher_is_better": None,
         "source": {"text_sha256": text.sha256, "rate": RATE, "tokens": tokens_of(plan.request),
-                   **({} if plan.batch == BATCH else {"batch": plan.batch})},
+                   **({} if plan.batches == 1 else {"batch": plan.request.batch})},
         "architectures": [
             {"id": one.id, "architecture": one.architecture.choices, "results": {}, "size": one.size,
              "line": one.line, "seeds": one.seeds, **({"against": one.against} if one.against else {})}
@@ -143,6 +158,7 @@ def row(one: Planned, seed: int, label: Label, text: LabelText, request: Trainin
         "losses": {str(tokens): loss for tokens, loss in sorted(label.losses.items())},
         "failure": label.failure,
         "rate": request.schedule.rate,
+        **({} if request.depth_rule == "none" else {"depth_rule": request.depth_rule}),
         "seconds": round(label.seconds, 1),
         "text": text.sha256,
         "processor": processor(),
@@ -161,7 +177,10 @@ def train_plan(
     file = FOLDER / plan.rows
     rows = read_rows(file)
     write_rows(file, rows)
-    written = {(told["id"], told["seed"]) for told in rows}
+    way = (plan.request.schedule.rate, plan.depth_rule)
+    written = {
+        (told["id"], told["seed"]) for told in rows if (told["rate"], told.get("depth_rule", "none")) == way
+    }
     pairs = [(one, seed) for one, seed in runs(sizes, plan, seeds) if (one.id, seed) not in written]
     asked = [(one.architecture, seed, f"{one.id} seed {seed}") for one, seed in pairs]
     for place, label in labels_as_trained(asked, text, plan.request, jobs=workers, progress=note):
@@ -278,12 +297,16 @@ def main() -> None:
     plans.set_defaults(of=LLAMA)
     for name, of in PLANS.items():
         plans.add_argument(f"--{name}", action="store_const", dest="of", const=of, help=f"the plan {of.name}")
+    plans.add_argument("--depth-rule", choices=DEPTH_RULES, help=f"the plan {RULED.name}, by this rule")
+    parser.add_argument("--rate", type=float, default=RATE, help="at width 256, of --depth-rule")
     parser.add_argument("--seeds", type=int, help="train so many of the seeds of each, else all")
     parser.add_argument("--plan", action="store_true", help="write the plan and stop")
     parser.add_argument("--publish", action="store_true", help="write what is finished into the package")
     parser.add_argument("--again", type=int, metavar="COUNT", help="train so many finished ones again")
     given = parser.parse_args()
     plan: Plan = given.of
+    if given.depth_rule:
+        plan = replace(RULED, depth_rule=given.depth_rule, rate=given.rate)
     if given.publish and plan is not LLAMA:
         parser.error(f"--publish writes llama_small; {plan.name} comes with no package")
     one_thread()

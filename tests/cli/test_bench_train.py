@@ -55,6 +55,20 @@ def test_labels_are_shown_and_written(zerolm: Zerolm, place: Path) -> None:
     assert third["architectures"] == json.loads(Path("folder/labels.json").read_text())["architectures"]
 
 
+def test_the_rule_of_depth_is_written_down(zerolm: Zerolm) -> None:
+    asked = ("bench", "train", "llama", "--text", "text.txt", *flags())
+    for rule, words in (
+        ("none", "none"),
+        ("linear", "branches x (depth / 4)^-1"),
+        ("sqrt", "(depth / 4)^-0.5"),
+    ):
+        ran = zerolm(*asked, "--depth-rule", rule, "--out", f"{rule}.json")
+        assert ran.status == 0, ran.err
+        assert words in json.loads(Path(f"{rule}.json").read_text())["source"]["branches_and_rates_by_depth"]
+    ran = zerolm(*asked, "--depth-rule", "cube")
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals as they are elsewhere")
 def test_killed_at_any_moment_and_started_again(zerolm: Zerolm, place: Path) -> None:
     words = [sys.executable, "-m", "zerolm", "bench", "train", "llama", "--text", "text.txt", *MANY]

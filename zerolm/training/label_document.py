@@ -19,8 +19,8 @@ from zerolm.spaces import shape_text
 from zerolm.statistics import agreement, noise_ceiling
 from zerolm.training.labels import Label, LabelText
 from zerolm.training.processes import device_for
-from zerolm.training.request import TrainingRequest
-from zerolm.training.scaling import BASE
+from zerolm.training.request import DEPTH_RULES, TrainingRequest
+from zerolm.training.scaling import BASE, BASE_DEPTH
 from zerolm.training.train import BETAS, CLIP, TrainingFailed
 
 METRIC: Final = "loss"
@@ -121,6 +121,7 @@ def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
         "optimiser": f"AdamW, betas {BETAS[0]:g} and {BETAS[1]:g}, gradients of norm {CLIP:g} at most",
         "rate": schedule.rate,
         "rate_by_width": f"muP of width {BASE}",
+        "branches_and_rates_by_depth": _depth(request),
         "warmup": schedule.warmup,
         "decay": schedule.decay,
         "weight_decay": schedule.weight_decay,
@@ -130,6 +131,14 @@ def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
         "device": device_for(request.execution).type,
         "libraries": f"torch {torch.__version__}, transformers {transformers.__version__}",
     }
+
+
+def _depth(request: TrainingRequest) -> str:
+    exponent = DEPTH_RULES[request.depth_rule]
+    if exponent is None:
+        return "none"
+    power = f"(depth / {BASE_DEPTH})^"
+    return f"{request.depth_rule}: branches x {power}{-exponent:g}, rates in layers x {power}{exponent - 1:g}"
 
 
 def _noise(quality: Floats, repeats: Sequence[Sequence[float]]) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from zerolm.settings.request import Request, argument, by_name, options_of, part
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
 from zerolm.show.text import show_amount
+from zerolm.training.request import DEPTH_RULES
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import backend, budgets, limits, needing_torch
 
@@ -81,6 +82,10 @@ class TrainLabelsSettings(Request):
     rate: float = setting(
         "number", 0.002, "learning rate at width 256; other widths follow by muP", low=0, high=100
     )
+    depth_rule: str = setting(
+        "text", "none", "residual branches and rates by depth: over its root (sqrt, Depth-muP) or over it "
+        "(linear, CompleteP), unchanged at 4 layers", choices=tuple(DEPTH_RULES),
+    )  # fmt: skip
     compute: TrainedOn = part(TrainedOn)
     compile: bool = setting("flag", False, "compile the layers first: half a minute a shape on a CPU")
     seed: int = setting("integer", 0, "seed of draws, weights and order", low=0, high=(1 << 30) - 1)
@@ -154,6 +159,7 @@ class TrainLabelsSettings(Request):
             execution=Execution(self.compute, compile=self.compile),
             checkpoints=8,
             measured=4,
+            depth_rule=self.depth_rule,
         )
 
     @contextmanager

@@ -38,6 +38,7 @@ class Trainings:
     body: Floats
     tokens: Floats
     steps: Floats
+    hidden: Floats
     """All are logarithms: ``total`` is of all parameters over the body's, ``aspect`` of hidden / depth."""
 
     @classmethod
@@ -53,6 +54,7 @@ class Trainings:
             body,
             np.log(tokens),
             np.log(steps),
+            np.log([float(one.choices["hidden"]) for one in architectures]),
         )
 
     def at(self, places: Any) -> Trainings:
@@ -86,11 +88,30 @@ class Driver:
     begin: tuple[float, ...]
 
 
+def floor_by_steps(weights: Floats, of: Trainings) -> Floats:
+    """Return the logarithm of a floor times 1 + a number of steps / steps."""
+    return np.asarray(weights[0] + np.log1p(np.exp(weights[1] - of.steps)))
+
+
+def floor_by_tokens(weights: Floats, of: Trainings) -> Floats:
+    return np.asarray(weights[0] + np.log1p(np.exp(2 * (weights[1] - of.tokens))))
+
+
+def floor_by_tokens_a_parameter(weights: Floats, of: Trainings) -> Floats:
+    return np.asarray(weights[0] + np.log1p(np.exp(2 * (weights[1] - of.tokens + of.body))))
+
+
 DRIVERS: Final = (
     Driver("static", static, (3.0,)),
     Driver("T", by_tokens_a_parameter, (3.3, -0.15)),
     Driver("D", by_tokens, (3.5, -0.18)),
     Driver("steps+floor", by_steps, (3.0, 7.4)),
+)
+"""The drivers that predictions were written down of."""
+TRIED_LATER: Final = (
+    Driver("steps+floor, power 1", floor_by_steps, (3.0, 7.0)),
+    Driver("D+floor", floor_by_tokens, (3.0, 22.0)),
+    Driver("T+floor", floor_by_tokens_a_parameter, (3.0, 2.0)),
 )
 
 
@@ -133,6 +154,20 @@ class Curves:
         )
 
 
+def joined(parts: Sequence[Curves]) -> Curves:
+    """Return the rows of several, whose levels and networks stay apart."""
+    levels, networks = (
+        np.concatenate([np.unique(getattr(part, name), return_inverse=True)[1] + 1e6 * i
+                        for i, part in enumerate(parts)])
+        for name in ("levels", "networks")
+    )  # fmt: skip
+    columns = [
+        np.concatenate(column)
+        for column in zip(*(vars(part.trainings).values() for part in parts), strict=True)
+    ]
+    return Curves(Trainings(*columns), np.concatenate([part.losses for part in parts]), levels, networks)
+
+
 def fit(driver: Driver, curves: Curves) -> ShapeForm:
     """Return the form whose parabola in ln N_eff, one at each level, leaves least of the ln loss.
 
@@ -154,10 +189,14 @@ def fit(driver: Driver, curves: Curves) -> ShapeForm:
     return ShapeForm(driver, found.x)
 
 
-def gemstones(file: Path) -> Curves:
-    """Return the curves of the Gemstones at constant rate, at counts of tokens with equal ratios."""
+CONSTANT: Final = "constant rate"
+COOLED: Final = "after a 10 %"
+
+
+def gemstones(file: Path, rate: str = CONSTANT) -> Curves:
+    """Return the curves of the Gemstones at constant rate, or after it fell, at counts with equal ratios."""
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    rows = [row for row in rows if row["note"].startswith("constant rate")]
+    rows = [row for row in rows if row["note"].startswith(rate)]
     counts = sorted({row["tokens"] for row in rows})
     places = np.unique(np.round(np.geomspace(1, len(counts), COUNTS)).astype(int)) - 1
     chosen = {counts[place] for place in places}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,11 +101,12 @@ def floor_by_tokens_a_parameter(weights: Floats, of: Trainings) -> Floats:
     return np.asarray(weights[0] + np.log1p(np.exp(2 * (weights[1] - of.tokens + of.body))))
 
 
+STEPS_FLOOR: Final = Driver("steps+floor", by_steps, (3.0, 7.4))
 DRIVERS: Final = (
     Driver("static", static, (3.0,)),
     Driver("T", by_tokens_a_parameter, (3.3, -0.15)),
     Driver("D", by_tokens, (3.5, -0.18)),
-    Driver("steps+floor", by_steps, (3.0, 7.4)),
+    STEPS_FLOOR,
 )
 """The drivers that predictions were written down of."""
 TRIED_LATER: Final = (
@@ -146,12 +147,28 @@ class Curves:
     networks: Floats
     """The number of the network that a row is of."""
 
-    def of_networks(self, numbers: Sequence[int]) -> Curves:
-        """Return the rows of some networks, as often as each is named."""
-        places = np.concatenate([np.flatnonzero(self.networks == number) for number in numbers])
+    def at(self, places: Any) -> Curves:
+        """Return the rows at some places."""
         return Curves(
             self.trainings.at(places), self.losses[places], self.levels[places], self.networks[places]
         )
+
+    def of_networks(self, numbers: Sequence[int]) -> Curves:
+        """Return the rows of some networks, as often as each is named."""
+        return self.at(np.concatenate([np.flatnonzero(self.networks == number) for number in numbers]))
+
+
+BODY: Final = 15
+"""Weights of a layer of a Gemstone over hidden^2."""
+
+
+def by_backbone(curves: Curves) -> Curves:
+    """Return the curves with all parameters over a body of 15 L d^2, which a backbone tells without its "
+    "layers."""
+    of = curves.trainings
+    outside = np.log(np.expm1(of.total)) + of.body
+    body = np.log(BODY) + 3 * of.hidden - of.aspect
+    return replace(curves, trainings=replace(of, total=np.log1p(np.exp(outside - body))))
 
 
 def joined(parts: Sequence[Curves]) -> Curves:
@@ -168,7 +185,7 @@ def joined(parts: Sequence[Curves]) -> Curves:
     return Curves(Trainings(*columns), np.concatenate([part.losses for part in parts]), levels, networks)
 
 
-def fit(driver: Driver, curves: Curves) -> ShapeForm:
+def fit(driver: Driver, curves: Curves, degree: int = 2) -> ShapeForm:
     """Return the form whose parabola in ln N_eff, one at each level, leaves least of the ln loss.
 
     The parabolas are solved for within: the form has to order and to space networks of one level, no more.
@@ -180,7 +197,7 @@ def fit(driver: Driver, curves: Curves) -> ShapeForm:
         scores = _score(driver, weights, curves.trainings)
         left = []
         for group in groups:
-            powers = np.vander((scores[group] - scores[group].mean()) / 2, 3)
+            powers = np.vander((scores[group] - scores[group].mean()) / 2, degree + 1)
             solved = np.linalg.lstsq(powers, logs[group], rcond=None)[0]
             left.append(logs[group] - powers @ solved)
         return np.concatenate(left)
@@ -196,12 +213,12 @@ COOLED: Final = "after a 10 %"
 def gemstones(file: Path, rate: str = CONSTANT) -> Curves:
     """Return the curves of the Gemstones at constant rate, or after it fell, at counts with equal ratios."""
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    names = sorted({row["name"] for row in rows})
     rows = [row for row in rows if row["note"].startswith(rate)]
     counts = sorted({row["tokens"] for row in rows})
     places = np.unique(np.round(np.geomspace(1, len(counts), COUNTS)).astype(int)) - 1
     chosen = {counts[place] for place in places}
     rows = [row for row in rows if row["tokens"] in chosen]
-    names = sorted({row["name"] for row in rows})
     architectures = {row["name"]: gemstone(row) for row in rows}
     tokens = [row["tokens"] for row in rows]
     return Curves(
@@ -219,3 +236,44 @@ def gemstone(row: dict[str, Any]) -> Architecture:
     space = make_space("llama", vocab=row["vocab"], tied=row["tied"])
     choices = {"depth": row["layers"], "head_size": row["head_dim"]}
     return space.read(choices | {name: row[name] for name in ("hidden", "heads", "kv_heads", "ffn")})
+
+
+def never_ending(curves: Curves) -> Curves:
+    """Return the curves as if their networks had been trained for ever, as a score without tokens sees "
+    "them."""
+    steps = np.full(len(curves.losses), np.log(1e12))
+    return replace(curves, trainings=replace(curves.trainings, steps=steps))
+
+
+def covariance(driver: Driver, curves: Curves, draws: int = 400) -> Floats:
+    """Return the covariance of the weights, by refits to networks that are drawn anew."""
+    numbers, rng = np.unique(curves.networks), np.random.default_rng(0)
+    drawn = [rng.choice(numbers, len(numbers)).tolist() for _ in range(draws)]
+    weights = [fit(driver, curves.of_networks(some)).weights for some in drawn if len(set(some)) > 5]
+    return np.cov(np.transpose(weights))
+
+
+def folds(networks: Floats, count: int = 11) -> list[tuple[Floats, Floats]]:
+    """Return the places of the rows of all networks but some, and of these; each network is left out once."""
+    numbers = np.unique(networks, return_inverse=True)[1] % count
+    return [(np.flatnonzero(numbers != i), np.flatnonzero(numbers == i)) for i in np.unique(numbers)]
+
+
+def unseen_error(driver: Driver, curves: Curves) -> float:
+    """Return the root mean square of what the form leaves of the ln loss of networks that it did not see.
+
+    The parabola of each level is that of the networks seen.
+    """
+    left = []
+    for seen, hidden in folds(curves.networks):
+        form = fit(driver, curves.at(seen))
+        scores, logs = form.score(curves.trainings), np.log(curves.losses)
+        for level in np.unique(curves.levels[hidden]):
+            known = seen[curves.levels[seen] == level]
+            new = hidden[curves.levels[hidden] == level]
+            if len(known) < 4:
+                continue
+            middle = scores[known].mean()
+            solved = np.linalg.lstsq(np.vander((scores[known] - middle) / 2, 3), logs[known], rcond=None)[0]
+            left.append(logs[new] - np.vander((scores[new] - middle) / 2, 3) @ solved)
+    return float(np.sqrt(np.mean(np.square(np.concatenate(left)))))

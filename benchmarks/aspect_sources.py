@@ -1,4 +1,4 @@
-"""Losses that forms of depth against width are fitted to and judged on, and the judging: pairs of equal size."""
+"""Losses that forms of depth against width are fitted to and judged on: pairs of about equal size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from aspect_form import COOLED, Curves, ShapeForm, Trainings, gemstones
+from aspect_form import COOLED, Curves, Driver, ShapeForm, Trainings, fit, gemstones
 from llama_small import (
     FOLDER,
     LLAMA,
@@ -27,12 +27,14 @@ from zerolm.architecture import Architecture, Floats, Ints
 from zerolm.groundtruth.reader import SHIPPED, read, views
 
 ALIKE: Final = 0.05
-"""Networks are paired where their bodies, or all their parameters, differ by so much at most, in logarithms."""
+"""Networks are paired where their bodies, or all their parameters, differ by so much at most."""
 DRAWS: Final = 2000
+FEWEST: Final = 3
+"""Pairs that a source has at least."""
 FEW, MANY = 20.5e9, 49e9
 """Tokens up to which, and from which, the Gemstones are judged apart."""
 PAIR_TOKENS, PAIR_STEPS = 100e9, 25e3
-"""Of ``decoder_pairs``: 100 B tokens; the batch is not printed, 4 M tokens are assumed, which no form notices."""
+"""Of ``decoder_pairs``: 100 B tokens; the batch is not printed, 4 M tokens are assumed."""
 Score = Callable[[Curves], Floats]
 
 
@@ -89,25 +91,20 @@ def published_pairs() -> Curves:
     )
 
 
-def chosen(curves: Curves, places: Floats) -> Curves:
-    return Curves(
-        curves.trainings.at(places), curves.losses[places], curves.levels[places], curves.networks[places]
-    )
-
-
 def sources(file: Path) -> list[Source]:
     """Return all that is judged on; runs that have not ended are left out."""
     constant, cooled = gemstones(file), gemstones(file, COOLED)
     every = [
-        ("Gemstones, up to 20 B", "Gemstones", chosen(constant, constant.levels < FEW)),
-        ("Gemstones, from 50 B", "Gemstones", chosen(constant, constant.levels > MANY)),
+        ("Gemstones, up to 20 B", "Gemstones", constant.at(constant.levels < FEW)),
+        ("Gemstones, from 50 B", "Gemstones", constant.at(constant.levels > MANY)),
         ("Gemstones, cooled down, 11 to 110 B", "Gemstones", cooled),
         ("llama_small, 3 M", "llama_small", trained([LLAMA])),
         ("llama_small, 9 M, 2,197 steps", "llama_small", trained([LONGER, LONGER_SMALL, LONGER_LARGE])),
         ("llama_small, 9 M, 732 steps", "llama_small", trained([LONGER_BATCH])),
         ("decoder_pairs, 100 B", "decoder_pairs", published_pairs()),
     ]
-    return [Source(name, family, curves) for name, family, curves in every if curves is not None]
+    known = [Source(name, family, curves) for name, family, curves in every if curves is not None]
+    return [source for source in known if len(source.pairs[0]) >= FEWEST]
 
 
 def geo(curves: Curves) -> Floats:
@@ -135,8 +132,42 @@ RIVALS: Final[Mapping[str, Score]] = {
 }  # fmt: skip
 
 
+def as_they_are(curves: Curves) -> Curves:
+    return curves
+
+
 def by_form(form: ShapeForm) -> Score:
     return lambda curves: form.score(curves.trainings)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A form as it is judged: its driver, and how it sees the curves that it is fitted to and those it "
+    "scores."""
+
+    name: str
+    driver: Driver
+    fitted_to: Callable[[Curves], Curves] = as_they_are
+    scored: Callable[[Curves], Curves] = as_they_are
+
+    def score(self, seen: Curves) -> Score:
+        """Return the score of the form that is fitted to some curves."""
+        form = fit(self.driver, self.fitted_to(seen))
+        return lambda curves: form.score(self.scored(curves).trainings)
+
+
+def unseen_scores(variant: Variant, seen: Curves, source: Source) -> Floats:
+    """Return scores (2, n) of a source's pairs by forms that were fitted without either network."""
+    i, j = source.pairs
+    numbers = np.unique(seen.networks).tolist()
+    scores, done = np.zeros((2, len(i))), dict[tuple[int, int], Floats]()
+    for place, two in enumerate(zip(source.curves.networks[i], source.curves.networks[j], strict=True)):
+        pair = (int(min(two)), int(max(two)))
+        if pair not in done:
+            others = seen.of_networks([number for number in numbers if number not in pair])
+            done[pair] = variant.score(others)(source.curves)
+        scores[:, place] = done[pair][[i[place], j[place]]]
+    return scores
 
 
 @dataclass(frozen=True)
@@ -153,32 +184,26 @@ class Verdict:
     gain: tuple[float, float, float]
 
 
-def right(scores: Floats, losses: Floats, pairs: tuple[Ints, Ints]) -> Floats:
-    """Return 1 for each pair that is ordered rightly, 1/2 where the score ties."""
-    i, j = pairs
-    ahead = np.sign(np.round(scores[i] - scores[j], 9)) * np.sign(losses[j] - losses[i])
+def right(scores: Floats, losses: Floats) -> Floats:
+    """Return 1 for each pair (2, n) that is ordered rightly, 1/2 where the score ties."""
+    ahead = np.sign(np.round(scores[0] - scores[1], 9)) * np.sign(losses[1] - losses[0])
     return np.asarray((1 + ahead) / 2)
 
 
 def judge(source: Source, score: Score, scores: Floats | None = None) -> Verdict:
-    """Return how a score orders the pairs of a source; ``scores`` of its pairs (2, n) stand for it."""
+    """Return how a score, or given ``scores`` of the pairs (2, n), orders the pairs of a source."""
     curves, pairs = source.curves, source.pairs
-    values = score(curves) if scores is None else None
-    if values is None:
-        assert scores is not None
-        i, j = pairs
-        ahead = np.sign(np.round(scores[0] - scores[1], 9)) * np.sign(curves.losses[j] - curves.losses[i])
-        good, tau = np.asarray((1 + ahead) / 2), float("nan")
-    else:
-        good, tau = right(values, curves.losses, pairs), _tau(values, curves)
-    theirs = right(geo(curves), curves.losses, pairs)
-    gaps = np.abs(curves.losses[pairs[0]] - curves.losses[pairs[1]])
+    values = score(curves)
+    of_pairs = np.stack([values[pairs[0]], values[pairs[1]]]) if scores is None else scores
+    losses = np.stack([curves.losses[pairs[0]], curves.losses[pairs[1]]])
+    theirs = np.stack([curves.trainings.geo[pairs[0]], curves.trainings.geo[pairs[1]]])
+    good, gaps = right(of_pairs, losses), np.abs(losses[0] - losses[1])
     return Verdict(
         len(good),
         float(good.mean()),
         float((good * gaps).sum() / gaps.sum()),
-        tau,
-        gain(curves, pairs, good - theirs),
+        float("nan") if scores is not None else _tau(values, curves),
+        gain(curves, pairs, good - right(theirs, losses)),
     )
 
 

@@ -1,6 +1,6 @@
 """Scores: numbers where higher means expected to be better. One formula a function."""
 
-from zerolm.scores import baselines, capacity
+from zerolm.scores import aspect, baselines, capacity
 from zerolm.scores.base import (
     SCORES,
     ChoiceTable,
@@ -25,6 +25,7 @@ __all__ = [
     "ScoreBatch",
     "WholeScore",
     "all_variants",
+    "aspect",
     "baselines",
     "capacity",
     "closed_form",

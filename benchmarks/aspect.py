@@ -29,7 +29,18 @@ from aspect_form import (
     never_ending,
     unseen_error,
 )
-from aspect_sources import DRAWS, RIVALS, Source, Variant, Verdict, by_form, judge, sources, unseen_scores
+from aspect_sources import (
+    DRAWS,
+    RIVALS,
+    Source,
+    Variant,
+    Verdict,
+    by_form,
+    judge,
+    others,
+    sources,
+    unseen_scores,
+)
 from llama_small import LLAMA, LONGER, LONGER_BATCH, LONGER_LARGE, LONGER_SMALL, Plan, tokens_of
 from llama_small_law import margin, measured, seed_deviation, two_errors
 from llama_small_plan import DEPTHS, Planned
@@ -51,6 +62,10 @@ RUNS: Final = (
 )
 """Plans with the size whose four depths they train; the first four had ended before."""
 ENDED: Final = 4
+
+
+Verdicts = dict[str, dict[str, Verdict]]
+"""By source and score."""
 
 
 def four_depths(plan: Plan, size: str) -> list[Planned]:
@@ -282,6 +297,30 @@ def show_judged(curves: Curves, every: Sequence[Source]) -> dict[str, dict[str, 
     return verdicts
 
 
+def show_others(curves: Curves) -> dict[str, dict[str, Verdict]]:
+    """Print how the score does on published decoders of other kinds; return the verdicts."""
+    print("## Published decoders of other kinds\n")
+    print(
+        "GPT-2 and Transformer-XL with layers that differ and adaptive embeddings of some 268,000 and "
+        "793,000 words, whose training is not told to the score. No constant saw them.\n"
+    )
+    scores = {**RIVALS, WITHOUT_TOKENS.name: WITHOUT_TOKENS.score(curves)}
+    verdicts = {
+        source.name: {name: judge(source, score) for name, score in scores.items()} for source in others()
+    }
+    rows: list[list[str | float]] = []
+    for source, of in verdicts.items():
+        for name, one in of.items():
+            cells = [
+                f"{100 * one.share:.0f} / {100 * one.weighed:.0f}",
+                f"{one.tau:+.3f}",
+                interval_text(one.gain),
+            ]
+            rows.append([source, name, *cells])
+    table(["source", "score", "share / weighed, %", "tau-b", "share more than geo"], rows)
+    return verdicts
+
+
 def show_nested(every: Sequence[Source], curves: Curves) -> None:
     """Print what a driver chosen and fitted without a family of sources is worth there."""
     print("## With a family hidden\n")
@@ -312,7 +351,7 @@ def interval_text(gain: tuple[float, float, float]) -> str:
     return f"{gain[0]:+.3f} [{gain[1]:+.3f}, {gain[2]:+.3f}]"
 
 
-def show_choice(curves: Curves, verdicts: dict[str, dict[str, Verdict]]) -> None:
+def show_choice(curves: Curves, verdicts: Verdicts, of_others: Verdicts) -> None:
     """Print which form is taken, and whether it becomes the default."""
     print("## The form, and the default\n")
     errors = {driver.name: unseen_error(driver, curves) for driver in DRIVERS}
@@ -328,7 +367,8 @@ def show_choice(curves: Curves, verdicts: dict[str, dict[str, Verdict]]) -> None
     )
     default, words = True, []
     for variant in (SHIPPED, WITHOUT_TOKENS):
-        gains = {name: of[variant.name].gain for name, of in verdicts.items()}
+        judged = verdicts | (of_others if variant is WITHOUT_TOKENS else {})
+        gains = {name: of[variant.name].gain for name, of in judged.items()}
         below = [name for name, gain in gains.items() if gain[2] < 0]
         above = [name for name, gain in gains.items() if gain[0] > 0]
         default = default and not below and 2 * len(above) > len(gains)
@@ -377,7 +417,7 @@ def main() -> None:
         every = sources(given.curves)
         verdicts = show_judged(curves, every)
         show_nested(every, curves)
-        show_choice(curves, verdicts)
+        show_choice(curves, verdicts, show_others(curves))
         show_constants(curves)
     PLACE.write_text(page.getvalue().rstrip() + "\n", encoding="utf-8")
 

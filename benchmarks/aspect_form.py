@@ -50,11 +50,11 @@ class Trainings:
         return cls(
             np.log(make_score("geo").of_many(architectures)),
             np.log([cost["params"] for cost in costs]) - body,
-            np.log([one.choices["hidden"] / one.depth for one in architectures]),
+            np.log([one.mean_width / one.depth for one in architectures]),
             body,
             np.log(tokens),
             np.log(steps),
-            np.log([float(one.choices["hidden"]) for one in architectures]),
+            np.log([one.mean_width for one in architectures]),
         )
 
     def at(self, places: Any) -> Trainings:

@@ -24,7 +24,7 @@ from llama_small import (
 from scipy.stats import kendalltau
 
 from zerolm.architecture import Architecture, Floats, Ints
-from zerolm.groundtruth.reader import SHIPPED, read, views
+from zerolm.groundtruth.reader import SHIPPED, locate, quality, read, views
 
 ALIKE: Final = 0.05
 """Networks are paired where their bodies, or all their parameters, differ by so much at most."""
@@ -89,6 +89,25 @@ def published_pairs() -> Curves:
         np.unique(groups, return_inverse=True)[1].astype(float),
         np.arange(count),
     )
+
+
+OTHERS: Final = ("gpt2_wt103", "gpt2_lm1b", "transformer_xl_wt103", "transformer_xl_lm1b")
+"""Published decoders of other kinds, whose layers have heads and an FFN of their own; how long they were
+trained is not read, so that forms are judged without it."""
+
+
+def others() -> list[Source]:
+    """Return the published decoders of other kinds."""
+    told = []
+    for name in OTHERS:
+        truth = read(locate(name, None))
+        (view, *_) = views(truth)
+        count, losses = len(view.architectures), -quality(truth, truth.metric_of(None))
+        told.append(
+            Source(name, name, Curves(Trainings.of(view.architectures, [1] * count, [1] * count), losses,
+                                      np.zeros(count), np.arange(count)))
+        )  # fmt: skip
+    return told
 
 
 def sources(file: Path) -> list[Source]:

@@ -47,6 +47,8 @@ class _Bench(Protocol):
         store: str | PathLike[str] | None = ...,
         alpha: float | Sequence[float] | None = ...,
         init: str | Sequence[str] | None = ...,
+        train_tokens: int | str | Sequence[int | str] | None = ...,
+        batch_tokens: int | str | Sequence[int | str] | None = ...,
         progress: Progress = ...,
     ) -> BenchReport: ...
     @staticmethod
@@ -62,6 +64,8 @@ class _Bench(Protocol):
         store: str | PathLike[str] | None = ...,
         alpha: float | Sequence[float] | None = ...,
         init: str | Sequence[str] | None = ...,
+        train_tokens: int | str | Sequence[int | str] | None = ...,
+        batch_tokens: int | str | Sequence[int | str] | None = ...,
         progress: Progress = ...,
     ) -> BenchReport: ...
     @staticmethod
@@ -533,6 +537,8 @@ def score(
     like: str | None = ...,
     alpha: float | Sequence[float] | None = ...,
     init: str | Sequence[str] | None = ...,
+    train_tokens: int | str | Sequence[int | str] | None = ...,
+    batch_tokens: int | str | Sequence[int | str] | None = ...,
 ) -> ScoreReport: ...
 
 def search(
@@ -604,6 +610,8 @@ def search(
     depth3: int | str | Sequence[int] | None = ...,
     alpha: float | None = ...,
     init: str | None = ...,
+    train_tokens: int | str | None = ...,
+    batch_tokens: int | str | None = ...,
     progress: Progress = ...,
 ) -> SearchReport: ...
 

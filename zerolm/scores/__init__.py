@@ -1,6 +1,6 @@
 """Scores: numbers where higher means expected to be better. One formula a function."""
 
-from zerolm.scores import aspect, baselines, capacity
+from zerolm.scores import baselines, capacity, shape
 from zerolm.scores.base import (
     SCORES,
     ChoiceTable,
@@ -25,13 +25,13 @@ __all__ = [
     "ScoreBatch",
     "WholeScore",
     "all_variants",
-    "aspect",
     "baselines",
     "capacity",
     "closed_form",
     "make_score",
     "score_names",
     "score_settings",
+    "shape",
     "variants",
     "whole_score",
 ]

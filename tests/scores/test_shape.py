@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from zerolm.architecture import Architecture
 from zerolm.scores import make_score
-from zerolm.scores.aspect import (
+from zerolm.scores.shape import (
     COVARIANCE,
     GEMSTONES_STEP,
     STEPS,

@@ -37,8 +37,11 @@ def label_document(
     request: TrainingRequest,
     architectures: Sequence[Architecture],
     labels: Sequence[Runs],
+    names: Sequence[str],
 ) -> dict[str, Any]:
     """Return plain JSON: ``benchmark`` is the file, ``rows`` are its architectures with sizes and seconds.
+
+    ``names`` are those of the architectures.
 
     ``noise`` is the ceiling by the seeds, None without repeats; ``agreement`` tau-b of scores with the
     losses; ``left_out`` are architectures whose training failed, with the reason. ``TrainingFailed`` where
@@ -58,7 +61,7 @@ def label_document(
     noise = _noise(quality, [repeats[i] for i in trained])
     entries = [
         {
-            "id": str(i + 1),
+            "id": names[i],
             "architecture": architectures[i].choices,
             "results": _results(labels[i][0]),
             **({"repeats": {METRIC: repeats[i]}} if repeats[i] else {}),
@@ -82,10 +85,10 @@ def label_document(
         "benchmark": benchmark,
         "noise": noise,
         "agreement": {rival: None if math.isnan(tau) else tau for rival, tau in taus.items()},
-        "left_out": [{"id": str(i + 1), "reason": labels[i][0].failure} for i in failed],
+        "left_out": [{"id": names[i], "reason": labels[i][0].failure} for i in failed],
         "rows": [
             {
-                "id": str(i + 1),
+                "id": names[i],
                 "shape": shape_text(architectures[i]),
                 **{cost: int(values[place]) for cost, values in sizes.items()},
                 "loss": labels[i][0].loss,

@@ -17,7 +17,6 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Shee
 from zerolm.show.text import show_amount
 from zerolm.training.request import DEPTH_RULES
 from zerolm.verbs.report import Report, run_of
-from zerolm.verbs.search_words import COUNTING
 from zerolm.verbs.shared import backend, budgets, limits, needing_torch
 
 if TYPE_CHECKING:
@@ -255,6 +254,7 @@ def _rows_of(path: Path) -> GroundTruth:
     from zerolm.groundtruth.truth import check
     from zerolm.verbs.load import load
     from zerolm.verbs.search_report import SearchReport
+    from zerolm.verbs.search_words import COUNTING
 
     if not path.is_dir():
         return read(path)

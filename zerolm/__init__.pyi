@@ -48,7 +48,6 @@ class _Bench(Protocol):
         alpha: float | Sequence[float] | None = ...,
         init: str | Sequence[str] | None = ...,
         train_tokens: int | str | Sequence[int | str] | None = ...,
-        batch_tokens: int | str | Sequence[int | str] | None = ...,
         progress: Progress = ...,
     ) -> BenchReport: ...
     @staticmethod
@@ -65,7 +64,6 @@ class _Bench(Protocol):
         alpha: float | Sequence[float] | None = ...,
         init: str | Sequence[str] | None = ...,
         train_tokens: int | str | Sequence[int | str] | None = ...,
-        batch_tokens: int | str | Sequence[int | str] | None = ...,
         progress: Progress = ...,
     ) -> BenchReport: ...
     @staticmethod
@@ -539,7 +537,6 @@ def score(
     alpha: float | Sequence[float] | None = ...,
     init: str | Sequence[str] | None = ...,
     train_tokens: int | str | Sequence[int | str] | None = ...,
-    batch_tokens: int | str | Sequence[int | str] | None = ...,
 ) -> ScoreReport: ...
 
 def search(
@@ -612,7 +609,6 @@ def search(
     alpha: float | None = ...,
     init: str | None = ...,
     train_tokens: int | str | None = ...,
-    batch_tokens: int | str | None = ...,
     progress: Progress = ...,
 ) -> SearchReport: ...
 

@@ -36,7 +36,7 @@ Backbones = tuple[Ints, Floats, Ints]
 
 @dataclass(frozen=True)
 class LawWeights:
-    """What was fitted: e, k, m and t, with their covariance by refits to networks that were drawn anew."""
+    """The fitted e, k, m and t, with their covariance by refits to networks that were drawn anew."""
 
     values: tuple[float, float, float, float]
     covariance: tuple[tuple[float, ...], ...]
@@ -83,7 +83,7 @@ def shape_law(shapes: Shapes, depth: Ints, /, *, train_tokens: int | None) -> Fl
 
 @dataclass(frozen=True)
 class ShapeEstimate:
-    """What the law says, with the interval that holds 95 % of its draws of weights."""
+    """A number by the law, with the interval that holds 95 % of its draws of weights."""
 
     value: float
     low: float

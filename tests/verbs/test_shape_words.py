@@ -46,6 +46,19 @@ def test_a_pick_tells_its_ratio_and_its_worth(tokens: str | None) -> None:
         assert f"with {100 * (more.value - 1):.1f} % (95 %: {100 * (more.low - 1):.1f} to" in lines[0]
 
 
+def test_the_page_has_the_ridge() -> None:
+    report = searched()
+    (sheet,) = (sheet for sheet in report.sheets() if sheet.title == "Depth against width")
+    on = sheet.rows[[row[0] for row in sheet.rows].index("1 x")]
+    assert on[2] == "0.0 % (95 %: 0.0 to 0.0)"
+    costs = [float(str(row[2]).split()[0]) for row in sheet.rows]
+    middle = costs.index(0.0)
+    assert costs[: middle + 1] == sorted(costs[: middle + 1], reverse=True)
+    assert costs[middle:] == sorted(costs[middle:])
+    others = zerolm.search("llama", max_params="16M", **SMALL).sheets()
+    assert "Depth against width" not in [sheet.title for sheet in others]
+
+
 def test_a_training_beyond_the_data_is_told() -> None:
     few, most = TOKENS_A_PARAMETER
     assert not searched(train_tokens="1B").remarks

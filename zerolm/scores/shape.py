@@ -113,6 +113,11 @@ def ratio_worth(architecture: Architecture, train_tokens: int | None = None) -> 
     return ShapeEstimate(*_interval([lost(weights) for weights in _drawn(train_tokens)]))
 
 
+def off_ratio(times: float, train_tokens: int | None = None) -> ShapeEstimate:
+    """Return what a hidden / depth is worth that is so many times the best, whatever that is."""
+    return ShapeEstimate(*_interval([-weights[1] * np.log(times) ** 2 for weights in _drawn(train_tokens)]))
+
+
 def best_ratio(architecture: Architecture, train_tokens: int | None = None) -> ShapeEstimate:
     """Return the best hidden / depth of a network of that size, with its 95 % interval."""
     backbones = _backbones(ScoreBatch.of([architecture]))

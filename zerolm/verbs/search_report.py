@@ -19,7 +19,7 @@ from zerolm.verbs import search_tables as tables
 from zerolm.verbs import search_words as words
 from zerolm.verbs.report import Report
 from zerolm.verbs.search_charts import FLAT, candidacies, front, identity, landscape
-from zerolm.verbs.shape_words import shape_lines, shape_warnings
+from zerolm.verbs.shape_words import SCORE, ridge, shape_lines, shape_warnings
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -92,6 +92,7 @@ class SearchReport(SearchResult, Report):
                 charted, charts=[front(self, entries)], notes=[words.front_note(self)], on=(PAGE, NOTEBOOK)
             ),
             Sheet("How flat the optimum is", charts=[landscape(self)], notes=[flatness], on=(PAGE,)),
+            *([ridge(self)] if self.question.score == SCORE else []),
             tables.best(self, places),
             *([tables.beside(self, self.baseline, places)] if self.baseline else []),
             *([tables.by_vocabulary(self)] if self.vocabularies else []),

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from zerolm.scores.shape import (
     RATIOS,
     TOKENS_A_PARAMETER,
     ShapeEstimate,
     best_ratio,
+    off_ratio,
     ratio_worth,
     tokens_a_parameter,
     worth,
 )
+from zerolm.show.sheet import PAGE, Row, Sheet
 from zerolm.solvers.result import SearchResult
 from zerolm.verbs.search_words import COUNTING
 
-SCORE = "shape_law"
+SCORE: Final = "shape_law"
+TIMES: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
+"""How far beside the ridge costs are told."""
 
 
 def shape_lines(result: SearchResult) -> Iterator[str]:
@@ -39,6 +44,23 @@ def shape_lines(result: SearchResult) -> Iterator[str]:
             more = worth(pick, choice.architecture, tokens)
             gain = ShapeEstimate(more.value - 1, more.low - 1, more.high - 1)
             yield f"as good as {name} with {_percent(gain)} more parameters"
+
+
+def ridge(result: SearchResult) -> Sheet:
+    """Return the hidden / depth of networks of the pick's size on the ridge and beside it, and what that "
+    "costs."""
+    tokens, pick = result.question.options.get("train_tokens"), result.pick.architecture
+    best = best_ratio(pick, tokens).value
+    rows: list[Row] = []
+    for times in TIMES:
+        at = off_ratio(times, tokens)
+        cost = ShapeEstimate(1 - at.value, 1 - at.high, 1 - at.low)
+        rows.append([f"{times:g} x", f"{times * best:.3g}", _percent(cost)])
+    note = (
+        f"The pick has {pick.mean_width / pick.depth:.3g}. Costs are shares of the parameters, by shape_law: "
+        "a network off the ridge is as good as one on it with so many fewer."
+    )
+    return Sheet("Depth against width", ["of the best", "hidden / depth", "costs"], rows, [note], on=(PAGE,))
 
 
 def shape_warnings(result: SearchResult) -> Iterator[str]:

@@ -41,7 +41,19 @@ from aspect_sources import (
     sources,
     unseen_scores,
 )
-from llama_small import LLAMA, LONGER, LONGER_BATCH, LONGER_LARGE, LONGER_SMALL, Plan, tokens_of
+from llama_small import (
+    FOLDER,
+    LLAMA,
+    LONGER,
+    LONGER_BATCH,
+    LONGER_LARGE,
+    LONGER_SMALL,
+    PLANS,
+    RULED,
+    Plan,
+    read_rows,
+    tokens_of,
+)
 from llama_small_law import margin, measured, seed_deviation, two_errors
 from llama_small_plan import DEPTHS, Planned
 from scipy.stats import chi2
@@ -67,6 +79,8 @@ RUNS: Final = (
 )
 """Plans with the size whose four depths they train; the first four had ended before."""
 ENDED: Final = 4
+RATES: Final = (0.002, 0.004, 0.008)
+"""That rules of depth are tried at."""
 
 
 KNOWN: Final = (
@@ -257,6 +271,48 @@ def show_alike() -> None:
             [name, depths, f"{square:.1f}", str(len(ids)), f"{chi2.sf(square, max(1, len(ids))):.2g}"]
         )
     table(["alike by", "depth: difference", "chi^2", "of", "probability"], rows)
+
+
+def show_ended() -> None:
+    """Print how many runs of each plan have ended."""
+    told = []
+    for flag, plan in PLANS.items():
+        if plan.space == LLAMA.space:
+            ended = sum(len(one.losses) for one in measured(plan))
+            told.append(f"`--{flag}` {ended} of {sum(one.seeds for one in plan.planned())}")
+    print(
+        f"Runs that have ended, by the flag of `llama_small.py` that goes on with them: {', '.join(told)}.\n"
+    )
+
+
+def show_depth_rules() -> None:
+    """Print losses by rules of depth and rates, and what the deepest loses to the base."""
+    print("## Whether the deep penalty is the recipe's\n")
+    print(
+        "The recipe of llama_small scales weights and rates with the width (muP), nothing with the depth. "
+        "`bench train --depth-rule` multiplies residual branches by (L / 4)^-a and rates in the layers by (L "
+        "/ 4)^(a - 1): a = 1/2 (sqrt) is Depth-muP, a = 1 (linear) CompleteP, read in the papers' pages and "
+        "in the code that CompleteP's authors published (EleutherAI/nanoGPT-mup, branch completep). Left "
+        "out: Adam's epsilon by width and depth, which that code scales, too. The base and the deepest of "
+        "each size, 3 M tokens, first seeds.\n"
+    )
+    rows = [*read_rows(FOLDER / RULED.rows), *read_rows(FOLDER / LLAMA.rows)]
+    ends = {one.id: one for one in RULED.planned()}
+    losses: dict[tuple[str, float], dict[str, float]] = {}
+    for told in rows:
+        if told["id"] in ends and told["seed"] == 0 and told["losses"]:
+            way = (told.get("depth_rule", "none"), told["rate"])
+            last = max(told["losses"], key=int)
+            losses.setdefault(way, {})[told["id"]] = told["losses"][last]
+    cells = [
+        [rule, f"{rate:g}", *(f"{of[i]:.4f}" if i in of else "" for i in ends)]
+        for (rule, rate), of in sorted(losses.items())
+    ]
+    table(["rule", "rate", *ends], cells)
+    wanted = 3 * len(RATES) * len(ends)
+    ended = sum(len(of) for of in losses.values())
+    if ended < wanted:
+        print(f"{ended} of {wanted} runs have ended: the suspicion is not yet decided.\n")
 
 
 def lowest(aspects: Floats, losses: Floats) -> str:
@@ -460,6 +516,8 @@ def main() -> None:
         show_predictions(forms)
         show_came(forms)
         show_alike()
+        show_ended()
+        show_depth_rules()
         every = sources(given.curves)
         verdicts = show_judged(curves, every)
         show_nested(every, curves)

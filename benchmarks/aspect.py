@@ -248,7 +248,7 @@ def show_alike() -> None:
         "The four depths of .3M after 9 M tokens in 732 steps, against the run that a driver holds to be the "
         "same: that of as many steps (steps), that of as many tokens (D, and T). Differences from the base, "
         "run less run, with two standard errors; chi^2 of those that there are, and how probable one as "
-        "large is by chance. No slope and no fit is in it.\n"
+        "large is by chance. No slope and no fit is in it; the runs compared are of other processors.\n"
     )
     deviation, shapes = seed_deviation(measured(LLAMA)), four_depths(LONGER_BATCH, ".3M")
     base = next(one.id for one in shapes if one.line == "base")
@@ -290,9 +290,11 @@ def show_depth_rules() -> None:
     print("## Whether the deep penalty is the recipe's\n")
     print(
         "The recipe of llama_small scales weights and rates with the width (muP), nothing with the depth. "
-        "`bench train --depth-rule` multiplies residual branches by (L / 4)^-a and rates in the layers by (L "
-        "/ 4)^(a - 1): a = 1/2 (sqrt) is Depth-muP, a = 1 (linear) CompleteP, read in the papers' pages and "
-        "in the code that CompleteP's authors published (EleutherAI/nanoGPT-mup, branch completep). Left "
+        "`bench train --depth-rule` multiplies residual branches by (L / 4)^-a and rates in the layers by "
+        "(L / 4)^(a - 1). a = 1 (linear) is CompleteP, read in the code that its authors published "
+        "(EleutherAI/nanoGPT-mup, branch completep, commit 6f8bc3b), which takes a from 1/2 to 1. a = 1/2 "
+        "(sqrt) is Depth-muP by that code and from memory; its paper's tables were not to be had, its "
+        "abstract says that blocks of more than one layer, as transformers have, know no such optimum. Left "
         "out: Adam's epsilon by width and depth, which that code scales, too. The base and the deepest of "
         "each size, 3 M tokens, first seeds.\n"
     )

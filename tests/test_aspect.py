@@ -25,8 +25,8 @@ def curves(driver: Any, sign: float = 1.0) -> Curves:
     """Return curves whose ln loss is a parabola in the ln N_eff of a form with known weights."""
     space = make_space("llama", vocab=32000, tied=False)
     shapes = [
-        space.read({"depth": depth, "hidden": 128 * heads, "head_size": 128, "heads": heads, "kv_heads": heads,
-                    "ffn": 512 * heads})
+        space.read({"depth": depth, "hidden": 128 * heads, "head_size": 128, "heads": heads,
+                    "kv_heads": heads, "ffn": 512 * heads})
         for heads in (2, 4, 8, 12) for depth in (4, 10, 24, 60)
     ]  # fmt: skip
     counts = [2 * 10**9, 10**10, 10**11]

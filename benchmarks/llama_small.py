@@ -7,8 +7,11 @@ shape of a size from seed 0 before any from seed 1. A network that is finished i
 its last checkpoint in WORK. ``--publish`` writes the benchmark of the finished rows that comes with the
 package, ``--again 2`` trains two of them again. ``--blocks`` plans, trains and trains
 again the plan of ``llama_small_blocks.py`` (``llama_small/blocks.json``, rows in ``blocks.jsonl``),
-``--longer`` some of the llamas with three times as many tokens (``longer.json``, ``longer.jsonl``); both
-come with no package. ``llama_small_page.py`` tries rates, times steps and writes the page.
+``--longer`` some of the llamas with three times as many tokens (``longer.json``, ``longer.jsonl``),
+``--longer-batch``, ``--longer-small`` and ``--longer-large`` four depths of a size, for ``aspect.py``;
+``--depth-rule RULE --rate RATE`` the base and the deepest of each size with branches and rates by depth;
+these come with no package. ``--seeds 1`` trains the first seed alone. ``llama_small_page.py`` tries rates,
+times steps and writes the page.
 """
 
 from __future__ import annotations
@@ -19,13 +22,14 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
 from llama_small_blocks import planned_blocks
-from llama_small_plan import SETTINGS, SIZES, Planned, planned, planned_longer
+from llama_small_plan import SETTINGS, SIZES, Planned, planned, planned_depths, planned_ends, planned_longer
 from small_text import texts
 from timing import note, one_thread, processor, table
 
@@ -37,7 +41,7 @@ from zerolm.settings.compute import TrainedOn
 from zerolm.spaces import shape_text
 from zerolm.statistics import noise_ceiling
 from zerolm.training.labels import Label, LabelText, labels_as_trained, train_all
-from zerolm.training.request import Execution, Schedule, TrainingRequest
+from zerolm.training.request import DEPTH_RULES, Execution, Schedule, TrainingRequest
 
 FOLDER: Final = Path(__file__).with_suffix("")
 SHIPPED: Final = Path(zerolm.__file__).parent / "groundtruth" / "shipped" / "llama_small.json"
@@ -53,7 +57,7 @@ REQUEST: Final = TrainingRequest(
 class Plan:
     """What is trained: architectures of a space, a file of them and one of their rows.
 
-    ``times`` as many tokens as those of ``REQUEST``.
+    ``times`` as many tokens as those of ``REQUEST``, in steps of ``batches`` times as many, at its ``rate``.
     """
 
     name: str
@@ -62,15 +66,48 @@ class Plan:
     file: str
     rows: str
     times: int = 1
+    batches: int = 1
+    rate: float | None = None
+    depth_rule: str = "none"
 
     @property
     def request(self) -> TrainingRequest:
-        return replace(REQUEST, tokens=self.times * REQUEST.tokens)
+        tokens, schedule = self.times * REQUEST.tokens, REQUEST.schedule
+        schedule = schedule if self.rate is None else replace(schedule, rate=self.rate)
+        return replace(
+            REQUEST,
+            tokens=tokens,
+            batch=self.batches * REQUEST.batch,
+            schedule=schedule,
+            depth_rule=self.depth_rule,
+        )
 
 
 LLAMA: Final = Plan("llama_small", "llama", planned, "plan.json", "rows.jsonl")
 BLOCKS: Final = Plan("llama_small_blocks", "blocks", planned_blocks, "blocks.json", "blocks.jsonl")
 LONGER: Final = Plan("llama_small_longer", "llama", planned_longer, "longer.json", "longer.jsonl", times=3)
+LONGER_BATCH: Final = Plan(
+    "llama_small_longer_batch", "llama", partial(planned_depths, ".3M"), "longer_batch.json",
+    "longer_batch.jsonl", times=3, batches=3,
+)  # fmt: skip
+"""Three times the tokens in as many steps as the short runs."""
+LONGER_SMALL: Final = Plan(
+    "llama_small_longer_small", "llama", partial(planned_depths, ".1M"), "longer_small.json",
+    "longer_small.jsonl", times=3,
+)  # fmt: skip
+LONGER_LARGE: Final = Plan(
+    "llama_small_longer_large", "llama", partial(planned_depths, "1M"), "longer_large.json",
+    "longer_large.jsonl", times=3,
+)  # fmt: skip
+RULED: Final = Plan(
+    "llama_small_depth_rule", "llama", planned_ends, "depth_rule.json", "depth_rule.jsonl"
+)  # fmt: skip
+"""Trained with a rule of depth at several rates."""
+PLANS: Final = {
+    "blocks": BLOCKS, "longer": LONGER, "longer-batch": LONGER_BATCH, "longer-small": LONGER_SMALL,
+    "longer-large": LONGER_LARGE,
+}  # fmt: skip
+"""What is trained beside the cross, by its flag."""
 
 
 def plan_document(text: LabelText, plan: Plan = LLAMA) -> dict[str, Any]:
@@ -82,7 +119,8 @@ def plan_document(text: LabelText, plan: Plan = LLAMA) -> dict[str, Any]:
         "task": "next token of Python and English text",
         "metric": None,
         "higher_is_better": None,
-        "source": {"text_sha256": text.sha256, "rate": RATE, "tokens": tokens_of(plan.request)},
+        "source": {"text_sha256": text.sha256, "rate": RATE, "tokens": tokens_of(plan.request),
+                   **({} if plan.batches == 1 else {"batch": plan.request.batch})},
         "architectures": [
             {"id": one.id, "architecture": one.architecture.choices, "results": {}, "size": one.size,
              "line": one.line, "seeds": one.seeds, **({"against": one.against} if one.against else {})}
@@ -101,10 +139,10 @@ def read_text(work: Path, plan: Plan = LLAMA) -> LabelText:
     return LabelText.of(str(trained), "llama", SETTINGS, plan.request, note, str(judged))
 
 
-def runs(sizes: Sequence[str], plan: Plan = LLAMA) -> list[tuple[Planned, int]]:
-    """Return what is trained, in the order in which a part of it is of most use."""
+def runs(sizes: Sequence[str], plan: Plan = LLAMA, seeds: int | None = None) -> list[tuple[Planned, int]]:
+    """Return what is trained, of the first ``seeds``, in the order in which a part of it is of most use."""
     order = list(SIZES)
-    pairs = [(one, seed) for one in plan.planned() if one.size in sizes for seed in range(one.seeds)]
+    pairs = [(one, seed) for one in plan.planned() if one.size in sizes for seed in range(one.seeds)[:seeds]]
     return sorted(pairs, key=lambda pair: (order.index(pair[0].size), pair[1]))
 
 
@@ -120,6 +158,7 @@ def row(one: Planned, seed: int, label: Label, text: LabelText, request: Trainin
         "losses": {str(tokens): loss for tokens, loss in sorted(label.losses.items())},
         "failure": label.failure,
         "rate": request.schedule.rate,
+        **({} if request.depth_rule == "none" else {"depth_rule": request.depth_rule}),
         "seconds": round(label.seconds, 1),
         "text": text.sha256,
         "processor": processor(),
@@ -127,7 +166,9 @@ def row(one: Planned, seed: int, label: Label, text: LabelText, request: Trainin
     }
 
 
-def train_plan(work: Path, sizes: Sequence[str], workers: int, plan: Plan = LLAMA) -> None:
+def train_plan(
+    work: Path, sizes: Sequence[str], workers: int, plan: Plan = LLAMA, seeds: int | None = None
+) -> None:
     """Train what is not yet trained, and write a row of each as soon as it is."""
     text = read_text(work, plan)
     wanted = json.loads((FOLDER / plan.file).read_text(encoding="utf-8"))["source"]["text_sha256"]
@@ -136,8 +177,11 @@ def train_plan(work: Path, sizes: Sequence[str], workers: int, plan: Plan = LLAM
     file = FOLDER / plan.rows
     rows = read_rows(file)
     write_rows(file, rows)
-    written = {(told["id"], told["seed"]) for told in rows}
-    pairs = [(one, seed) for one, seed in runs(sizes, plan) if (one.id, seed) not in written]
+    way = (plan.request.schedule.rate, plan.depth_rule)
+    written = {
+        (told["id"], told["seed"]) for told in rows if (told["rate"], told.get("depth_rule", "none")) == way
+    }
+    pairs = [(one, seed) for one, seed in runs(sizes, plan, seeds) if (one.id, seed) not in written]
     asked = [(one.architecture, seed, f"{one.id} seed {seed}") for one, seed in pairs]
     for place, label in labels_as_trained(asked, text, plan.request, jobs=workers, progress=note):
         with file.open("a", encoding="utf-8") as opened:
@@ -251,15 +295,18 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     plans = parser.add_mutually_exclusive_group()
     plans.set_defaults(of=LLAMA)
-    plans.add_argument("--blocks", action="store_const", dest="of", const=BLOCKS, help="the plan of blocks")
-    plans.add_argument(
-        "--longer", action="store_const", dest="of", const=LONGER, help="the plan of more tokens"
-    )
+    for name, of in PLANS.items():
+        plans.add_argument(f"--{name}", action="store_const", dest="of", const=of, help=f"the plan {of.name}")
+    plans.add_argument("--depth-rule", choices=DEPTH_RULES, help=f"the plan {RULED.name}, by this rule")
+    parser.add_argument("--rate", type=float, default=RATE, help="at width 256, of --depth-rule")
+    parser.add_argument("--seeds", type=int, help="train so many of the seeds of each, else all")
     parser.add_argument("--plan", action="store_true", help="write the plan and stop")
     parser.add_argument("--publish", action="store_true", help="write what is finished into the package")
     parser.add_argument("--again", type=int, metavar="COUNT", help="train so many finished ones again")
     given = parser.parse_args()
     plan: Plan = given.of
+    if given.depth_rule:
+        plan = replace(RULED, depth_rule=given.depth_rule, rate=given.rate)
     if given.publish and plan is not LLAMA:
         parser.error(f"--publish writes llama_small; {plan.name} comes with no package")
     one_thread()
@@ -275,7 +322,7 @@ def main() -> None:
     elif given.again:
         check_again(work, given.again, plan)
     else:
-        train_plan(work, given.size, given.workers, plan)
+        train_plan(work, given.size, given.workers, plan, given.seeds)
 
 
 if __name__ == "__main__":

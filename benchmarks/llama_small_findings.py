@@ -20,6 +20,7 @@ from llama_small_law import (
     shape_numbers,
     two_errors,
 )
+from llama_small_plan import SIZES
 from timing import table
 
 from zerolm.architecture import Floats
@@ -238,11 +239,11 @@ def show_longer(shapes: Sequence[Measured]) -> None:
     print("\n## With more tokens\n")
     size, tokens = base.planned.size, base.counts[-1]
     deviation = seed_deviation(by_size(shapes).get(size, ()))
-    error = margin(two_errors(deviation, 1, 1))
+    error = margin(two_errors(deviation, len(base.losses), min(len(one.losses) for one in longer)))
     print(
-        f"The line of depth of {size} and one ratio again, from one seed, for {tokens:,} tokens, which is as "
-        "many a body parameter as the smallest size has. Nats more than the base: at the end of the short "
-        "run, by the mean of its seeds, and through the long one"
+        f"The line of depth of {size} and one ratio again for {tokens:,} tokens, which is as many a body "
+        "parameter as the smallest size has. Nats more than the base: at the end of the short run, by the "
+        "mean of its seeds, and through the long one"
         f"{', of which a difference is off by ' + error if error else ''}.\n"
     )
     counts = base.counts
@@ -252,7 +253,7 @@ def show_longer(shapes: Sequence[Measured]) -> None:
         if one.planned.id not in short:
             continue
         before = short[one.planned.id].mean - short[base.planned.id].mean
-        more = (one.losses - base.losses)[0, apart]
+        more = (one.losses.mean(axis=0) - base.losses.mean(axis=0))[apart]
         ratio = one.numbers[RATIO]
         shown = [f"{loss:+.4f}" for loss in (before, *more)]
         rows.append([shape_text(one.planned.architecture), f"{ratio:.2f}", *shown, f"{one.mean:.4f}"])
@@ -274,16 +275,37 @@ def show_worth(shapes: Sequence[Measured]) -> None:
     )
     rows = []
     for ratio in RATIO_STEPS:
-        low, high = np.percentile([_worth(one, ratio) for one in draws] or [np.nan], [2.5, 97.5])
+        worth = [_worth(one, ratio, one.slope) for one in draws]
+        low, high = np.percentile(worth or [np.nan], [2.5, 97.5])
         by_geo = np.sqrt(ratio / PRACTICE) * (1 + PRACTICE) / (1 + ratio)
-        rows.append([f"{ratio:g}", f"{by_geo:.0%}", f"{_worth(law, ratio):.0%}", f"{low:.0%} to {high:.0%}"])
+        value = _worth(law, ratio, law.slope)
+        rows.append([f"{ratio:g}", f"{by_geo:.0%}", f"{value:.0%}", f"{low:.0%} to {high:.0%}"])
     table([RATIO, "geo", "law", "95 %"], rows)
+    show_worth_by_size(by_size(shapes), law.slope)
 
 
-def _worth(law: Law, ratio: float) -> float:
+def show_worth_by_size(sizes: dict[str, list[Measured]], slope: float) -> None:
+    """Print what a ratio is worth at each size alone, and so by the tokens that a parameter sees."""
+    print("\n## What a ratio is worth at each size\n")
+    print(
+        f"The average hides a sign that differs: FFNs as large as attention beside those {PRACTICE} times "
+        "as large by the law of each size alone, whose parameters see different numbers of tokens.\n"
+    )
+    rows = []
+    for size, ones in sizes.items():
+        tokens = ones[0].counts[-1] / SIZES[size]
+        low, high = np.percentile(
+            [_worth(one, 1.0, slope) for one in Law.draws(ones)] or [np.nan], [2.5, 97.5]
+        )
+        value = _worth(Law.fitted(ones), 1.0, slope)
+        rows.append([size, f"{tokens:.0f}", f"{value:.0%}", f"{low:.0%} to {high:.0%}"])
+    table(["size", "tokens a parameter", "worth", "95 %"], rows)
+
+
+def _worth(law: Law, ratio: float, slope: float) -> float:
     """Return how many times the body a network of the practised ratio needs to be as good."""
     square, line = np.log(ratio) ** 2 - np.log(PRACTICE) ** 2, np.log(ratio / PRACTICE)
-    return float(np.exp(-(law.weights[2] * line + law.weights[3] * square) / law.slope))
+    return float(np.exp(-(law.weights[2] * line + law.weights[3] * square) / slope))
 
 
 def show_wish(shapes: Sequence[Measured]) -> None:

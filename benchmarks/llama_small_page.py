@@ -219,7 +219,11 @@ def main() -> None:
     page = StringIO()
     with redirect_stdout(page):
         print("# `llama_small`: llama shapes at equal size\n")
-        print(f"`python benchmarks/llama_small_page.py WORK`; {machine()}, torch {torch.__version__}.\n")
+        print(
+            f"`python benchmarks/llama_small_page.py WORK`, written on {machine()}, torch "
+            f"{torch.__version__}. Steps were timed, and all runs but some of those with more tokens made, "
+            "on an AMD EPYC with 2 cores; each row says its processor.\n"
+        )
         show_plan()
         for file, show in parts:
             if (FOLDER / file).is_file():

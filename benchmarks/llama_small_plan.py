@@ -114,5 +114,25 @@ def planned() -> list[Planned]:
 
 
 def planned_longer() -> list[Planned]:
-    """Return the shapes that are trained with more tokens, one seed each."""
-    return [replace(one, seeds=1) for one in planned() if one.id in LONGER]
+    """Return the shapes that are trained with more tokens, three seeds each."""
+    return [replace(one, seeds=3) for one in planned() if one.id in LONGER]
+
+
+DEPTHS: Final = {
+    ".1M": [".1M 1x80 s8", ".1M 2x56 s8", ".1M 3x48 s8", ".1M 6x32 s8"],
+    ".3M": [".3M 1x144 s16", ".3M 2x96 s16", ".3M 4x64 s16", ".3M 8x48 s16"],
+    "1M": ["1M 2x176 s16", "1M 3x144 s16", "1M 6x96 s16", "1M 10x80 s16"],
+}
+"""Four depths of each size, from wide to deep, to tell tokens, steps and tokens a parameter apart."""
+
+
+def planned_ends() -> list[Planned]:
+    """Return the base and the deepest of each size, which a rule of depth is tried on, two seeds each."""
+    of_depth = [one for one in planned() if one.line in ("base", "depth")]
+    deepest = {one.size: one.id for one in sorted(of_depth, key=lambda one: one.architecture.depth)}
+    return [replace(one, seeds=2) for one in of_depth if one.line == "base" or one.id == deepest[one.size]]
+
+
+def planned_depths(size: str) -> list[Planned]:
+    """Return the four depths of a size, two seeds each."""
+    return [replace(one, seeds=2) for one in planned() if one.id in DEPTHS[size]]

@@ -267,6 +267,8 @@ def _llama_small() -> dict[str, str]:
         numbers[f"worth_{key}"] = f"{one.trained:.0%}"
         numbers[f"worth_{key}_geo"] = f"{one.geo:.0%}"
         numbers[f"worth_{key}_interval"] = " to ".join(f"{end:.0%}" for end in one.interval)
+    for _, tokens, worth, interval in _table(_part("llama_small", "What a ratio is worth at each size")):
+        numbers[f"worth_at_{tokens}"], numbers[f"worth_at_{tokens}_interval"] = worth, interval
     (noise,) = _find("llama_small", r"deviate from their mean by ([0-9.]+) nats")
     (doubling,) = _find("llama_small", r"A doubling of the body is worth ([0-9.]+) nats")
     numbers["llama_noise"] = plain(float(noise))

@@ -77,7 +77,7 @@ def test_lines_vary_what_they_say() -> None:
 
 
 def test_the_file_is_the_plan() -> None:
-    for plan in (LLAMA, BLOCKS, LONGER):
+    for plan in (LLAMA, llama_small.RULED, *llama_small.PLANS.values()):
         truth, listed = read(llama_small.FOLDER / plan.file), plan.planned()
         assert [entry.architecture for entry in truth.architectures] == [
             one.architecture.choices for one in listed
@@ -85,7 +85,8 @@ def test_the_file_is_the_plan() -> None:
         assert [entry.id for entry in truth.architectures] == [one.id for one in listed]
         assert len(views(truth)[0].architectures) == len(listed)
         source = read(llama_small.FOLDER / LLAMA.file).source
-        assert truth.source == {**source, "tokens": llama_small.tokens_of(plan.request)}
+        batch = {} if plan.batches == 1 else {"batch": plan.request.batch}
+        assert truth.source == {**source, "tokens": llama_small.tokens_of(plan.request), **batch}
 
 
 def test_blocks_have_the_parameters_of_what_they_stand_against() -> None:
@@ -124,6 +125,29 @@ def test_longer_runs_have_as_many_tokens_a_parameter_as_the_smallest_size() -> N
     assert {one.size for one in plan} == {".3M"}
     assert [one.id for one in plan if one.line == "base"]
     assert sum(one.line in ("base", "depth") for one in plan) == len(plan) - 1
+
+
+def test_four_depths_tell_tokens_from_steps() -> None:
+    short, longer = LLAMA.request, LONGER.request
+    assert llama_small.LONGER_BATCH.request.steps == short.steps
+    for plan, size in ((llama_small.LONGER_SMALL, ".1M"), (llama_small.LONGER_LARGE, "1M")):
+        assert plan.request.steps == longer.steps
+        assert {one.size for one in plan.planned()} == {size}
+    of_longer = {one.id for one in LONGER.planned()}
+    for plan in (llama_small.LONGER_BATCH, llama_small.LONGER_SMALL, llama_small.LONGER_LARGE):
+        assert len({one.architecture.depth for one in plan.planned()}) == 4
+        assert {one.line for one in plan.planned()} == {"base", "depth"}
+    assert {one.id for one in llama_small.LONGER_BATCH.planned()} <= of_longer
+
+
+def test_a_rule_of_depth_is_tried_on_the_base_and_the_deepest() -> None:
+    lines = {
+        size: [one for one in planned() if one.size == size and one.line in ("base", "depth")]
+        for size in SIZES
+    }
+    deepest = {max(ones, key=lambda one: one.architecture.depth).id for ones in lines.values()}
+    bases = {one.id for one in planned() if one.line == "base"}
+    assert {one.id for one in llama_small.RULED.planned()} == deepest | bases
 
 
 def test_the_benchmark_of_the_package_is_that_of_the_rows() -> None:
@@ -173,7 +197,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(llama_small, "SHIPPED", tmp_path / "llama_small.json")
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     corpus = llama_small.read_text(tmp_path)
-    for plan in (LLAMA, BLOCKS, LONGER):
+    for plan in (LLAMA, llama_small.RULED, *llama_small.PLANS.values()):
         document = llama_small.plan_document(corpus, plan)
         (tmp_path / "published" / plan.file).write_text(json.dumps(document))
     return tmp_path
@@ -301,10 +325,21 @@ def test_a_llama_that_stands_in_several_pairs_is_no_new_evidence() -> None:
 
 def test_longer_runs_have_rows_of_their_own(work: Path) -> None:
     llama_small.train_plan(work, ["5k", "9k"], 1, LONGER)
-    (told,) = llama_small.read_rows(work / "published" / "longer.jsonl")
-    assert (told["id"], told["seed"]) == ("9k 2x16 s8", 0)
-    assert max(map(int, told["losses"])) == 3 * 160
+    rows = llama_small.read_rows(work / "published" / "longer.jsonl")
+    assert [(told["id"], told["seed"]) for told in rows] == [("9k 2x16 s8", seed) for seed in range(3)]
+    assert all(max(map(int, told["losses"])) == 3 * 160 for told in rows)
     assert not (work / "published" / "rows.jsonl").exists()
+
+
+def test_rules_of_depth_and_rates_have_rows_beside_each_other(work: Path) -> None:
+    ways = [("linear", 0.004), ("linear", 0.008), ("none", 0.008)]
+    for _ in range(2):  # what is trained is not trained again
+        for rule, rate in ways:
+            plan = replace(llama_small.RULED, depth_rule=rule, rate=rate)
+            llama_small.train_plan(work, ["9k"], 1, plan, 1)
+    rows = llama_small.read_rows(work / "published" / "depth_rule.jsonl")
+    assert [(told.get("depth_rule", "none"), told["rate"]) for told in rows] == ways
+    assert len({told["losses"]["160"] for told in rows}) == len(ways)
 
 
 def test_only_llamas_are_published(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

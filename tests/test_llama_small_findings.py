@@ -90,9 +90,9 @@ def test_a_ratio_is_worth_what_the_sizes_tell(rows: Path) -> None:
     law = Law.fitted(shapes)
     assert list(law.levels) == list(SIZES)
     assert law.slope == pytest.approx(0.2 / np.log(10), rel=0.01)
-    worth = findings._worth(law, 2.4)
+    worth = findings._worth(law, 2.4, law.slope)
     assert law.slope * np.log(worth) == pytest.approx(0.02 * np.log(3 / 2.4) ** 2)
-    assert findings._worth(law, 3) == 1
+    assert findings._worth(law, 3, law.slope) == 1
 
 
 def test_a_law_without_a_lowest_point_says_none(rows: Path) -> None:

@@ -47,6 +47,7 @@ class _Bench(Protocol):
         store: str | PathLike[str] | None = ...,
         alpha: float | Sequence[float] | None = ...,
         init: str | Sequence[str] | None = ...,
+        train_tokens: int | str | Sequence[int | str] | None = ...,
         progress: Progress = ...,
     ) -> BenchReport: ...
     @staticmethod
@@ -62,6 +63,7 @@ class _Bench(Protocol):
         store: str | PathLike[str] | None = ...,
         alpha: float | Sequence[float] | None = ...,
         init: str | Sequence[str] | None = ...,
+        train_tokens: int | str | Sequence[int | str] | None = ...,
         progress: Progress = ...,
     ) -> BenchReport: ...
     @staticmethod
@@ -86,10 +88,12 @@ class _Bench(Protocol):
         min_body_params: int | str | None = ...,
         text: str | PathLike[str],
         held_out: str | PathLike[str] | None = ...,
-        tokens: int | str = ...,
+        tokens: int | str | None = ...,
+        tokens_per_param: float | None = ...,
         batch: int | str = ...,
         length: int | str = ...,
         rate: float = ...,
+        depth_rule: str = ...,
         device: str = ...,
         dtype: str = ...,
         compile: bool = ...,
@@ -539,6 +543,7 @@ def score(
     like: str | None = ...,
     alpha: float | Sequence[float] | None = ...,
     init: str | Sequence[str] | None = ...,
+    train_tokens: int | str | Sequence[int | str] | None = ...,
 ) -> ScoreReport: ...
 
 def search(
@@ -612,6 +617,7 @@ def search(
     depth3: int | str | Sequence[int] | None = ...,
     alpha: float | None = ...,
     init: str | None = ...,
+    train_tokens: int | str | None = ...,
     progress: Progress = ...,
 ) -> SearchReport: ...
 
@@ -660,10 +666,12 @@ def train_labels(
     min_body_params: int | str | None = ...,
     text: str | PathLike[str],
     held_out: str | PathLike[str] | None = ...,
-    tokens: int | str = ...,
+    tokens: int | str | None = ...,
+    tokens_per_param: float | None = ...,
     batch: int | str = ...,
     length: int | str = ...,
     rate: float = ...,
+    depth_rule: str = ...,
     device: str = ...,
     dtype: str = ...,
     compile: bool = ...,

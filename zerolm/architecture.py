@@ -100,6 +100,11 @@ class Ends:
     def head(self) -> int:
         return sum(matrix.weights for matrix in self.head_matrices)
 
+    @property
+    def outside(self) -> int:
+        """Return the weights of embedding and head; a tied head is the embedding."""
+        return self.embedding + self.head
+
 
 @dataclass(frozen=True, repr=False)
 class Architecture:

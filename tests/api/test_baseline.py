@@ -60,7 +60,7 @@ def test_the_pick_is_as_good_as_the_known_model_at_its_own_costs(name: str) -> N
     reference = model.reference(space, make_score("geo"))
     assert reference.exclusions == []
     budgets = model.budgets({})
-    assert budgets == {f"max_{cost}": model.costs[cost] for cost in ("params", "kv_bytes")}
+    assert budgets == {f"max_{cost}": model.costs[cost] for cost in ("params", "macs", "kv_bytes")}
     result = search(
         space, "geo", budgets=budgets, costs=CONTEXT, floor=reference.choice.score, top=1, compare=False
     )
@@ -104,7 +104,7 @@ def test_what_a_search_takes_over_and_tells(tmp_path: Path) -> None:
     }
     costs = CostModel(context=512).of(baseline.choice.architecture)
     assert baseline.choice.costs == costs == zerolm.score(file, context=512).costs
-    assert result.question.budgets == {f"max_{cost}": costs[cost] for cost in ("params", "kv_bytes")}
+    assert result.question.budgets == {f"max_{cost}": costs[cost] for cost in ("params", "macs", "kv_bytes")}
     assert baseline.choice.score == make_score("geo").of(baseline.choice.architecture)
     assert baseline.exclusions == []
     assert result.pick.score >= baseline.choice.score
@@ -120,7 +120,9 @@ def test_what_a_search_takes_over_and_tells(tmp_path: Path) -> None:
     assert "6 x 256, heads 4, kv 2, ffn 768" in page
     assert "baseline mine" in page  # can be picked
     assert "mine" in result._repr_html_()
-    assert any(line.startswith("Against the baseline mine (") for line in result.lines())
+    assert any(line.startswith("The pick is the baseline mine (") for line in result.lines())
+    wider = zerolm.search(baseline=file, max_macs=2 * costs["macs"], context=512, **THIN)
+    assert any(line.startswith("Against the baseline mine (") for line in wider.lines())
 
 
 def _arguments(file: Path) -> dict[str, Any]:
@@ -133,6 +135,7 @@ def test_budgets_that_are_given_count(tmp_path: Path) -> None:
     result = zerolm.search(baseline=file, max_params=need["params"] + 10**6, context=2048, **THIN)
     assert result.question.budgets == {
         "max_params": need["params"] + 10**6,
+        "max_macs": need["macs"],
         "max_kv_bytes": need["kv_bytes"],
     }
 
@@ -216,6 +219,9 @@ REFUSED: list[tuple[Any, str]] = [
         {**SMALL, "model_type": "phoney"},
         "'phoney' is not known, its sizes are all there; baselines",
     ),
+    ({**SMALL, "model_type": ["llama"]}, r"model_type \['llama'\] is not known, its sizes are all there"),
+    ({**SMALL, "model_type": {"llama": 1}}, "is not known, its sizes are all there; baselines"),
+    ({**SMALL, "model_type": 3}, "model_type 3 is not known"),
     ({"hidden_size": 64}, "has no model_type, of a decoder's sizes it lacks num_hidden_layers"),
     ({**SMALL, "num_local_experts": 8}, r"mixture of experts \(num_local_experts 8\); baselines are dense"),
     ({**SMALL, "model_type": "gemma2"}, "no space has layers of gemma2; baselines are dense models of bert"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_training import ASKED, flags, some_text
+from label_training import ASKED, SPACE, flags, some_text
 
 from zerolm.io.folders import new_file
 
@@ -53,6 +53,64 @@ def test_labels_are_shown_and_written(zerolm: Zerolm, place: Path) -> None:
     assert ran.status == 0, ran.err
     third = json.loads(Path("third.json").read_text())
     assert third["architectures"] == json.loads(Path("folder/labels.json").read_text())["architectures"]
+
+
+def test_the_rule_of_depth_is_written_down(zerolm: Zerolm) -> None:
+    asked = ("bench", "train", "llama", "--text", "text.txt", *flags())
+    for rule, words in (
+        ("none", "none"),
+        ("linear", "branches x (depth / 4)^-1"),
+        ("sqrt", "(depth / 4)^-0.5"),
+    ):
+        ran = zerolm(*asked, "--depth-rule", rule, "--out", f"{rule}.json")
+        assert ran.status == 0, ran.err
+        assert words in json.loads(Path(f"{rule}.json").read_text())["source"]["branches_and_rates_by_depth"]
+    ran = zerolm(*asked, "--depth-rule", "cube")
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+
+
+def test_what_a_search_compared_is_trained(zerolm: Zerolm) -> None:
+    """Its pick and what counting picks, by these names, on tokens by the parameters of the largest."""
+    asked = flags({**SPACE, "max_params": "24k", "ffn": "16:160:8", "hidden": "16,24,32"})
+    assert zerolm("search", "llama", *asked, "--out", "r").status == 0
+    result = json.loads(Path("r/result.json").read_text())
+    training = ("--text", "text.txt", *flags({"batch": 2, "length": 16}))
+    ran = zerolm(
+        "bench", "train", "--rows", "r", *training, "--tokens-per-param", "0.01", "--out", "mine.json"
+    )
+    assert ran.status == 0, ran.err
+    truth = json.loads(Path("mine.json").read_text())
+    picks = {one["name"]: one for one in result["baselines"] if one["name"] in ("params", "body_params")}
+    expected = {"pick": result["pick"], **{f"by {name}": one for name, one in picks.items()}}
+    for entry in truth["architectures"]:
+        for name in entry["id"].split(" = "):
+            assert entry["architecture"] == expected.pop(name)["architecture"]
+    assert not expected
+    largest = max(one["costs"]["params"] for one in (result["pick"], *picks.values()))
+    assert truth["source"]["tokens"] == max(1, round(0.01 * largest) // 32) * 32
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--rows", "mine.json", "--tokens", "100", "--tokens-per-param", "1"), "give one of them"),
+        (("llama", "--tokens-per-param", "1"), "goes by the largest of the rows"),
+        (("--rows", "made"), "'made' holds no result: it has no run.yaml"),
+        (("--rows", "absent"), "does not exist"),
+    ],
+)
+def test_rows_and_tokens_that_make_no_sense(zerolm: Zerolm, more: tuple[str, ...], words: str) -> None:
+    Path("made").mkdir()
+    one, other = (
+        {"hidden": 16, "depth": depth, "head_size": 8, "heads": 2, "kv_heads": 2, "ffn": 32}
+        for depth in (1, 2)
+    )
+    rows = [{"id": str(i), "architecture": choices, "results": {}} for i, choices in enumerate((one, other))]
+    document = {"name": "mine", "space": "llama", "settings": {"vocab": 300}, "metric": None}
+    Path("mine.json").write_text(json.dumps({**document, "higher_is_better": None, "architectures": rows}))
+    ran = zerolm("bench", "train", "--text", "text.txt", *more)
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert words in ran.err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals as they are elsewhere")

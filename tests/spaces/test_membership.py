@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerolm.spaces import make_space
-from zerolm.spaces.membership import around, exclusions, steps
+from zerolm.spaces.membership import FINER, around, exclusions, steps
 from zerolm.spaces.uniform import UniformSpace
 
 THIN: dict[str, Any] = {
@@ -106,9 +106,17 @@ def test_around_is_all_of_the_space_that_lies_so_near(share: float, place: int) 
         pairs = zip(widths(own).values(), widths(other).values(), strict=True)
         return all(abs(value - mine) <= share * mine + 1e-6 for mine, value in pairs)
 
-    cut = every(thin(around(space, own, share, ())))
-    assert {json.dumps(c) for c in cut} == {json.dumps(c) for c in choices if near(c)}
+    cut = every(thin(around(space, own, share, ("hidden", "ffn", "query_per_hidden"))))
+    inside = {json.dumps(c) for c in choices if near(c)}
+    assert {json.dumps(c) for c in cut} == inside
     assert own in cut
+    finer = every(thin(around(space, own, share, ())))
+    assert {json.dumps(c) for c in finer} >= inside
+    assert all(near(c) for c in finer)
+    for name, step in FINER.items():
+        ends = (own[name] * (1 - share), own[name] * (1 + share))
+        between = {value for value in range(0, 2000, step) if ends[0] <= value <= ends[1]}
+        assert {c[name] for c in finer} - set(THIN[name]) <= between
 
 
 def test_around_holds_what_the_space_does_not() -> None:

@@ -23,7 +23,7 @@ from zerolm.networks.build import build
 from zerolm.progress import silent
 from zerolm.settings.compute import TrainedOn
 from zerolm.solvers.drawing import drawn
-from zerolm.spaces import SPACES
+from zerolm.spaces import SPACES, make_space
 from zerolm.text.predictions import Predictions, predicted
 from zerolm.training import labels
 from zerolm.training.labels import (
@@ -35,8 +35,8 @@ from zerolm.training.labels import (
     train_all,
 )
 from zerolm.training.losses import HELD_BATCH
-from zerolm.training.request import Execution, Schedule, TrainingRequest
-from zerolm.training.scaling import scaled
+from zerolm.training.request import DEPTH_RULES, Execution, Schedule, TrainingRequest
+from zerolm.training.scaling import BASE_DEPTH, scaled
 from zerolm.training.train import BETAS, CLIP
 
 REQUEST = TrainingRequest(
@@ -166,11 +166,38 @@ def test_what_is_kept_is_not_trained_again(
         replace(REQUEST, tokens=192),
         replace(REQUEST, schedule=Schedule(0.02)),
         replace(REQUEST, execution=Execution(TrainedOn(dtype="bfloat16"))),
+        replace(REQUEST, depth_rule="linear"),
     ):
         with pytest.raises(RuntimeError, match="trained again"):
             train_all(runs(few), text, other)
     with pytest.raises(RuntimeError, match="trained again"):
         train_all(runs(few, seed=1), text, REQUEST)
+
+
+def test_a_rule_of_depth_changes_all_but_the_base_depth(text: LabelText) -> None:
+    choices = {"hidden": 16, "head_size": 8, "heads": 2, "kv_heads": 2, "ffn": 32}
+    space = make_space("llama", **{**text.space.settings, "depth": [BASE_DEPTH, 1]})
+    base, shallow = (space.read({**choices, "depth": depth}) for depth in (BASE_DEPTH, 1))
+    plain, *ruled = (
+        train_all(runs([base, shallow]), text, replace(REQUEST, depth_rule=rule)) for rule in DEPTH_RULES
+    )
+    for labels_of in ruled:
+        assert labels_of[0].losses == plain[0].losses
+        assert labels_of[1].losses != plain[1].losses
+
+
+def test_labels_without_a_rule_of_depth_are_those_kept_before_there_were_rules(text: LabelText) -> None:
+    conditions = next(part for part in labels._circumstances(text, REQUEST) if isinstance(part, dict))
+    assert "depth_rule" not in conditions
+
+
+def test_a_rule_of_depth_is_refused_before_anything_is_trained(
+    text: LabelText, few: list[Architecture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labels, "train", never)
+    bert = drawn(make_space("bert", **parsed("bert", SMALL["bert"])), 1, 0)
+    with pytest.raises(ValueError, match="--depth-rule sqrt is for"):
+        train_all(runs([*few, *bert]), text, replace(REQUEST, depth_rule="sqrt"))
 
 
 def never(*_: object, **__: object) -> None:

@@ -14,15 +14,17 @@ from torch import nn
 from zerolm.architecture import Architecture
 from zerolm.networks.build import build
 from zerolm.networks.network import Network
+from zerolm.solvers.drawing import drawn
 from zerolm.spaces import make_space
-from zerolm.training.scaling import BASE, ScaledLogits, scaled
+from zerolm.training.request import DEPTH_RULES
+from zerolm.training.scaling import BASE, BASE_DEPTH, ScaledLogits, check_depth_rule, scaled
 
 RATE = 0.01
 
 
-def llama(hidden: int, tied: bool = True) -> Architecture:
+def llama(hidden: int, tied: bool = True, depth: int = 2) -> Architecture:
     space = make_space("llama", vocab=64, tied=tied)
-    return space.read({"depth": 2, "hidden": hidden, "head_size": 8, "heads": hidden // 8,
+    return space.read({"depth": depth, "hidden": hidden, "head_size": 8, "heads": hidden // 8,
                        "kv_heads": hidden // 16, "ffn": 3 * hidden})  # fmt: skip
 
 
@@ -97,3 +99,76 @@ def test_steps_move_hidden_states_as_far_at_any_width() -> None:
     assert 0.6 < wide / narrow < 1.6
     narrow, wide = (moved(hidden, False) for hidden in (64, 512))
     assert wide / narrow > 2.5
+
+
+RULES = [rule for rule, exponent in DEPTH_RULES.items() if exponent is not None]
+
+
+def states(depth: int, rule: str) -> list[torch.Tensor]:
+    """Return the residual stream before, between and after the layers, at initialisation."""
+    network = build(llama(32, depth=depth), 0)
+    module, _ = scaled(network, 32, RATE, depth_rule=rule)
+    seen: list[torch.Tensor] = []
+    for layer in network.layers:
+        layer.register_forward_hook(lambda *given: seen.append(given[2].detach()))
+    network.layers[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    with torch.no_grad():
+        module(torch.arange(48)[None])
+    return seen
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_at_the_base_depth_a_rule_is_the_identity(rule: str) -> None:
+    plain, ruled = (build(llama(32, depth=BASE_DEPTH), 3) for _ in range(2))
+    module, groups = scaled(plain, 32, RATE)
+    other, theirs = scaled(ruled, 32, RATE, depth_rule=rule)
+    assert rates(plain, groups) == rates(ruled, theirs)
+    ids = torch.arange(40)[None]
+    assert torch.equal(module(ids), other(ids))
+
+
+@pytest.mark.parametrize(("rule", "depth"), [(rule, depth) for rule in RULES for depth in (1, 3, 9)])
+def test_branches_and_rates_follow_the_depth(rule: str, depth: int) -> None:
+    """Each step adds what it would add without a rule, times the factor; what is outside learns as before."""
+    exponent, ratio = DEPTH_RULES[rule], depth / BASE_DEPTH
+    assert exponent is not None
+    plain, ruled = states(depth, "none"), states(depth, rule)
+    attention = build(llama(32, depth=depth), 0)
+    scaled(attention, 32, RATE, depth_rule=rule)
+    first = attention.layers[0].get_submodule("attention")
+    inner = first.get_submodule("inner")(first.get_submodule("norm")(plain[0]))
+    added = first(plain[0]) - plain[0]
+    assert torch.allclose(added, ratio**-exponent * inner, rtol=1e-4, atol=1e-7)
+    assert torch.equal(plain[0], ruled[0])
+    networks = [build(llama(32, depth=depth), 0) for _ in range(2)]
+    before, after = (
+        rates(network, scaled(network, 32, RATE, depth_rule=name)[1])
+        for network, name in zip(networks, ("none", rule), strict=True)
+    )
+    for name, rate in after.items():
+        factor = ratio ** (exponent - 1) if name.startswith("layers.") else 1.0
+        assert rate == pytest.approx(before[name] * factor), name
+
+
+def test_a_stream_stays_bounded_in_depth() -> None:
+    """Without a rule it grows with the root of the depth; over the root it does not, over it it falls."""
+
+    def grown(depth: int, rule: str) -> float:
+        seen = states(depth, rule)
+        return float((seen[-1] - seen[0]).square().mean().sqrt())
+
+    ratio = {rule: grown(128, rule) / grown(16, rule) for rule in DEPTH_RULES}
+    assert ratio["none"] > 2
+    assert 0.8 < ratio["sqrt"] < 1.25
+    assert ratio["linear"] < 0.5
+    everywhere = [float(state.square().mean().sqrt()) for state in states(64, "sqrt")]
+    assert max(everywhere) < 2 * float(states(4, "none")[-1].square().mean().sqrt())
+
+
+def test_rules_are_for_branches_of_normed_inputs() -> None:
+    bert = make_space("bert", vocab=64, positions=32)
+    architecture = next(iter(drawn(bert, 1, 0)))
+    check_depth_rule([llama(32), architecture], "none")
+    check_depth_rule([llama(32)], "sqrt")
+    with pytest.raises(ValueError, match=r"--depth-rule linear is for .*'bert'.*--depth-rule none"):
+        check_depth_rule([llama(32), architecture], "linear")

@@ -15,7 +15,7 @@ from zerolm.calibration.labels import Labels
 from zerolm.calibration.pool import Pool
 from zerolm.calibration.stacking import RANGES
 from zerolm.costs import CostModel
-from zerolm.scores import make_score
+from zerolm.scores import ScoreBatch, make_score
 from zerolm.solvers.result import BestLabel, Choice, Expected, Question, SearchResult
 
 NAMED: Final = 4
@@ -38,7 +38,10 @@ def expected_of(calibration: Calibration, architectures: Sequence[Architecture])
 
 
 def beyond(labels: Labels, pool: Pool) -> dict[str, Bools]:
-    """Return which architectures (n,) lie beyond all labels, in each of ``RANGES`` and each varied choice."""
+    """Return which architectures (n,) lie beyond all labels: in ``RANGES``, ratios and each varied choice.
+
+    Labels that all have one ratio say nothing of another, though no size of it is new.
+    """
     labelled, names = labels.pool, ChoiceColumns.of(labels.pool.choices).means
     sizes = {name: make_score(name) for name in RANGES}
     outside = {
@@ -46,11 +49,33 @@ def beyond(labels: Labels, pool: Pool) -> dict[str, Bools]:
         for name, score in sizes.items()
     }
     pairs = zip(names, columns(labelled.choices, names).T, columns(pool.choices, names).T, strict=True)
-    return outside | {name: _outside(values, others) for name, values, others in pairs}
+    outside |= {name: _outside(values, others) for name, values, others in pairs}
+    ratios = (ratio_columns(labelled.batch), ratio_columns(pool.batch))
+    return outside | {name: _outside(ratios[0][name], ratios[1][name]) for name in ratios[0]}
+
+
+def ratio_columns(batch: ScoreBatch) -> dict[str, Floats]:
+    """Return ratios of n architectures, (n,) each: of widths to depth, FFN to attention, queries to keys."""
+    shapes = batch.shapes
+    sums = {
+        "ffn": (shapes.weights * shapes.ffn).sum(axis=1),
+        "attention": (shapes.weights * shapes.attention).sum(axis=1),
+        "queries": shapes.query_width,
+        "keys": shapes.kv_width,
+    }
+    starts = np.cumsum(batch.depths) - batch.depths
+    totals = {name: np.maximum(np.add.reduceat(values, starts), 1) for name, values in sums.items()}
+    return {
+        "hidden / depth": np.asarray(batch.widths / batch.depths),
+        "ffn / attention": np.asarray(totals["ffn"] / totals["attention"]),
+        "heads / kv heads": np.asarray(totals["queries"] / totals["keys"]),
+    }
 
 
 def _outside(labelled: Floats, values: Floats) -> Bools:
-    return np.asarray((values < labelled.min()) | (values > labelled.max()), np.bool_)
+    low, high = labelled.min(), labelled.max()
+    margin = 1e-9 * max(abs(low), abs(high))
+    return np.asarray((values < low - margin) | (values > high + margin), np.bool_)
 
 
 def explained(result: SearchResult, calibration: Calibration) -> SearchResult:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from zerolm.architecture import Architecture
 from zerolm.calibration import Calibration, Judgement, Labels, Pool, calibrate
 from zerolm.calibration.calibrate import MOST_LABELS
-from zerolm.groundtruth.reader import named_corpus, quality, read, views
+from zerolm.groundtruth.reader import locate, named_corpus, quality, read, views
 from zerolm.groundtruth.truth import GroundTruth, Line
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.plain import first_problem
@@ -34,7 +34,8 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
     named. Raises ``ValueError`` for a file of another space, an architecture that the space does not
     know, or one that is there twice with different results.
     """
-    truth = read(Path(path))
+    file = Path(path)
+    truth = read(file if file.exists() else locate(str(path), None))
     if space is not None and truth.space != space.name:
         raise ValueError(
             f"the labels in {str(path)!r} are of space {truth.space!r}, but the search is of {space.name!r}"

@@ -1,6 +1,6 @@
 """Scores: numbers where higher means expected to be better. One formula a function."""
 
-from zerolm.scores import baselines, capacity
+from zerolm.scores import baselines, capacity, shape
 from zerolm.scores.base import (
     SCORES,
     ChoiceTable,
@@ -31,6 +31,7 @@ __all__ = [
     "make_score",
     "score_names",
     "score_settings",
+    "shape",
     "variants",
     "whole_score",
 ]

@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
@@ -18,6 +19,8 @@ from zerolm.registry import Entry, Registry
 from zerolm.settings import REQUIRED, Setting, check_settings
 
 Factor = Callable[[Ints, Floats], Floats]
+BackboneFactor = Callable[..., Floats]
+"""``f(depth, mean_width, outside, *, options)``, giving (n,) for n backbones with weights ``outside``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +31,8 @@ class ScoreBatch:
     shapes: Shapes
     depths: Ints
     widths: Floats
+    outside: Ints
+    """The weights of embeddings and heads."""
 
     @classmethod
     def of(cls, architectures: Sequence[Architecture]) -> ScoreBatch:
@@ -36,6 +41,7 @@ class ScoreBatch:
             Shapes.of([layer for a in architectures for layer in a.layers]),
             np.array([a.depth for a in architectures], np.int64),
             np.array([a.mean_width for a in architectures], np.float64),
+            np.array([a.ends.outside for a in architectures], np.int64),
         )
 
 
@@ -52,8 +58,9 @@ class ClosedForm:
     """A score that is a factor of (depth, mean width) times a sum over layers, plus a constant.
 
     ``layer(shapes, depth)`` gives what each of n layers adds, (n,), in a network of ``depth`` layers;
-    ``factor(depth, mean_width)`` is positive; ``ends`` gives what the parts outside the layers add
-    (only scores that count parameters or operations have it). Higher is better.
+    ``factor(depth, mean_width)`` is positive, and so is ``backbone(depth, mean_width, outside)``, by which
+    the sum is multiplied, too, where it is given; ``ends`` gives what the parts outside the layers add (only
+    scores that count parameters or operations have it). Higher is better.
     """
 
     additive: ClassVar = True
@@ -70,9 +77,15 @@ class ClosedForm:
     sees_depth: bool = False
     baseline: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    backbone: BackboneFactor | None = None
 
     def __repr__(self) -> str:
         return _brief(self)
+
+    def factors(self, depths: Ints, widths: Floats, outside: Ints) -> Floats:
+        """Return what the sums of backbones (n,) are multiplied by."""
+        factors = self.factor(depths, widths)
+        return factors if self.backbone is None else factors * self.backbone(depths, widths, outside)
 
     def of_many(self, architectures: Sequence[Architecture] | ScoreBatch) -> Floats:
         """Return scores (n,) of architectures, all layers in one vectorised call.
@@ -83,7 +96,8 @@ class ClosedForm:
         terms = self.layer(batch.shapes, np.repeat(batch.depths, batch.depths))
         sums = [math.fsum(part) for part in np.split(terms, np.cumsum(batch.depths)[:-1])]
         constant = [self.ends(a.ends) if self.ends else 0 for a in batch.architectures]
-        return np.asarray(self.factor(batch.depths, batch.widths) * np.array(sums) + np.array(constant))
+        factors = self.factors(batch.depths, batch.widths, batch.outside)
+        return np.asarray(factors * np.array(sums) + np.array(constant))
 
     def of(self, architecture: Architecture) -> float:
         return float(self.of_many([architecture])[0])
@@ -168,6 +182,7 @@ class ScoreDefinition:
     factor: Factor = unit_factor
     sees_depth: bool = False
     baseline: bool = False
+    backbone: BackboneFactor | None = None
 
 
 SCORES: Final = Registry[ScoreDefinition]("score", "zerolm.scores")
@@ -180,17 +195,20 @@ def closed_form(
     factor: Factor = unit_factor,
     sees_depth: bool = False,
     baseline: bool = False,
+    backbone: BackboneFactor | None = None,
     settings: Sequence[Setting] = (),
 ) -> Callable[[LayerFunction], LayerFunction]:
     """Register a closed-form score from its layer function ``f(shapes, depth, **options)``.
 
     Set ``sees_depth`` where the terms of a layer depend on the depth of its network. ``settings`` declare
-    the options, which are keyword-only parameters of the function: flags and YAML keys come from them.
+    the options, which are keyword-only parameters of the function, and of ``backbone`` where a score has
+    one: flags and YAML keys come from them.
     """
 
     def register(function: LayerFunction) -> LayerFunction:
-        _declared(name, function, settings)
-        definition = ScoreDefinition("closed_form", function, factor, sees_depth, baseline)
+        for part in (function, *(() if backbone is None else (backbone,))):
+            _declared(name, part, settings)
+        definition = ScoreDefinition("closed_form", function, factor, sees_depth, baseline, backbone)
         SCORES.add(Entry(name, definition, source, options=tuple(settings)))
         return function
 
@@ -260,6 +278,7 @@ def make_score(name: str, /, costs: CostModel | None = None, **options: Any) -> 
     def layer(shapes: Shapes, depth: Ints) -> Floats | Ints:
         return definition.function(shapes, depth, **bound)  # type: ignore[no-any-return]
 
+    backbone = definition.backbone
     return ClosedForm(
         name,
         layer,
@@ -268,6 +287,7 @@ def make_score(name: str, /, costs: CostModel | None = None, **options: Any) -> 
         sees_depth=definition.sees_depth,
         baseline=definition.baseline,
         options=named,
+        backbone=None if backbone is None else partial(backbone, **bound),
     )
 
 

@@ -180,7 +180,9 @@ def compile_problems(
     repeated: dict[tuple[int, int, int], CandidateTable] = {}
     offsets: dict[int, float] = {}
     depths = np.array([backbone.depth for backbone in backbones], np.int64)
-    factors = score.factor(depths, np.array([backbone.width for backbone in backbones], np.float64))
+    widths = np.array([backbone.width for backbone in backbones], np.float64)
+    outside = np.array([backbone.ends.outside for backbone in backbones], np.int64)
+    factors = score.factors(depths, widths, outside)
     problems = []
     for backbone, depth, factor in zip(backbones, depths.tolist(), factors.tolist(), strict=True):
         blocks = []

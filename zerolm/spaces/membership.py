@@ -11,6 +11,8 @@ from zerolm.spaces.uniform import UniformSpace, ranged
 
 RANGE_ROUNDING: Final = 1e-9
 """Of floating point, at the ends of a range around a value."""
+FINER: Final = {"hidden": 32, "ffn": 16}
+"""Steps of sizes around an architecture, where nobody says which there are."""
 VALUES_LISTED: Final = 8
 """Values that are listed."""
 
@@ -68,8 +70,9 @@ def around(
     """Return the settings of a space cut to what lies within a share of an architecture's sizes.
 
     Depth, hidden size, FFN and the widths of queries and of keys are cut; the architecture's own values are
-    in every range but those that are ``given``, which are only cut. ``ValueError`` where one of those holds
-    nothing near.
+    in every range but those that are ``fixed``, which are only cut. The others have steps that are ``FINER``,
+    and queries as much wider or narrower than the stream, for else hardly anything would be near.
+    ``ValueError`` where a fixed range holds nothing near.
     """
     settings = dict(space.settings)
     depth, hidden, size, heads = (choices[name] for name in ("depth", "hidden", "head_size", "heads"))
@@ -80,14 +83,19 @@ def around(
         inside = {value for value in settings[name] if low <= value <= high}
         if not inside and name in fixed:
             raise ValueError(_nothing(name, steps(settings[name]), share, sizes))
-        settings[name] = sorted(inside if name in fixed else {*inside, *sizes})
+        if name not in fixed:
+            step = FINER.get(name, 1)
+            finer = range(-(-low // step) * step, high + 1, step) if name in FINER else ()
+            inside |= {*sizes, *finer}
+        settings[name] = sorted(inside)
     for name, more in (("head_size", [size]), ("heads_per_kv", groups)):
         if name in settings and name not in fixed:
             settings[name] = sorted({*settings[name], *more})
+    queries = heads * size / hidden
     ratios = {
         "hidden_per_depth": [hidden / depth],
         "ffn_per_hidden": [width / hidden for width in near["ffn"]],
-        "query_per_hidden": [heads * size / hidden],
+        "query_per_hidden": [queries * (1 - share), queries * (1 + share)],
     }
     for name, values in ratios.items():
         if name in settings and name not in fixed:

@@ -160,8 +160,10 @@ class UniformSpace(SearchSpace):
         return self.stock_config(architecture.choices)
 
     def bounds(self, architecture: Architecture) -> Iterator[Bound]:
-        """Yield every range, opened as far as is sensible, all others as they are."""
-        for name, widest in self.widest.items():
+        """Yield every range, opened as far as is sensible, all others as they are; FFNs to their default."""
+        default = next(setting.default for setting in self.declared if setting.name == "ffn")
+        opened_to = {**self.widest, "ffn": () if default is REQUIRED else tuple(default)}
+        for name, widest in opened_to.items():
             if name not in self.settings:
                 continue
             now = self.settings[name]

@@ -19,8 +19,8 @@ from zerolm.spaces import shape_text
 from zerolm.statistics import agreement, noise_ceiling
 from zerolm.training.labels import Label, LabelText
 from zerolm.training.processes import device_for
-from zerolm.training.request import TrainingRequest
-from zerolm.training.scaling import BASE
+from zerolm.training.request import DEPTH_RULES, TrainingRequest
+from zerolm.training.scaling import BASE, BASE_DEPTH
 from zerolm.training.train import BETAS, CLIP, TrainingFailed
 
 METRIC: Final = "loss"
@@ -37,8 +37,11 @@ def label_document(
     request: TrainingRequest,
     architectures: Sequence[Architecture],
     labels: Sequence[Runs],
+    names: Sequence[str],
 ) -> dict[str, Any]:
     """Return plain JSON: ``benchmark`` is the file, ``rows`` are its architectures with sizes and seconds.
+
+    ``names`` are those of the architectures.
 
     ``noise`` is the ceiling by the seeds, None without repeats; ``agreement`` tau-b of scores with the
     losses; ``left_out`` are architectures whose training failed, with the reason. ``TrainingFailed`` where
@@ -58,7 +61,7 @@ def label_document(
     noise = _noise(quality, [repeats[i] for i in trained])
     entries = [
         {
-            "id": str(i + 1),
+            "id": names[i],
             "architecture": architectures[i].choices,
             "results": _results(labels[i][0]),
             **({"repeats": {METRIC: repeats[i]}} if repeats[i] else {}),
@@ -82,10 +85,10 @@ def label_document(
         "benchmark": benchmark,
         "noise": noise,
         "agreement": {rival: None if math.isnan(tau) else tau for rival, tau in taus.items()},
-        "left_out": [{"id": str(i + 1), "reason": labels[i][0].failure} for i in failed],
+        "left_out": [{"id": names[i], "reason": labels[i][0].failure} for i in failed],
         "rows": [
             {
-                "id": str(i + 1),
+                "id": names[i],
                 "shape": shape_text(architectures[i]),
                 **{cost: int(values[place]) for cost, values in sizes.items()},
                 "loss": labels[i][0].loss,
@@ -121,6 +124,7 @@ def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
         "optimiser": f"AdamW, betas {BETAS[0]:g} and {BETAS[1]:g}, gradients of norm {CLIP:g} at most",
         "rate": schedule.rate,
         "rate_by_width": f"muP of width {BASE}",
+        "branches_and_rates_by_depth": _depth(request),
         "warmup": schedule.warmup,
         "decay": schedule.decay,
         "weight_decay": schedule.weight_decay,
@@ -130,6 +134,14 @@ def _source(text: LabelText, request: TrainingRequest) -> dict[str, Any]:
         "device": device_for(request.execution).type,
         "libraries": f"torch {torch.__version__}, transformers {transformers.__version__}",
     }
+
+
+def _depth(request: TrainingRequest) -> str:
+    exponent = DEPTH_RULES[request.depth_rule]
+    if exponent is None:
+        return "none"
+    power = f"(depth / {BASE_DEPTH})^"
+    return f"{request.depth_rule}: branches x {power}{-exponent:g}, rates in layers x {power}{exponent - 1:g}"
 
 
 def _noise(quality: Floats, repeats: Sequence[Sequence[float]]) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ from zerolm.training.losses import HELD_BATCH, mean_loss
 from zerolm.training.processes import device_for
 from zerolm.training.randomness import set_dropout
 from zerolm.training.request import TrainingRequest
-from zerolm.training.scaling import BASE, scaled
+from zerolm.training.scaling import BASE, BASE_DEPTH, check_depth_rule, scaled
 from zerolm.training.train import TrainingFailed, train
 from zerolm.training.watch import Judge, TrainingRun
 
@@ -139,7 +139,8 @@ class LabelTraining:
         text, request = self.text, replace(self.request, seed=run.seed)
         network = build(run.architecture, run.seed)
         set_dropout(network.module, 0.0)  # no text is seen so often that it could be learned by heart
-        module, groups = scaled(network, run.architecture.layers[-1].width, request.schedule.rate)
+        width, rate = run.architecture.layers[-1].width, request.schedule.rate
+        module, groups = scaled(network, width, rate, depth_rule=request.depth_rule)
         learner = Labelled(module, text.classes)
         if request.execution.compile:
             learner.compile_parts()
@@ -196,9 +197,10 @@ def labels_as_trained(
 
     What is kept comes first and is not trained again; the others start in their order. ``loky`` trains in
     ``jobs`` processes, ``ray`` on every CPU of a cluster; each uses one thread, or the device that is asked
-    for. ``ValueError`` while another command trains the same way.
+    for. ``ValueError`` while another command trains the same way, and for a rule of depth that does not hold.
     """
     check_workers(jobs, backend)
+    check_depth_rule([architecture for architecture, _, _ in runs], request.depth_rule)
     folder = cache_folder("labels") / _digest(_circumstances(text, request))
     wanted = [LabelRun(a, seed, folder / _digest([a.identity, seed]), name) for a, seed, name in runs]
     with locked(folder, "another command trains architectures in the same way; wait for it"):
@@ -235,6 +237,9 @@ def _circumstances(text: LabelText, request: TrainingRequest) -> list[Any]:
     execution["precision"] = execution.pop("compute")["dtype"]  # as earlier versions wrote it
     more = {"execution": execution, "seed": None, "bfloat16": request.execution.bfloat16}
     conditions = asdict(request) | more
+    rule = conditions.pop("depth_rule")
+    if rule != "none":  # what was kept before there were rules is without one
+        conditions["depth_rule"] = [rule, BASE_DEPTH]
     on_cuda = {"cuda": True, "cpu": False}.get(device, device)
     libraries = [torch.__version__, transformers.__version__, on_cuda]
     vocabulary = [text.space.settings.get("vocab"), text.classes]

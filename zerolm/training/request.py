@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from zerolm.settings.compute import TrainedOn
 from zerolm.settings.request import part, setting
 from zerolm.text.defaults import HELD
+
+DEPTH_RULES: Final[dict[str, float | None]] = {"none": None, "sqrt": 0.5, "linear": 1.0}
+"""By how large a power of the depth residual branches are divided; None leaves them, and their rates."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class TrainingRequest:
     checkpoints: int = 20
     measured: int = 16
     """How often in a run the state is kept, and the network measured on text that is held out."""
+    depth_rule: str = "none"
+    """How residual branches and rates follow the depth, of networks that are trained from scratch."""
 
     @property
     def step_tokens(self) -> int:

@@ -21,8 +21,11 @@ from zerolm.verbs.documents import named_model
 
 FIXED_SETTINGS: Final = ("vocab", "tied", "positions", "qkv_bias")
 """Settings of a space that a baseline decides."""
-BOUNDED_COSTS: Final = ("params", "kv_bytes")
-"""Costs of the baseline that the search may not exceed, unless budgets of them are given."""
+BOUNDED_COSTS: Final = ("params", "macs", "kv_bytes")
+"""Costs of the baseline that the search may not exceed, unless budgets of them are given.
+
+On equal tokens training takes three times the MACs of a token at each of them, so that it is bounded, too.
+"""
 EXPERTS: Final = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 DECODER_FIELDS: Final = (
     *("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads"),
@@ -139,7 +142,8 @@ def _of_config(config: Mapping[str, Any]) -> Reading:
     experts = next((name for name in EXPERTS if isinstance(config.get(name), int) and config[name] > 1), None)
     if experts is not None:
         raise ValueError(f"it is a mixture of experts ({experts} {config[experts]}); {_possible()}")
-    if config.get("model_type") not in [*families(), *refused()]:
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or kind not in [*families(), *refused()]:
         missing = [field for field in DECODER_FIELDS if config.get(field) is None]
         sizes = (
             f"of a decoder's sizes it lacks {', '.join(missing)}" if missing else "its sizes are all there"

@@ -15,6 +15,7 @@ from zerolm.settings.request import Request, argument, by_name, options_of, part
 from zerolm.show.charts import Dots, Linked, Plot, axis
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Cell, Heading, Row, Sheet, pairs
 from zerolm.show.text import show_amount
+from zerolm.training.request import DEPTH_RULES
 from zerolm.verbs.report import Report, run_of
 from zerolm.verbs.shared import backend, budgets, limits, needing_torch
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 LABEL_FILE: Final = "labels.json"
 DRAWN: Final = 60
 """The architectures that are trained where nobody says how many."""
+TOKENS: Final = 3_000_000
 BEST: Final = 20
 """The most architectures that a terminal shows."""
 
@@ -64,8 +66,9 @@ class TrainLabelsSettings(Request):
         "text", None, "the space to draw architectures from; not with --rows", metavar="SPACE"
     )
     rows: str | None = setting(
-        "path", None, "benchmark file whose architectures are trained; none are drawn", group="Architectures"
-    )
+        "path", None, "benchmark file whose architectures are trained, or what search --out wrote: its pick, "
+        "baseline and what counting picks; none are drawn", group="Architectures",
+    )  # fmt: skip
     count: int | None = setting(
         "integer", None, f"architectures at most; else {DRAWN}, or all rows", low=2, high=1 << 20
     )
@@ -75,12 +78,21 @@ class TrainLabelsSettings(Request):
         metavar="TEXT",
     )  # fmt: skip
     held_out: str | None = setting("path", None, "text to judge on; else the end of the text", metavar="TEXT")
-    tokens: int = setting("integer", 3_000_000, "tokens to train each on", low=1, high=1 << 50)
+    tokens: int | None = setting(
+        "integer", None, f"tokens to train each on; else {TOKENS:,}", low=1, high=1 << 50
+    )
+    tokens_per_param: float | None = setting(
+        "number", None, "tokens a parameter of the largest of the rows, in place of tokens", low=0, high=1e6
+    )
     batch: int = setting("integer", 8, "sequences of a step", low=1, high=1 << 20)
     length: int = setting("integer", 256, "tokens of a sequence", low=2, high=1 << 20)
     rate: float = setting(
         "number", 0.002, "learning rate at width 256; other widths follow by muP", low=0, high=100
     )
+    depth_rule: str = setting(
+        "text", "none", "residual branches and rates by depth: over its root (sqrt, Depth-muP) or over it "
+        "(linear, CompleteP), unchanged at 4 layers", choices=tuple(DEPTH_RULES),
+    )  # fmt: skip
     compute: TrainedOn = part(TrainedOn)
     compile: bool = setting("flag", False, "compile the layers first: half a minute a shape on a CPU")
     seed: int = setting("integer", 0, "seed of draws, weights and order", low=0, high=(1 << 30) - 1)
@@ -99,22 +111,22 @@ class TrainLabelsSettings(Request):
     force: bool = setting("flag", False, "replace an earlier result there")
 
     def run(self, progress: Progress = silent) -> LabelsReport:
-        from zerolm.groundtruth.reader import read
         from zerolm.io.files import write_json
 
-        truth = None if self.rows is None else read(Path(self.rows))
+        truth = None if self.rows is None else _rows_of(Path(self.rows))
         space, settings = self._space(truth)
         with needing_torch("training runs networks", "train"):
             from zerolm.training.label_document import label_document
             from zerolm.training.labels import LabelText
             from zerolm.training.processes import device_for
-        request = self._training()
+        request = self._training(self._tokens(truth))
         device_for(request.execution)
         with self._place() as place:
             text = LabelText.of(self.text, space, settings, request, progress, self.held_out)
-            architectures = self._architectures(truth, text.space)
+            named = self._architectures(truth, text.space)
+            architectures = list(named.values())
             labels = self._labels(architectures, text, request, progress)
-            document = label_document(self._title(), text, request, architectures, labels)
+            document = label_document(self._title(), text, request, architectures, labels, list(named))
             changes = {**settings, "space": space}
             report = replace(LabelsReport.from_json(document), run=run_of(self, **changes))
             if place is not None and place.suffix == ".json":
@@ -142,11 +154,25 @@ class TrainLabelsSettings(Request):
             )
         return name, {**views(truth)[0].settings, **settings}
 
-    def _training(self) -> TrainingRequest:
+    def _tokens(self, truth: GroundTruth | None) -> int:
+        """Return the tokens to train on; ``ValueError`` where they are told twice, or of nothing."""
+        from zerolm.costs import CostModel
+        from zerolm.groundtruth.reader import views
+
+        if self.tokens_per_param is None:
+            return self.tokens or TOKENS
+        if self.tokens is not None:
+            raise ValueError("tokens and tokens_per_param both say how long to train; give one of them")
+        if truth is None:
+            raise ValueError("tokens_per_param goes by the largest of the rows: give --rows, or tokens")
+        largest = max(CostModel().of(one)["params"] for one in views(truth)[0].architectures)
+        return max(1, round(self.tokens_per_param * largest))
+
+    def _training(self, tokens: int) -> TrainingRequest:
         from zerolm.training.request import Execution, Schedule, TrainingRequest
 
         return TrainingRequest(
-            self.tokens,
+            tokens,
             self.batch,
             self.length,
             Schedule(self.rate),
@@ -154,6 +180,7 @@ class TrainLabelsSettings(Request):
             execution=Execution(self.compute, compile=self.compile),
             checkpoints=8,
             measured=4,
+            depth_rule=self.depth_rule,
         )
 
     @contextmanager
@@ -171,19 +198,26 @@ class TrainLabelsSettings(Request):
         """Return the name of the benchmark: that of its file."""
         return Path(self.out if self.out and self.out.endswith(".json") else LABEL_FILE).stem
 
-    def _architectures(self, truth: GroundTruth | None, space: SearchSpace) -> list[Architecture]:
-        """Return the architectures to train, each once."""
+    def _architectures(self, truth: GroundTruth | None, space: SearchSpace) -> dict[str, Architecture]:
+        """Return the architectures to train by their names, each once."""
         from zerolm.groundtruth.truth import thinned
         from zerolm.solvers.drawing import drawn
 
         if truth is None:
-            return drawn(space, self.count or DRAWN, self.seed, budgets=limits(self.sizes), distinct=True)
-        architectures = [space.read(entry.architecture) for entry in thinned(truth, self.count).architectures]
-        distinct = list({one.identity: one for one in architectures}.values())
+            some = drawn(space, self.count or DRAWN, self.seed, budgets=limits(self.sizes), distinct=True)
+            return {str(number): one for number, one in enumerate(some, 1)}
+        distinct: dict[str, tuple[list[str], Architecture]] = {}
+        for entry in thinned(truth, self.count).architectures:
+            one = space.read(entry.architecture)
+            distinct.setdefault(one.identity, ([], one))[0].append(entry.id)
         if len(distinct) < 2:
-            choices = shown(distinct[0].choices)
-            raise ValueError(f"the rows in {self.rows!r} are all the same architecture {choices}")
-        return distinct
+            ((_, only),) = distinct.values()
+            raise ValueError(f"the rows in {self.rows!r} are all the same architecture {shown(only.choices)}")
+        chosen_by = truth.source.get("made_by") == SEARCHED
+        return {
+            " = ".join(names) if chosen_by else str(number): one
+            for number, (names, one) in enumerate(distinct.values(), 1)
+        }
 
     def _labels(
         self,
@@ -209,6 +243,41 @@ class TrainLabelsSettings(Request):
         )
         by_run = list(zip(runs, labels, strict=True))
         return [[label for (place, _), label in by_run if place == i] for i in range(count)]
+
+
+SEARCHED: Final = "zerolm search"
+
+
+def _rows_of(path: Path) -> GroundTruth:
+    """Return the architectures of a benchmark file, or those that a search compared."""
+    from zerolm.groundtruth.reader import read
+    from zerolm.groundtruth.truth import check
+    from zerolm.verbs.load import load
+    from zerolm.verbs.search_report import SearchReport
+    from zerolm.verbs.search_words import COUNTING
+
+    if not path.is_dir():
+        return read(path)
+    report = load(path)
+    if not isinstance(report, SearchReport):
+        raise ValueError(f"{str(path)!r} holds no result of search, but of {report.command}")
+    choices = {"pick": report.pick}
+    choices |= {report.baseline.name: report.baseline.choice} if report.baseline else {}
+    choices |= {f"by {one.name}": one.choice for one in report.baselines if one.name in COUNTING}
+    return check(
+        {
+            "name": path.name,
+            "space": report.space.name,
+            "settings": report.space.settings,
+            "metric": None,
+            "higher_is_better": None,
+            "source": {"made_by": SEARCHED},
+            "architectures": [
+                {"id": name, "architecture": choice.architecture.choices, "results": {}}
+                for name, choice in choices.items()
+            ],
+        }
+    )
 
 
 def spread(total: int, count: int) -> list[int]:

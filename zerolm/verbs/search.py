@@ -47,7 +47,7 @@ class SearchSettings(Request):
         "path",
         None,
         "a known decoder (`zerolm spaces --known`), a config.json or folder, or owner/name of the hub; it "
-        "decides vocabulary and tying, and max_params and max_kv_bytes where these are not given",
+        "decides vocabulary and tying, and max_params, max_macs and max_kv_bytes where these are not given",
         group="A model to better",
         metavar="MODEL",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from zerolm.verbs import search_tables as tables
 from zerolm.verbs import search_words as words
 from zerolm.verbs.report import Report
 from zerolm.verbs.search_charts import FLAT, candidacies, front, identity, landscape
+from zerolm.verbs.shape_words import SCORE, ridge, shape_lines, shape_warnings
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -32,7 +34,7 @@ class SearchReport(SearchResult, Report):
 
     def _warnings(self) -> Sequence[str]:
         warnings: Sequence[str] = (self.calibration or {}).get("warnings", ())
-        return warnings
+        return [*warnings, *shape_warnings(self)]
 
     @property
     def written(self) -> list[str]:
@@ -54,7 +56,7 @@ class SearchReport(SearchResult, Report):
         costs = ", ".join(
             f"{cost_label(cost)} {show_cost(cost, pick.costs[cost])}" for cost in self.cost_names
         )
-        remarks = (*words.latency_lines(self), *words.expectation_lines(self))
+        remarks = (*words.latency_lines(self), *words.expectation_lines(self), *shape_lines(self))
         comparisons = (words.baseline_sentence(self), words.vocabularies_sentence(self))
         return [
             f"pick: {shape_text(pick.architecture)}",
@@ -66,7 +68,8 @@ class SearchReport(SearchResult, Report):
 
     def heading(self) -> Heading:
         warnings = (f"warning: {warning}" for warning in self._warnings())
-        remarks = [*words.latency_lines(self), *words.expectation_lines(self), *warnings]
+        parts = (words.latency_lines(self), words.expectation_lines(self), shape_lines(self), warnings)
+        remarks = list(chain.from_iterable(parts))
         comparisons = (words.baseline_sentence, words.vocabularies_sentence, words.against_counting)
         return Heading(
             f"The pick: {shape_text(self.pick.architecture)}",
@@ -89,6 +92,7 @@ class SearchReport(SearchResult, Report):
                 charted, charts=[front(self, entries)], notes=[words.front_note(self)], on=(PAGE, NOTEBOOK)
             ),
             Sheet("How flat the optimum is", charts=[landscape(self)], notes=[flatness], on=(PAGE,)),
+            *([ridge(self)] if self.question.score == SCORE else []),
             tables.best(self, places),
             *([tables.beside(self, self.baseline, places)] if self.baseline else []),
             *([tables.by_vocabulary(self)] if self.vocabularies else []),

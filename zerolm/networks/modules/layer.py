@@ -57,15 +57,16 @@ class ResidualLayer(nn.Module):
 
 
 class PreNorm(nn.Module):
-    """x + inner(norm(x)); ``inner`` may be told more."""
+    """x + factor inner(norm(x)), where the factor is 1 until it is set; ``inner`` may be told more."""
 
     def __init__(self, inner: nn.Module, norm: nn.Module, dropout: float = 0.1) -> None:
         super().__init__()
         self.norm, self.inner, self.dropout = norm, inner, nn.Dropout(dropout)
+        self.factor = 1.0
 
     def forward(self, hidden: Tensor, *more: Tensor | None) -> Tensor:
-        after: Tensor = hidden + self.dropout(self.inner(self.norm(hidden), *more))
-        return after
+        branch: Tensor = self.dropout(self.inner(self.norm(hidden), *more))
+        return hidden + (branch if self.factor == 1.0 else self.factor * branch)
 
 
 class PostNorm(nn.Module):

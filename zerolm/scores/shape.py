@@ -1,0 +1,173 @@
+"""How good a decoder is by its shape and its training, in parameters: a law fitted to the Gemstones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Architecture, Floats, Ints, Shapes
+from zerolm.scores.base import ScoreBatch, closed_form, make_score
+from zerolm.scores.capacity import geo
+from zerolm.settings import Setting
+
+BODY: Final = 15
+"""Weights of a layer of every Gemstone over hidden^2: by it a backbone tells the size of its body."""
+REFERENCE: Final = 20
+"""Tokens a parameter of the body at which m is told."""
+TOKENS_A_PARAMETER: Final = (1.13, 15_500.0)
+"""The fewest and the most that a Gemstone was trained on: what is beyond counts as these."""
+RATIOS: Final = (3.2, 320.0)
+"""The least and the largest hidden / depth of a Gemstone."""
+DRAWS: Final = 1000
+"""Of the weights, which intervals are taken from."""
+TRAIN_TOKENS: Final = Setting(
+    "train_tokens",
+    "integer",
+    None,
+    "tokens that a network is to be trained on, for shape_law; many where none are told",
+    low=1,
+    high=1 << 60,
+)
+Backbones = tuple[Ints, Floats, Ints]
+"""Depth, mean width and weights outside of the layers, (n,) each."""
+
+
+@dataclass(frozen=True)
+class LawWeights:
+    """The fitted e, k, m and t, with their covariance by refits to networks that were drawn anew."""
+
+    values: tuple[float, float, float, float]
+    covariance: tuple[tuple[float, ...], ...]
+
+
+UNTOLD: Final = LawWeights(
+    (0.6215, 0.0591, 3.1058, 0.0),
+    (
+        (0.05097, -0.001541, -0.05828, 0.0),
+        (-0.001541, 7.475e-05, 0.001661, 0.0),
+        (-0.05828, 0.001661, 0.07466, 0.0),
+        (0.0, 0.0, 0.0, 0.0),
+    ),
+)
+"""Where nobody says how long a network is trained: over all trainings of the Gemstones, 2 to 350 B tokens."""
+TOLD: Final = LawWeights(
+    (0.9402, 0.0597, 3.2833, -0.1682),
+    (
+        (0.07372, -0.001807, -0.04184, -0.01174),
+        (-0.001807, 7.05e-05, 0.0007151, 0.000427),
+        (-0.04184, 0.0007151, 0.07977, -0.006096),
+        (-0.01174, 0.000427, -0.006096, 0.005832),
+    ),
+)
+
+
+def by_backbone(depth: Ints, mean_width: Floats, outside: Ints, /, *, train_tokens: int | None) -> Floats:
+    """Return what shape_law multiplies geo by, (n,)."""
+    weights = np.array(_weights(train_tokens).values)
+    return np.exp(_logarithm(weights, (depth, mean_width, outside), train_tokens))
+
+
+@closed_form(
+    "shape_law",
+    source="geo (total / body)^e exp(-k (ln(d / L) - m)^2), body 15 L d^2, m by tokens a parameter; "
+    "benchmarks/aspect.md",
+    backbone=by_backbone,
+    settings=(TRAIN_TOKENS,),
+)
+def shape_law(shapes: Shapes, depth: Ints, /, *, train_tokens: int | None) -> Floats:
+    """Return ``geo`` of each layer, (n,); hidden and depth enter by the backbone."""
+    return geo(shapes, depth)
+
+
+@dataclass(frozen=True)
+class ShapeEstimate:
+    """A number by the law, with the interval that holds 95 % of its draws of weights."""
+
+    value: float
+    low: float
+    high: float
+
+
+def worth(one: Architecture, other: Architecture, train_tokens: int | None = None) -> ShapeEstimate:
+    """Return how many times the parameters of another a network is worth; what geo says has no interval."""
+    batch = ScoreBatch.of([one, other])
+    backbones, sizes = _backbones(batch), np.log(make_score("geo").of_many(batch))
+
+    def ahead(weights: Floats) -> float:
+        of_one, of_other = _logarithm(weights, backbones, train_tokens) + sizes
+        return float(of_one - of_other)
+
+    return ShapeEstimate(*_interval([ahead(weights) for weights in _drawn(train_tokens)]))
+
+
+def ratio_worth(architecture: Architecture, train_tokens: int | None = None) -> ShapeEstimate:
+    """Return what the hidden / depth of a network is worth beside the best one, 1 at most."""
+    backbones = _backbones(ScoreBatch.of([architecture]))
+
+    def lost(weights: Floats) -> float:
+        gap = np.log(backbones[1] / backbones[0]) - _best(weights, backbones, train_tokens)
+        return float(-weights[1] * gap[0] ** 2)
+
+    return ShapeEstimate(*_interval([lost(weights) for weights in _drawn(train_tokens)]))
+
+
+def off_ratio(times: float, train_tokens: int | None = None) -> ShapeEstimate:
+    """Return what a hidden / depth is worth that is so many times the best, whatever that is."""
+    return ShapeEstimate(*_interval([-weights[1] * np.log(times) ** 2 for weights in _drawn(train_tokens)]))
+
+
+def best_ratio(architecture: Architecture, train_tokens: int | None = None) -> ShapeEstimate:
+    """Return the best hidden / depth of a network of that size, with its 95 % interval."""
+    backbones = _backbones(ScoreBatch.of([architecture]))
+    logarithms = [float(_best(weights, backbones, train_tokens)[0]) for weights in _drawn(train_tokens)]
+    return ShapeEstimate(*_interval(logarithms))
+
+
+def tokens_a_parameter(architecture: Architecture, train_tokens: int) -> float:
+    """Return the tokens a parameter of the body, as the law counts it."""
+    return float(train_tokens / (BODY * architecture.depth * architecture.mean_width**2))
+
+
+def _weights(train_tokens: int | None) -> LawWeights:
+    return UNTOLD if train_tokens is None else TOLD
+
+
+def _drawn(train_tokens: int | None) -> Floats:
+    """Return the weights, then draws of them, (n, 4)."""
+    of = _weights(train_tokens)
+    drawn = np.random.default_rng(0).multivariate_normal(of.values, of.covariance, DRAWS)
+    return np.concatenate([[of.values], drawn])
+
+
+def _interval(logarithms: list[float]) -> tuple[float, float, float]:
+    """Return the exponential of the first, and of the ends that hold 95 % of the others."""
+    low, high = np.percentile(logarithms[1:], [2.5, 97.5])
+    return float(np.exp(logarithms[0])), float(np.exp(low)), float(np.exp(high))
+
+
+def _backbones(batch: ScoreBatch) -> Backbones:
+    return batch.depths, batch.widths, batch.outside
+
+
+def _body(backbones: Backbones) -> Floats:
+    depth, width, _ = backbones
+    return np.asarray(BODY * depth * np.square(width), np.float64)
+
+
+def _best(weights: Floats, backbones: Backbones, train_tokens: int | None) -> Floats:
+    """Return the logarithm of the best hidden / depth, (n,)."""
+    body = _body(backbones)
+    if train_tokens is None:
+        return np.full(body.shape, weights[2])
+    tokens = np.clip(train_tokens / body, *TOKENS_A_PARAMETER)
+    return np.asarray(weights[2] + weights[3] * np.log(tokens / REFERENCE))
+
+
+def _logarithm(weights: Floats, backbones: Backbones, train_tokens: int | None) -> Floats:
+    """Return the logarithm of what geo is multiplied by, (n,)."""
+    depth, width, outside = backbones
+    total = np.log1p(outside / _body(backbones))
+    gap = np.log(width / depth) - _best(weights, backbones, train_tokens)
+    return np.asarray(weights[0] * total - weights[1] * gap**2)

@@ -187,7 +187,7 @@ def facts() -> dict[str, str]:
             key = f"{kind.split()[0]}_{benchmark}"
             numbers[f"best_{key}"], numbers[f"best_{key}_tau"] = best.score, plain(best.tau)
             numbers[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
-    numbers |= _calibration() | _carving() | _width() | _healing()
+    numbers |= _calibration() | _carving() | _width() | _bits() | _healing()
     return numbers | _llama_small() | _llama_pairs() | _blocks()
 
 
@@ -235,6 +235,20 @@ def _width() -> dict[str, str]:
     numbers["whole_layers_75"], numbers["whole_layers_50"] = before
     numbers["width_parent"] = f"{carved()['carve'][0][1]:.2f}"
     return numbers | {f"half_{method}": f"{points[2][1]:.2f}" for method, points in carved().items()}
+
+
+def _bits() -> dict[str, str]:
+    """Return what types alone lose beside one type of as many bytes, of the first model."""
+    numbers = {}
+    for name in ("Q6_K", "Q4_K", "Q3_K", "Q4_K_M"):
+        head = re.escape(name).replace("_", r"\\?_")
+        other = "llama.cpp's mix" if name.endswith("_M") else "everywhere"
+        row = rf"\| {head} {other} \| ([0-9.]+) \| ([0-9.]+) \| [0-9.]+ \| [^|]*\| ([0-9.]+) \|"
+        size, single, alone = _find("bits", row)
+        key = name.lower()
+        numbers |= {f"{key}_mb": f"{float(size):.2f}", f"{key}_single": f"{float(single):.4f}"}
+        numbers[f"{key}_alone"] = f"{float(alone):.4f}"
+    return numbers
 
 
 def _healing() -> dict[str, str]:

@@ -71,6 +71,13 @@ QUESTIONS = (
         "healing",
     ),
     (
+        "What does a plan of types of weights save, in as many bytes?",
+        "A type for each matrix loses **{q4_k_alone}** nats a token where `Q4_K` everywhere loses "
+        "{q4_k_single}, {q3_k_alone} where `Q3_K` loses {q3_k_single}; llama.cpp's mix `Q4_K_M` {q4_k_m_single}, planned "
+        "{q4_k_m_alone}.",
+        "bits",
+    ),
+    (
         "How does carving compare with Torch-Pruning (group magnitude; FFN alone, same repair)?",
         "{ffn_75} against {rival_ffn_75} with 0.75 of the FFN, {ffn_50} against {rival_ffn_50} with 0.5.",
         "carving",

@@ -25,7 +25,7 @@ from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.width.maps import stored_gain
-from zerolm.carving.width.narrowing import READERS, Basis, Width
+from zerolm.carving.width.narrowing import Basis, Width, norm_before
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
 from zerolm.progress import Counted, Progress, silent
@@ -237,7 +237,7 @@ class TypePrices:
             return vectors.T @ values, felt.read, directions.felt * share
         if role == "embedding":
             return values @ vectors, directions.felt * felt.read.sum(), felt.felt
-        gain = stored_gain(self.checkpoint, READERS[role], layer)
+        gain = stored_gain(self.checkpoint, norm_before(role), layer)
         read = directions.last if role == "head" else directions.read
         return np.asarray((values * gain) @ vectors, np.float32), read, felt.felt
 

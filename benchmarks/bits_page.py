@@ -70,7 +70,7 @@ def sheet(parts: Parts, model: str) -> None:
     if rows:
         print("### Types alone\n")
         head = ("", "MB", "KL", "planned, MB", "K types", "all types", "of the KL", "foretold")
-        print(table(list(head), rows) + "\n")
+        table(list(head), rows)
     joint_sizes(parts)
     foretold(parts)
 
@@ -95,7 +95,7 @@ def joint_sizes(parts: Parts) -> None:
             "them the loss on calibration text, that of the cut alone, and of types alone at these bytes.\n"
         )
         head = ("shape", "MB", "what stays", "KL", "calibration", "cut alone", "types alone")
-        print(table(list(head), rows) + "\n")
+        table(list(head), rows)
 
 
 def foretold(parts: Parts) -> None:

@@ -65,6 +65,8 @@ from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
 BASIS: Final = ("vectors", "energy", "last", "gain")
+TYPED_TOKENS: Final = 4 * FINAL_TOKENS
+"""So many repair a plan with types: beside one that cuts nothing, a poor repair would be taken for a loss."""
 CACHE_FORMAT: Final = 3
 """One more where what is cached comes about, or is kept, in another way."""
 
@@ -306,7 +308,7 @@ class Session:
 
         ``choose`` says the types of the repaired child.
         """
-        fitted, judged = self._fitted_and_judged([cut])
+        fitted, judged = self._fitted_and_judged([cut], TYPED_TOKENS)
         rule = self.methods.repair
         whole = cut.is_whole and cut.narrowing is None
         repaired = Repaired() if whole else repair(self.model, cut, fitted, rule, grid=(UNTRIED,))
@@ -323,12 +325,12 @@ class Session:
         self.progress("measuring the child as it is read back")
         return typed_loss(self._loss, typed, repaired)
 
-    def _fitted_and_judged(self, cuts: Sequence[Cut]) -> tuple[Tokens, Tokens]:
+    def _fitted_and_judged(self, cuts: Sequence[Cut], least: int = FINAL_TOKENS) -> tuple[Tokens, Tokens]:
         """Return tokens that plans are repaired on, and those that they are judged on: others, if any are."""
         fitted, judged = self.tokens.halves()
         if not len(judged):
             fitted = judged = self.tokens
-        return fitted.most(max(FINAL_TOKENS, *(tokens_needed(cut) for cut in cuts))), judged
+        return fitted.most(max(least, *(tokens_needed(cut) for cut in cuts))), judged
 
     def done(self) -> None:
         """Forget what only a run that is not finished needs."""

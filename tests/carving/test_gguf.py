@@ -97,6 +97,30 @@ def test_llama_cpp_computes_what_torch_does(
     assert found.difference < (1e-4 if dtype == "float32" else 5e-3)
 
 
+@pytest.mark.parametrize("layers", [(0, 1, 2), (0, 2)])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("qwen2", "float32"), ("qwen2_tied", "bfloat16"), ("qwen3", "float32"), ("qwen3", "bfloat16")],
+)
+def test_architectures_of_one_size_for_all_layers(
+    name: str, dtype: str, layers: tuple[int, ...], tmp_path: Path
+) -> None:
+    folder = saved(tmp_path / "parent", name, dtype=dtype)
+    checkpoint = Checkpoint.open(folder)
+    groups = 2 if name.startswith("qwen2") else 1
+    cut = Cut.of(dimensions(checkpoint), layers, lambda layer: (groups, 24))
+    found = carved(folder, cut, tmp_path / "child.gguf")
+    assert found.difference < (1e-4 if dtype == "float32" else 5e-3)
+    with pytest.raises(ValueError, match=r"one size for all layers in its architecture qwen\d: give --shape"):
+        write(Child(checkpoint, some_cut(checkpoint)), tmp_path / "uneven.gguf")
+    if groups == 2:
+        narrower = Cut.of(dimensions(checkpoint), layers, lambda layer: (1, 24))
+        with pytest.raises(
+            ValueError, match="queries as wide as the stream in its architecture qwen2, not 3"
+        ):
+            write(Child(checkpoint, narrower), tmp_path / "narrower.gguf")
+
+
 def test_a_cut_without_grouped_queries_has_other_heads_in_every_layer(tmp_path: Path) -> None:
     settings = DECODER | {"num_attention_heads": 10, "num_key_value_heads": 10, "head_dim": 6}
     settings |= {"sliding_window": None}
@@ -229,7 +253,6 @@ def test_a_file_is_not_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("qwen2", {}, "gguf is written of .*llama, .*mistral, .*not of qwen2"),
         ("gpt2", {}, "gguf is written of .*llama, .*mistral, .*not of gpt2"),
         ("gemma2", {}, "gguf is written of .*llama, .*mistral, .*not of gemma2"),
         ("mistral", {}, r"has one of 8: --format hf keeps it; .* max_position_embeddings to 8"),

@@ -360,10 +360,18 @@ class Cuttable:
 
 @dataclass(frozen=True)
 class Gguf:
-    """How a GGUF file has the family: its architecture there, and the activations that this one computes."""
+    """How a GGUF file has the family: its architecture there, and the activations that this one computes.
+
+    Readers of the architecture rotate the two ``halves`` of a head as the stock class does, else neighbouring
+    elements. ``alike``: it has one size for all layers; ``square``: its queries are as wide as the stream.
+    Tensors whose patterns name no ``gguf`` have the names that the gguf package knows for the architecture.
+    """
 
     architecture: str
     activations: tuple[str, ...]
+    halves: bool = False
+    alike: bool = False
+    square: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from zerolm.carving.bits.child import TypedChild, Types, WeighedChild
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_bytes, typed_plans
-from zerolm.carving.bits.prices import Directions, TypePrices
+from zerolm.carving.bits.prices import ATTENTION, FFN, Directions, TypePrices
 from zerolm.carving.bits.weight_types import WeightType, types_named
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
@@ -18,6 +18,7 @@ from zerolm.carving.request import SizeRequest
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
+from zerolm.families.family import Factors
 from zerolm.io.cache import ArrayCache
 from zerolm.progress import Progress
 from zerolm.solvers.problem import Budgets
@@ -160,6 +161,13 @@ class TypePlanner:
         ``by_loss``: losses of cuts are foretold. ``ModuleNotFoundError`` without llama-cpp-python.
         """
         chunk()
+        family = self.checkpoint.family
+        apart = all(self.checkpoint.layout.name(role, 0) for role in (*ATTENTION, *FFN))
+        if not apart or family.tensors.factors != Factors():
+            why = "factors on its stream" if apart else "several matrices in one tensor"
+            raise ValueError(
+                f"types of weights are not planned for a {family.name}, with {why}: --types stored"
+            )
         if self.size.weights.imatrix and self.session is None:
             raise ValueError("--imatrix tells what matrices read of a text: give --text FILE")
         if self.may_cut and not by_loss:

@@ -82,7 +82,9 @@ def _open(file: Path) -> Any:
 
 
 def _compare_logits(opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float) -> Verified:
-    length = min(CHECKED_LENGTH, int(opened.metadata["deci.context_length"]))
+    length = min(
+        CHECKED_LENGTH, int(opened.metadata[f"{opened.metadata['general.architecture']}.context_length"])
+    )
     ids = np.random.default_rng(0).integers(opened.n_vocab(), size=length).tolist()
     for token in ids:  # several at a time crash some builds, where weights are quantised
         opened.eval([token])

@@ -1,7 +1,7 @@
 """The tensors of a GGUF file: the parent's, cut, under the names and in the order of llama.cpp.
 
-Readers of GGUF rotate neighbouring elements of queries and keys where transformers rotates the two halves of
-a head, so these rows change places.
+Readers of some architectures rotate neighbouring elements of queries and keys where transformers rotates the
+two halves of a head, so these rows change places.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import numpy as np
+from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
 from zerolm.carving.bits.weight_types import BY_NAME
 from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.checkpoints.dtypes import widened
+from zerolm.families.family import Family
 
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
 
@@ -57,8 +59,7 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     Readers then take the embedding. Matrices keep their types, or have those of ``typed``; norms and biases
     become float32.
     """
-    layout, tensors = child.parent.layout, child.parent.family.tensors
-    names = {pattern.role: pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.gguf}
+    layout, names = child.parent.layout, roles_in(child.parent.family)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
     order = {name: place for place, name in enumerate(layout.slots)}
 
@@ -78,10 +79,35 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
         yield GgufTensor(name, dtype, tensor.shape, partial(_values, tensor, dtype))
 
 
+def roles_in(family: Family) -> dict[str, str]:
+    """Return the names of a file's tensors by role, with ``{layer}``: those of the document, or llama.cpp's.
+
+    ``ValueError`` where llama.cpp has no name for a tensor of a layer.
+    """
+    assert family.gguf is not None
+    architecture = next(
+        (key for key, name in MODEL_ARCH_NAMES.items() if name == family.gguf.architecture), None
+    )
+    if architecture is None:
+        raise ValueError(f"llama.cpp has no architecture {family.gguf.architecture!r}")
+    known, names = get_tensor_name_map(architecture, 1), {}
+    before = family.tensors.prefixes[0]
+    for prefix, patterns in ((before.body, family.tensors.body), (before.head, family.tensors.head)):
+        for pattern in patterns:
+            stored = f"{prefix}{pattern.name}".replace("{layer}", "0")
+            name = pattern.gguf or known.get_name(stored, try_suffixes=(".weight", ".bias"))
+            if name is None and pattern.in_layer:
+                raise ValueError(
+                    f"llama.cpp has no {pattern.role} in its architecture {family.gguf.architecture}"
+                )
+            if name is not None:
+                names[pattern.role] = name.replace("blk.0.", "blk.{layer}.")
+    return names
+
+
 def names_in(child: Child) -> dict[Place, str]:
     """Return what a file calls the matrices of a child, by the parent's layer and the role."""
-    tensors = child.parent.family.tensors
-    names = {pattern.role: pattern.gguf for pattern in (*tensors.body, *tensors.head) if pattern.gguf}
+    names = roles_in(child.parent.family)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
     return {
         (None if tensor.kept is None else tensor.kept.layer, tensor.role): names[tensor.role].replace(
@@ -107,12 +133,22 @@ def _values(tensor: ChildTensor, dtype: str) -> NDArray[Any]:
     """Return the numbers of a tensor as a file with this ``dtype`` holds them."""
     raw, stored = tensor.array(), tensor.info.dtype
     raw = raw[_order(tensor, len(raw))]
+    shift = tensor.child.parent.family.tensors.factors.shift
+    if shift and tensor.role.endswith("norm"):
+        return widened(raw, stored) + np.float32(shift)  # readers multiply by what is stored
     return raw if dtype == stored else widened(raw, stored)
 
 
 def _order(tensor: ChildTensor, rows: int) -> Ints | slice:
     """Return the order in which a file has the rows of a tensor."""
-    return neighbouring(rows, tensor.child.cut.parent.head_size) if tensor.role in ROTATED else slice(None)
+    if not changes_places(tensor.child.parent.family, tensor.role):
+        return slice(None)
+    return neighbouring(rows, tensor.child.cut.parent.head_size)
+
+
+def changes_places(family: Family, role: str) -> bool:
+    """Return whether a file has the rows of a tensor in another order than the stock class."""
+    return role in ROTATED and not (family.gguf and family.gguf.halves)
 
 
 def neighbouring(rows: int, head_size: int) -> Ints:

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.bits.kernels import Values, dequantised
 from zerolm.carving.bits.weight_types import BY_NUMBER
-from zerolm.carving.export.gguf.file_tensors import ROTATED, neighbouring
+from zerolm.carving.export.gguf.file_tensors import changes_places, neighbouring, roles_in
 from zerolm.carving.export.gguf.header import GgufHeader, read_gguf_header
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.pruning import apply_in_memory
@@ -103,14 +103,15 @@ def _parameters(model: PreTrainedModel, parent: Checkpoint) -> Iterator[tuple[st
     inside, outside = dict(body.named_parameters()), dict(model.named_parameters())
     depth = int(model.config.num_hidden_layers)
     tied = bool(model.config.tie_word_embeddings)
+    names = roles_in(parent.family)
     for pattern in (*tensors.body, *tensors.head):
-        if pattern.gguf is None or (pattern.role == "head" and tied):
+        if pattern.role not in names or (pattern.role == "head" and tied):
             continue
         for layer in range(depth) if pattern.in_layer else (0,):
             name = pattern.name.replace("{layer}", str(layer))
             parameter = inside.get(name, outside.get(name))
             if parameter is not None:
-                yield pattern.gguf.replace("{layer}", str(layer)), (pattern.role, parameter)
+                yield names[pattern.role].replace("{layer}", str(layer)), (pattern.role, parameter)
 
 
 def _values(tensor: Any, role: str, parent: Checkpoint) -> Values:
@@ -119,8 +120,9 @@ def _values(tensor: Any, role: str, parent: Checkpoint) -> Values:
     shape = tuple(int(size) for size in reversed(tensor.shape))
     raw = np.asarray(tensor.data).view(np.uint8).reshape(shape[0] if len(shape) == 2 else 1, -1)
     values = dequantised(raw, kind).reshape(shape)
-    if role in ROTATED:
+    if changes_places(parent.family, role):
         order = np.empty(len(values), np.int64)
         order[neighbouring(len(values), dimensions(parent).head_size)] = np.arange(len(values))
         values = values[order]
-    return np.ascontiguousarray(values)
+    shift = parent.family.tensors.factors.shift if role.endswith("norm") else 0.0
+    return np.ascontiguousarray(values - np.float32(shift))

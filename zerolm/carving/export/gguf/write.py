@@ -116,6 +116,18 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
         raise ValueError(f"hidden cannot be cut of a {family.name}: {family.cut.hidden_note}")
     if not cut.layers or not all(len(layer.groups) and len(layer.ffn) for layer in cut.layers):
         raise ValueError("gguf needs a layer, and in each layer a KV group and an FFN neuron")
+    if family.gguf.alike and not cut.uniform:
+        raise ValueError(
+            f"gguf has one size for all layers in its architecture {family.gguf.architecture}: give --shape "
+            "uniform"
+        )
+    heads = len(cut.layers[0].groups) * cut.parent.heads_per_group
+    if family.gguf.square and heads * cut.parent.head_size != cut.hidden:
+        raise ValueError(
+            f"gguf has queries as wide as the stream in its architecture {family.gguf.architecture}, not "
+            f"{heads} heads of {cut.parent.head_size} beside {cut.hidden}: --keep-heads 1 --keep-hidden 1 "
+            "keeps both"
+        )
     _check_windows(checkpoint, family.gguf.architecture)
 
 
@@ -155,9 +167,13 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     writer.add_context_length(min(checkpoint.layout.sizes["positions"], MAX_CONTEXT))
     writer.add_embedding_length(cut.hidden)
     writer.add_block_count(len(cut.layers))
-    writer.add_feed_forward_length([len(layer.ffn) for layer in cut.layers])
-    writer.add_head_count([count * parent.heads_per_group for count in groups])
-    writer.add_head_count_kv(groups)
+    ffn, heads = (
+        [len(layer.ffn) for layer in cut.layers],
+        [count * parent.heads_per_group for count in groups],
+    )
+    writer.add_feed_forward_length(ffn[0] if gguf.alike else ffn)
+    writer.add_head_count(heads[0] if gguf.alike else heads)
+    writer.add_head_count_kv(groups[0] if gguf.alike else groups)
     writer.add_key_length(parent.head_size)
     writer.add_value_length(parent.head_size)
     writer.add_rope_dimension_count(parent.head_size)

@@ -10,7 +10,8 @@ import pytest
 import torch
 from carvings import carve, rebuild
 from tiny import logits_of
-from typed_models import some_words, typed_parent
+from transformers import GemmaConfig, GemmaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from typed_models import SIZES, some_words, typed_parent, words_of_bytes
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
@@ -197,3 +198,17 @@ def test_importances_are_written_as_llama_cpp_reads_them(parent: Path, text: str
     recipe = json.loads((out / "recipe.json").read_text())
     assert "importances.imatrix" in recipe["files"]
     assert list(recipe["sha256"]) == ["parent-carved.gguf"]
+
+
+def test_types_in_an_architecture_of_one_size_for_all_layers(text: str, tmp_path: Path) -> None:
+    parent, out = tmp_path / "parent", tmp_path / "child"
+    torch.manual_seed(0)
+    config = Qwen3Config(**SIZES | {"head_dim": 32, "tie_word_embeddings": True})
+    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(parent)
+    words_of_bytes().save_pretrained(parent)
+    carved = carve(parent, out, max_weight_bytes="0.3x", text=text, **QUICK)
+    check_written(carved, out, int(0.3 * carved.costs["parent"]["weight_bytes"]))
+    gemma = GemmaForCausalLM(GemmaConfig(**SIZES | {"head_dim": 16}))
+    gemma.save_pretrained(tmp_path / "gemma")
+    with pytest.raises(ValueError, match="types of weights are not planned for a gemma, with factors"):
+        carve(tmp_path / "gemma", form="gguf", keep=1, max_bits=6.0)

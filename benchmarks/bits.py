@@ -26,11 +26,11 @@ from carving import texts
 from parts import Parts
 from timing import one_thread
 
-from zerolm.carving.bits.child import TypedChild, Types, WeighedChild, typed_loss
 from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import TypedPlan, plain_bytes
 from zerolm.carving.bits.planner import TypePlanner
+from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild, typed_loss
 from zerolm.carving.bits.weight_types import BY_NAME, types_named
 from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve

@@ -41,8 +41,8 @@ from zerolm.progress import Progress, about, announce, silent
 from zerolm.settings.compute import ComputeRequest
 
 if TYPE_CHECKING:
-    from zerolm.carving.bits.child import TypedChild
     from zerolm.carving.bits.planner import TypePlanner
+    from zerolm.carving.bits.typed_child import TypedChild
     from zerolm.carving.planning.sensitivity import LossTable
     from zerolm.carving.pruning import Repaired
     from zerolm.carving.session import Session
@@ -170,7 +170,7 @@ class Carving:
 
     @cached_property
     def typing(self) -> TypePlanner | None:
-        """What plans types of weights; None where they stay as they are stored."""
+        """The planner of types of weights; None where they stay as they are stored."""
         is_typed = self.size.weights.are_chosen(str(self.destination.form), self.size.budgets)
         if not is_typed or self.recipe is not None:
             return None
@@ -447,7 +447,7 @@ class Carving:
         types = self.recipe.types if self.recipe else None
         if self.typing is None and types is None:
             return None
-        from zerolm.carving.bits.child import TypedChild
+        from zerolm.carving.bits.typed_child import TypedChild
 
         weighed = session.weighed(cut, repaired)
         if types is not None:

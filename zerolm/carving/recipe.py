@@ -203,7 +203,7 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
             f"weights; {RECIPE_VERSION} can be read: carve again"
         )
     if document.get("version") not in READABLE:
-        versions = " and ".join(map(str, READABLE))
+        versions = f"{', '.join(map(str, READABLE[:-1]))} and {READABLE[-1]}"
         raise ValueError(f"its version is {str(document.get('version'))[:MAX_NAME]}; {versions} can be read")
     if document.get("parent_weights") != weights:
         parent = str(document.get("parent"))[:MAX_NAME]

@@ -81,13 +81,13 @@ class WeightsRequest:
         return form == "gguf" and "max_weight_bytes" in budgets and self.types != STORED
 
     def check(self, form: str, budgets: Mapping[str, Any]) -> None:
-        """Raise ``ValueError`` where types are asked for and cannot be chosen."""
+        """Raise ``ValueError`` where types are flags for and cannot be chosen."""
         values = {"types": self.types, "max-bits": self.max_bits, "imatrix": self.imatrix}
-        asked = [f"--{name}" for name, value in values.items() if value]
-        if asked and form != "gguf":
-            raise ValueError(f"{asked[0]} is of types of weights, which a gguf file has: --format gguf")
+        flags = [f"--{name}" for name, value in values.items() if value]
+        if flags and form != "gguf":
+            raise ValueError(f"{flags[0]} is of types of weights, which a gguf file has: --format gguf")
         if (self.imatrix or self.types not in (None, STORED)) and "max_weight_bytes" not in budgets:
-            raise ValueError(f"{asked[0]} is of types within bytes: give --max-weight-bytes, or --max-bits")
+            raise ValueError(f"{flags[0]} is of types within bytes: give --max-weight-bytes, or --max-bits")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import zerolm
-from zerolm.carving.bits.child import ReadBack, TypedChild, Types, WeighedChild, typed_loss
 from zerolm.carving.bits.felt import FeltMatrix, felt_matrices
+from zerolm.carving.bits.typed_child import ReadBack, TypedChild, Types, WeighedChild, typed_loss
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.verify import outputs
 from zerolm.carving.fisher import STREAM, Fisher, fisher
@@ -291,7 +291,7 @@ class Session:
 
     @cached_property
     def felt(self) -> dict[tuple[int | None, str], FeltMatrix]:
-        """What is read and felt of every matrix."""
+        """Second moments of what every matrix reads, and of what is felt of it."""
         sums = self.cache("felt sums")
         felt = felt_matrices(self.model, self.tokens, cache=sums, progress=self.progress)
         give_back()

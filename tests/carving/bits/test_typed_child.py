@@ -16,7 +16,7 @@ from typed_models import SIZES, some_words, typed_parent, words_of_bytes
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 
-from zerolm.carving.bits.child import TypedChild, WeighedChild  # noqa: E402
+from zerolm.carving.bits.typed_child import TypedChild, WeighedChild  # noqa: E402
 from zerolm.carving.bits.weight_types import BY_NUMBER  # noqa: E402
 from zerolm.carving.bits.written import WrittenChild  # noqa: E402
 from zerolm.carving.evaluation.evaluate import evaluate, opened  # noqa: E402

@@ -12,11 +12,11 @@ from typed_models import some_words, typed_parent
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from zerolm.carving.bits.child import TypedChild, WeighedChild
 from zerolm.carving.bits.felt import felt_matrices
 from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.plan import Within, plain_bytes, typed_plans
 from zerolm.carving.bits.prices import ATTENTION, FFN, TypePrices, as_importances
+from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
 from zerolm.carving.bits.weight_types import BY_NAME
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.importance.criterion import Criterion, Indifferent

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from gguf import GGUFValueType, GGUFWriter
 
-from zerolm.carving.bits.child import WeighedChild
 from zerolm.carving.bits.felt import FELT_TOKENS
+from zerolm.carving.bits.typed_child import WeighedChild
 from zerolm.carving.export.gguf.file_tensors import names_in
 
 IMATRIX: Final = "importances.imatrix"

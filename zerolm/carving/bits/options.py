@@ -64,7 +64,7 @@ class Best:
 
 
 @dataclass(frozen=True, eq=False)
-class States:
+class Undominated:
     """Choices that none beats in bytes and loss: ``bytes`` (n,), ``loss`` (n,), and the picks of each."""
 
     bytes: Ints
@@ -139,7 +139,7 @@ def _at(tree: Tree, price: float) -> tuple[float, int, float]:
     return sum(one[0] for one in each), sum(one[1] for one in each), sum(one[2] for one in each)
 
 
-def _states(tree: Tree, price: float, slack: float) -> States:
+def _states(tree: Tree, price: float, slack: float) -> Undominated:
     """Return the choices whose loss + price x bytes exceeds the least by ``slack`` at most."""
     if isinstance(tree, Options):
         values = tree.loss + price * tree.bytes
@@ -150,11 +150,11 @@ def _states(tree: Tree, price: float, slack: float) -> States:
     return _of_all(tree, price, slack)
 
 
-def _of_either(tree: Either, price: float, slack: float) -> States:
+def _of_either(tree: Either, price: float, slack: float) -> Undominated:
     least = [_at(part, price)[0] for part in tree.parts]
     top = min(least) + slack
-    able = [(place, _states(part, price, top - own)) for place, (part, own) in
-            enumerate(zip(tree.parts, least, strict=True)) if own <= top]  # fmt: skip
+    able = [(place, _states(part, price, top - floor)) for place, (part, floor) in
+            enumerate(zip(tree.parts, least, strict=True)) if floor <= top]  # fmt: skip
     which = np.concatenate([np.full(len(states.loss), i) for i, (_, states) in enumerate(able)])
     within = np.concatenate([np.arange(len(states.loss)) for _, states in able])
 
@@ -168,8 +168,8 @@ def _of_either(tree: Either, price: float, slack: float) -> States:
     return _front(sizes, losses, picks)
 
 
-def _of_all(tree: All, price: float, slack: float) -> States:
-    total, floor = States(np.zeros(1, np.int64), np.zeros(1), lambda i: {}), 0.0
+def _of_all(tree: All, price: float, slack: float) -> Undominated:
+    total, floor = Undominated(np.zeros(1, np.int64), np.zeros(1), lambda i: {}), 0.0
     for part in tree.parts:
         more = _states(part, price, slack)
         floor += _at(part, price)[0]
@@ -177,7 +177,7 @@ def _of_all(tree: All, price: float, slack: float) -> States:
     return total
 
 
-def _summed(first: States, more: States, price: float, top: float) -> States:
+def _summed(first: Undominated, more: Undominated, price: float, top: float) -> Undominated:
     """Return the sums of two choices that are worth no more than ``top``."""
     sizes = np.add.outer(first.bytes, more.bytes)
     losses = np.add.outer(first.loss, more.loss)
@@ -189,12 +189,12 @@ def _summed(first: States, more: States, price: float, top: float) -> States:
     return _front(sizes[rows, columns], losses[rows, columns], picks)
 
 
-def _front(sizes: Ints, losses: Floats, picks: Callable[[int], Picks]) -> States:
+def _front(sizes: Ints, losses: Floats, picks: Callable[[int], Picks]) -> Undominated:
     """Return the choices that no other beats: by ascending bytes, the loss falls strictly."""
     order = np.lexsort((losses, sizes))
     lower = np.minimum.accumulate(losses[order])
     best = order[np.concatenate(([True], lower[1:] < lower[:-1]))]
-    return States(sizes[best], losses[best], lambda i: picks(int(best[i])))
+    return Undominated(sizes[best], losses[best], lambda i: picks(int(best[i])))
 
 
 def options(name: Any, choices: Sequence[tuple[int, float]]) -> Options:

@@ -51,7 +51,7 @@ class TypedPlan:
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """What cuts lose, by sizes: ``groups`` (layers, g), ``ffn`` (layers, f), whole layers ``gone`` (layers,).
+    """Losses of cuts, by sizes: ``groups`` (layers, g), ``ffn`` (layers, f), whole layers ``gone`` (layers,).
 
     ``stream`` is what a width loses. All are 0 where nothing is cut.
     """

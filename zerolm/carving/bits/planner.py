@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from zerolm.carving.bits.child import TypedChild, Types, WeighedChild
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_bytes, typed_plans
 from zerolm.carving.bits.prices import ATTENTION, FFN, Directions, TypePrices
+from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild
 from zerolm.carving.bits.weight_types import WeightType, types_named
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
@@ -107,14 +107,14 @@ class TypePlanner:
         plans = self.foretold(by)[:FINALISTS]
         if self.session is None:
             return Chosen(plans[0], [])
-        asked = len(plans)
+        allowed = len(plans)
         if not any(plan.cut.is_whole for plan in plans):
             alone = self._alone()
             plans += [alone] if alone else []
             may_be_whole = all(share == 1.0 for share in self.size.keep.values())
-            asked = len(plans) if may_be_whole else asked
+            allowed = len(plans) if may_be_whole else allowed
         losses = [self._final(number, plan, len(plans)) for number, plan in enumerate(plans)]
-        best = min(range(asked), key=losses.__getitem__)
+        best = min(range(allowed), key=losses.__getitem__)
         rows = [
             EqualBytes(_name(plan), plan.bytes, plan.loss, loss)
             for plan, loss in zip(plans, losses, strict=True)
@@ -186,7 +186,7 @@ class TypePlanner:
         return plan.bytes
 
     def _alone(self) -> TypedPlan | None:
-        """Return the plan that keeps all units; None where no types are small enough, or it is not asked."""
+        """Return the plan that keeps all units; None where no types are small enough, or it is not allowed."""
         if self.within.limited:
             return None
         whole = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1})

@@ -69,7 +69,7 @@ class Directions:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Weighed:
     """Of a matrix: ``energy`` (units, widths), weighed squares of its weights, and the ``ratio`` (types,).
 
     The widths are those of the stream, the whole last; that has a ratio of its own, ``ratio_whole``. Where
@@ -174,7 +174,7 @@ class TypePrices:
         ]
 
     @cached_property
-    def _measured(self) -> dict[Place, Measured]:
+    def _measured(self) -> dict[Place, Weighed]:
         layout, depth = self.checkpoint.layout, self.parent.depth
         gated = FFN if layout.gated else FFN[1:]
         places: list[Place] = [(layer, role) for layer in range(depth) for role in (*ATTENTION, *gated)]
@@ -185,14 +185,14 @@ class TypePrices:
             name = "-".join(map(str, place))
             row = self.cache.get(name)
             if row is None:
-                made = self._measure(place)
-                row = vars(made)
+                result = self._measure(place)
+                row = vars(result)
                 self.cache.put(name, row)
-            measured[place] = Measured(**row)
+            measured[place] = Weighed(**row)
             step()
         return measured
 
-    def _measure(self, place: Place) -> Measured:
+    def _measure(self, place: Place) -> Weighed:
         """Return the energies and ratios of a matrix, in the parent's channels and along the directions."""
         layer, role = place
         name = self.checkpoint.layout.name(role, layer) or self.checkpoint.layout.name("embedding")
@@ -215,7 +215,7 @@ class TypePrices:
             turned[:, :-1] *= (stream.cumsum() / np.arange(1, len(stream) + 1))[np.array(widths) - 1]
             ratio = _ratios(along, read, rows, types, most_felt=layer is None)
         half = 0.5 * felt.factor
-        return Measured(half * energy, half * turned, ratio, whole)
+        return Weighed(half * energy, half * turned, ratio, whole)
 
     def _felt(self, place: Place, values: Values) -> FeltMatrix:
         if self.felt is None:

@@ -11,9 +11,9 @@ import numpy as np
 from gguf import GGUFReader
 from numpy.typing import NDArray
 
-from zerolm.carving.bits.child import TypedChild
 from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.kernels import dequantised
+from zerolm.carving.bits.typed_child import TypedChild
 from zerolm.carving.bits.weight_types import BY_NAME, BY_NUMBER
 from zerolm.carving.export.gguf.file_tensors import changes_places, names_in, neighbouring
 from zerolm.carving.export.gguf.header import read_gguf_header
@@ -47,7 +47,7 @@ class WrittenChild(TypedChild):
 
     @cached_property
     def names(self) -> dict[Place, str]:
-        """What llama.cpp calls each matrix."""
+        """The names of llama.cpp for each matrix."""
         return names_in(self.weighed.child)
 
     def stored(self) -> dict[Place, str]:

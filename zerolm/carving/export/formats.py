@@ -16,7 +16,7 @@ from zerolm.progress import Progress
 from zerolm.registry import Entry, Registry
 
 if TYPE_CHECKING:
-    from zerolm.carving.bits.child import TypedChild
+    from zerolm.carving.bits.typed_child import TypedChild
     from zerolm.carving.export.gguf.file_tensors import Typed
     from zerolm.carving.export.trained import TrainedWeights
     from zerolm.carving.export.verify import Verified

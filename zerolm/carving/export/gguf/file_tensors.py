@@ -90,12 +90,12 @@ def roles_in(family: Family) -> dict[str, str]:
     )
     if architecture is None:
         raise ValueError(f"llama.cpp has no architecture {family.gguf.architecture!r}")
-    known, names = get_tensor_name_map(architecture, 1), {}
+    mapped, names = get_tensor_name_map(architecture, 1), {}
     before = family.tensors.prefixes[0]
     for prefix, patterns in ((before.body, family.tensors.body), (before.head, family.tensors.head)):
         for pattern in patterns:
             stored = f"{prefix}{pattern.name}".replace("{layer}", "0")
-            name = pattern.gguf or known.get_name(stored, try_suffixes=(".weight", ".bias"))
+            name = pattern.gguf or mapped.get_name(stored, try_suffixes=(".weight", ".bias"))
             if name is None and pattern.in_layer:
                 raise ValueError(
                     f"llama.cpp has no {pattern.role} in its architecture {family.gguf.architecture}"

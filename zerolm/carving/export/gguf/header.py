@@ -140,8 +140,8 @@ def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int, int]:
         raise ValueError(f"tensor {name!r} has {axes} axes")
     shape = cursor.numbers("Q", axes)
     kind, start = cursor.number("I"), cursor.number("Q")
-    known = BY_NUMBER.get(kind)
-    weights, size = (known.weights, known.bytes) if known else UNKNOWN
+    of_type = BY_NUMBER.get(kind)
+    weights, size = (of_type.weights, of_type.bytes) if of_type else UNKNOWN
     if shape[0] % weights:
         raise ValueError(f"tensor {name!r} has rows of {shape[0]}, not in blocks of {weights}")
     return name, shape, kind, start, prod(shape) // weights * size

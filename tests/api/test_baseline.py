@@ -212,8 +212,8 @@ def _parts(model: BaselineModel) -> list[Any]:
 
 REFUSED: list[tuple[Any, str]] = [
     (
-        {"model_type": "falcon", "hidden_size": 64},
-        "'falcon' is not known, of a decoder's sizes it lacks num",
+        {"model_type": "phoney", "hidden_size": 64},
+        "'phoney' is not known, of a decoder's sizes it lacks num",
     ),
     (
         {**SMALL, "model_type": "phoney"},

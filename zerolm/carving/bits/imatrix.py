@@ -1,4 +1,4 @@
-"""What weighs the errors of types, as a file that llama.cpp's quantiser reads (``--imatrix``)."""
+"""The weights of errors of types, as a file that llama.cpp's quantiser reads (``--imatrix``)."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class TypePlanner:
         return plan.bytes
 
     def _alone(self) -> TypedPlan | None:
-        """Return the plan that keeps all units; None where no types are small enough, or it is not allowed."""
+        """Return the plan that keeps all units; None where no types are small enough."""
         if self.within.limited:
             return None
         whole = SizeRequest.of({"ffn": 1, "heads": 1, "layers": 1, "hidden": 1})

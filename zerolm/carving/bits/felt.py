@@ -1,4 +1,4 @@
-"""Second moments of what every matrix reads, and of what is felt of its outputs (torch): one pass forward and back.
+"""Second moments of what every matrix reads, and of what is felt of its outputs (torch).
 
 An error e of a matrix W changes its output by e x, and the loss to second order by 1/2 E[(G . e x)^2], G the
 gradient there (``zerolm.carving.backward``). The errors of rounding are small, many and of random sign, so

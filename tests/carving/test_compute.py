@@ -196,11 +196,11 @@ def test_what_is_measured_in_another_type_is_cached_apart(tmp_path: Path) -> Non
     opened = Checkpoint.open(saved(tmp_path / "parent", "llama"))
     methods = Methods("output_energy", "prices", "random", 8, 8, "none")
     folders = {
-        session.Session(opened, methods, silent, ComputeRequest(dtype=dtype))._cache("basis").folder
+        session.Session(opened, methods, silent, ComputeRequest(dtype=dtype)).cache("basis").folder
         for dtype in ("float32", "bfloat16")
     }
     assert len(folders) == 2
-    small = Session(opened, methods, silent, ComputeRequest(memory=LITTLE))._cache("basis").folder
+    small = Session(opened, methods, silent, ComputeRequest(memory=LITTLE)).cache("basis").folder
     assert small in folders
 
 

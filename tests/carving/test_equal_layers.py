@@ -15,7 +15,7 @@ from zerolm.costs import COSTS
 from zerolm.solvers.problem import Budgets
 
 STEPS = st.lists(st.integers(1, 4), min_size=0, max_size=3)
-UNITS = st.lists(st.integers(0, 9), min_size=5, max_size=5)
+UNITS = st.lists(st.integers(0, 9), min_size=len(COSTS), max_size=len(COSTS))
 
 
 @st.composite
@@ -74,6 +74,6 @@ def test_nothing_within_the_budgets_is_better(data: st.DataObject) -> None:
 
 def test_prices_that_are_no_multiple_of_the_size_are_left_to_the_search() -> None:
     sizes, worth = np.array([1, 2, 3]), np.zeros((2, 3))
-    even, odd = (np.array(column)[:, None] * np.ones(5, int) for column in ([0, 4, 8], [0, 4, 9]))
+    even, odd = (np.array(column)[:, None] * np.ones(len(COSTS), int) for column in ([0, 4, 8], [0, 4, 9]))
     assert fits(Side(sizes, even, worth), Side(sizes, even, worth))
     assert not fits(Side(sizes, even, worth), Side(sizes, odd, worth))

@@ -138,7 +138,7 @@ def test_keys_name_what_parts_depend_on(parent: Path, monkeypatch: pytest.Monkey
     methods = methods_of(SizeRequest(), MethodRequest(text="random", sequences=4, length=8))
 
     def key(checkpoint: Checkpoint = checkpoint, **changes: Any) -> Path | None:
-        return Session(checkpoint, replace(methods, **changes), silent)._cache("basis").folder
+        return Session(checkpoint, replace(methods, **changes), silent).cache("basis").folder
 
     usual = key()
     assert usual == key(criterion="amp", repair="none", plan="weights")

@@ -217,7 +217,7 @@ def test_a_child_is_its_parent_without_what_was_cut(case: str, parent: Checkpoin
     assert relative(child, sent(opened(parent.folder))) > 100 * EXACT
 
 
-VARIANTS: dict[str, tuple[str, bool, bool]] = {
+STORAGES: dict[str, tuple[str, bool, bool]] = {
     "tied": ("float32", True, True),
     "bfloat16": ("bfloat16", False, True),
     "tied, bfloat16, no biases": ("bfloat16", True, False),
@@ -225,11 +225,11 @@ VARIANTS: dict[str, tuple[str, bool, bool]] = {
 """How models are stored: the type of their numbers, tied, and with biases or any other flag of theirs."""
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", STORAGES)
 @pytest.mark.parametrize("kind", DESCRIBED)
 def test_it_does_not_matter_how_a_parent_is_stored(kind: str, variant: str, tmp_path: Path) -> None:
     """All cuts at once; the numbers that stay are copied, so that a child is as near in any type."""
-    dtype, tied, with_flags = VARIANTS[variant]
+    dtype, tied, with_flags = STORAGES[variant]
     if (kind, dtype) == ("llama4_text", "bfloat16"):
         pytest.xfail("a part outside its layers multiplies float32 by bfloat16 when tokens are read")
     family = families()[kind]

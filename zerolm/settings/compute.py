@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zerolm.settings.messages import shown
 from zerolm.settings.request import setting
 
 DTYPES: Final = ("auto", "bfloat16", "float32")
@@ -30,6 +32,12 @@ class RunningRequest:
 
     device: str = device()
     dtype: str = dtype()
+
+    def __post_init__(self) -> None:
+        if re.fullmatch(r"[a-z]+(:[0-9]+)?", self.device) is None:
+            raise ValueError(
+                f"device {shown(self.device)} is not known; there are auto, cpu, cuda, cuda:1, mps"
+            )
 
 
 USUALLY: Final = RunningRequest()

@@ -60,15 +60,12 @@ class CarveSettings(Request):
             "zerolm carve PARENT --keep-ffn .5 --text TEXT --heal 10M --steps 2 --out child",
             "half of the FFN in two cuts, each healed on five million tokens",
         ),
-        (
-            "zerolm carve PARENT --max-weight-bytes .3x --format gguf --text TEXT --out child",
-            "types of weights and cuts in one plan, within bytes",
-        ),
         ("zerolm carve PARENT --recipe child/recipe.json --text TEXT --out again", "the same child again"),
     )
     notes = (
         "A carving that was killed goes on when it is started again. Weight bytes are those of the types "
-        "that weights are stored in, unless --bits or --group-size is given."
+        "that weights are stored in, unless --bits or --group-size is given. --format gguf --max-weight-bytes "
+        ".3x --text TEXT chooses the types of weights, too."
     )
     parent: str = shared.parent(group=PLACED)
     like: str | None = shared.like(group="Reading")

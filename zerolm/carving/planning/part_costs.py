@@ -109,7 +109,7 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
     names, window = layout.layer(number).values(), common_window(checkpoint)
     width = choices.width or Width(layout.hidden, layout.tied)
     stored = isinstance(costs, StoredCosts)
-    experts, active = (layout.sizes.get(label, 1) for label in ("experts", "active"))
+    experts, active = (layout.sizes.get(label, 0) or 1 for label in ("experts", "active"))
 
     def layer(groups: int, ffn: int) -> Ints:
         matrices: list[Matrix] = []

@@ -64,8 +64,8 @@ class CarveSettings(Request):
     )
     notes = (
         "A carving that was killed goes on when it is started again. Weight bytes are those of the types "
-        "that weights are stored in, unless --bits or --group-size is given. --format gguf --max-weight-bytes "
-        ".3x --text TEXT chooses the types of weights, too."
+        "that weights are stored in, unless --bits or --group-size is given. --format gguf "
+        "--max-weight-bytes .3x --text TEXT chooses the types of weights, too."
     )
     parent: str = shared.parent(group=PLACED)
     like: str | None = shared.like(group="Reading")

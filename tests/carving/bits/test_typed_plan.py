@@ -147,6 +147,14 @@ def test_the_plan_is_the_best_of_all(prices: TypePrices, seed: int, share: float
     assert TypedChild(weighed, plan.types).bytes == plan.bytes
 
 
+def test_a_narrower_stream_is_a_cut(prices: TypePrices) -> None:
+    plan = typed_plans(
+        prices, table(0), SizeRequest.of(dict.fromkeys(("ffn", "heads", "layers"), 1)), of(10**6)
+    )[0]
+    assert plan.is_whole
+    assert not replace(plan, width=Width(32, False)).is_whole
+
+
 def test_other_budgets_hold_beside_the_bytes(prices: TypePrices) -> None:
     by: Criterion = table(0)
     budgets = {"max_weight_bytes": 60_000, "max_kv_bytes": 2 * 2 * 2 * 16 * 1024}

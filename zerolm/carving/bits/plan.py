@@ -48,6 +48,11 @@ class TypedPlan:
     lost: float
     is_proven: bool
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is cut, the stream neither."""
+        return self.cut.is_whole and self.width is None
+
 
 @dataclass(frozen=True, eq=False)
 class Losses:

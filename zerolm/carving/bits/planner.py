@@ -60,7 +60,7 @@ class Chosen:
         alone = by_name.get(ALONE)
         if ours is None:
             return ""
-        if self.plan.cut.is_whole:
+        if self.plan.is_whole:
             cuts = [loss for name, loss in by_name.items() if name != ALONE and " layers" in name and loss]
             beside = f", the best plan with cuts {min(cuts):.3g}" if cuts else ""
             return f"keep all units: types alone lose {ours:.3g} at these bytes{beside}"
@@ -108,7 +108,7 @@ class TypePlanner:
         if self.session is None:
             return Chosen(plans[0], [])
         allowed = len(plans)
-        if not any(plan.cut.is_whole for plan in plans):
+        if not any(plan.is_whole for plan in plans):
             alone = self._alone()
             plans += [alone] if alone else []
             may_be_whole = all(share == 1.0 for share in self.size.keep.values())
@@ -242,7 +242,7 @@ class TypePlanner:
 
 def _name(plan: TypedPlan) -> str:
     """Return what a plan keeps, in words."""
-    if plan.cut.is_whole:
+    if plan.is_whole:
         return ALONE
     layers, hidden = plan.cut.layers, plan.width.hidden if plan.width else plan.cut.parent.hidden
     groups, ffn = ({len(layer.units(kind)) for layer in layers} for kind in ("groups", "ffn"))

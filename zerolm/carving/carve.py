@@ -76,6 +76,7 @@ def carve(
     limits = budgets_of(size.budgets, costs_of(checkpoint, costs, space=size.space))
     limits = size.weights.limits(limits, costs_of(checkpoint, costs)["params"])
     methods.check()
+    compute.check()
     place = replace(destination, form=destination.form or "hf")
     size.weights.check(str(place.form), limits)
     session = _session(checkpoint, methods, compute, progress)

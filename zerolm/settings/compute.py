@@ -33,7 +33,8 @@ class RunningRequest:
     device: str = device()
     dtype: str = dtype()
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raise ``ValueError`` for a device that no machine has, before any library is asked for it."""
         if re.fullmatch(r"[a-z]+(:[0-9]+)?", self.device) is None:
             raise ValueError(
                 f"device {shown(self.device)} is not known; there are auto, cpu, cuda, cuda:1, mps"

@@ -6,17 +6,19 @@ import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zerolm.carving.export.card import SENTENCES, card
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.folder import REMOTE, without_code
 from zerolm.carving.export.formats import FORMATS
-from zerolm.carving.export.gguf.file_tensors import Typed
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import read_object
 from zerolm.io.files import write_json
 from zerolm.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from zerolm.carving.export.gguf.file_tensors import Typed
 
 LICENCE_FILES: Final = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "USE_POLICY")
 

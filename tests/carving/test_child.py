@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +145,10 @@ def test_adapters_are_merged_first(tmp_path: Path) -> None:
     (parent / "adapter_config.json").write_text("{}")
     with pytest.raises(ValueError, match="merge it first"):
         carve(parent, keep_ffn=0.5)
+
+
+def test_a_child_of_transformers_needs_no_gguf() -> None:
+    """The packages that only files of llama.cpp need are an extra."""
+    modules = "sys, zerolm.carving.session, zerolm.carving.export.write_child"
+    code = f"import {modules}; assert 'gguf' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -220,7 +220,7 @@ class Parent:
         cut = planner.narrowed(plan)
         weighed = self.session.weighed(cut, Repaired())
         measured = typed_loss(self.glance, TypedChild(weighed, plan.types), Repaired())
-        return {"share": share, "foretold": plan.loss, "of_types": plan.lost, "measured": measured}
+        return {"share": share, "foretold": plan.loss, "measured": measured}
 
 
 def parts_of(parent: Parent) -> dict[str, Callable[[], Any]]:

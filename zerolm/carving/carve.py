@@ -259,7 +259,7 @@ class Carving:
         chosen = typing.best(by)
         plan = chosen.plan
         notes = (_time_note(self.methods), window_note(self.checkpoint, self.costs), chosen.sentence())
-        typed = TypedWeights(typing.cost(plan), rows_of(plan.types, self.checkpoint), chosen.to_json())
+        typed = TypedWeights(plan.bytes, rows_of(plan.types, self.checkpoint), chosen.to_json())
         return self.finished(
             typing.narrowed(plan),
             optimal=plan.is_proven,

@@ -64,7 +64,6 @@ class WeightsRequest:
         low=0,
         high=32,
     )
-
     imatrix: bool = setting(
         "flag", False, "write what weighs the errors of types beside the child, as llama.cpp's tools read it"
     )
@@ -81,7 +80,7 @@ class WeightsRequest:
         return form == "gguf" and "max_weight_bytes" in budgets and self.types != STORED
 
     def check(self, form: str, budgets: Mapping[str, Any]) -> None:
-        """Raise ``ValueError`` where types are flags for and cannot be chosen."""
+        """Raise ``ValueError`` where what is asked of types cannot be."""
         values = {"types": self.types, "max-bits": self.max_bits, "imatrix": self.imatrix}
         flags = [f"--{name}" for name, value in values.items() if value]
         if flags and form != "gguf":

@@ -236,7 +236,7 @@ class Pattern:
     @property
     def parameters(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The parameters of the stock class that it holds, with axes: of what is fused perhaps several."""
-        names = (self.module or self.name).split("+")
+        names = self.parameter.split("+")
         if len(names) == 1:
             return ((names[0], self.axes),)
         labels = [axis.split("+") if "+" in axis else [axis] * len(names) for axis in self.axes]

@@ -9,9 +9,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zerolm.carving.bits.options import All, Either, Options, Picks, Tree, least_bytes, least_loss, options
+from zerolm.carving.bits.options import All, Either, Options, Picks, Tree, least_bytes, least_loss
 
 names = itertools.count()
+
+
+def options(name: int, rows: list[tuple[int, float]]) -> Options:
+    """Return a table of (bytes, loss)."""
+    sizes, losses = zip(*rows, strict=True)
+    return Options(name, np.array(sizes, np.int64), np.array(losses, np.float64))
+
+
 LOSSES = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 3.5, 7.0]) | st.floats(0, 10)
 TABLES = st.lists(st.tuples(st.integers(0, 50), LOSSES), min_size=1, max_size=4).map(
     lambda rows: options(next(names), rows)

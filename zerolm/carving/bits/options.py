@@ -10,7 +10,7 @@ programming over bytes and loss).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -195,9 +195,3 @@ def _front(sizes: Ints, losses: Floats, picks: Callable[[int], Picks]) -> Undomi
     lower = np.minimum.accumulate(losses[order])
     best = order[np.concatenate(([True], lower[1:] < lower[:-1]))]
     return Undominated(sizes[best], losses[best], lambda i: picks(int(best[i])))
-
-
-def options(name: Any, choices: Sequence[tuple[int, float]]) -> Options:
-    """Return a table of (bytes, loss)."""
-    sizes, losses = zip(*choices, strict=True)
-    return Options(name, np.array(sizes, np.int64), np.array(losses, np.float64))

@@ -37,7 +37,7 @@ NEAR: Final = 2.0
 class TypedPlan:
     """A cut, the ``types`` of its matrices by the parent's layer and role, its bytes and foretold loss.
 
-    ``lost`` is the share of the loss that the types have. ``is_proven``: no other of its shape loses less.
+    ``is_proven``: no other of its shape loses less.
     """
 
     cut: Cut
@@ -45,7 +45,6 @@ class TypedPlan:
     types: dict[Place, str]
     bytes: int
     loss: float
-    lost: float
     is_proven: bool
 
     @property
@@ -80,7 +79,6 @@ class Backbones:
         self.ends = prices.outside(width)
         self.plain = PlainBytes.of(prices.checkpoint, parent, choices)
         self.budget, self.depth = budget, parent.depth
-        self.whole = parent.kv_heads, parent.ffn
 
     @property
     def may_go(self) -> bool:
@@ -187,14 +185,7 @@ class Backbones:
             types |= {(layer, role): one.types[picks[layer, role]].name for role, one in self.roles.items()}
         types |= {(None, role): one.types[picks[None, role]].name for role, one in self.ends.items()}
         cut = Cut.of(self.prices.parent, kept, sizes.__getitem__, self.by.choose)
-        cuts = self.lost.stream + sum(
-            self.lost.groups[layer, choices.groups.index(sizes[layer][0])]
-            + self.lost.ffn[layer, choices.ffn.index(sizes[layer][1])]
-            if layer in sizes
-            else self.lost.gone[layer]
-            for layer in range(self.depth)
-        )
-        return TypedPlan(cut, choices.width, types, best.bytes, best.loss, best.loss - float(cuts), is_proven)
+        return TypedPlan(cut, choices.width, types, best.bytes, best.loss, is_proven)
 
     def best(
         self, pair: Pair | None, kept: frozenset[int] | None = None, below: float = np.inf
@@ -392,11 +383,11 @@ def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: S
         plain, sides = PlainBytes.of(checkpoint, parent, chosen), []
         for kind, roles in (("groups", ATTENTION), ("ffn", FFN)):
             counts = np.array(getattr(chosen, kind))
-            sides.append(sum(prices.sizes(width, role, counts)[1] for role in roles) + getattr(plain, kind))
+            sides.append(sum(prices.fewest(width, role, counts) for role in roles) + getattr(plain, kind))
         layer = min(int(side.min()) for side in sides[:1]) + int(sides[1].min()) + plain.layer
         tied = checkpoint.layout.tied if width is None else width.tied
         ends = sum(
-            prices.sizes(width, role, np.array([1]))[1][0] for role in (("embedding",) if tied else UNTIED)
+            prices.fewest(width, role, np.array([1]))[0] for role in (("embedding",) if tied else UNTIED)
         )
         total = chosen.depth[0] * layer + int(ends) + plain.ends
         best = total if best is None else min(best, total)

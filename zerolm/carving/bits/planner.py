@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_bytes, typed_plans
 from zerolm.carving.bits.prices import ATTENTION, FFN, Directions, TypePrices
-from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild
+from zerolm.carving.bits.single import everywhere, fitting
+from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
 from zerolm.carving.bits.weight_types import WeightType, types_named
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
@@ -181,10 +184,6 @@ class TypePlanner:
                 f"no types keep the budgets: max_weight_bytes {self.budget} would have to be at least {least}"
             )
 
-    def cost(self, plan: TypedPlan) -> int:
-        """Return the bytes of the weights of a plan."""
-        return plan.bytes
-
     def _alone(self) -> TypedPlan | None:
         """Return the plan that keeps all units; None where no types are small enough."""
         if self.within.limited:
@@ -222,22 +221,16 @@ class TypePlanner:
         assert session is not None
         whole = Cut.whole(dimensions(self.checkpoint))
         weighed = session.weighed(whole, Repaired())
-        plain = plain_bytes(whole, self.checkpoint)
-        losses: dict[str, float] = {}
-        for kind in self.types:
-            types = dict.fromkeys(weighed.tensors, kind.name)
-            fits = all(kind.holds(tensor.shape[1]) for tensor in weighed.tensors.values())
-            if fits and weighed.bytes_of(types) + plain <= self.budget:
-                losses[kind.name] = sum(float(weighed.losses(place, (kind,)).loss[0]) for place in types)
-        if not losses:
+        able = fitting(self.types, weighed, self.budget)
+        if not able:
             return []
-        name = min(losses, key=losses.__getitem__)
-        everywhere: Types = dict.fromkeys(weighed.tensors, name)
-        self.progress(f"measuring {name} everywhere")
-        measured = session.typed_final(whole, lambda _: everywhere)
-        return [
-            EqualBytes(f"{name} everywhere", weighed.bytes_of(everywhere) + plain, losses[name], measured)
-        ]
+        losses = sum(weighed.losses(place, tuple(able)).loss for place in weighed.tensors)
+        best = int(np.argmin(losses))
+        typed = everywhere(able[best], weighed)
+        name = f"{able[best].name} everywhere"
+        self.progress(f"measuring {name}")
+        measured = session.typed_final(whole, lambda _: typed.types)
+        return [EqualBytes(name, typed.bytes, float(np.asarray(losses)[best]), measured)]
 
 
 def _name(plan: TypedPlan) -> str:

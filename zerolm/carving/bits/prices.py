@@ -25,7 +25,7 @@ from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.width.maps import stored_gain
-from zerolm.carving.width.narrowing import Basis, Width, norm_before
+from zerolm.carving.width.narrowing import Basis, Width, energies, norm_before
 from zerolm.checkpoints import Checkpoint
 from zerolm.io.cache import ArrayCache
 from zerolm.progress import Counted, Progress, silent
@@ -57,15 +57,19 @@ class Directions:
     @classmethod
     def of(cls, basis: Basis, fisher: Fisher) -> Directions:
         """Return what the loss feels along a basis."""
-        whole = len(basis.vectors)
+        vectors, whole = basis.vectors, len(basis.vectors)
+        read, last = (shares_along(vectors, each) * whole for each in (fisher.stream["energy"], basis.last))
+        return cls(vectors, read, last, shares_along(vectors, fisher.outputs), felt_in_all(fisher))
 
-        def along(moments: Floats) -> Floats:
-            values = np.einsum("ij,ij->j", basis.vectors, moments @ basis.vectors)
-            return np.asarray(np.maximum(values, 0.0) / np.trace(moments))
 
-        shares = fisher.shares * float(np.trace(fisher.outputs))
-        read, last = along(fisher.stream["energy"]) * whole, along(basis.last) * whole
-        return cls(basis.vectors, read, last, along(fisher.outputs), shares)
+def shares_along(vectors: Floats, moments: Floats) -> Floats:
+    """Return the share of each direction in second ``moments``, (k,), none below 0 by rounding."""
+    return np.maximum(energies(vectors, moments), 0.0)
+
+
+def felt_in_all(fisher: Fisher) -> Floats:
+    """Return what is felt of the outputs of ``o`` and ``down`` in all, (layers, 2)."""
+    return np.asarray(fisher.shares * float(np.trace(fisher.outputs)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,10 +132,10 @@ class TypePrices:
             losses[layer] = np.outer(kept @ energy, ratio)
         return RolePrices(types, sizes, np.where(possible, losses, np.inf))
 
-    def sizes(self, width: Width | None, role: str, counts: Ints) -> tuple[tuple[WeightType, ...], Ints]:
-        """Return the types of a role, and the fewest bytes that it has at numbers of units, (s,)."""
-        types, sizes, possible = self._sizes(width, role, counts)
-        return types, np.where(possible, sizes, np.iinfo(np.int64).max).min(1)
+    def fewest(self, width: Width | None, role: str, counts: Ints) -> Ints:
+        """Return the fewest bytes that a role has at numbers of units, (s,)."""
+        _, sizes, possible = self._sizes(width, role, counts)
+        return np.asarray(np.where(possible, sizes, np.iinfo(np.int64).max).min(1))
 
     def _sizes(
         self, width: Width | None, role: str, counts: Ints
@@ -297,13 +301,17 @@ def _ratios(
     values: Values, read: Floats, felt: Floats, types: Sequence[WeightType], *, most_felt: bool
 ) -> Floats:
     """Return the weighed squares of the errors of each type over those of the weights, (types,)."""
-    rows = len(values)
     if most_felt:
         taken = np.sort(np.argsort(-felt, kind="stable")[:SAMPLED])
     else:
-        taken = np.unique(np.linspace(0, rows - 1, min(rows, SAMPLED)).round().astype(np.int64))
+        taken = spread_rows(len(values), SAMPLED)
     some, weights = values[taken], felt[taken]
     return np.array([_ratio(some, read, weights, each) for each in types])
+
+
+def spread_rows(rows: int, most: int) -> Ints:
+    """Return so many rows at most, evenly spread."""
+    return np.unique(np.linspace(0, rows - 1, min(rows, most)).round().astype(np.int64))
 
 
 def _ratio(values: Values, read: Floats, felt: Floats, kind: WeightType) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import torch
 from transformers import PreTrainedModel
 
 from zerolm.carving.bits.kernels import rounded
+from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
 from zerolm.carving.bits.weight_types import BY_NUMBER, QUANTISED, WeightType
+from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.header import read_gguf_header
+from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint
 
 
@@ -45,23 +49,22 @@ def of_one_type(file: Path, parent: Checkpoint) -> OneType | None:
     room = sum(
         BY_NUMBER[header.types[name]].size(int(np.prod(shape))) for name, shape in header.tensors.items()
     )
-    layout = parent.layout
-    shapes = [
-        parent.tensors[name].shape
-        for name, slot in layout.slots.items()
-        if not (layout.tied and slot.role == "head")
-    ]
-    able = []
-    for kind in QUANTISED:
-        matrices = [shape for shape in shapes if len(shape) == 2]
-        if kind.needs_importances or not all(kind.holds(shape[1]) for shape in matrices):
-            continue
-        size = sum(kind.size(shape[0] * shape[1]) for shape in matrices)
-        size += sum(4 * shape[0] for shape in shapes if len(shape) == 1)
-        if size <= room:
-            able.append(kind)
+    whole = WeighedChild(Child(parent, Cut.whole(dimensions(parent))), None)
+    able = fitting([kind for kind in QUANTISED if not kind.needs_importances], whole, room)
     if not able:
         return None
-    name = next(name for name, slot in layout.slots.items() if slot.role == "down")
+    name = next(name for name, slot in parent.layout.slots.items() if slot.role == "down")
     sample = parent.read(name)[:64]
     return OneType(min(able, key=lambda kind: float(np.square(rounded(sample, kind, None) - sample).sum())))
+
+
+def fitting(types: Sequence[WeightType], whole: WeighedChild, room: int) -> list[WeightType]:
+    """Return the types that all matrices of a parent may have, where it then has ``room`` bytes at most."""
+    shapes = [tensor.shape for tensor in whole.tensors.values()]
+    able = [kind for kind in types if all(kind.holds(shape[1]) for shape in shapes)]
+    return [kind for kind in able if everywhere(kind, whole).bytes <= room]
+
+
+def everywhere(kind: WeightType, whole: WeighedChild) -> TypedChild:
+    """Return a parent all of whose matrices have one type."""
+    return TypedChild(whole, dict.fromkeys(whole.tensors, kind.name))

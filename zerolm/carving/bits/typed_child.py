@@ -19,7 +19,7 @@ from zerolm.carving.bits.felt import FeltMatrix, Place
 from zerolm.carving.bits.kernels import Values, dequantised, quantised, rounded
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import plain_bytes
-from zerolm.carving.bits.prices import WRITTEN, as_importances
+from zerolm.carving.bits.prices import WRITTEN, as_importances, felt_in_all, shares_along, spread_rows
 from zerolm.carving.bits.weight_types import BY_NAME, WeightType
 from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
@@ -103,19 +103,27 @@ class WeighedChild:
             return FeltMatrix(np.ones(shape[1]), np.ones(shape[0]), 1.0)
         return self.felt[place]
 
-    @property
+    @cached_property
     def _shares(self) -> Floats:
         assert self.fisher is not None
-        return self.fisher.shares * float(np.trace(self.fisher.outputs))
+        return felt_in_all(self.fisher)
+
+    @cached_property
+    def _moments(self) -> dict[str, Floats]:
+        """The shares of the directions of the child's stream, (k,), by what has second moments."""
+        assert self.fisher is not None
+        assert self.cut.narrowing is not None
+        basis, fisher = self.cut.narrowing.basis, self.fisher
+        moments = {
+            "outputs": fisher.outputs,
+            "energy": fisher.stream["energy"],
+            "last": fisher.stream["last"],
+        }
+        return {name: shares_along(basis, each) for name, each in moments.items()}
 
     def _along(self, name: str, total: float | None = None) -> Floats:
         """Return second moments along the child's stream, (k,); ``total`` is that of the parent's."""
-        assert self.fisher is not None
-        assert self.cut.narrowing is not None
-        moments = self.fisher.outputs if name == "outputs" else self.fisher.stream[name]
-        basis = self.cut.narrowing.basis
-        along = np.maximum(np.einsum("ij,ij->j", basis, moments @ basis), 0.0) / np.trace(moments)
-        return np.asarray(along * (len(basis) if total is None else total))
+        return self._moments[name] * (self.cut.parent.hidden if total is None else total)
 
     def importances(self, place: Place) -> Values | None:
         """Return what weighs the errors of the columns of a matrix, (k,); None without tokens."""
@@ -128,7 +136,7 @@ class WeighedChild:
         """Return the bytes and the loss of a matrix of the child by type, those alone that it can take."""
         values, importances = self.values(place), self.importances(place)
         rows, columns = values.shape
-        taken = np.unique(np.linspace(0, rows - 1, min(rows, ROWS)).round().astype(np.int64))
+        parts, taken = self.parts(place), spread_rows(rows, ROWS)
         some, sizes, losses = values[taken], [], []
         whole = float(np.square(values, dtype=np.float64).sum())
         for kind in types:
@@ -138,7 +146,7 @@ class WeighedChild:
                 continue
             squares = np.square(rounded(some, kind, importances, self.threads) - some, dtype=np.float64)
             loss = 0.0
-            for part in self.parts(place):
+            for part in parts:
                 weights = part.felt[taken]
                 share = float(weights.sum() / part.felt.sum()) or 1.0
                 loss += 0.5 * part.factor * float(weights @ (squares @ part.read)) / share

@@ -15,7 +15,7 @@ from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.kernels import dequantised
 from zerolm.carving.bits.typed_child import TypedChild
 from zerolm.carving.bits.weight_types import BY_NAME, BY_NUMBER
-from zerolm.carving.export.gguf.file_tensors import changes_places, names_in, neighbouring
+from zerolm.carving.export.gguf.file_tensors import in_class_order, names_in
 from zerolm.carving.export.gguf.header import read_gguf_header
 
 LARGEST_ERROR: Final = 0.5
@@ -39,11 +39,7 @@ class WrittenChild(TypedChild):
         tensor = self._tensors[self.names[place]]
         rows = self.weighed.tensors[place].shape[0]
         raw = np.asarray(tensor.data).view(np.uint8).reshape(rows, -1)
-        if not changes_places(child.parent.family, role):
-            return raw
-        order = np.empty(rows, np.int64)
-        order[neighbouring(rows, child.cut.parent.head_size)] = np.arange(rows)
-        return raw[order]
+        return in_class_order(child.parent.family, role, raw, child.cut.parent.head_size)
 
     @cached_property
     def names(self) -> dict[Place, str]:

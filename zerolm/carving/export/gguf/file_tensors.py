@@ -79,6 +79,15 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
         yield GgufTensor(name, dtype, tensor.shape, partial(_values, tensor, dtype))
 
 
+def in_class_order(family: Family, role: str, values: NDArray[Any], head_size: int) -> NDArray[Any]:
+    """Return the rows of a file's tensor in the order of the stock class."""
+    if not changes_places(family, role):
+        return values
+    order = np.empty(len(values), np.int64)
+    order[neighbouring(len(values), head_size)] = np.arange(len(values))
+    return values[order]
+
+
 def roles_in(family: Family) -> dict[str, str]:
     """Return the names of a file's tensors by role, with ``{layer}``: those of the document, or llama.cpp's.
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.bits.kernels import Values, dequantised
 from zerolm.carving.bits.weight_types import BY_NUMBER
-from zerolm.carving.export.gguf.file_tensors import changes_places, neighbouring, roles_in
+from zerolm.carving.export.gguf.file_tensors import in_class_order, roles_in
 from zerolm.carving.export.gguf.header import GgufHeader, read_gguf_header
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.pruning import apply_in_memory
@@ -120,9 +120,6 @@ def _values(tensor: Any, role: str, parent: Checkpoint) -> Values:
     shape = tuple(int(size) for size in reversed(tensor.shape))
     raw = np.asarray(tensor.data).view(np.uint8).reshape(shape[0] if len(shape) == 2 else 1, -1)
     values = dequantised(raw, kind).reshape(shape)
-    if changes_places(parent.family, role):
-        order = np.empty(len(values), np.int64)
-        order[neighbouring(len(values), dimensions(parent).head_size)] = np.arange(len(values))
-        values = values[order]
+    values = in_class_order(parent.family, role, values, dimensions(parent).head_size)
     shift = parent.family.tensors.factors.shift if role.endswith("norm") else 0.0
     return np.ascontiguousarray(values - np.float32(shift))

@@ -34,9 +34,9 @@ class Call:
     named: Mapping[str, Any]
 
 
-def outside(model: PreTrainedModel, other: nn.Parameter | None) -> list[nn.Parameter]:
-    """Return the parameters of a model that are in none of its layers, but for one ``other``."""
-    left_out = {id(parameter) for parameter in (*layer_list(model).parameters(), other)}
+def outside(model: PreTrainedModel, *others: nn.Parameter | None) -> list[nn.Parameter]:
+    """Return the parameters of a model that are in none of its layers, but for these ``others``."""
+    left_out = {id(parameter) for parameter in (*layer_list(model).parameters(), *others)}
     return [parameter for parameter in model.parameters() if id(parameter) not in left_out]
 
 
@@ -120,9 +120,13 @@ class Blocks:
 
         layers, embedding = list(layer_list(self.model)), self.model.get_input_embeddings()
         vectors = embedded(embedding, self.batches[index]["input_ids"])
-        first = self._part("first", self.model, outside(self.model.base_model, embedding.weight), wide=True)
-        skipped = [first.get_input_embeddings(), *layers]
-        with torch.no_grad(), stand_ins(skipped, [lambda ids: vectors, *[note] * len(layers)]):
+        head = self.model.get_output_embeddings()  # some models are their own base: it would run as well
+        used = outside(self.model.base_model, embedding.weight, None if head is None else head.weight)
+        first = self._part("first", self.model, used, wide=True)
+        heads = [] if head is None else [first.get_output_embeddings()]
+        skipped = [first.get_input_embeddings(), *layers, *heads]
+        forwards = [lambda ids: vectors, *[note] * len(layers), *[lambda hidden: hidden] * len(heads)]
+        with torch.no_grad(), stand_ins(skipped, forwards):
             first.base_model(**self.batches[index], use_cache=False)
         self._calls.setdefault(self._key(index), calls)
         return inputs[0]

@@ -76,7 +76,7 @@ def by_tokens_a_parameter(weights: Floats, of: Trainings) -> Floats:
 
 def by_steps(weights: Floats, of: Trainings) -> Floats:
     """Return the logarithm of a floor times 1 + (a number of steps / steps)^2."""
-    return np.asarray(weights[0] + np.log1p(np.exp(2 * (weights[1] - of.steps))))
+    return np.asarray(weights[0] + np.logaddexp(0, 2 * (weights[1] - of.steps)))
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,15 @@ class Driver:
 
 def floor_by_steps(weights: Floats, of: Trainings) -> Floats:
     """Return the logarithm of a floor times 1 + a number of steps / steps."""
-    return np.asarray(weights[0] + np.log1p(np.exp(weights[1] - of.steps)))
+    return np.asarray(weights[0] + np.logaddexp(0, weights[1] - of.steps))
 
 
 def floor_by_tokens(weights: Floats, of: Trainings) -> Floats:
-    return np.asarray(weights[0] + np.log1p(np.exp(2 * (weights[1] - of.tokens))))
+    return np.asarray(weights[0] + np.logaddexp(0, 2 * (weights[1] - of.tokens)))
 
 
 def floor_by_tokens_a_parameter(weights: Floats, of: Trainings) -> Floats:
-    return np.asarray(weights[0] + np.log1p(np.exp(2 * (weights[1] - of.tokens + of.body))))
+    return np.asarray(weights[0] + np.logaddexp(0, 2 * (weights[1] - of.tokens + of.body)))
 
 
 STATIC: Final = Driver("static", static, (3.0,))

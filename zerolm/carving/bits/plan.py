@@ -384,7 +384,7 @@ def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: S
         for kind, roles in (("groups", ATTENTION), ("ffn", FFN)):
             counts = np.array(getattr(chosen, kind))
             sides.append(sum(prices.fewest(width, role, counts) for role in roles) + getattr(plain, kind))
-        layer = min(int(side.min()) for side in sides[:1]) + int(sides[1].min()) + plain.layer
+        layer = sum(int(side.min()) for side in sides) + plain.layer
         tied = checkpoint.layout.tied if width is None else width.tied
         ends = sum(
             prices.fewest(width, role, np.array([1]))[0] for role in (("embedding",) if tied else UNTIED)

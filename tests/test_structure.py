@@ -20,6 +20,7 @@ ROOMS = (
     "io",
     "architecture",
     "costs",
+    "pretraining",
     "statistics",
     "scores",
     "families",

@@ -565,6 +565,10 @@ def search(
     min_macs: int | str | None = ...,
     min_kv_bytes: int | str | None = ...,
     min_weight_bytes: int | str | None = ...,
+    train_tokens: int | str | None = ...,
+    max_train_flops: float | None = ...,
+    max_train_bytes: int | str | None = ...,
+    train_batch: int | str = ...,
     context: int | str = ...,
     batch: int | str = ...,
     kv_bits: int | str = ...,
@@ -617,7 +621,6 @@ def search(
     depth3: int | str | Sequence[int] | None = ...,
     alpha: float | None = ...,
     init: str | None = ...,
-    train_tokens: int | str | None = ...,
     progress: Progress = ...,
 ) -> SearchReport: ...
 

@@ -27,6 +27,12 @@ COLUMNS: Final = {
 """Costs that every network has, in the order of all tables; those in bytes end so."""
 LATENCY: Final = "latency_us"
 LATENCY_COLUMN: Final = CostColumn("latency", "latency", "microseconds of a forward pass on this machine")
+TRAINING: Final = "train_bytes"
+FURTHER: Final = {
+    LATENCY: LATENCY_COLUMN,
+    TRAINING: CostColumn("training memory", "training", "bytes of training on one device"),
+}
+"""Costs that a network has where it is asked for them."""
 
 
 def shown_costs(names: Iterable[str], costs: Iterable[Mapping[str, int]]) -> tuple[str, ...]:
@@ -37,8 +43,8 @@ def shown_costs(names: Iterable[str], costs: Iterable[Mapping[str, int]]) -> tup
 
 def column_of(cost: str) -> CostColumn:
     """Return the words of a cost; ``ValueError`` for one that there is not."""
-    if cost == LATENCY:
-        return LATENCY_COLUMN
+    if cost in FURTHER:
+        return FURTHER[cost]
     if cost not in COLUMNS:
         raise ValueError(f"there is no cost {cost!r:.80}; there are {', '.join(COLUMNS)}")
     return COLUMNS[cost]

@@ -26,21 +26,26 @@ def further_settings(request: type[Request], typed: Sequence[str]) -> dict[str, 
         if is_help:
             titled = {f"Settings of {entry.name}": entry.options for entry in entries if entry.name in typed}
         else:
-            titled = {TITLES[kind]: tuple(declared(entries, taken))}
+            titled = {TITLES[kind]: tuple(declared(entries, taken, request.shares))}
         for title, settings in titled.items():
             groups[title] = tuple(s for s in settings if s.name not in taken)
             taken |= {setting.name for setting in settings}
     return groups
 
 
-def declared(entries: Iterable[Entry[Any]], taken: Collection[str]) -> list[Setting]:
+def declared(
+    entries: Iterable[Entry[Any]], taken: Collection[str], shared: Collection[str] = ()
+) -> list[Setting]:
     """Return the settings of spaces or scores, each name once, its help saying whose it is.
 
-    Names that are ``taken`` by the command itself cannot be given: a ``PluginWarning`` says so.
+    Names that are ``taken`` by the command itself cannot be given: a ``PluginWarning`` says so, but of those
+    that are ``shared`` with it.
     """
     first, owners = dict[str, Setting](), dict[str, list[str]]()
     for entry in entries:
         for setting in entry.options:
+            if setting.name in shared:
+                continue
             if setting.name in taken:
                 message = (
                     f"setting {setting.name!r} of {entry.name!r} cannot be given: it is the command's own"

@@ -126,6 +126,8 @@ class Request:
     examples: ClassVar[tuple[tuple[str, str], ...]] = ()
     notes: ClassVar[str] = ""
     owners: ClassVar[tuple[str, ...]] = ()
+    shares: ClassVar[tuple[str, ...]] = ()
+    """Settings of its own that owners declare, too, and are given."""
     is_repeated: ClassVar[bool] = False
     places: ClassVar[tuple[str, ...]] = ("out", "force")
     """Settings that say where a result goes, not what it is."""

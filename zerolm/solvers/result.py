@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from zerolm.cost_columns import shown_costs
-from zerolm.costs import COSTS, LATENCY
+from zerolm.cost_columns import FURTHER, shown_costs
+from zerolm.costs import COSTS
 from zerolm.io.brief import brief
 from zerolm.io.plain import Fields
+from zerolm.pretraining import TrainingPlan
 from zerolm.solvers.choice import (
     Baseline,
     BaselineDocument,
@@ -153,6 +154,7 @@ class Question:
     ``latency`` is the table of latencies that it goes by, None where none are asked for.
     ``baseline`` is the network that it was to better, if one was named; ``vocabularies`` are those that it
     chose from, where they were listed: space, budgets and conditions are then of the chosen one.
+    ``training`` says how long the network is to be trained, where that is told.
     """
 
     space: SearchSpace
@@ -163,6 +165,7 @@ class Question:
     latency: LatencyTable | None = None
     baseline: Reference | None = None
     vocabularies: tuple[VocabularyChoice, ...] = ()
+    training: TrainingPlan | None = None
 
     def __repr__(self) -> str:
         limits = ", ".join(f"{name} {limit:,}" for name, limit in self.budgets.items())
@@ -245,7 +248,7 @@ class SearchResult:
     @property
     def cost_names(self) -> tuple[str, ...]:
         """Return the names of the costs that every choice has, and tables show."""
-        names = (*COSTS, LATENCY) if self.latency else COSTS
+        names = (*COSTS, *(name for name in FURTHER if name in self.pick.costs))
         return shown_costs(names, (choice.costs for choice in (self.pick, *self.best)))
 
     @property
@@ -290,6 +293,7 @@ class SearchResult:
             **latency,
             "baseline": self.baseline.to_json() if self.baseline else None,
             "vocabularies": [one.to_json() for one in question.vocabularies],
+            "training": asdict(question.training) if question.training else None,
         }
 
     @classmethod
@@ -343,6 +347,7 @@ def _question(fields: Fields) -> Question:
         fields.optional("latency", LatencyTable),
         baseline,
         fields.optional("vocabularies", tuple[VocabularyChoice, ...]) or (),
+        fields.optional("training", TrainingPlan),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zerolm.architecture import Architecture
@@ -69,6 +69,10 @@ class BaselineModel:
                     f"leave {budget} out, or give {least} {need}"
                 )
         return {f"max_{cost}": self.costs[cost] for cost in BOUNDED_COSTS} | dict(limits)
+
+    def with_costs(self, model: CostModel) -> BaselineModel:
+        """Return it with its costs by another model of them."""
+        return replace(self, costs=model.of(self._space(self.settings).read(self.choices)))
 
     def reference(self, space: SearchSpace, score: Score) -> Reference:
         """Return it as a result tells it, scored, with what of its space leaves it out."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zerolm.progress import Progress, silent
 from zerolm.settings.request import Request, argument, part, setting
 from zerolm.verbs.shared import Conditions, budgets
+from zerolm.verbs.training_budgets import TrainingBudgets
 
 if TYPE_CHECKING:
     from zerolm.verbs.search_report import SearchReport
@@ -28,6 +29,7 @@ class SearchSettings(Request):
 
     name: ClassVar[str] = "search"
     owners = ("spaces", "scores")
+    shares = ("train_tokens",)
     examples = (
         ("zerolm search llama --max-params 125M --max-kv-bytes 32MB --context 2048", "two budgets at once"),
         ("zerolm search gpt2 --max-params 40M --score zerolm --alpha 1.1", "another score, with its option"),
@@ -35,6 +37,10 @@ class SearchSettings(Request):
         (
             "zerolm search llama --max-params 60M --max-macs 60M --vocabularies 8192,16384,32768 --text TEXT",
             "the vocabulary, too",
+        ),
+        (
+            "zerolm search llama --max-train-flops 1e19 --max-train-bytes 24GB --train-batch 4",
+            "what a budget of training allows, on so many tokens as are best",
         ),
         ("zerolm search llama --per-layer --max-params 60M --hidden 512 --out best", "write the result"),
     )
@@ -70,6 +76,7 @@ class SearchSettings(Request):
     )
     text: str | None = setting("path", None, "the text that their tokenizers are trained on and judged by")
     budgets: Any = part(budgets(("max", "min")), group="Budgets")
+    training: TrainingBudgets = part(TrainingBudgets, group="Training")
     conditions: Conditions = part(Conditions, group="Conditions of the costs")
     score: str | None = setting(
         "text", None, "the score to maximise; geo where nothing else is named", group="What to maximise"
@@ -118,5 +125,7 @@ class SearchSettings(Request):
         sources = [name for name in SOURCES if getattr(self, name) is not None]
         if len(sources) > 1:
             raise ValueError(f"{' and '.join(sources)} each say what to maximise; give one of them")
+        if self.vocabularies and self.training.is_bounded:
+            raise ValueError("budgets of training are of one vocabulary: leave them out, or vocabularies")
         if self.metric is not None and self.labels is None:
             raise ValueError("metric says which result of the labels counts: give labels too")

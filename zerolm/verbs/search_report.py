@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from zerolm.cost_columns import cost_label
 from zerolm.io.files import write_json
@@ -20,6 +20,10 @@ from zerolm.verbs import search_words as words
 from zerolm.verbs.report import Report
 from zerolm.verbs.search_charts import FLAT, candidacies, front, identity, landscape
 from zerolm.verbs.shape_words import SCORE, ridge, shape_lines, shape_warnings
+from zerolm.verbs.training_words import training_lines, training_sheet
+
+REMARKS: Final = (words.latency_lines, words.expectation_lines, training_lines, shape_lines)
+"""Lines about the pick beneath its costs."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -56,7 +60,7 @@ class SearchReport(SearchResult, Report):
         costs = ", ".join(
             f"{cost_label(cost)} {show_cost(cost, pick.costs[cost])}" for cost in self.cost_names
         )
-        remarks = (*words.latency_lines(self), *words.expectation_lines(self), *shape_lines(self))
+        remarks = chain(*(lines(self) for lines in REMARKS))
         comparisons = (words.baseline_sentence(self), words.vocabularies_sentence(self))
         return [
             f"pick: {shape_text(pick.architecture)}",
@@ -68,8 +72,7 @@ class SearchReport(SearchResult, Report):
 
     def heading(self) -> Heading:
         warnings = (f"warning: {warning}" for warning in self._warnings())
-        parts = (words.latency_lines(self), words.expectation_lines(self), shape_lines(self), warnings)
-        remarks = list(chain.from_iterable(parts))
+        remarks = [*chain(*(lines(self) for lines in REMARKS)), *warnings]
         comparisons = (words.baseline_sentence, words.vocabularies_sentence, words.against_counting)
         return Heading(
             f"The pick: {shape_text(self.pick.architecture)}",
@@ -93,6 +96,7 @@ class SearchReport(SearchResult, Report):
             ),
             Sheet("How flat the optimum is", charts=[landscape(self)], notes=[flatness], on=(PAGE,)),
             *([ridge(self)] if self.question.score == SCORE else []),
+            *([training_sheet(self, self.question.training)] if self.question.training else []),
             tables.best(self, places),
             *([tables.beside(self, self.baseline, places)] if self.baseline else []),
             *([tables.by_vocabulary(self)] if self.vocabularies else []),

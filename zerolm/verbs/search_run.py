@@ -13,7 +13,7 @@ from zerolm.groundtruth.labels import read_labels
 from zerolm.progress import Progress
 from zerolm.scores import SCORES, make_score, score_settings
 from zerolm.settings import Setting, nearest, setting_of, shown
-from zerolm.solvers import search
+from zerolm.solvers import Infeasible, search
 from zerolm.solvers.result import SearchResult, VocabularyChoice
 from zerolm.spaces import SPACES, SearchSpace, make_space
 from zerolm.verbs.baseline import BaselineModel, baseline_of
@@ -36,7 +36,7 @@ def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
     scope = _scope(request, model, of_space, costs)
     calibration = _calibration(request, scope.space)
     maximised = calibration.score() if calibration else make_score(str(score), costs, **of_score)
-    reference = model.reference(scope.space, maximised) if model else None
+    reference = model.with_costs(scope.costs).reference(scope.space, maximised) if model else None
     solve = partial(
         _solve,
         score=maximised if calibration else score,
@@ -49,8 +49,15 @@ def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
     if request.vocabularies:
         best = partial(solve, top=1, compare=False)
         scope, vocabularies = best_vocabulary(scope, request.vocabularies, str(request.text), best, progress)
-    result = solve(scope, top=request.top, floor=reference.choice.score if reference else None)
-    question = replace(result.question, baseline=reference, vocabularies=vocabularies)
+    training = request.training.plan()
+    try:
+        result = solve(scope, top=request.top, floor=reference.choice.score if reference else None)
+    except Infeasible as error:
+        if training is None or training.max_flops is None:
+            raise
+        over = f"max_macs is max_train_flops {training.max_flops:.4g} over {training.tokens:,} tokens"
+        raise Infeasible(f"{error}; {over}") from None
+    question = replace(result.question, baseline=reference, vocabularies=vocabularies, training=training)
     result = replace(result, question=question)
     if calibration:
         result = explained(result, calibration)
@@ -76,11 +83,13 @@ def _scope(
     request: SearchSettings, model: BaselineModel | None, settings: Mapping[str, Any], costs: CostModel
 ) -> Scope:
     """Return the space with the settings of it, and the budgets; with a baseline those that it leaves."""
-    budgets = limits(request.budgets)
+    budgets = request.training.budgets(limits(request.budgets))
     if model is None:
-        return Scope(make_space(str(request.space), **settings), budgets, costs)
-    budgets = model.budgets(budgets)
-    return Scope(model.space_with(settings, request.within, costs), budgets, costs)
+        space = make_space(str(request.space), **settings)
+        return Scope(space, budgets, request.training.costs(costs, space.name, space.settings.get("vocab")))
+    space = model.space_with(settings, request.within, costs)
+    costs = request.training.costs(costs, space.name, space.settings.get("vocab"))
+    return Scope(space, model.with_costs(costs).budgets(budgets), costs)
 
 
 def _calibration(request: SearchSettings, space: SearchSpace) -> Calibration | None:
@@ -96,7 +105,7 @@ def divided(request: SearchSettings, space: str, score: str | None) -> tuple[dic
     ``ValueError`` for one that neither declares, or both.
     """
     homes = {f"space {space!r}": SPACES[space].declared}
-    homes[f"score {score!r}"] = score_settings(score) if score is not None else ()
+    homes[f"score {score!r}"] = options = score_settings(score) if score is not None else ()
     values: dict[str, dict[str, Any]] = {owner: {} for owner in homes}
     for name, value in request.further.items():
         if value is None:
@@ -109,6 +118,8 @@ def divided(request: SearchSettings, space: str, score: str | None) -> tuple[dic
             raise ValueError(f"{name} is an option of a score; labels and a calibration bring their own")
         values[owner][name] = setting_of(owner, homes[owner], name).parse(value)
     of_space, of_score = values.values()
+    shared = ((name, getattr(request.training, name)) for name in request.shares)
+    of_score |= {name: value for name, value in shared if value is not None and _declares(options, name)}
     return of_space, of_score
 
 

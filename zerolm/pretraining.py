@@ -1,0 +1,152 @@
+"""What it takes to train a network from scratch, and how published laws say to do it.
+
+Operations go by the multiply-accumulates of a token, memory by what AdamW and the backward pass hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Ends, Ints, Layer, Shapes
+from zerolm.cost_columns import TRAINING
+from zerolm.costs import COSTS, CostModel
+
+OPERATIONS: Final = 6
+"""Operations of training a multiply-accumulate of the forward pass: 2 forward, 4 back (PaLM,
+arXiv 2204.02311, appendix B, where attention is counted in full, as MACs count it here)."""
+STATE_BYTES: Final = 16
+"""Bytes a parameter: weight, gradient and both moments of AdamW in float32 (ZeRO, arXiv 1910.02054)."""
+CAST_BYTES: Final = 2
+"""Bytes a weight of a matrix: its copy in bfloat16, which autocast holds until the backward pass ends."""
+LOGIT_BYTES: Final = 10
+"""Bytes a logit when the backward pass begins: bfloat16, log softmax and gradient in float32."""
+END_BYTES: Final = 10
+"""Bytes a number of the stream at its ends: what the final norm and the head hold."""
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Bytes that a layer holds of a token until the backward pass, by what they are proportional to.
+
+    The ``width`` of the stream, of queries and of keys (``heads``, values counted with the keys), of the FFN.
+    """
+
+    width: int
+    heads: int
+    ffn: int
+
+
+HELD: Final = {"llama": Activations(26, 4, 8), "qwen3": Activations(26, 10, 8)}
+"""By space, of transformers' layers under autocast to bfloat16, attention without n x n (FlashAttention).
+
+Counted from what autograd saves; what is kept by head and by norm, four bytes each, is left out."""
+
+
+STEP_LAW_PARAMS: Final = (214_663_680, 1_073_741_824)
+STEP_LAW_TOKENS: Final = (4_000_000_000, 100_000_000_000)
+"""The least and the most of Step Law's published runs of dense networks (step-law/steplaw at 32a8f4c)."""
+
+
+def train_flops(macs: int, tokens: int) -> int:
+    """Return the operations of training: 6 x MACs a token x tokens."""
+    return OPERATIONS * macs * tokens
+
+
+def most_macs(flops: float, tokens: int) -> int:
+    """Return the most MACs a token with which ``tokens`` are trained on within so many operations."""
+    return int(flops) // (OPERATIONS * tokens)
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Operations of training as a published law divides them: into ``macs`` a token and ``tokens``."""
+
+    law: str
+    source: str
+    macs: float
+    tokens: float
+
+
+def chinchilla(flops: float) -> Allocation:
+    """Return the least loss within so many operations by E + A / N^a + B / D^b, N for MACs a token.
+
+    Hoffmann et al. (arXiv 2203.15556, approach 3) as fitted again by Besiroglu et al. (arXiv 2404.10102).
+    """
+    a, b, alpha, beta = 482.01, 2085.43, 0.3478, 0.3658
+    both = flops / OPERATIONS
+    macs = (alpha * a / (beta * b)) ** (1 / (alpha + beta)) * both ** (beta / (alpha + beta))
+    return Allocation("Chinchilla", "arXiv 2404.10102", macs, both / macs)
+
+
+def deepseek(flops: float) -> Allocation:
+    """Return the division by DeepSeek LLM (arXiv 2401.02954, section 3.2): D = 5.8316 C^0.4757.
+
+    Its measure of a network, operations a token with attention, is six times its MACs without the head.
+    """
+    tokens = 5.8316 * flops**0.4757
+    return Allocation("DeepSeek LLM", "arXiv 2401.02954", flops / OPERATIONS / tokens, tokens)
+
+
+@dataclass(frozen=True)
+class StepLaw:
+    """The peak ``rate`` of AdamW and the ``batch`` in tokens, by Step Law (Li et al., arXiv 2503.04715)."""
+
+    rate: float
+    batch: int
+
+
+def step_law(body_params: int, tokens: int) -> StepLaw:
+    """Return rate 1.79 N^-0.713 D^0.307 and batch 0.58 D^0.571, for N parameters without embeddings.
+
+    D are the tokens in all; the rate falls to 1e-5 by a cosine after 2,000 steps of warming up.
+    """
+    return StepLaw(1.79 * body_params**-0.713 * tokens**0.307, round(0.58 * tokens**0.571))
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """How long a network is to be trained: ``tokens``, chosen by a ``law`` where that is named.
+
+    ``max_flops`` are the most operations, None where they are free.
+    """
+
+    tokens: int
+    max_flops: float | None = None
+    law: str = ""
+
+
+@dataclass(frozen=True)
+class TrainedCosts(CostModel):
+    """Costs with one more: bytes that training needs on one device with ``sequences`` of ``context`` at once.
+
+    AdamW with weights in float32, computed in bfloat16, nothing recomputed; of a space in ``HELD``, whose
+    networks have ``vocab`` logits.
+    """
+
+    sequences: int = field(kw_only=True)
+    vocab: int = field(kw_only=True)
+    held: Activations = field(kw_only=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*COSTS, TRAINING)
+
+    def rows(self, layers: Callable[[], Sequence[Layer]], shapes: Shapes) -> Ints:
+        """Return what each layer adds, (n, 7)."""
+        weights, params = shapes.weights.sum(axis=1), shapes.weights.sum(axis=1) + shapes.vectors
+        ffn = (shapes.weights * shapes.ffn).sum(axis=1) // (3 * shapes.width)
+        numbers = self.held.width * shapes.width + self.held.heads * (shapes.query_width + shapes.kv_width)
+        numbers += self.held.ffn * ffn
+        held = self.sequences * self.context * numbers
+        return np.column_stack([self.layers(shapes), STATE_BYTES * params + CAST_BYTES * weights + held])
+
+    def ends(self, ends: Ends) -> Ints:
+        head = ends.tied_head + ends.head
+        stored = ends.embedding + ends.head + ends.vectors
+        numbers = LOGIT_BYTES * self.vocab + END_BYTES * (head // self.vocab)
+        held = self.sequences * self.context * numbers
+        return np.append(super().ends(ends), STATE_BYTES * stored + CAST_BYTES * head + held)

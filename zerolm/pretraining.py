@@ -46,6 +46,10 @@ HELD: Final = {"llama": Activations(26, 4, 8), "qwen3": Activations(26, 10, 8)}
 Counted from what autograd saves; what is kept by head and by norm, four bytes each, is left out."""
 
 
+ALPHA: Final = 0.3478
+BETA: Final = 0.3658
+BALANCE: Final = ALPHA * 482.01 / (BETA * 2085.43)
+"""a A / (b B) of Chinchilla's law as Besiroglu et al. fitted it."""
 STEP_LAW_PARAMS: Final = (214_663_680, 1_073_741_824)
 STEP_LAW_TOKENS: Final = (4_000_000_000, 100_000_000_000)
 """The least and the most of Step Law's published runs of dense networks (step-law/steplaw at 32a8f4c)."""
@@ -76,10 +80,14 @@ def chinchilla(flops: float) -> Allocation:
 
     Hoffmann et al. (arXiv 2203.15556, approach 3) as fitted again by Besiroglu et al. (arXiv 2404.10102).
     """
-    a, b, alpha, beta = 482.01, 2085.43, 0.3478, 0.3658
     both = flops / OPERATIONS
-    macs = (alpha * a / (beta * b)) ** (1 / (alpha + beta)) * both ** (beta / (alpha + beta))
+    macs = BALANCE ** (1 / (ALPHA + BETA)) * both ** (BETA / (ALPHA + BETA))
     return Allocation("Chinchilla", "arXiv 2404.10102", macs, both / macs)
+
+
+def chinchilla_tokens(macs: int) -> int:
+    """Return the tokens for which a network of so many MACs a token is the best of its operations."""
+    return round((macs**ALPHA / BALANCE) ** (1 / BETA))
 
 
 def deepseek(flops: float) -> Allocation:
@@ -105,6 +113,14 @@ def step_law(body_params: int, tokens: int) -> StepLaw:
     D are the tokens in all; the rate falls to 1e-5 by a cosine after 2,000 steps of warming up.
     """
     return StepLaw(1.79 * body_params**-0.713 * tokens**0.307, round(0.58 * tokens**0.571))
+
+
+def step_law_depth(body_params: int) -> float:
+    """Return the depth of a network of so many parameters with the shapes of Step Law's runs.
+
+    Their layers have 32 d^2 parameters (FFNs of 9.3 d), and d / L is 128 for all but two of five.
+    """
+    return float((body_params / (32 * 128**2)) ** (1 / 3))
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ LISTS: Final = {
     "finetuning.json": "zerolm-finetuned",
     "supernet.json": "zerolm-supernet",
     "path.json": "zerolm-path",
+    "training.json": "zerolm-training",
 }
 """Files that list all others of a folder with a model, and their formats."""
 

@@ -45,6 +45,7 @@ def _imported(home: str) -> Any:
 # fmt: off
 VERBS: Final[dict[str, Verb]] = {
     "search": Verb("Choose", "search:SearchSettings", "search_report:SearchReport", "Find the best architectures of a space within budgets, with a proof that they are the best."),  # noqa: E501
+    "init": Verb("Choose", "init:InitSettings", "init:InitReport", "Write a folder that trains an architecture: configuration, script, rates by published laws."),  # noqa: E501
     "carve": Verb("Shrink", "carve:CarveSettings", "carve:CarvingReport", "Cut a smaller checkpoint out of a larger one, write it, reopen it and compare."),  # noqa: E501
     "heal": Verb("Shrink", "heal:HealSettings", "heal:HealingReport", "Train a carved child to predict what its parent predicts."),  # noqa: E501
     "eval": Verb("Judge", "eval:EvalSettings", "eval:EvaluationReport", "Show what a child has lost beside its parent, and beside other carvings of its size."),  # noqa: E501

@@ -68,7 +68,8 @@ class TrainingBudgets:
         if most == 0:
             raise ValueError(
                 f"max_train_flops {plan.max_flops:.4g} are fewer than {OPERATIONS} for each of "
-                f"{plan.tokens:,} tokens; give at least {float(OPERATIONS * plan.tokens):.4g}, or fewer train_tokens"
+                f"{plan.tokens:,} tokens; give at least {float(OPERATIONS * plan.tokens):.4g}, or fewer "
+                "train_tokens"
             )
         return {**limits, "max_macs": min(most, limits.get("max_macs", most))}
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerolm.pretraining import Allocation, TrainingPlan, chinchilla, deepseek, train_flops
+from zerolm.pretraining import (
+    STEP_LAW_PARAMS,
+    STEP_LAW_TOKENS,
+    Allocation,
+    TrainingPlan,
+    chinchilla,
+    deepseek,
+    train_flops,
+)
 from zerolm.show.sheet import PAGE, Row, Sheet
 from zerolm.show.text import show_amount
 from zerolm.solvers.result import SearchResult
@@ -45,3 +53,14 @@ def training_sheet(result: SearchResult, plan: TrainingPlan) -> Sheet:
 
 def _flops(result: SearchResult, plan: TrainingPlan) -> int:
     return train_flops(result.pick.costs["macs"], plan.tokens)
+
+
+def beyond_step_law(body_params: int, tokens: int) -> Iterator[str]:
+    """Yield which of parameters and tokens lie beyond the runs that Step Law was fitted to."""
+    for name, value, (low, high) in (
+        ("body parameters", body_params, STEP_LAW_PARAMS),
+        ("tokens", tokens, STEP_LAW_TOKENS),
+    ):
+        if not low <= value <= high:
+            span = f"{show_amount(low)} to {show_amount(high)}"
+            yield f"{show_amount(value)} {name} are beyond {span}, which Step Law's rate and batch come from"

@@ -24,6 +24,7 @@ from zerolm.verbs.elastic_train import SupernetReport as SupernetReport
 from zerolm.verbs.eval import EvaluationReport as EvaluationReport
 from zerolm.verbs.families import FamiliesReport as FamiliesReport
 from zerolm.verbs.heal import HealingReport as HealingReport
+from zerolm.verbs.init import InitReport as InitReport
 from zerolm.verbs.ledger import LedgerReport as LedgerReport
 from zerolm.verbs.load import load as load
 from zerolm.verbs.proxies_ls import ProxyListing as ProxyListing
@@ -478,6 +479,21 @@ def heal(
     force: bool = ...,
     progress: Progress = ...,
 ) -> HealingReport: ...
+
+def init(
+    out: str | PathLike[str],
+    *,
+    architecture: str | PathLike[str],
+    tokenizer: str | PathLike[str] | None = ...,
+    train_tokens: int | str | None = ...,
+    length: int | str = ...,
+    batch_tokens: int | str | None = ...,
+    rate: float | None = ...,
+    depth_rule: str = ...,
+    seed: int | str = ...,
+    force: bool = ...,
+    progress: Progress = ...,
+) -> InitReport: ...
 
 def ledger(
     parent: str | PathLike[str],

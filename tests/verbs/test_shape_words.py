@@ -79,9 +79,3 @@ def test_tokens_that_make_no_sense_are_one_line(tokens: str, zerolm: Callable[..
     ran = zerolm("search", "llama", "--max-params", "16M", "--score", "shape_law", f"--train-tokens={tokens}")
     assert (ran.status, ran.err.count("\n")) == (2, 1)
     assert "train_tokens" in ran.err
-
-
-def test_only_shape_law_takes_tokens(zerolm: Callable[..., Any]) -> None:
-    ran = zerolm("search", "llama", "--max-params", "16M", "--train-tokens", "3B")
-    assert (ran.status, ran.err.count("\n")) == (2, 1)
-    assert "train_tokens" in ran.err

@@ -163,6 +163,7 @@ def main() -> None:
         per_device_train_batch_size=2 if asked.smoke else asked.per_device,
         learning_rate=how["rate"],
         max_grad_norm=1.0,
+        use_cpu=not torch.accelerator.is_available(),
         bf16=accelerated,
         dataloader_pin_memory=accelerated,
         logging_steps=5 if asked.smoke else 50,
@@ -172,6 +173,7 @@ def main() -> None:
         report_to="none",
         seed=how["seed"],
     )
+    device = arguments.device  # which joins the other processes, too
     at_once = arguments.world_size * arguments.per_device_train_batch_size * length
     arguments.gradient_accumulation_steps = 1 if asked.smoke else max(1, round(how["batch_tokens"] / at_once))
     step = at_once * arguments.gradient_accumulation_steps
@@ -186,7 +188,7 @@ def main() -> None:
     if arguments.process_index == 0:
         print(
             f"{model.num_parameters():,} parameters, {arguments.max_steps:,} steps of {step:,} tokens, "
-            f"rate {how['rate']:.3g}, on {arguments.world_size} x {arguments.device.type}"
+            f"rate {how['rate']:.3g}, on {arguments.world_size} x {device.type}"
         )
     trainer = Trainer(
         model,

@@ -292,8 +292,8 @@ class InitReport(Shown):
         ]  # fmt: skip
         return [
             f"{self.folder}: {self.architecture}, {show_amount(how['params'])} parameters",
-            f"training: {show_amount(how['tokens'])} tokens in {steps:,} steps of {how['batch_tokens']:,}, rate "
-            f"{how['rate']:.3g}, {train_flops(how['macs'], how['tokens']):.3g} operations",
+            f"training: {show_amount(how['tokens'])} tokens in {steps:,} steps of {how['batch_tokens']:,}, "
+            f"rate {how['rate']:.3g}, {train_flops(how['macs'], how['tokens']):.3g} operations",
             *memory,
             *(f"{after}: {command}" for after, command in self._commands(self.folder)),
         ]

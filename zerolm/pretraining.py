@@ -1,4 +1,4 @@
-"""What it takes to train a network from scratch, and how published laws say to do it.
+"""The price of training a network from scratch, and how long, how fast to train by published laws.
 
 Operations go by the multiply-accumulates of a token, memory by what AdamW and the backward pass hold.
 """
@@ -29,7 +29,7 @@ END_BYTES: Final = 10
 
 
 @dataclass(frozen=True)
-class Activations:
+class LayerMemory:
     """Bytes that a layer holds of a token until the backward pass, by what they are proportional to.
 
     The ``width`` of the stream, of queries and of keys (``heads``, values counted with the keys), of the FFN.
@@ -40,7 +40,7 @@ class Activations:
     ffn: int
 
 
-HELD: Final = {"llama": Activations(26, 4, 8), "qwen3": Activations(26, 10, 8)}
+HELD: Final = {"llama": LayerMemory(26, 4, 8), "qwen3": LayerMemory(26, 10, 8)}
 """By space, of transformers' layers under autocast to bfloat16, attention without n x n (FlashAttention).
 
 Counted from what autograd saves; what is kept by head and by norm, four bytes each, is left out."""
@@ -87,7 +87,7 @@ def chinchilla(flops: float) -> Allocation:
 
 def chinchilla_tokens(macs: int) -> int:
     """Return the tokens for which a network of so many MACs a token is the best of its operations."""
-    return round((macs**ALPHA / BALANCE) ** (1 / BETA))
+    return round(float((macs**ALPHA / BALANCE) ** (1 / BETA)))
 
 
 def deepseek(flops: float) -> Allocation:
@@ -145,7 +145,7 @@ class TrainedCosts(CostModel):
 
     sequences: int = field(kw_only=True)
     vocab: int = field(kw_only=True)
-    held: Activations = field(kw_only=True)
+    held: LayerMemory = field(kw_only=True)
 
     @property
     def names(self) -> tuple[str, ...]:

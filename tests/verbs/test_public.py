@@ -80,7 +80,7 @@ def test_help_reads_well(name: str) -> None:
 def test_a_verb_returns_something_that_shows_itself(name: str) -> None:
     verb = VERBS[name]
     assert issubclass(verb.report, Shown)
-    assert issubclass(verb.report, Report) == (not verb.request.is_listing)
+    assert issubclass(verb.report, Report) == (not verb.request.writes_no_result)
     if issubclass(verb.report, Report):
         assert verb.report.command == name
 

@@ -133,7 +133,7 @@ class Request:
     """Settings that say where a result goes, not what it is."""
     former: ClassVar[Mapping[str, str]] = {}
     """Earlier names of settings, which files and flags may still use, and the present ones."""
-    is_listing: ClassVar[bool] = False
+    writes_no_result: ClassVar[bool] = False
     takes_progress: ClassVar[bool] = True
 
     further: Mapping[str, Any] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class Request:
     def output(cls) -> tuple[Setting, ...]:
         """Return the settings of every command that the request does not declare itself."""
         names = {item.name for item in cls.settings()}
-        return tuple(item for item in (LISTING if cls.is_listing else OUTPUT) if item.name not in names)
+        return tuple(item for item in (LISTING if cls.writes_no_result else OUTPUT) if item.name not in names)
 
     @classmethod
     def by_place(cls) -> tuple[Setting, ...]:

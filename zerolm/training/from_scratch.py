@@ -71,7 +71,8 @@ def tokenizer_of(vocab: int, source: str | None) -> Any:
     trainer = trainers.BpeTrainer(vocab_size=vocab, special_tokens=[END], initial_alphabet=alphabet)
     texts = (text for _, text in zip(range(TEXTS_OF_TOKENIZER), documents(source), strict=False))
     tokenizer.train_from_iterator(texts, trainer)
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=END, eos_token=END, pad_token=END)
+    ends = {"bos_token": END, "eos_token": END, "pad_token": END}
+    fast: Any = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **ends)  # type: ignore[no-untyped-call]
     fast.save_pretrained(HERE)
     return fast
 
@@ -144,30 +145,30 @@ def main() -> None:
     parser.add_argument("--per-device", type=int, default=8, help="sequences at once on a device")
     parser.add_argument("--smoke", action="store_true", help="20 steps of two short sequences")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     how = json.loads((HERE / "training.json").read_text(encoding="utf-8"))
-    if asked.text is None and not asked.smoke:
+    if options.text is None and not options.smoke:
         parser.error("give --text; --smoke alone runs on random tokens")
     config = AutoConfig.from_pretrained(HERE)
-    random_tokens = asked.text is None
-    tokenizer = None if random_tokens else tokenizer_of(config.vocab_size, asked.text)
+    random_tokens = options.text is None
+    tokenizer = None if random_tokens else tokenizer_of(config.vocab_size, options.text)
     if tokenizer is not None and len(tokenizer) > config.vocab_size:
         parser.error(f"the tokenizer has {len(tokenizer)} ids, the network {config.vocab_size}")
-    length = min(128, how["length"]) if asked.smoke else how["length"]
+    length = min(128, how["length"]) if options.smoke else how["length"]
     torch.manual_seed(how["seed"])
-    model = AutoModelForCausalLM.from_config(config)
+    model: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     accelerated = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     arguments = TrainingArguments(
-        output_dir=asked.out,
+        output_dir=options.out,
         max_steps=1,
-        per_device_train_batch_size=2 if asked.smoke else asked.per_device,
+        per_device_train_batch_size=2 if options.smoke else options.per_device,
         learning_rate=how["rate"],
         max_grad_norm=1.0,
         use_cpu=not torch.accelerator.is_available(),
         bf16=accelerated,
         dataloader_pin_memory=accelerated,
-        logging_steps=5 if asked.smoke else 50,
-        save_strategy="no" if asked.smoke else "steps",
+        logging_steps=5 if options.smoke else 50,
+        save_strategy="no" if options.smoke else "steps",
         save_steps=1000,
         save_total_limit=3,
         report_to="none",
@@ -175,9 +176,11 @@ def main() -> None:
     )
     device = arguments.device  # which joins the other processes, too
     at_once = arguments.world_size * arguments.per_device_train_batch_size * length
-    arguments.gradient_accumulation_steps = 1 if asked.smoke else max(1, round(how["batch_tokens"] / at_once))
+    arguments.gradient_accumulation_steps = (
+        1 if options.smoke else max(1, round(how["batch_tokens"] / at_once))
+    )
     step = at_once * arguments.gradient_accumulation_steps
-    arguments.max_steps = 20 if asked.smoke else max(1, round(how["tokens"] / step))
+    arguments.max_steps = 20 if options.smoke else max(1, round(how["tokens"] / step))
     groups = groups_of(model, how)
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95))
     warmup = min(how["warmup_steps"], arguments.max_steps // 10)
@@ -193,14 +196,14 @@ def main() -> None:
     trainer = Trainer(
         model,
         arguments,
-        train_dataset=Windows(asked.text, tokenizer, length, config.vocab_size, how["seed"]),
+        train_dataset=Windows(options.text, tokenizer, length, config.vocab_size, how["seed"]),
         optimizers=(optimizer, scheduler),
     )
-    trainer.train(resume_from_checkpoint=asked.resume or None)
-    if not asked.smoke:
-        trainer.save_model(asked.out)
+    trainer.train(resume_from_checkpoint=options.resume or None)
+    if not options.smoke:
+        trainer.save_model(options.out)
         if tokenizer is not None and arguments.process_index == 0:
-            tokenizer.save_pretrained(asked.out)
+            tokenizer.save_pretrained(options.out)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class BenchListSettings(Request):
         "zerolm. A file of the same name in a folder of ZEROLM_DATA, else in the folder benchmarks of the "
         "cache, counts before them."
     )
-    is_listing = True
+    writes_no_result = True
     takes_progress = False
     data: str | None = data(group="Benchmarks")
 

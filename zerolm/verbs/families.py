@@ -26,7 +26,7 @@ class FamiliesSettings(Request):
     """
 
     name: ClassVar[str] = "families"
-    is_listing = True
+    writes_no_result = True
     takes_progress = False
     examples = (
         ("zerolm families", "all families, and what can be cut of each"),

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from zerolm.pretraining import train_flops
 from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import Request, argument, setting
 from zerolm.show.text import show_amount
 from zerolm.verbs.report import Shown
-from zerolm.verbs.training_words import beyond_step_law
 
 if TYPE_CHECKING:
     from zerolm.architecture import Architecture
@@ -63,6 +61,7 @@ class InitSettings(Request):
     """
 
     name: ClassVar[str] = "init"
+    writes_no_result = True
     examples = (
         ("zerolm init run --architecture best", "the pick of what `zerolm search --out best` wrote"),
         ("zerolm init run --architecture SmolLM2-135M --train-tokens 20B", "a known decoder, anew"),
@@ -281,9 +280,13 @@ class InitReport(Shown):
 
     @property
     def remarks(self) -> list[str]:
+        from zerolm.verbs.training_words import beyond_step_law
+
         return [f"warning: {text}" for text in beyond_step_law(self.how["body_params"], self.how["tokens"])]
 
     def lines(self) -> list[str]:
+        from zerolm.pretraining import train_flops
+
         how = self.how
         steps = -(-how["tokens"] // how["batch_tokens"])
         memory = [] if self.train_bytes is None else [

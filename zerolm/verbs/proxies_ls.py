@@ -21,7 +21,7 @@ class ProxyListSettings(Request):
         ("zerolm proxies ls", "one line a proxy"),
         ("zerolm proxies ls --json", "the same for machines"),
     )
-    is_listing = True
+    writes_no_result = True
     takes_progress = False
 
     def run(self, progress: Progress = silent) -> ProxyListing:

@@ -39,10 +39,9 @@ class SearchSettings(Request):
             "the vocabulary, too",
         ),
         (
-            "zerolm search llama --max-train-flops 1e19 --max-train-bytes 24GB --train-batch 4",
-            "what a budget of training allows, on so many tokens as are best",
+            "zerolm search llama --max-train-flops 1e19 --out best",
+            "what a budget of training allows, written to a folder",
         ),
-        ("zerolm search llama --per-layer --max-params 60M --hidden 512 --out best", "write the result"),
     )
     notes = (
         "Every setting of the space and of the score is a flag too: `zerolm search llama --help` lists "

@@ -24,7 +24,7 @@ class SpacesSettings(Request):
     """
 
     name: ClassVar[str] = "spaces"
-    is_listing = True
+    writes_no_result = True
     takes_progress = False
     examples = (
         ("zerolm spaces", "all spaces, and how many architectures each holds"),

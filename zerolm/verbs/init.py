@@ -64,7 +64,7 @@ class InitSettings(Request):
     writes_no_result = True
     examples = (
         ("zerolm init run --architecture best", "the pick of what `zerolm search --out best` wrote"),
-        ("zerolm init run --architecture SmolLM2-135M --train-tokens 20B", "a known decoder, anew"),
+        ("zerolm init known --architecture SmolLM2-135M --train-tokens 20B", "a known decoder, anew"),
     )
     notes = (
         "Rate and batch are those of Step Law (arXiv 2503.04715), tokens those that are best for the size by "

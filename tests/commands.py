@@ -18,6 +18,7 @@ from zerolm.verbs import VERBS
 
 SOUND: dict[str, tuple[str, ...]] = {
     "search": ("bert", "--hidden", "128", "--depth", "2"),
+    "init": ("trained_anew", "--architecture", "SmolLM2-135M"),
     "score": ("parent",),
     "calibrate": ("--labels", "labels.csv"),
     "bench run": ("labels", "--data", "."),

@@ -281,7 +281,7 @@ def test_listed_tokens_alone(parent: Path, tmp_path: Path) -> None:
 
 def test_a_unigram_of_an_encoder(text: Path, tmp_path: Path) -> None:
     kind = transformers.XLMRobertaConfig(
-        **MODELS["bert"][1] | {"vocab_size": ROWS, "max_position_embeddings": 40, "pad_token_id": 1}
+        **MODELS["bert"][1] | {"vocab_size": ROWS, "max_position_embeddings": 80, "pad_token_id": 1}
     )
     transformers.XLMRobertaModel(kind).save_pretrained(tmp_path / "parent")
     PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(unigram()), **NAMED).save_pretrained(

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 import zerolm
-from zerolm.architecture import Ints
+from zerolm.architecture import MAX_VOCAB, Ints
 from zerolm.carving.bits.weight_types import BY_NAME
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
@@ -59,8 +59,7 @@ class Recipe:
     ``calibration`` is None without tokens; ``ridges`` are by (layer, role); ``sha256`` is that of the files
     with the weights that were written; ``versions`` are those of the software that did it. ``width`` is that
     of a narrower stream, and ``basis`` how its directions were chosen. ``types`` are those of the weights by
-    layer and role, None where they are as stored. ``document`` is all that the file says. ``kept`` are the
-    parent's tokens that stay, None for all.
+    layer and role, None where they are as stored. ``document`` is all that the file says.
     """
 
     cut: Cut
@@ -73,7 +72,11 @@ class Recipe:
     basis: str | None = None
     types: dict[tuple[int | None, str], str] | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
-    kept: Ints | None = None
+
+    @property
+    def kept(self) -> Ints | None:
+        """Return the parent's tokens that stay, ascending; None for all."""
+        return _kept(self.document, MAX_VOCAB)
 
     @property
     def is_healed(self) -> bool:
@@ -222,6 +225,7 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     if space is not None:
         SIZE_SPACES[_text("space", space)].choices(checkpoint)
     _check_healing(document.get("healing", []))
+    _kept(document, checkpoint.layout.vocab)  # refuses tokens that the parent has not
     whole = dimensions(checkpoint)
     return Recipe(
         from_layers(whole, document.get("layers")),
@@ -233,7 +237,6 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         *_stream(document.get("stream"), whole, checkpoint),
         _types(document.get("types"), whole.depth),
         document,
-        _kept(document, checkpoint.layout.vocab),
     )
 
 

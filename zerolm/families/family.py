@@ -365,6 +365,10 @@ class Gguf:
     Readers of the architecture rotate the two ``halves`` of a head as the stock class does, else neighbouring
     elements. ``alike``: it has one size for all layers; ``square``: its queries are as wide as the stream.
     Tensors whose patterns name no ``gguf`` have the names that the gguf package knows for the architecture.
+    ``keys`` are what readers take beside the usual sizes, by the names that the package's writer has for
+    them: attributes of the stock configuration (``rope_parameters.rope_theta``), or numbers. ``sizes`` are
+    such keys as rules on the sizes of a model. ``needs`` are attributes whose values readers take for
+    granted: a list is repeated over the layers. ``windows``: they take one for each layer.
     """
 
     architecture: str
@@ -372,6 +376,10 @@ class Gguf:
     halves: bool = False
     alike: bool = False
     square: bool = False
+    keys: dict[str, Any] = field(default_factory=dict)
+    sizes: dict[str, str] = field(default_factory=dict)
+    needs: dict[str, Any] = field(default_factory=dict)
+    windows: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ two halves of a head, so these rows change places.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -19,10 +19,14 @@ from numpy.typing import NDArray
 from zerolm.architecture import Ints
 from zerolm.carving.bits.weight_types import BY_NAME
 from zerolm.carving.export.child_tensors import Child, ChildTensor
+from zerolm.carving.export.gguf.pieces import Piece, pieces
+from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
-from zerolm.families.family import Family
+from zerolm.families.family import BIAS, Family
 
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
+ROUTER: Final = "router"
+CARRIED: Final = "carried"
 
 
 Place = tuple[int | None, str]
@@ -56,8 +60,8 @@ class GgufTensor:
 def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     """Yield the tensors of a child, those outside the layers first; a tied head is left out.
 
-    Readers then take the embedding. Matrices keep their types, or have those of ``typed``; norms and biases
-    become float32.
+    Readers then take the embedding. Matrices keep their types, or have those of ``typed``; norms, biases and
+    routers become float32. Experts that are stored one by one become one tensor.
     """
     layout, names = child.parent.layout, roles_in(child.parent.family)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
@@ -66,17 +70,26 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     def rank(tensor: ChildTensor) -> tuple[int, bool, int]:
         return _place(tensor, places), tensor.is_made_anew, order[tensor.source]
 
-    for tensor in sorted(child.tensors(), key=rank):
+    one_by_one: dict[tuple[int, str], list[ChildTensor]] = {}
+    for tensor in sorted((each for each in child.tensors() if each.role != CARRIED), key=rank):
         is_tied_head = layout.tied and tensor.role == "head" and not tensor.is_made_anew
         if is_tied_head or (tensor.kept is None and tensor.role not in names):
             continue
+        stacked = [tensor]
+        if tensor.slot.expert is not None:
+            stacked = one_by_one.setdefault((_place(tensor, places), tensor.role), [])
+            stacked.append(tensor)
+            if len(stacked) < layout.sizes["experts"]:
+                continue
         name = names[tensor.role].replace("{layer}", str(_place(tensor, places)))
         if typed is not None and len(tensor.shape) == 2:
             place = None if tensor.kept is None else tensor.kept.layer, tensor.role
             yield GgufTensor(name, typed.types[place], tensor.shape, partial(_typed, tensor, typed, place))
             continue
-        dtype = tensor.info.dtype if len(tensor.shape) == 2 else "F32"
-        yield GgufTensor(name, dtype, tensor.shape, partial(_values, tensor, dtype))
+        experts = len(stacked) if tensor.slot.expert is not None else None
+        dtype = tensor.info.dtype if tensor.slot.is_matrix and tensor.role != ROUTER else "F32"
+        for piece in pieces(tensor, experts, name, _order(tensor, tensor.shape[0])):
+            yield GgufTensor(piece.name, dtype, piece.shape, partial(_values, stacked, piece, dtype))
 
 
 def in_class_order(family: Family, role: str, values: NDArray[Any], head_size: int) -> NDArray[Any]:
@@ -91,7 +104,7 @@ def in_class_order(family: Family, role: str, values: NDArray[Any], head_size: i
 def roles_in(family: Family) -> dict[str, str]:
     """Return the names of a file's tensors by role, with ``{layer}``: those of the document, or llama.cpp's.
 
-    ``ValueError`` where llama.cpp has no name for a tensor of a layer.
+    Roles that llama.cpp has no name for are left out.
     """
     assert family.gguf is not None
     architecture = next(
@@ -103,15 +116,23 @@ def roles_in(family: Family) -> dict[str, str]:
     before = family.tensors.prefixes[0]
     for prefix, patterns in ((before.body, family.tensors.body), (before.head, family.tensors.head)):
         for pattern in patterns:
-            stored = f"{prefix}{pattern.name}".replace("{layer}", "0")
+            stored = f"{prefix}{pattern.name}".replace("{layer}", "0").replace(".{expert}", "")
+            if stored.endswith(BIAS):
+                stored = stored.removesuffix(BIAS) + ".bias"
             name = pattern.gguf or mapped.get_name(stored, try_suffixes=(".weight", ".bias"))
-            if name is None and pattern.in_layer:
-                raise ValueError(
-                    f"llama.cpp has no {pattern.role} in its architecture {family.gguf.architecture}"
-                )
             if name is not None:
                 names[pattern.role] = name.replace("blk.0.", "blk.{layer}.")
     return names
+
+
+def check_names(checkpoint: Checkpoint, layers: Iterable[int]) -> None:
+    """Refuse tensors of these layers that llama.cpp has no name for, with ``ValueError``."""
+    family, kept = checkpoint.family, set(layers)
+    names = roles_in(family)
+    for slot in checkpoint.layout.slots.values():
+        if slot.layer in kept and slot.role not in names:
+            architecture = family.gguf.architecture if family.gguf else "of none"
+            raise ValueError(f"llama.cpp has no {slot.role} in its architecture {architecture}")
 
 
 def names_in(child: Child) -> dict[Place, str]:
@@ -138,12 +159,14 @@ def _typed(tensor: ChildTensor, typed: Typed, place: Place) -> NDArray[Any]:
     return rows[_order(tensor, len(rows))]
 
 
-def _values(tensor: ChildTensor, dtype: str) -> NDArray[Any]:
-    """Return the numbers of a tensor as a file with this ``dtype`` holds them."""
-    raw, stored = tensor.array(), tensor.info.dtype
-    raw = raw[_order(tensor, len(raw))]
-    shift = tensor.child.parent.family.tensors.factors.shift
-    if shift and tensor.role.endswith("norm"):
+def _values(stacked: list[ChildTensor], piece: Piece, dtype: str) -> NDArray[Any]:
+    """Return the numbers of a piece as a file with this ``dtype`` holds them."""
+    first = stacked[0]
+    stored = first.info.dtype
+    raw = first.array() if first.slot.expert is None else np.stack([each.array() for each in stacked])
+    raw = piece.of(raw)
+    shift = first.child.parent.family.tensors.factors.shift
+    if shift and first.role.endswith("norm"):
         return widened(raw, stored) + np.float32(shift)  # readers multiply by what is stored
     return raw if dtype == stored else widened(raw, stored)
 

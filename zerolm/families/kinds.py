@@ -53,7 +53,7 @@ def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[
         return frozenset(range(depth)[max(0, depth - _number(fields, rule.last, least=0)) :])
     if rule.every is not None:
         every = _number(fields, rule.every)
-        offset = 0 if rule.offset is None else _number(fields, rule.offset, least=-1)
+        offset = -rule.less + (0 if rule.offset is None else _number(fields, rule.offset, least=-1))
         return frozenset(n for n in range(depth) if n >= offset and (n - offset) % every == 0)
     return frozenset(range(depth))
 

@@ -8,7 +8,6 @@ is told.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from carvings import carve
-from tiny_families import TINY, random_model, stock_model
+from tiny_families import TINY, random_model
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.activations import ACT2FN
@@ -30,6 +29,7 @@ from zerolm.families import known
 from zerolm.families.config import from_config
 from zerolm.families.family import Family, Pattern
 from zerolm.families.known import families
+from zerolm.networks.roles import layer_list
 from zerolm.testing.families import stored_numbers
 
 DESCRIBED = [n for n, family in families().items() if family.tensors.body and family.config.at is None]
@@ -128,8 +128,7 @@ def without(folder: Path, carved: Carved) -> Any:
     """Return the stock parent without the layers that a cut took, and with zeros for its other units."""
     network, cut = opened(folder), carved.kept
     assert cut is not None
-    names = families()[stock_kind(folder)].modules
-    layers = network.base_model.get_submodule(names.layers)
+    layers = layer_list(network)
     for kept in cut.layers:
         for role, units, whole in (
             ("o", kept.groups, cut.parent.kv_heads),

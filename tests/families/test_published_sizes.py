@@ -1,7 +1,7 @@
 """Published models have the parameters that are counted, in two sizes where a family has two.
 
-``published_configs.json`` has the fields of each that say its shape. They were read in the published file or a
-copy of it, but for those that are ``recalled``.
+``published_configs.json`` has the fields of each that say its shape. They were read in the published file or
+a copy of it, but for those that are ``recalled``.
 """
 
 from __future__ import annotations

@@ -85,9 +85,9 @@ class KindRule:
     """The layers that are of a ``kind`` where no list says so; the first rule that holds decides.
 
     Those before number ``first``; those from ``offset`` on (``less`` so many) that are ``every`` layers apart
-    (an offset of -1 begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those after number
-    ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A rule with
-    none of these holds for all layers.
+    (an offset of -1 begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those
+    after number ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A
+    rule with none of these holds for all layers.
     """
 
     kind: str

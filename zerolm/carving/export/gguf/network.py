@@ -23,6 +23,7 @@ from zerolm.carving.width.narrowing import Width
 from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import open_model
+from zerolm.networks.roles import body_of
 
 HEAD: Final = "output.weight"
 
@@ -99,7 +100,7 @@ def network_in(file: Path, parent: Checkpoint) -> PreTrainedModel:
 
 def _parameters(model: PreTrainedModel, parent: Checkpoint) -> Iterator[tuple[str, tuple[str, nn.Parameter]]]:
     """Yield the names of a file's tensors with their roles and the parameters that they are."""
-    body, tensors = model.base_model, parent.family.tensors
+    body, tensors = body_of(model), parent.family.tensors
     inside, outside = dict(body.named_parameters()), dict(model.named_parameters())
     depth = int(model.config.num_hidden_layers)
     tied = bool(model.config.tie_word_embeddings)

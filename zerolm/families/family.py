@@ -369,7 +369,8 @@ class Gguf:
     ``keys`` are what readers take beside the usual sizes, by the names that the package's writer has for
     them: attributes of the stock configuration (``rope_parameters.rope_theta``), or numbers. ``sizes`` are
     such keys as rules on the sizes of a model. ``needs`` are attributes whose values readers take for
-    granted: a list is repeated over the layers. ``windows``: they take one for each layer.
+    granted: a list is repeated over the layers, ``= head_dim`` is that of another attribute. ``windows``:
+    they take one for each layer.
     """
 
     architecture: str

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import numpy as np
-from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
+from gguf import MODEL_ARCH_NAMES, TensorNameMap, get_tensor_name_map
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
@@ -26,6 +26,9 @@ from zerolm.families.family import BIAS, Family
 
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
 ROUTER: Final = "router"
+SUFFIXES: Final = (".weight", ".bias")
+PREFIXES: Final = ("model.", "")
+"""Texts before names that the gguf package knows, whatever stands before those that are stored."""
 CARRIED: Final = "carried"
 
 
@@ -64,6 +67,8 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     routers become float32. Experts that are stored one by one become one tensor.
     """
     layout, names = child.parent.layout, roles_in(child.parent.family)
+    if typed is not None:
+        check_types(child.parent.family)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
     order = {name: place for place, name in enumerate(layout.slots)}
 
@@ -87,7 +92,7 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
             yield GgufTensor(name, typed.types[place], tensor.shape, partial(_typed, tensor, typed, place))
             continue
         experts = len(stacked) if tensor.slot.expert is not None else None
-        dtype = tensor.info.dtype if tensor.slot.is_matrix and tensor.role != ROUTER else "F32"
+        dtype = tensor.info.dtype if tensor.slot.is_matrix and not tensor.role.startswith(ROUTER) else "F32"
         for piece in pieces(tensor, experts, name, _order(tensor, tensor.shape[0])):
             yield GgufTensor(piece.name, dtype, piece.shape, partial(_values, stacked, piece, dtype))
 
@@ -116,13 +121,42 @@ def roles_in(family: Family) -> dict[str, str]:
     before = family.tensors.prefixes[0]
     for prefix, patterns in ((before.body, family.tensors.body), (before.head, family.tensors.head)):
         for pattern in patterns:
-            stored = f"{prefix}{pattern.name}".replace("{layer}", "0").replace(".{expert}", "")
-            if stored.endswith(BIAS):
-                stored = stored.removesuffix(BIAS) + ".bias"
-            name = pattern.gguf or mapped.get_name(stored, try_suffixes=(".weight", ".bias"))
+            plain = pattern.name.replace("{layer}", "0").replace(".{expert}", "")
+            suffix = SUFFIXES[pattern.role.endswith(BIAS)]
+            tried = (_mapped(mapped, before + plain, suffix) for before in (prefix, *PREFIXES))
+            name = pattern.gguf or next(filter(None, tried), None)
             if name is not None:
                 names[pattern.role] = name.replace("blk.0.", "blk.{layer}.")
     return names
+
+
+def _mapped(known: TensorNameMap, stored: str, suffix: str) -> str | None:
+    """Return what llama.cpp calls a tensor, with a suffix also where none is stored."""
+    name = known.get_name(stored, try_suffixes=SUFFIXES)
+    if name is None and stored.endswith(BIAS):
+        name = known.get_name(stored.removesuffix(BIAS) + SUFFIXES[1], try_suffixes=SUFFIXES)
+    return name if name is None or name.endswith(SUFFIXES) else name + suffix
+
+
+def check_types(family: Family) -> None:
+    """Refuse types of weights where files hold matrices otherwise than the checkpoint."""
+    if is_rearranged(family):
+        raise ValueError(
+            f"types of weights are not chosen of a {family.name}, whose matrices a gguf file holds otherwise: "
+            "leave the budget of bytes and the types out"
+        )
+
+
+def is_rearranged(family: Family) -> bool:
+    """Return whether a file holds some matrices otherwise than the checkpoint: parted, joined or turned."""
+    names, axes = roles_in(family), family.config.axes
+    return any(
+        "+" in names.get(pattern.role, "")
+        or pattern.of_experts
+        or (pattern.transposed and len(pattern.axes) > 1)
+        or (len(pattern.roles) > 1 and any(len(axes[a].parts) > 1 for a in pattern.axes if a in axes))
+        for pattern in family.tensors.body
+    )
 
 
 def check_names(checkpoint: Checkpoint, layers: Iterable[int]) -> None:

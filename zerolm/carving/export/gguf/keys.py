@@ -33,6 +33,9 @@ MIXTURE: Final = {
     "expert_feed_forward_length": "expert_ffn",
 }
 """Keys of a mixture of experts, and the sizes that they are."""
+SAME: Final = "= "
+"""Before the name of an attribute that another has to be equal to."""
+DENSE: Final = "dense"
 MISSING: Final = object()
 
 
@@ -60,7 +63,9 @@ def check_needs(family: Family, config: PreTrainedConfig) -> None:
     assert family.gguf is not None
     for path, wanted in family.gguf.needs.items():
         present = attribute(config, path)
-        needed = attribute(config, wanted) if isinstance(wanted, str) else wanted
+        needed = wanted
+        if isinstance(wanted, str) and wanted.startswith(SAME):
+            needed = attribute(config, wanted.removeprefix(SAME))
         if isinstance(wanted, list) and isinstance(present, list):
             needed = list(islice(cycle(wanted), len(present)))
         if present is not MISSING and present != needed:
@@ -70,7 +75,7 @@ def check_needs(family: Family, config: PreTrainedConfig) -> None:
             )
 
 
-def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, config: PreTrainedConfig) -> None:
+def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTrainedConfig) -> None:
     """Add what the document of a family names, and the eps of its norms where that names none.
 
     ``ValueError`` for an attribute that the configuration has not.
@@ -90,6 +95,7 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, config: PreTrainedConfi
             _add(writer, key, present)
     rules = dict(family.gguf.sizes)
     if family.has_experts:
+        writer.add_leading_dense_block_count(_leading(checkpoint, cut))
         rules |= {key: label for key, label in MIXTURE.items() if key not in rules}
     for key, rule in rules.items():
         _add(
@@ -100,6 +106,18 @@ def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, config: PreTrainedConfi
                 lambda label: getattr(layout, label) if label in COUNT_LABELS else layout.sizes[label],
             ),
         )
+
+
+def _leading(checkpoint: Checkpoint, cut: Cut) -> int:
+    """Return how many of the first layers have no experts; ``ValueError`` where others have none, either."""
+    dense = [DENSE in checkpoint.layout.kinds[kept.layer] for kept in cut.layers]
+    first = dense.index(False) if False in dense else len(dense)
+    if any(dense[first:]):
+        raise ValueError(
+            f"gguf has layers without experts before all others, and layer {dense.index(True, first)} of this "
+            f"{checkpoint.family.name} has none"
+        )
+    return first
 
 
 def add_windows(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.bits.kernels import Values, dequantised
 from zerolm.carving.bits.weight_types import BY_NUMBER
-from zerolm.carving.export.gguf.file_tensors import in_class_order, roles_in
+from zerolm.carving.export.gguf.file_tensors import in_class_order, is_rearranged, roles_in
 from zerolm.carving.export.gguf.header import GgufHeader, read_gguf_header
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.pruning import apply_in_memory
@@ -52,6 +52,11 @@ def cut_in(file: Path, parent: Checkpoint) -> Cut:
     fits = _fits(groups, whole.kv_heads) and _fits(ffn, whole.ffn) and len(groups) <= whole.depth
     if not alike or not fits or type(hidden) is not int or not 0 < hidden <= whole.hidden:
         raise ValueError(f"{str(file)!r} has heads, layers or a stream that no child of this parent has")
+    if is_rearranged(parent.family):
+        raise ValueError(
+            f"{str(file)!r} is not read back: it holds matrices of a {parent.family.name} otherwise than its "
+            "class; llama.cpp reads it"
+        )
     return _with_stream(
         parent, whole, list(zip(groups, ffn, strict=True)), hidden, HEAD not in header.tensors
     )

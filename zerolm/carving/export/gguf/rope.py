@@ -17,6 +17,7 @@ SCALED: Final = ("linear", "llama3")
 """Scalings that give each frequency a factor, whatever the length of the text."""
 YARN: Final = "yarn"
 FULL: Final = "full_attention"
+LATENT: Final = "kv_lora_rank"
 NOT_NUMBERS: Final = ("rope_type", "type", "truncate", "mscale", "mscale_all_dim", "attention_factor")
 
 
@@ -61,8 +62,12 @@ def add_rope(writer: GGUFWriter, config: PreTrainedConfig, architecture: str) ->
         writer.add_rope_scaling_orig_ctx_len(first)
         writer.add_rope_scaling_yarn_beta_fast(parameters.get("beta_fast") or 32.0)
         writer.add_rope_scaling_yarn_beta_slow(parameters.get("beta_slow") or 1.0)
-        _, attention = _initial(config, kind)
-        writer.add_rope_scaling_attn_factors(attention / (1.0 + 0.1 * math.log(factor)))
+        of_all = parameters.get("mscale_all_dim")
+        if of_all and hasattr(config, LATENT):  # products are scaled by it, too; readers multiply it by 10
+            writer.add_rope_scaling_yarn_log_mul(0.1 * of_all)
+        else:
+            _, attention = _initial(config, kind)
+            writer.add_rope_scaling_attn_factors(attention / (1.0 + 0.1 * math.log(factor)))
 
 
 def has_factors(architecture: str) -> bool:

@@ -190,7 +190,7 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
         if key not in gguf.sizes:
             getattr(writer, f"add_{key}")(size)
     add_rope(writer, config, gguf.architecture)
-    add_keys(writer, checkpoint, config)
+    add_keys(writer, checkpoint, cut, config)
     if gguf.windows:
         add_windows(writer, checkpoint, cut)
     tokenizer = opened(checkpoint)

@@ -114,8 +114,8 @@ def _leading(checkpoint: Checkpoint, cut: Cut) -> int:
     first = dense.index(False) if False in dense else len(dense)
     if any(dense[first:]):
         raise ValueError(
-            f"gguf has layers without experts before all others, and layer {dense.index(True, first)} of this "
-            f"{checkpoint.family.name} has none"
+            f"gguf has layers without experts before all others, and layer {dense.index(True, first)} of "
+            f"this {checkpoint.family.name} has none"
         )
     return first
 

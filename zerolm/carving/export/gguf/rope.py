@@ -15,6 +15,8 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 SCALED: Final = ("linear", "llama3")
 """Scalings that give each frequency a factor, whatever the length of the text."""
+SPELT_OUT: Final = "deci"
+"""The architecture that has factors where a scaling would do."""
 YARN: Final = "yarn"
 FULL: Final = "full_attention"
 LATENT: Final = "kv_lora_rank"
@@ -52,7 +54,7 @@ def add_rope(writer: GGUFWriter, config: PreTrainedConfig, architecture: str) ->
         return
     writer.add_rope_freq_base(parameters["rope_theta"])
     kind, factor = parameters.get("rope_type", "default"), parameters.get("factor", 1.0)
-    if kind == "linear" and not has_factors(architecture):
+    if kind == "linear" and architecture != SPELT_OUT:
         writer.add_rope_scaling_type(RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(factor)
     if kind == YARN:
@@ -76,7 +78,7 @@ def has_factors(architecture: str) -> bool:
     return of is not None and MODEL_TENSOR.ROPE_FREQS in MODEL_TENSORS[of]
 
 
-def factors_of(config: PreTrainedConfig, architecture: str = "deci") -> NDArray[np.float32] | None:
+def factors_of(config: PreTrainedConfig, architecture: str = SPELT_OUT) -> NDArray[np.float32] | None:
     """Return the divisors (e / 2,) of the frequencies base^(-2i / e), e elements of a head being rotated.
 
     None where nothing divides them one by one; ``ValueError`` for a scaling that is not so simple.
@@ -84,7 +86,7 @@ def factors_of(config: PreTrainedConfig, architecture: str = "deci") -> NDArray[
     check_rope(config)
     parameters = parameters_of(config)
     kind = parameters.get("rope_type", "default")
-    if kind not in SCALED or (kind == "linear" and not has_factors(architecture)):
+    if kind not in SCALED or (kind == "linear" and architecture != SPELT_OUT):
         return None
     if not has_factors(architecture):
         raise ValueError(f"gguf has no rope type {kind!r} in its architecture {architecture}")

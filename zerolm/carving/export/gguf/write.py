@@ -32,7 +32,7 @@ from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.known import families
 from zerolm.io.full_disk import check_room
-from zerolm.networks.opener import stock_config
+from zerolm.networks.opener import text_config
 from zerolm.progress import Progress, silent
 
 MAX_CONTEXT: Final = (1 << 31) - 1
@@ -152,7 +152,7 @@ def _stock(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
     """Return the configuration with the defaults of its stock class."""
     gguf = checkpoint.family.gguf
     assert gguf is not None
-    config = child_config(checkpoint, cut) if gguf.alike else stock_config(checkpoint.folder)
+    config = child_config(checkpoint, cut) if gguf.alike else text_config(checkpoint)
     activation = next((getattr(config, name) for name in ACTIVATIONS if getattr(config, name, None)), None)
     if activation not in gguf.activations:
         possible = " or ".join(gguf.activations)

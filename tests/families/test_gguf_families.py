@@ -101,6 +101,7 @@ YARN: Final = {
 }  # fmt: skip
 ROTATED: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "yarn": ("qwen3", {"rope_parameters": YARN}),
+    "yarn of a llama": ("llama", {"rope_parameters": YARN}),
     "yarn, damped": ("qwen3", {"rope_parameters": YARN | {"attention_factor": 0.7}}),
     "yarn of latent keys": (
         "deepseek_v3",

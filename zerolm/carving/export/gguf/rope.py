@@ -17,6 +17,8 @@ SCALED: Final = ("linear", "llama3")
 """Scalings that give each frequency a factor, whatever the length of the text."""
 SPELT_OUT: Final = "deci"
 """The architecture that has factors where a scaling would do."""
+WHOLE: Final = ("deci", "llama", "falcon")
+"""Architectures whose readers refuse to rotate parts of heads."""
 YARN: Final = "yarn"
 FULL: Final = "full_attention"
 LATENT: Final = "kv_lora_rank"
@@ -29,9 +31,15 @@ def parameters_of(config: PreTrainedConfig) -> dict[str, Any]:
     return dict(parameters.get(FULL, parameters))
 
 
-def check_rope(config: PreTrainedConfig) -> None:
-    """Refuse, with ``ValueError``, a scaling that GGUF has not."""
+def check_rope(config: PreTrainedConfig, architecture: str) -> None:
+    """Refuse, with ``ValueError``, a rotation that GGUF has not."""
     parameters = parameters_of(config)
+    share = parameters.get("partial_rotary_factor", 1.0)
+    if share != 1.0 and architecture in WHOLE:
+        raise ValueError(
+            f"gguf rotates whole heads in its architecture {architecture}, and is not written with "
+            f"partial_rotary_factor {share}"
+        )
     kind = parameters.get("rope_type", "default")
     if kind not in ("default", YARN, *SCALED):
         types = f"default, {', '.join(SCALED)} and {YARN}"
@@ -83,7 +91,7 @@ def factors_of(config: PreTrainedConfig, architecture: str = SPELT_OUT) -> NDArr
 
     None where nothing divides them one by one; ``ValueError`` for a scaling that is not so simple.
     """
-    check_rope(config)
+    check_rope(config, architecture)
     parameters = parameters_of(config)
     kind = parameters.get("rope_type", "default")
     if kind not in SCALED or (kind == "linear" and architecture != SPELT_OUT):

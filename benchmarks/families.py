@@ -48,7 +48,7 @@ def healed(name: str, folder: Path) -> Healing:
     steps = np.random.default_rng(0).integers(0, 4, 1500)
     text.write_text(" ".join(f"w{word}" for word in np.cumsum(steps) % 64))
     parent = saved(folder / "parent", name, tie_word_embeddings=False)
-    word_tokenizer(parent)
+    (byte_tokenizer if name == "qwen2" else word_tokenizer)(parent)
     cuts = [kind for kind in SHARES if getattr(families()[name].cut, kind)]
     shares: dict[str, Any] = {f"keep_{kind}": SHARES[kind] for kind in cuts}
     more = RANDOM if "layers" in cuts else {}

@@ -67,7 +67,8 @@ class Window:
     ``types`` is the field that lists ``sliding_attention`` or ``full_attention`` for each layer. Where it is
     absent, layers ``first``, ``first + every``, ... have the window; with ``but_every`` all layers but the
     last of each so many, or with ``but_first`` but the first of them. Where ``kinds`` are named, it is the
-    layers of these, whatever else is said.
+    layers of these, whatever else is said. ``around``: the size counts tokens on both sides of the one that
+    attends, half of it on each.
     """
 
     size: Field
@@ -78,6 +79,7 @@ class Window:
     but_every: Field | None = None
     but_first: bool = False
     kinds: tuple[str, ...] = ()
+    around: bool = False
 
 
 @dataclass(frozen=True)

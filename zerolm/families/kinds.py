@@ -96,6 +96,7 @@ def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterato
         yield from [0] * depth
         return
     size = _window_size(fields, window.size, window.switch)
+    size = size // 2 * 2 + 1 if size and window.around else size
     if window.kinds:
         yield from (size if kinds & set(window.kinds) else 0 for kinds in kinds_of(family, fields, depth))
     elif window.types is not None and fields.get(window.types) is not None:

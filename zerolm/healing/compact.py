@@ -42,6 +42,9 @@ class Compact:
             ),
         )
         model = open_model(child)
+        for weight in model.parameters():  # of what is stored fused, classes that hold it apart have views
+            if weight.untyped_storage().nbytes() > weight.numel() * weight.element_size():
+                weight.data = weight.data.clone()
         set_dropout(model, 0.0)  # what a teacher says is no noise to be proof against
         return cls(child, cut, model if cut.is_whole else apply_in_memory(model, cut))
 
@@ -53,7 +56,8 @@ class Compact:
         stored_in: dict[str, list[str]] = {}
         values = dict[str, NDArray[np.float32]]()
         for stored, roles in parameters(self.checkpoint).items():
-            names = [name for role in roles for name in (role, f"{prefix}{role}") if name in weights]
+            possible = (name for role in roles for name in {role: 0, f"{prefix}{role}": 0})
+            names = [name for name in possible if name in weights]
             if len(names) == len(roles) == 1:
                 stored_in.setdefault(names[0], []).append(stored)
             elif len(names) == len(roles):

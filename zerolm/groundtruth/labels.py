@@ -22,7 +22,7 @@ from zerolm.settings import shown
 from zerolm.spaces import SPACES, SearchSpace, make_space
 
 MAX_CALIBRATION_BYTES: Final = 64 << 20
-READING: Final = ("view", "corpus", "config")
+READING: Final = ("view", "corpus", "parent_config")
 """Settings that decide what a configuration means; the others are ranges."""
 LONGEST_SHOWN: Final = 40
 

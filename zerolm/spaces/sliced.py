@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, ClassVar, Final
 
-from zerolm.architecture import Architecture, Layer
+from zerolm.architecture import MAX_VOCAB, Architecture, Layer
 from zerolm.families.config import from_config, has, layer_with, resized, sizes_of
 from zerolm.families.family import Task
 from zerolm.families.known import family_of
@@ -30,7 +30,7 @@ Options = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def config_text(config: Mapping[str, Any]) -> str:
-    """Return a parent's configuration as the setting ``config``, without what is no part of its shape."""
+    """Return a parent's configuration as the setting ``parent_config``, without what is no part of its shape."""
     shape = {name: value for name, value in config.items() if name not in OF_NO_SHAPE and name[:1] != "_"}
     return json.dumps(shape, sort_keys=True)
 
@@ -44,33 +44,35 @@ def ffn_sizes(whole: int) -> range:
 class SlicedSpace(SearchSpace):
     """The parent's layers, each with some of its KV heads (and the queries that share them) and neurons.
 
-    ``config`` is the parent's. ``kv_heads`` and ``ffn`` list the sizes of a layer with slashes, one list for
+    ``parent_config`` is the parent's. ``kv_heads`` and ``ffn`` list the sizes of a layer with slashes, one list for
     all layers or one a layer; all KV heads and 64 widths unless they are named.
     """
 
     declared: ClassVar[tuple[Setting, ...]] = (
-        Setting("config", "text", None, "config.json of the parent, as JSON"),
+        Setting("parent_config", "text", None, "config.json of the parent, as JSON"),
+        Setting("vocab", "integer", None, "size of the vocabulary; else the parent's", low=1, high=MAX_VOCAB),
         Setting("kv_heads", "names", None, "KV heads of a layer, as 1/2/4; one list for all, or one a layer"),
         Setting("ffn", "names", None, "FFN widths of a layer, as 64/128; one list for all, or one a layer"),
     )
     is_of_one_parent = True
-    config_: dict[str, Any]
     options: tuple[Options, ...]
 
     def completed(self, values: dict[str, Any]) -> dict[str, Any]:
         try:
-            self.config_ = parse_json(values["config"])
-            if not isinstance(self.config_, dict):
+            config = parse_json(values["parent_config"])
+            if not isinstance(config, dict):
                 raise ValueError("it is no JSON object")
-            self.family = family_of(self.config_)
+            self.family = family_of(config)
+            if values["vocab"] is not None:
+                config = {**config, self.family.config.sizes["vocab"].field or "vocab_size": values["vocab"]}
             if self.family.task != self.task:
                 raise ValueError(f"a {self.family.name} predicts {self.family.task} words, not {self.task}")
-            self.sizes = sizes_of(self.family, self.config_)
-            self.whole = from_config(self.config_)
-        except ValueError as error:
-            raise ValueError(f"config of space {self.name!r}: {error}") from None
+            self.sizes = sizes_of(self.family, config)
+            self.whole = from_config(config)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"parent_config of space {self.name!r}: {error}") from None
         patterns = [each for each in self.family.tensors.body if each.in_layer]
-        self._present = [each for each in patterns if has(self.family, each, self.config_, head=True)]
+        self._present = [each for each in patterns if has(self.family, each, config, head=True)]
         self._layers: dict[Any, Layer] = {}
         whole = {"kv_heads": self.sizes.kv_heads, "ffn": self.sizes.ffn}
         usual = {"kv_heads": range(1, whole["kv_heads"] + 1), "ffn": ffn_sizes(whole["ffn"])}
@@ -82,7 +84,8 @@ class SlicedSpace(SearchSpace):
                 raise ValueError(f"{name} has {len(lists)} lists; one for all, or {depth}, one a layer")
         spread = (lists * depth if len(lists) == 1 else lists for lists in (groups, ffn))
         self.options = tuple(zip(*spread, strict=True))
-        return {**values, **{name: tuple(texts) for name, texts in named.items()}}
+        lists_of = {name: tuple(texts) for name, texts in named.items()}
+        return {**values, **lists_of, "vocab": self.sizes.vocab}
 
     def layer(self, number: int, kv_heads: int, ffn: int) -> Layer:
         """Return a layer of the parent with so many KV heads and neurons."""
@@ -166,7 +169,7 @@ class SlicedDecoder(SlicedSpace):
     name = "sliced-decoder"
     summary = "sub-networks of a trained decoder: KV heads and FFN of each layer (`bench slice`)"
     network = "zerolm.networks.modules.sliced:decoder"
-    declared = with_defaults(SlicedSpace.declared, config=config_text(LLAMA))
+    declared = with_defaults(SlicedSpace.declared, parent_config=config_text(LLAMA))
 
 
 @space
@@ -177,4 +180,4 @@ class SlicedEncoder(SlicedSpace):
     summary = "sub-networks of a trained encoder: heads and FFN of each layer (`bench slice`)"
     task: ClassVar[Task] = "masked"
     network = "zerolm.networks.modules.sliced:encoder"
-    declared = with_defaults(SlicedSpace.declared, config=config_text(BERT))
+    declared = with_defaults(SlicedSpace.declared, parent_config=config_text(BERT))

@@ -45,7 +45,7 @@ def slices_document(
         for place, kind in enumerate(("kv_heads", "ffn"))
     }
     settings = {
-        "config": config_text(checkpoint.config),
+        "parent_config": config_text(checkpoint.config),
         **{kind: texts if len(set(texts)) > 1 else texts[:1] for kind, texts in lists.items()},
     }
     space = make_space(SPACE_OF[checkpoint.family.task], **settings)

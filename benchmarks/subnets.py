@@ -1,0 +1,127 @@
+"""Sub-networks of trained models as truth: ``python benchmarks/subnets.py --models DIR --work DIR``.
+
+Writes ``subnets.md``. DIR holds ``pydec`` and ``pyenc``, which ``benchmarks/train_models.py`` makes. What was
+measured stays in the work folder, and a run that is started again goes on; ``pyenc`` first learns to tell
+libraries by their docstrings (``subnets_data.py``), and is attacked by ``examples/attack_texts.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from corpus import seen_files, seen_text, summaries, unseen_text
+from subnets_data import rows, versions, write_rows
+from subnets_page import page
+from subnets_runs import SETS, carved_seconds, foretold, sliced
+from timing import note, one_thread
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+
+PLACE: Final = Path(__file__).with_suffix(".md")
+COUNT: Final = 300
+SEQUENCES: Final = 8
+CRITERIA: Final = ("prefix", "output_energy")
+BUDGETS: Final = {"pydec": ("0.6x", "0.9x"), "pyenc": ("0.4x", "0.8x")}
+ATTACKED: Final = 200
+"""Rows of each judging set that are attacked."""
+
+
+def classifier(encoder: Path, work: Path) -> Path:
+    """Return ``pyenc`` with a head of classes, trained where it is not there yet."""
+    out = work / "classifier"
+    if not (out / "trained.json").exists():
+        import classify_texts
+
+        for name, some in rows().items():
+            write_rows(work / f"{name}.csv", some)
+        start = time.process_time()
+        measured = classify_texts.main(encoder, work / "trained.csv", out, epochs=4, rate=2e-4)
+        seconds = time.process_time() - start
+        (out / "trained.json").write_text(json.dumps({**measured, "seconds": seconds, "of": versions()}))
+    return out
+
+
+def attack(model: Path, work: Path) -> dict[str, Any]:
+    """Attack the two sets where that was not done yet, and return TextAttack's rates of each."""
+    import attack_texts
+
+    rates = {}
+    for name in SETS:
+        file = work / f"attacked-{name}.json"
+        if not file.exists():
+            measured = attack_texts.main(model, work / f"{name}.csv", work / f"attacked-{name}.csv", ATTACKED)
+            file.write_text(json.dumps(measured))
+        rates[name] = json.loads(file.read_text())
+    return rates
+
+
+def measure(models: Path, work: Path, only: str | None) -> dict[str, Any]:
+    """Return all that the page tells, by model."""
+    from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
+
+    measured: dict[str, Any] = {}
+    for model in (only,) if only else BUDGETS:
+        least, most = BUDGETS[model]
+        draw = DrawRequest("heads-ffn", COUNT, Limits(min_macs=least, max_macs=most))
+        calibration = work / f"calibration-{model}.txt"
+        if model == "pydec":
+            parent, facts = models / model, {}
+            calibration.write_text(seen_text(), encoding="utf-8")
+            text = unseen_text()
+            halves = {"first": text[: len(text) // 2], "second": text[len(text) // 2 :]}
+            judging = {}
+            for name, half in halves.items():
+                file = work / f"unseen-{name}.txt"
+                file.write_text(half, encoding="utf-8")
+                judging[name] = JudgingRequest(str(file), sequences=SEQUENCES)
+        else:
+            parent = classifier(models / model, work)
+            facts = {**json.loads((parent / "trained.json").read_text()), "attack": attack(parent, work)}
+            calibration.write_text("\n".join(summaries(seen_files())), encoding="utf-8")
+            judging = {
+                name: JudgingRequest(
+                    None, str(work / f"{name}.csv"), str(work / f"attacked-{name}.csv"), sequences=SEQUENCES * 32
+                )
+                for name in SETS
+            }
+        by_criterion = {}
+        for criterion in CRITERIA:
+            needs = None if criterion == "prefix" else str(calibration)
+            note(f"{model}, {criterion}")
+            documents = sliced(parent, draw, CutRequest(criterion, calibration=needs), judging, work / model)
+            by_criterion[criterion] = {
+                "sets": documents,
+                "foretold": foretold(
+                    parent, CutRequest(criterion, calibration=str(calibration)), documents["first"], work / model
+                ),
+            }
+        file = work / model / "carved.json"
+        if not file.exists():
+            file.write_text(json.dumps(carved_seconds(parent, "prefix")))
+        measured[model] = {"runs": by_criterion, "facts": facts, "carved": json.loads(file.read_text())}
+    return measured
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--models", type=Path, required=True, help="the folder of pydec and pyenc")
+    parser.add_argument("--work", type=Path, required=True, help="what was measured, and is gone on with")
+    parser.add_argument("--only", choices=tuple(BUDGETS), help="one model; nothing is written")
+    asked = parser.parse_args()
+    one_thread()
+    asked.work.mkdir(parents=True, exist_ok=True)
+    os.environ["ZEROLM_CACHE"] = str(asked.work / "cache")
+    measured = measure(asked.models, asked.work, asked.only)
+    if asked.only is None:
+        PLACE.write_text(page(measured, asked.work), encoding="utf-8")
+        note(f"wrote {PLACE}")
+
+
+if __name__ == "__main__":
+    main()

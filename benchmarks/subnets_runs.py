@@ -1,0 +1,137 @@
+"""Measurements of ``subnets.py``: sub-networks judged, what foretells them, and what each takes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from zerolm.architecture import Floats
+from zerolm.carving.carve import carve
+from zerolm.carving.importance.criteria import WEIGHTS_ONLY, criterion_of, needs_tokens
+from zerolm.carving.importance.criterion import Additive, Criterion
+from zerolm.carving.kept_units import Cut
+from zerolm.carving.request import Destination, Methods, SizeRequest, methods_of
+from zerolm.carving.request import MethodRequest
+from zerolm.carving.session import Session
+from zerolm.carving.subnets.document import slices_document
+from zerolm.carving.subnets.draws import Sizes
+from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest
+from zerolm.carving.subnets.slicing import cuts_of, slice_parent
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.groundtruth.truth import check
+from zerolm.networks.opener import load_model
+from zerolm.spaces.choices import by_layer
+
+from timing import note
+
+CALIBRATED: Final = 32
+"""Sequences of calibration text, or 256 lines of an encoder's."""
+KINDS: Final = ("groups", "ffn")
+SETS: Final = ("first", "second")
+
+
+def sliced(
+    parent: Path, draw: DrawRequest, cutting: CutRequest, judging: Mapping[str, JudgingRequest], place: Path
+) -> dict[str, Any]:
+    """Return documents of the same sub-networks by judging set, kept as files; with the seconds of one."""
+    documents = {}
+    for name, judge in judging.items():
+        file = place / f"{cutting.criterion}-{cutting.repair}-{name}.json"
+        if not file.exists():
+            start = time.process_time()
+            result = slice_parent(parent, draw, cutting, judge, progress=note)
+            document = slices_document(parent.name, result, draw, cutting, judge)
+            document["processor"] = (time.process_time() - start) / len(result.sizes)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(document))
+        documents[name] = json.loads(file.read_text())
+    return documents
+
+
+def sizes_in(document: dict[str, Any], depth: int) -> list[Sizes]:
+    """Return the sizes of the layers of each sub-network."""
+    choices = [entry["architecture"] for entry in check(document["benchmark"]).model_dump()["architectures"]]
+    columns = [[by_layer(one[name], depth) for name in ("kv_heads", "ffn")] for one in choices]
+    return [tuple(zip(*pair, strict=True)) for pair in columns]
+
+
+def foretold(parent: Path, cutting: CutRequest, document: dict[str, Any], place: Path) -> dict[str, list[float]]:
+    """Return what the weights, the tokens and the prices say of each sub-network; higher is better.
+
+    *kept X* is the sum of criterion X over what is kept; *kept share X* the mean over layers and kinds of
+    the share of X that is kept. *predicted loss* adds up a plan's losses of single cuts, negated.
+    """
+    file = place / f"{cutting.criterion}-{cutting.repair}-foretold.json"
+    if file.exists():
+        return dict(json.loads(file.read_text()))
+    checkpoint = Checkpoint.open(parent)
+    ledger = ledger_of(checkpoint)
+    text = str(cutting.calibration)
+    sequences = CALIBRATED if checkpoint.family.task == "next" else 8 * CALIBRATED
+    session = Session(checkpoint, Methods(text=text, sequences=sequences, length=256), note)
+    by_name: dict[str, Criterion] = {
+        name: criterion_of(name, checkpoint, ledger) for name in WEIGHTS_ONLY if name not in ("random", "prefix")
+    }
+    for name in ("amp", "output_energy", "surgeon"):
+        session.methods = Methods(name, text=text, sequences=sequences, length=256)
+        by_name[name] = session.importance()
+    chosen = by_name.get(cutting.criterion) or criterion_of(cutting.criterion, checkpoint, ledger)
+    cuts = cuts_of(checkpoint, chosen, sizes_in(document, checkpoint.layout.depth))
+    columns: dict[str, list[float]] = {}
+    for name, criterion in by_name.items():
+        if isinstance(criterion, Additive):
+            sums, shares = zip(*(_kept(criterion, cut) for cut in cuts), strict=True)
+            columns[f"kept {name}"], columns[f"kept share {name}"] = list(sums), list(shares)
+    columns["kept zerolm, its choice"] = [
+        sum(by_name["zerolm"].worth(c.layer, kind, len(c.units(kind))) for c in cut.layers for kind in KINDS)
+        for cut in cuts
+    ]
+    for plan in ("prices", "measured"):
+        session.methods = Methods(plan=plan, text=text, sequences=sequences, length=256)
+        start = time.process_time()
+        table = session.table(chosen, list(KINDS), with_stream=False)
+        columns[f"predicted loss, {plan}"] = [-table.predicted(cut) for cut in cuts]
+        columns[f"seconds, {plan}"] = [time.process_time() - start]
+    file.write_text(json.dumps(columns))
+    return columns
+
+
+def _kept(criterion: Additive, cut: Cut) -> tuple[float, float]:
+    """Return the sum of what is kept, and the mean share of it in each kind of each layer."""
+    sums, shares = [], []
+    for kept in cut.layers:
+        for kind in KINDS:
+            worth = criterion.importance[kind][kept.layer]
+            sums.append(float(worth[kept.units(kind)].sum()))
+            shares.append(sums[-1] / float(worth.sum()) if worth.sum() else 1.0)
+    return sum(sums), float(np.mean(shares))
+
+
+def carved_seconds(parent: Path, criterion: str, count: int = 5) -> dict[str, float]:
+    """Return the processor's seconds to carve a child with its proof, and to open it again, on average."""
+    taken, opened = [], []
+    for number in range(count):
+        share = 0.5 + 0.1 * number
+        size = SizeRequest.of({"ffn": share})
+        methods = methods_of(size, MethodRequest(criterion=criterion))
+        with tempfile.TemporaryDirectory() as scratch:
+            start = time.process_time()
+            carve(parent, size, methods, Destination(Path(scratch) / "child"))
+            taken.append(time.process_time() - start)
+            start = time.process_time()
+            load_model(Path(scratch) / "child", Checkpoint.open(parent).family.task == "next")
+            opened.append(time.process_time() - start)
+    return {"carve": float(np.mean(taken)), "open": float(np.mean(opened))}
+
+
+def column(document: dict[str, Any], metric: str) -> Floats:
+    """Return a result of each sub-network, (n,), signed so that higher is better."""
+    benchmark = document["benchmark"]
+    sign = 1.0 if benchmark["directions"][metric] == "higher" else -1.0
+    return sign * np.array([entry["results"][metric] for entry in benchmark["architectures"]])

@@ -178,13 +178,14 @@ class SlicesReport(Report):
         return f"{min(values):.4g} to {max(values):.4g} (parent {self.parent[metric]:.4g}){agree}"
 
     def heading(self) -> Heading:
-        source, took = self.benchmark["source"], ""
-        if self.seconds is not None:
-            took = f"One took {self.seconds:.2g} s."
+        source, (first, *others) = self.benchmark["source"], self.metrics
+        took = "" if self.seconds is None else f" One took {self.seconds:.2g} s."
         return Heading(
             self.title,
-            f"Cut in memory out of one trained model, repair {source['repair']}; nothing was trained. {took}",
-            *(f"{name}: {self._range(name)}." for name in self.metrics),
+            f"Cut in memory out of one trained model, repair {source['repair']}; nothing was trained.{took}",
+            f"{first}: {self._range(first)}.",
+            " ".join(f"{name}: {self._range(name)}." for name in others),
+            "They say what is left of one parent after a cut, not what networks of these shapes learn.",
         )
 
     def sheets(self) -> list[Sheet]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -132,7 +133,8 @@ def space_of(checkpoint: Checkpoint, name: str) -> tuple[str, Choices]:
 
     ``ValueError`` where there is none of the name, or none that fits the parent.
     """
-    names = [each for each in SIZE_SPACES.names() if each == name or each.startswith(f"{name}-")]
+    sized = re.compile(rf"{re.escape(name)}(-[0-9]+b)?")
+    names = [each for each in SIZE_SPACES.names() if sized.fullmatch(each)]
     refused = []
     for each in names:
         try:

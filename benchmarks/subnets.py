@@ -86,7 +86,10 @@ def measure(models: Path, work: Path, only: str | None) -> dict[str, Any]:
             calibration.write_text("\n".join(summaries(seen_files())), encoding="utf-8")
             judging = {
                 name: JudgingRequest(
-                    None, str(work / f"{name}.csv"), str(work / f"attacked-{name}.csv"), sequences=SEQUENCES * 32
+                    None,
+                    str(work / f"{name}.csv"),
+                    str(work / f"attacked-{name}.csv"),
+                    sequences=SEQUENCES * 32,
                 )
                 for name in SETS
             }
@@ -98,7 +101,10 @@ def measure(models: Path, work: Path, only: str | None) -> dict[str, Any]:
             by_criterion[criterion] = {
                 "sets": documents,
                 "foretold": foretold(
-                    parent, CutRequest(criterion, calibration=str(calibration)), documents["first"], work / model
+                    parent,
+                    CutRequest(criterion, calibration=str(calibration)),
+                    documents["first"],
+                    work / model,
                 ),
             }
         file = work / model / "carved.json"

@@ -1,7 +1,7 @@
 """The task of ``subnets.py``: first sentences of docstrings, and the library that each is of.
 
-``pyenc`` learns it with ``examples/classify_texts.py``. Libraries are those that are installed here; files, not
-sentences, are held out, so that no sentence of a file that is judged on was trained on.
+``pyenc`` learns it with ``examples/classify_texts.py``. Libraries are those that are installed here; files,
+not sentences, are held out, so that no sentence of a file that is judged on was trained on.
 """
 
 from __future__ import annotations

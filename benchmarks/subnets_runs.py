@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from timing import note
 
 from zerolm.architecture import Floats
 from zerolm.carving.carve import carve
-from zerolm.carving.importance.criteria import WEIGHTS_ONLY, criterion_of, needs_tokens
+from zerolm.carving.importance.criteria import WEIGHTS_ONLY, criterion_of
 from zerolm.carving.importance.criterion import Additive, Criterion
 from zerolm.carving.kept_units import Cut
-from zerolm.carving.request import Destination, Methods, SizeRequest, methods_of
-from zerolm.carving.request import MethodRequest
+from zerolm.carving.request import Destination, MethodRequest, Methods, SizeRequest, methods_of
 from zerolm.carving.session import Session
 from zerolm.carving.subnets.document import slices_document
 from zerolm.carving.subnets.draws import Sizes
@@ -27,8 +27,6 @@ from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.groundtruth.truth import check
 from zerolm.networks.opener import load_model
 from zerolm.spaces.choices import by_layer
-
-from timing import note
 
 CALIBRATED: Final = 32
 """Sequences of calibration text, or 256 lines of an encoder's."""
@@ -61,7 +59,9 @@ def sizes_in(document: dict[str, Any], depth: int) -> list[Sizes]:
     return [tuple(zip(*pair, strict=True)) for pair in columns]
 
 
-def foretold(parent: Path, cutting: CutRequest, document: dict[str, Any], place: Path) -> dict[str, list[float]]:
+def foretold(
+    parent: Path, cutting: CutRequest, document: dict[str, Any], place: Path
+) -> dict[str, list[float]]:
     """Return what the weights, the tokens and the prices say of each sub-network; higher is better.
 
     *kept X* is the sum of criterion X over what is kept; *kept share X* the mean over layers and kinds of
@@ -76,7 +76,9 @@ def foretold(parent: Path, cutting: CutRequest, document: dict[str, Any], place:
     sequences = CALIBRATED if checkpoint.family.task == "next" else 8 * CALIBRATED
     session = Session(checkpoint, Methods(text=text, sequences=sequences, length=256), note)
     by_name: dict[str, Criterion] = {
-        name: criterion_of(name, checkpoint, ledger) for name in WEIGHTS_ONLY if name not in ("random", "prefix")
+        name: criterion_of(name, checkpoint, ledger)
+        for name in WEIGHTS_ONLY
+        if name not in ("random", "prefix")
     }
     for name in ("amp", "output_energy", "surgeon"):
         session.methods = Methods(name, text=text, sequences=sequences, length=256)

@@ -1,8 +1,8 @@
 """Attack a classifier by characters: ``python examples/attack_texts.py MODEL ROWS.csv ATTACKED.csv``.
 
 In the manner of TextBugger (arXiv 1812.05271): the words whose removal raises the loss most are changed one
-after another (two letters swapped, one dropped, a space put in, one in the place of a look-alike), each in the
-way that raises the loss most, until the class is another or three words in ten were changed. MODEL opens in
+after another (two letters swapped, one dropped, a space put in, a look-alike in the place of one), each in
+the way that raises the loss most, until the class is another or three words in ten were changed. MODEL opens in
 ``AutoModelForSequenceClassification``; ROWS.csv has the columns ``text`` and ``label``. ATTACKED.csv has the
 columns that TextAttack writes, with [[changed]] words; ``zerolm bench slice --attacked`` reads it.
 """

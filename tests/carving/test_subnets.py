@@ -167,8 +167,8 @@ def test_classes_are_those_of_each_text_alone(encoder: Path, tmp_path: Path) -> 
 
 
 LABELS = [0] * 10 + [1] * 10
-BEFORE = [0, 0, 0, 0, 0, 0, 0, 1, 1, 0] + [1, 1, 1, 1, 1, 0, 1, 1, 0, 1]
-AFTER = [0, 0, 1, 1, 0, 1, 0, 0, 1, 0] + [1, 0, 0, 1, 1, 1, 1, 0, 0, 1]
+BEFORE = [0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 1, 0, 1]
+AFTER = [0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1]
 SKIPPED = {7, 8, 9, 18, 19}
 
 
@@ -251,7 +251,9 @@ def test_a_small_space_is_drawn_to_its_end() -> None:
     assert len(drawn_sizes(choices, prices, 3, within, 0, {"min_macs": most[-5]})) == within
     with pytest.raises(ValueError, match=f"^only {within} different sub-networks within the budgets"):
         drawn_sizes(choices, prices, 3, within + 1, 0, {"min_macs": most[-5]})
-    with pytest.raises(ValueError, match=f"have fewer than {most[-1] + 1:,} macs, the most of them {most[-1]:,}$"):
+    with pytest.raises(
+        ValueError, match=f"have fewer than {most[-1] + 1:,} macs, the most of them {most[-1]:,}$"
+    ):
         drawn_sizes(choices, prices, 3, 2, 0, {"min_macs": most[-1] + 1})
 
 
@@ -290,7 +292,9 @@ def test_a_killed_run_goes_on(parent: Path, own_cache: Path, monkeypatch: pytest
     assert len(judged) == len(set(judged)) == 41 - (slicing.AT_A_TIME - 1)
 
 
-def test_several_processes_give_the_same(parent: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_give_the_same(
+    parent: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = {**JUDGING, "judging": JudgingRequest(str(parent.parent / "text.txt"), sequences=4, length=16)}
     one = slice_parent(parent, running=ON_CPU, **asked)
     monkeypatch.setenv("ZEROLM_CACHE", str(own_cache / "other"))

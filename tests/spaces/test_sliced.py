@@ -14,7 +14,12 @@ from zerolm.families.config import from_config
 from zerolm.spaces import make_space
 from zerolm.spaces.sliced import SlicedSpace, config_text, ffn_sizes, heads_of
 
-SPACES = {"llama": "sliced-decoder", "qwen3": "sliced-decoder", "gpt2": "sliced-decoder", "bert": "sliced-encoder"}
+SPACES = {
+    "llama": "sliced-decoder",
+    "qwen3": "sliced-decoder",
+    "gpt2": "sliced-decoder",
+    "bert": "sliced-encoder",
+}
 
 
 def sliced(family: str, **settings: Any) -> SlicedSpace:
@@ -81,7 +86,10 @@ WRONG = {
     "no JSON": ({"parent_config": "{"}, "parent_config of space 'sliced-decoder'"),
     "no object": ({"parent_config": "[1]"}, "it is no JSON object"),
     "no family": ({"parent_config": "{}"}, "parent_config of space"),
-    "an encoder": ({"parent_config": json.dumps({"model_type": "bert", **TINY["bert"]})}, "predicts masked words"),
+    "an encoder": (
+        {"parent_config": json.dumps({"model_type": "bert", **TINY["bert"]})},
+        "predicts masked words",
+    ),
     "too many lists": ({"ffn": ["8", "16"]}, "ffn has 2 lists; one for all, or"),
     "a wide one": ({"ffn": ["99999"]}, "sizes with slashes from 1 to"),
     "none": ({"kv_heads": ["0"]}, "kv_heads has '0'"),

@@ -13,28 +13,31 @@ from hypothesis import strategies as st
 from zerolm.text.classified import read_attacked, read_classified
 
 CLASSES = ("neg", "pos")
-LOG = '''\
+LOG = """\
 "original_text","perturbed_text","original_score","perturbed_score","original_output","perturbed_output",\
 "ground_truth_output","num_queries","result_type"
-"a [[dull]] film<SPLIT>by [[nobody]]","a [[duIl]] film<SPLIT>by [[n0body]]",0.01,0.73,0.0,1.0,0.0,37,"Successful"
+"a [[dull]] film<SPLIT>by [[none]]","a [[duIl]] film<SPLIT>by [[n0ne]]",0.01,0.73,0.0,1.0,0.0,37,"Successful"
 "warm, ""human"" and [[true]]","warm, ""human"" and [[ture]]",0.02,0.21,1.0,1.0,1.0,25,"Failed"
 "who knows","who knows",0.9,0.9,1.0,1.0,0,1,"Skipped"
 "[[good]] fun","[[g ood]] fun",0.02,0.9,1,0,"pos",7,"Maximized"
-'''
+"""
 """By the columns, quotes and marks of ``textattack.loggers.CSVLogger`` with its usual style, ``file``."""
 
 
 def test_a_log_is_read_as_textattack_writes_it(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(LOG)
     rows = read_attacked(tmp_path / "log.csv", CLASSES)
-    assert rows.texts == ("a dull film\nby nobody", 'warm, "human" and true', "who knows", "good fun")
-    assert rows.perturbed[:2] == ("a duIl film\nby n0body", 'warm, "human" and ture')
+    assert rows.texts == ("a dull film\nby none", 'warm, "human" and true', "who knows", "good fun")
+    assert rows.perturbed[:2] == ("a duIl film\nby n0ne", 'warm, "human" and ture')
     assert rows.perturbed[2] == rows.texts[2]
     assert rows.labels == (0, 1, 0, 1)
     assert rows.attacked == (True, True, False, True)
 
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="[]\r\0<\x85\u2028\u2029", exclude_categories=["C"]), min_size=1)
+TEXT = st.text(
+    st.characters(codec="utf-8", exclude_characters="[]\r\0<\x85\u2028\u2029", exclude_categories=["C"]),
+    min_size=1,
+)
 
 
 @given(st.lists(st.tuples(TEXT, st.integers(0, 1)), min_size=1, max_size=5))
@@ -64,7 +67,7 @@ WRONG = {
     "text,label\nx,0.5\n": "the head has 2 classes",
     "text,label\nx,nan\n": "the head has 2 classes",
     "text,label\nx,good\n": "label 'good'",
-    "text,label\n\"x,1\n": "cannot be read",
+    'text,label\n"x,1\n': "cannot be read",
     "text,label\n ,1\n": "line 2 has text ' '; a text can be",
     "text,label\nx\n": "label",
 }

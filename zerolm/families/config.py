@@ -123,7 +123,7 @@ def resized(sizes: ModelSizes, groups: int, ffn: int) -> ModelSizes:
     counts = {"heads": groups * (sizes.heads // sizes.kv_heads), "kv_heads": groups, "ffn": ffn}
     axes = {"q": counts["heads"] * sizes.head_size, "kv": groups * sizes.head_size, "ffn": ffn}
     axes |= {label: counts[each] * size for label, (each, size) in sizes.units.items() if each in counts}
-    return replace(sizes, **counts, sizes=sizes.sizes | axes)
+    return replace(sizes, heads=counts["heads"], kv_heads=groups, ffn=ffn, sizes=sizes.sizes | axes)
 
 
 def size_of(family: Family, config: Mapping[str, Any], label: str) -> int:

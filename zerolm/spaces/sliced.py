@@ -30,7 +30,7 @@ Options = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def config_text(config: Mapping[str, Any]) -> str:
-    """Return a parent's configuration as the setting ``parent_config``, without what is no part of its shape."""
+    """Return a parent's configuration as the setting ``parent_config``, without what is no shape."""
     shape = {name: value for name, value in config.items() if name not in OF_NO_SHAPE and name[:1] != "_"}
     return json.dumps(shape, sort_keys=True)
 
@@ -44,8 +44,8 @@ def ffn_sizes(whole: int) -> range:
 class SlicedSpace(SearchSpace):
     """The parent's layers, each with some of its KV heads (and the queries that share them) and neurons.
 
-    ``parent_config`` is the parent's. ``kv_heads`` and ``ffn`` list the sizes of a layer with slashes, one list for
-    all layers or one a layer; all KV heads and 64 widths unless they are named.
+    ``parent_config`` is the parent's. ``kv_heads`` and ``ffn`` list the sizes of a layer with slashes, one
+    list for all layers or one a layer; all KV heads and 64 widths unless they are named.
     """
 
     declared: ClassVar[tuple[Setting, ...]] = (
@@ -117,7 +117,8 @@ class SlicedSpace(SearchSpace):
         no_others(choices, ("kv_heads", "ffn"))
         depth, whole = self.sizes.depth, {"kv_heads": self.sizes.kv_heads, "ffn": self.sizes.ffn}
         columns = {
-            name: each_layer(name, field(choices, name), depth, _at_most(size)) for name, size in whole.items()
+            name: each_layer(name, field(choices, name), depth, _at_most(size))
+            for name, size in whole.items()
         }
         rows = zip(columns["kv_heads"], columns["ffn"], strict=True)
         layers = tuple(self.layer(number, *row) for number, row in enumerate(rows))

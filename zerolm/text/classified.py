@@ -70,9 +70,7 @@ def read_attacked(file: Path, classes: Sequence[str]) -> AttackedTexts:
     ``ValueError`` names the line and what is wrong with it, or says that all of its rows were skipped.
     """
     content = read_text(file)
-    rows = [
-        _attacked(place, row, classes) for place, row in _rows(file, content.content, ATTACKED)
-    ]
+    rows = [_attacked(place, row, classes) for place, row in _rows(file, content.content, ATTACKED)]
     texts, perturbed, labels, attacked = zip(*rows, strict=True)
     if not any(attacked):
         raise ValueError(
@@ -81,7 +79,9 @@ def read_attacked(file: Path, classes: Sequence[str]) -> AttackedTexts:
     return AttackedTexts(texts, labels, content.sha256, perturbed, attacked)
 
 
-def _attacked(place: str, row: Mapping[str, str | None], classes: Sequence[str]) -> tuple[str, str, int, bool]:
+def _attacked(
+    place: str, row: Mapping[str, str | None], classes: Sequence[str]
+) -> tuple[str, str, int, bool]:
     outcome = row["result_type"]
     if outcome not in OUTCOMES:
         raise ValueError(f"{place} has result_type {shown(outcome)}; {', '.join(OUTCOMES)} can be")
@@ -110,13 +110,12 @@ def _label(place: str, row: Mapping[str, str | None], column: str, classes: Sequ
         return int(float(text))
     names = ", ".join(classes[:8]) + (" ..." if len(classes) > 8 else "")
     raise ValueError(
-        f"{place} has {column} {shown(text)}; the head has {len(classes)} classes, 0 to {len(classes) - 1}: {names}"
+        f"{place} has {column} {shown(text)}; the head has {len(classes)} classes, 0 to "
+        f"{len(classes) - 1}: {names}"
     )
 
 
-def _rows(
-    file: Path, content: str, columns: Sequence[str]
-) -> Iterator[tuple[str, Mapping[str, str | None]]]:
+def _rows(file: Path, content: str, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, str | None]]]:
     """Yield where each row of a table stands, and its values by column; at least one row."""
     reader = csv.DictReader(io.StringIO(content.removeprefix("\ufeff"), newline=""), strict=True)
     count, before = 0, csv.field_size_limit(LONGEST_FIELD)

@@ -1,4 +1,4 @@
-"""``zerolm bench slice``: sub-networks of one trained parent, each judged, as labels that need no training."""
+"""``zerolm bench slice``: sub-networks of one trained parent, each judged: labels that need no training."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class SliceSettings(Request):
     name: ClassVar[str] = "bench slice"
     examples = (
         (
-            "zerolm bench slice PARENT --count 20 --min-macs 0.6x --max-macs 0.9x --text TEXT --out mine.json",
+            "zerolm bench slice PARENT --count 20 --max-macs 0.9x --text TEXT --out mine.json",
             "labels in minutes, from one trained model",
         ),
         ("zerolm bench run mine.json --metric kl", "what scores say of them"),
         (
-            "zerolm bench slice PARENT --space lonas-bert --data ROWS.csv --attacked ATTACKED.csv --out mine.json",
+            "zerolm bench slice CLASSIFIER --data ROWS.csv --attacked ATTACKED.csv --out classes.json",
             "a classifier, on clean texts and on attacked ones",
         ),
     )
     notes = (
-        "Results are perplexity, bits_a_byte and kl of a text (distance of an encoder), accuracy of rows with "
-        "classes, accuracy_under_attack, attack_success_rate and accuracy_drop of attacked ones; --metric of "
-        "`bench run`, `proxies`, `calibrate` and `search` names one. A killed run goes on."
+        "Results are perplexity, bits_a_byte and kl of a text (distance of an encoder), accuracy of rows "
+        "with classes, accuracy_under_attack, attack_success_rate and accuracy_drop of attacked ones; "
+        "--metric of `bench run`, `proxies`, `calibrate` and `search` names one. A killed run goes on."
     )
     parent: str = argument(
         "path", REQUIRED, "a folder with a checkpoint, or a model of the hub", metavar="PARENT"
@@ -119,9 +119,9 @@ class JudgedSlice:
 class SlicesReport(Report):
     """Sub-networks of one parent with their results, and the results of the whole ``parent``.
 
-    ``benchmark`` is the file that ``bench run``, ``proxies``, ``calibrate`` and ``search`` take; ``agreement``
-    is by result the tau-b of scores that saw none; ``seconds`` are those of one sub-network, None where all
-    were in the cache. ``networks`` are the ``rows`` of the JSON.
+    ``benchmark`` is the file that ``bench run``, ``proxies``, ``calibrate`` and ``search`` take;
+    ``agreement`` is by result the tau-b of scores that saw none; ``seconds`` are those of one
+    sub-network, None where all were in the cache. ``networks`` are the ``rows`` of the JSON.
     """
 
     command: ClassVar[str] = "bench slice"
@@ -231,7 +231,12 @@ class SlicesReport(Report):
         ]
         more = [f"and {len(ordered) - most} more"] if len(ordered) > most else []
         return Sheet(
-            "All sub-networks", ["sub-network", "body", "MACs", *self.metrics], rows, more, kind="slices", on=where
+            "All sub-networks",
+            ["sub-network", "body", "MACs", *self.metrics],
+            rows,
+            more,
+            kind="slices",
+            on=where,
         )
 
     def rows(self) -> list[dict[str, Any]]:

@@ -49,7 +49,8 @@ def slices_document(
         **{kind: texts if len(set(texts)) > 1 else texts[:1] for kind, texts in lists.items()},
     }
     space = make_space(SPACE_OF[checkpoint.family.task], **settings)
-    entries, left_out = [], []
+    entries: list[dict[str, Any]] = []
+    left_out: list[dict[str, str]] = []
     for number, (sizes, results) in enumerate(zip(sliced.sizes, sliced.results, strict=True), 1):
         odd = next((metric for metric, value in results.items() if not math.isfinite(value)), None)
         if odd is not None:

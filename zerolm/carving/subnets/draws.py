@@ -48,7 +48,7 @@ def drawn_sizes(
             (costs.layers[layer].groups, costs.layers[layer].ffn), choices.of(layer), strict=True
         )
     ]
-    limits = Budgets.of(budgets)
+    limits = Budgets.of(dict(budgets))
     generator = np.random.default_rng(seed)
     chosen: dict[bytes, Ints] = {}
     nearest: dict[str, int] = {}
@@ -71,9 +71,7 @@ def drawn_sizes(
     if len(chosen) < count:
         raise ValueError(_rare(budgets, nearest, len(chosen), count))
     return [
-        tuple(
-            (int(lists[i][row[i]]), int(lists[i + 1][row[i + 1]])) for i in range(0, len(lists), 2)
-        )
+        tuple((int(lists[i][row[i]]), int(lists[i + 1][row[i + 1]])) for i in range(0, len(lists), 2))
         for row in chosen.values()
     ]
 
@@ -95,4 +93,6 @@ def _rare(budgets: Mapping[str, int], nearest: Mapping[str, int], count: int, wa
             word, end = ("more than", "least") if side == "max" else ("fewer than", "most")
             return f"all sub-networks drawn have {word} {limit:,} {cost}, the {end} of them {nearest[name]:,}"
     within = " within the budgets" if budgets else ""
-    return f"only {count:,} different sub-networks{within} were drawn, not {wanted:,}; ask for so many at most"
+    return (
+        f"only {count:,} different sub-networks{within} were drawn, not {wanted:,}; ask for so many at most"
+    )

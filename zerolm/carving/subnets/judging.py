@@ -98,7 +98,8 @@ def classifier(checkpoint: Checkpoint) -> PreTrainedModel:
             f"{str(checkpoint.folder)!r} has no head that classifies texts, for it lacks "
             f"{min(map(str, report['missing_keys']))!r}: train one first, as examples/classify_texts.py does"
         )
-    return model.eval()
+    model.train(False)
+    return model
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +116,7 @@ class PredictionJudge:
         for index in range(len(self.blocks.batches)):
             more, tokens = self._sums(index, [each[index] for each in states])
             sums, count = sums + more, count + tokens
-        return [self._of(*row, count) for row in sums[1:].tolist()]
+        return [self._of(surprise, apart, count) for surprise, apart in sums[1:].tolist()]
 
     def _of(self, surprise: float, divergence: float, count: int) -> Results:
         return {
@@ -225,7 +226,9 @@ class Judging:
         """Return the results of each cut."""
         networks = [SubNetwork(cut, self._repaired(cut)) for cut in cuts]
         parts = [judge.results(networks) for judge in self.judges]
-        return [{name: value for part in row for name, value in part.items()} for row in zip(*parts, strict=True)]
+        return [
+            {name: value for part in row for name, value in part.items()} for row in zip(*parts, strict=True)
+        ]
 
     def _repaired(self, cut: Cut) -> Any:
         if self.tokens is None or self.rule == "none" or cut.is_whole:

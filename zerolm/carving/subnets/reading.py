@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from torch import Tensor
+
 from zerolm.carving.subnets.judging import JudgedClasses, JudgedText
 from zerolm.carving.subnets.request import JudgingRequest
 from zerolm.checkpoints import Checkpoint
@@ -37,16 +39,17 @@ def judged_text(checkpoint: Checkpoint, text: str, sequences: int, length: int) 
 def _bytes(checkpoint: Checkpoint, tokens: Tokens) -> int:
     """Return the bytes of text that stand behind the first token of each sequence."""
     tokenizer = stock_tokenizer(checkpoint.folder)
-    ends = (tokens.ids.tolist(), tokens.ids[:, :1].tolist())
-    whole, first = (
-        sum(len(tokenizer.decode(row, skip_special_tokens=True).encode()) for row in rows) for rows in ends
-    )
-    return max(1, whole - first)
+
+    def length(ids: Tensor) -> int:
+        return sum(len(text.encode()) for text in tokenizer.batch_decode(ids, skip_special_tokens=True))
+
+    return max(1, length(tokens.ids) - length(tokens.ids[:, :1]))
 
 
 def _classes(checkpoint: Checkpoint, request: JudgingRequest, files: dict[str, str]) -> JudgedClasses:
-    names = stock_config(checkpoint.folder).id2label
-    classes = [str(names.get(number, number)) for number in range(len(names))]
+    named = stock_config(checkpoint.folder).id2label or {}
+    names = {str(number): str(name) for number, name in named.items()}
+    classes = [names.get(str(number), str(number)) for number in range(len(names))]
     clean = None if request.data is None else read_classified(Path(request.data), classes)
     attacked = None if request.attacked is None else read_attacked(Path(request.attacked), classes)
     texts: dict[str, None] = {}

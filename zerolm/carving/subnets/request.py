@@ -21,8 +21,8 @@ class DrawRequest:
     """The space of sub-networks, how many are drawn of it, and within what budgets."""
 
     space: str = setting(
-        "text", "heads-ffn", "sizes that layers may keep: heads-ffn (of any parent), lonas-bert, lonas-llama; "
-        "or of a plug-in", metavar="NAME",
+        "text", "heads-ffn", "sizes of layers: heads-ffn (of any parent), lonas-bert, lonas-llama; or of a "
+        "plug-in", metavar="NAME",
     )  # fmt: skip
     count: int = setting("integer", COUNT, "different sub-networks", low=2, high=1 << 20)
     limits: Any = part(Limits)

@@ -96,7 +96,9 @@ def slice_parent(
     ledger = ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
     weights = fingerprint(checkpoint, progress=progress)
     tokens = None
-    criterion = None if needs_tokens(cutting.criterion) else criterion_of(cutting.criterion, checkpoint, ledger)
+    criterion = (
+        None if needs_tokens(cutting.criterion) else criterion_of(cutting.criterion, checkpoint, ledger)
+    )
     if cutting.calibration is not None:
         tokens = tokens_of(
             checkpoint, cutting.calibration, sequences=judging.sequences, length=judging.length
@@ -123,9 +125,7 @@ def slice_parent(
         whole = Cut.whole(dimensions(checkpoint))
         seconds = _judged([whole, *cuts], rows, work, jobs, backend, progress)
     results = [rows.results[digest_of(cut)] for cut in (whole, *cuts)]
-    return Sliced(
-        checkpoint, name, choices, sizes, results[1:], results[0], weights, texts, seconds
-    )
+    return Sliced(checkpoint, name, choices, sizes, results[1:], results[0], weights, texts, seconds)
 
 
 def space_of(checkpoint: Checkpoint, name: str) -> tuple[str, Choices]:

@@ -38,6 +38,6 @@ def encoder(architecture: Architecture) -> Stack:
 def _check(architecture: Architecture, is_known: bool) -> None:
     if not is_known:
         raise ValueError(
-            f"networks of {architecture.space!r} are built of parents like llama, qwen2, qwen3 and bert; this "
-            "one is of another family"
+            f"networks of {architecture.space!r} are built of parents like llama, qwen2, qwen3 and bert; "
+            "this one is of another family"
         )

@@ -152,7 +152,7 @@ def _seconds(one: Mapping[str, Any], documents: Mapping[str, Any]) -> Iterator[s
         f"Seconds a sub-network, judged on one set, all beside it included: {np.mean(each):.2f}. Carving one "
         f"of uniform sizes with its proof takes {carved['carve']:.2f}, opening it again "
         f"{carved['open']:.2f}, before it is judged. The tables behind the predicted loss take "
-        f"{tables[0]:.0f} (prices) and {tables[1]:.0f} (measured), once for all sub-networks of one criterion."
+        f"{tables[0]:.0f} (prices) and {tables[1]:.0f} (measured), once for all of one criterion."
     )
 
 

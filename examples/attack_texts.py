@@ -2,9 +2,9 @@
 
 In the manner of TextBugger (arXiv 1812.05271): the words whose removal raises the loss most are changed one
 after another (two letters swapped, one dropped, a space put in, a look-alike in the place of one), each in
-the way that raises the loss most, until the class is another or three words in ten were changed. MODEL opens in
-``AutoModelForSequenceClassification``; ROWS.csv has the columns ``text`` and ``label``. ATTACKED.csv has the
-columns that TextAttack writes, with [[changed]] words; ``zerolm bench slice --attacked`` reads it.
+the way that raises the loss most, until the class is another or three words in ten were changed. MODEL opens
+in ``AutoModelForSequenceClassification``; ROWS.csv has the columns ``text`` and ``label``. ATTACKED.csv has
+the columns that TextAttack writes, with [[changed]] words; ``zerolm bench slice --attacked`` reads it.
 """
 
 from __future__ import annotations

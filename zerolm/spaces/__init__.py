@@ -1,6 +1,17 @@
 """Search spaces: what may be chosen, and the layers that a choice gives."""
 
-from zerolm.spaces import autoformer, bert, blocks, elastic, flexibert, gpt2, gpt2_uniform, llama, pit, sliced
+from zerolm.spaces import (
+    autoformer,
+    bert,
+    blocks,
+    elastic,
+    flexibert,
+    gpt2,
+    gpt2_uniform,
+    llama,
+    pit,
+    subnetworks,
+)
 from zerolm.spaces.base import (
     SPACES,
     Bound,
@@ -41,8 +52,8 @@ __all__ = [
     "make_space",
     "pit",
     "shape_text",
-    "sliced",
     "space",
     "space_names",
     "space_settings",
+    "subnetworks",
 ]

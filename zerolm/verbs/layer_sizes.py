@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from zerolm.architecture import Architecture, Layer
 from zerolm.show.charts import LayerSizes
+from zerolm.spaces.choices import by_layer
 
 HEAD_CHOICES: Final = ("heads", "n_head", "num_heads", "num_operation_heads")
 """What spaces call the number of heads."""
@@ -38,6 +39,8 @@ def head_counts(architecture: Architecture) -> list[int]:
             if len(heads) != depth and isinstance(stages, list) and len(stages) == len(heads):
                 heads = [count for count, repeat in zip(heads, stages, strict=True) for _ in range(repeat)]
             heads = heads[place] if len(heads) == depth else 0
-        queries = architecture.layers[place].query_width
+        queries, keys = (getattr(architecture.layers[place], name) for name in ("query_width", "kv_width"))
+        if not heads and "kv_heads" in choices:
+            heads = by_layer(choices["kv_heads"], depth)[place] * queries // keys
         counts.append(heads if isinstance(heads, int) and heads and queries % heads == 0 else 0)
     return counts

@@ -9,7 +9,7 @@ from zerolm.carving.planning.part_costs import Choices
 from zerolm.carving.planning.size_spaces import SIZE_SPACES, SizeSpace
 from zerolm.checkpoints import Checkpoint
 from zerolm.registry import Entry
-from zerolm.spaces.sliced import ffn_sizes
+from zerolm.spaces.subnetworks import ffn_sizes
 
 SLICED_HEADS: Final = ("bert", "camembert", "electra", "ernie", "roberta", "xlm-roberta")
 """Families whose heads no stock class can lack, but a network in memory can."""

@@ -22,7 +22,7 @@ from zerolm.groundtruth.truth import check
 from zerolm.scores import make_score
 from zerolm.spaces import make_space, shape_text
 from zerolm.spaces.choices import alike
-from zerolm.spaces.sliced import config_text
+from zerolm.spaces.subnetworks import config_text
 from zerolm.statistics import agreement
 
 SPACE_OF: Final = {"next": "sliced-decoder", "masked": "sliced-encoder"}

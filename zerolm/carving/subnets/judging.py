@@ -198,8 +198,10 @@ class ClassJudge:
 
 @dataclass(frozen=True, eq=False)
 class Judging:
-    """What networks cut out of a parent are judged on, and on what tokens they are repaired; it can be sent
-    to another process, which opens the parent itself."""
+    """Judges networks cut out of a parent on all that is ``judged``, repaired by a ``rule`` on ``tokens``.
+
+    It can be sent to another process, which opens the parent itself.
+    """
 
     parent: str
     judged: Sequence[Any]

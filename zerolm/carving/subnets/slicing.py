@@ -87,6 +87,7 @@ def slice_parent(
     """
     judging.check()
     check_workers(jobs, backend)
+    computing = compute(running)
     _check_cutting(cutting)
     checkpoint = Checkpoint.open(parent)
     name, choices = space_of(checkpoint, draw.space)
@@ -111,7 +112,7 @@ def slice_parent(
         criterion = session.importance()
     cuts = cuts_of(checkpoint, criterion, sizes)
     rule = cutting.repair
-    work = Judging(str(parent), judged, compute(running), rule, tokens if rule != "none" else None)
+    work = Judging(str(parent), judged, computing, rule, tokens if rule != "none" else None)
     check_cut(work.judges[0].blocks, cuts)
     circumstances = [
         ROWS_VERSION, zerolm.__version__, torch.__version__, transformers.__version__, weights,

@@ -18,7 +18,7 @@ PROVEN: Final = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class SubNetwork:
-    """What is kept of a parent, and what its output matrices became where they were repaired."""
+    """The ``cut`` of a parent, and its output matrices where they were ``repaired``."""
 
     cut: Cut
     repaired: Repaired | None = None

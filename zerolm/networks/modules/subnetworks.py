@@ -7,7 +7,7 @@ from typing import Final
 from zerolm.architecture import Architecture
 from zerolm.networks.modules import bert, llama
 from zerolm.networks.modules.layer import Stack
-from zerolm.spaces.sliced import heads_of
+from zerolm.spaces.subnetworks import heads_of
 
 GATED: Final = {"q", "k", "v", "o", "gate", "up", "down"}
 PLAIN: Final = {"q", "k", "v", "o", "up", "down"}

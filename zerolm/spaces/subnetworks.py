@@ -169,7 +169,7 @@ class SlicedDecoder(SlicedSpace):
 
     name = "sliced-decoder"
     summary = "sub-networks of a trained decoder: KV heads and FFN of each layer (`bench slice`)"
-    network = "zerolm.networks.modules.sliced:decoder"
+    network = "zerolm.networks.modules.subnetworks:decoder"
     declared = with_defaults(SlicedSpace.declared, parent_config=config_text(LLAMA))
 
 
@@ -180,5 +180,5 @@ class SlicedEncoder(SlicedSpace):
     name = "sliced-encoder"
     summary = "sub-networks of a trained encoder: heads and FFN of each layer (`bench slice`)"
     task: ClassVar[Task] = "masked"
-    network = "zerolm.networks.modules.sliced:encoder"
+    network = "zerolm.networks.modules.subnetworks:encoder"
     declared = with_defaults(SlicedSpace.declared, parent_config=config_text(BERT))

@@ -12,7 +12,7 @@ from tiny_families import TINY
 
 from zerolm.families.config import from_config
 from zerolm.spaces import make_space
-from zerolm.spaces.sliced import SlicedSpace, config_text, ffn_sizes, heads_of
+from zerolm.spaces.subnetworks import SlicedSpace, config_text, ffn_sizes, heads_of
 
 SPACES = {
     "llama": "sliced-decoder",

@@ -34,10 +34,10 @@ class SliceSettings(Request):
     name: ClassVar[str] = "bench slice"
     examples = (
         (
-            "zerolm bench slice PARENT --count 20 --max-macs 0.9x --text TEXT --out mine.json",
+            "zerolm bench slice PARENT --count 20 --max-macs 0.9x --text TEXT --out subnets.json",
             "labels in minutes, from one trained model",
         ),
-        ("zerolm bench run mine.json --metric kl", "what scores say of them"),
+        ("zerolm bench run subnets.json --metric kl", "what scores say of them"),
         (
             "zerolm bench slice CLASSIFIER --data ROWS.csv --attacked ATTACKED.csv --out classes.json",
             "a classifier, on clean texts and on attacked ones",

@@ -13,7 +13,7 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.states import HiddenStates
 
 PROVEN: Final = 1e-3
-"""What the proof of a cut lets outputs differ by, in units of the largest: rounding is far below."""
+"""Outputs may differ by this share of the largest in the proof of a cut; rounding is far below."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,15 +21,23 @@ from subnets_page import page
 from subnets_runs import SETS, carved_seconds, foretold, sliced
 from timing import note, one_thread
 
+from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
+
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
 PLACE: Final = Path(__file__).with_suffix(".md")
 COUNT: Final = 300
 SEQUENCES: Final = 8
-CRITERIA: Final = ("prefix", "output_energy")
 BUDGETS: Final = {"pydec": ("0.6x", "0.9x"), "pyenc": ("0.4x", "0.8x")}
-ATTACKED: Final = 200
-"""Rows of each judging set that are attacked."""
+RUNS: Final = (
+    ("pydec", "prefix", SETS),
+    ("pyenc", "output_energy", SETS),
+    ("pydec", "output_energy", SETS),
+    ("pyenc", "prefix", SETS),
+)
+"""Model, criterion and judging sets, in the order in which they are measured."""
+CLEAN, ATTACKED = 160, 60
+"""Rows of each judging set, and those of them that are attacked."""
 
 
 def classifier(encoder: Path, work: Path) -> Path:
@@ -39,7 +47,7 @@ def classifier(encoder: Path, work: Path) -> Path:
         import classify_texts
 
         for name, some in rows().items():
-            write_rows(work / f"{name}.csv", some)
+            write_rows(work / f"{name}.csv", some if name == "trained" else some[:CLEAN])
         start = time.process_time()
         measured = classify_texts.main(encoder, work / "trained.csv", out, epochs=4, rate=2e-4)
         seconds = time.process_time() - start
@@ -61,72 +69,62 @@ def attack(model: Path, work: Path) -> dict[str, Any]:
     return rates
 
 
-def measure(models: Path, work: Path, only: str | None) -> dict[str, Any]:
-    """Return all that the page tells, by model."""
-    from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
+def judging(model: str, models: Path, work: Path) -> tuple[Path, dict[str, JudgingRequest], Path]:
+    """Return the parent, its two judging sets, and the calibration text; all files are there then."""
+    calibration = work / f"calibration-{model}.txt"
+    if model == "pydec":
+        calibration.write_text(seen_text(), encoding="utf-8")
+        text = unseen_text()
+        halves = {"first": text[: len(text) // 2], "second": text[len(text) // 2 :]}
+        for name, half in halves.items():
+            (work / f"unseen-{name}.txt").write_text(half, encoding="utf-8")
+        requests = {
+            name: JudgingRequest(str(work / f"unseen-{name}.txt"), sequences=SEQUENCES) for name in SETS
+        }
+        return models / model, requests, calibration
+    parent = classifier(models / model, work)
+    (parent / "attacks.json").write_text(json.dumps(attack(parent, work)))
+    calibration.write_text("\n".join(summaries(seen_files())), encoding="utf-8")
+    tables = {name: (str(work / f"{name}.csv"), str(work / f"attacked-{name}.csv")) for name in SETS}
+    requests = {
+        name: JudgingRequest(None, *files, sequences=32 * SEQUENCES) for name, files in tables.items()
+    }
+    return parent, requests, calibration
 
-    measured: dict[str, Any] = {}
-    for model in (only,) if only else BUDGETS:
+
+def measure(models: Path, work: Path) -> None:
+    """Measure what is not in the work folder yet."""
+    for model, criterion, sets in RUNS:
+        note(f"{model}, {criterion}")
         least, most = BUDGETS[model]
         draw = DrawRequest("heads-ffn", COUNT, Limits(min_macs=least, max_macs=most))
-        calibration = work / f"calibration-{model}.txt"
-        if model == "pydec":
-            parent, facts = models / model, {}
-            calibration.write_text(seen_text(), encoding="utf-8")
-            text = unseen_text()
-            halves = {"first": text[: len(text) // 2], "second": text[len(text) // 2 :]}
-            judging = {}
-            for name, half in halves.items():
-                file = work / f"unseen-{name}.txt"
-                file.write_text(half, encoding="utf-8")
-                judging[name] = JudgingRequest(str(file), sequences=SEQUENCES)
-        else:
-            parent = classifier(models / model, work)
-            facts = {**json.loads((parent / "trained.json").read_text()), "attack": attack(parent, work)}
-            calibration.write_text("\n".join(summaries(seen_files())), encoding="utf-8")
-            judging = {
-                name: JudgingRequest(
-                    None,
-                    str(work / f"{name}.csv"),
-                    str(work / f"attacked-{name}.csv"),
-                    sequences=SEQUENCES * 32,
-                )
-                for name in SETS
-            }
-        by_criterion = {}
-        for criterion in CRITERIA:
-            needs = None if criterion == "prefix" else str(calibration)
-            note(f"{model}, {criterion}")
-            documents = sliced(parent, draw, CutRequest(criterion, calibration=needs), judging, work / model)
-            by_criterion[criterion] = {
-                "sets": documents,
-                "foretold": foretold(
-                    parent,
-                    CutRequest(criterion, calibration=str(calibration)),
-                    documents["first"],
-                    work / model,
-                ),
-            }
+        parent, requests, calibration = judging(model, models, work)
+        text = None if criterion == "prefix" else str(calibration)
+        for name in sets:
+            document = sliced(
+                parent, draw, CutRequest(criterion, calibration=text), requests[name], work / model, name
+            )
+            foretold(parent, CutRequest(criterion, calibration=str(calibration)), document, work / model)
         file = work / model / "carved.json"
         if not file.exists():
             file.write_text(json.dumps(carved_seconds(parent, "prefix")))
-        measured[model] = {"runs": by_criterion, "facts": facts, "carved": json.loads(file.read_text())}
-    return measured
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--models", type=Path, required=True, help="the folder of pydec and pyenc")
     parser.add_argument("--work", type=Path, required=True, help="what was measured, and is gone on with")
-    parser.add_argument("--only", choices=tuple(BUDGETS), help="one model; nothing is written")
+    parser.add_argument(
+        "--page", action="store_true", help="write the page of what is there; measure nothing"
+    )
     asked = parser.parse_args()
     one_thread()
     asked.work.mkdir(parents=True, exist_ok=True)
     os.environ["ZEROLM_CACHE"] = str(asked.work / "cache")
-    measured = measure(asked.models, asked.work, asked.only)
-    if asked.only is None:
-        PLACE.write_text(page(measured, asked.work), encoding="utf-8")
-        note(f"wrote {PLACE}")
+    if not asked.page:
+        measure(asked.models, asked.work)
+    PLACE.write_text(page(RUNS, asked.work), encoding="utf-8")
+    note(f"wrote {PLACE}")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,8 +27,9 @@ HEAD: Final = (
 DRAWS: Final = 1000
 
 
-def page(measured: Mapping[str, Any], work: Path) -> str:
-    """Return the text of the page."""
+def page(runs: Sequence[tuple[str, str, Sequence[str]]], work: Path) -> str:
+    """Return the text of the page, from what is in the work folder; it names what is not there."""
+    measured, lacking = _measured(runs, work)
     lines = [
         "# Sub-networks of trained models",
         "",
@@ -47,11 +49,38 @@ def page(measured: Mapping[str, Any], work: Path) -> str:
         "single cuts: foretold from one pass back (`prices`) or measured one by one (`measured`), on "
         "calibration text that judges nothing. Those see the weights; all other scores see shapes alone.",
         "",
+        *([f"Not measured so far: {'; '.join(lacking)}.", ""] if lacking else []),
         *_short(measured),
     ]
     for model, one in measured.items():
         lines += ["", *_model(model, one, work)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _measured(runs: Sequence[tuple[str, str, Sequence[str]]], work: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return what is in the work folder by model, and what is lacking."""
+    measured: dict[str, Any] = {}
+    lacking = []
+    for model, criterion, sets in runs:
+        place = work / model
+        documents = {name: _read(place / f"{criterion}-{name}.json") for name in sets}
+        columns = _read(place / f"{criterion}-foretold.json")
+        lacking += [f"{model}, {criterion}, {name} set" for name, one in documents.items() if not one]
+        if not documents[sets[0]] or not columns:
+            continue
+        one = measured.setdefault(model, {"runs": {}, "facts": {}, "carved": _read(place / "carved.json")})
+        one["runs"][criterion] = {
+            "sets": {name: document for name, document in documents.items() if document},
+            "foretold": columns,
+        }
+        if model == "pyenc":
+            one["facts"] = _read(work / "classifier" / "trained.json")
+            one["facts"]["attack"] = _read(work / "classifier" / "attacks.json")
+    return measured, lacking
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return dict(json.loads(file.read_text())) if file.exists() else {}
 
 
 def _short(measured: Mapping[str, Any]) -> Iterator[str]:
@@ -71,11 +100,10 @@ def _short(measured: Mapping[str, Any]) -> Iterator[str]:
                 rows = {row.label: row for row in _rows(documents["first"], metric, foretold)}
                 shapes = [row for name, row in rows.items() if name not in foretold and row.rho is not None]
                 best = max(shapes, key=lambda row: row.rho or -1.0)
-                first, second = (column(documents[name], metric) for name in SETS)
                 yield (
                     f"| {model} | {criterion} | {metric} | {_rho(rows['body_params'])} | "
                     f"{_rho(best)} ({best.label}) | {_rho(rows['kept output_energy'])} | "
-                    f"{_rho(rows['predicted loss, prices'])} | {_between(first, second)} |"
+                    f"{_rho(rows['predicted loss, prices'])} | {_noise(documents, metric)} |"
                 )
     yield ""
     yield (
@@ -96,8 +124,8 @@ def _model(model: str, one: Mapping[str, Any], work: Path) -> Iterator[str]:
         yield (
             f"It learned to tell eight libraries by the first sentences of their docstrings, in "
             f"{facts['seconds'] / 60:.0f} minutes of one thread: {facts['of']}. Accuracy on rows held out "
-            f"{facts['accuracy']:.3f}, of the commonest class {facts['commonest class']:.3f}. 200 rows of "
-            "each judging set of 600 were attacked by characters (`examples/attack_texts.py`): "
+            f"{facts['accuracy']:.3f}, of the commonest class {facts['commonest class']:.3f}. The "
+            "first 60 rows of each judging set of 160 were attacked (`examples/attack_texts.py`): "
             + "; ".join(
                 f"{name} set accuracy under attack {rates['accuracy under attack']:.1f} %, success rate "
                 f"{rates['attack success rate']:.1f} %"
@@ -115,10 +143,15 @@ def _model(model: str, one: Mapping[str, Any], work: Path) -> Iterator[str]:
     yield "|---|---|---:|---:|---:|---:|---:|"
     for criterion, sets in documents.items():
         for metric in first["parent"]:
-            a, b = (column(sets[name], metric) for name in SETS)
-            sizes = " | ".join(f"{x:.4g}" for x in np.quantile(np.abs(a), (0.0, 0.5, 1.0)))
-            taus = Bootstrap(a, 1).resample(b).observed
-            yield f"| {criterion} | {metric} | {sizes} | {taus.tau:.3f} | {taus.rho:.3f} |"
+            sizes = " | ".join(
+                f"{x:.4g}" for x in np.quantile(_plain(sets["first"], metric), (0.0, 0.5, 1.0))
+            )
+            both = "- | -"
+            if len(sets) == len(SETS):
+                a, b = (column(sets[name], metric) for name in SETS)
+                taus = Bootstrap(a, 1).resample(b).observed
+                both = f"{taus.tau:.3f} | {taus.rho:.3f}"
+            yield f"| {criterion} | {metric} | {sizes} | {both} |"
     yield ""
     yield from _seconds(one, documents)
     if "accuracy_under_attack" in first["parent"]:
@@ -126,7 +159,7 @@ def _model(model: str, one: Mapping[str, Any], work: Path) -> Iterator[str]:
         yield from _attacked(documents)
     for criterion, run in one["runs"].items():
         for metric in first["parent"]:
-            if metric in ("bits_a_byte", "perplexity") and criterion != "prefix":
+            if metric == "perplexity" and criterion != "prefix":
                 continue
             if metric == "bits_a_byte":
                 continue
@@ -142,17 +175,13 @@ def _model(model: str, one: Mapping[str, Any], work: Path) -> Iterator[str]:
 
 def _seconds(one: Mapping[str, Any], documents: Mapping[str, Any]) -> Iterator[str]:
     carved = one["carved"]
-    each = [sets[name]["processor"] for sets in documents.values() for name in SETS]
-    tables = [
-        run["foretold"][f"seconds, {plan}"][0]
-        for run in one["runs"].values()
-        for plan in ("prices", "measured")
-    ]
+    each = [document["processor"] for sets in documents.values() for document in sets.values()]
     yield (
         f"Seconds a sub-network, judged on one set, all beside it included: {np.mean(each):.2f}. Carving one "
         f"of uniform sizes with its proof takes {carved['carve']:.2f}, opening it again "
-        f"{carved['open']:.2f}, before it is judged. The tables behind the predicted loss take "
-        f"{tables[0]:.0f} (prices) and {tables[1]:.0f} (measured), once for all of one criterion."
+        f"{carved['open']:.2f}, before it is judged."
+        if carved
+        else f"Seconds a sub-network, judged on one set, all beside it included: {np.mean(each):.2f}."
     )
 
 
@@ -162,12 +191,7 @@ def _attacked(documents: Mapping[str, Any]) -> Iterator[str]:
     yield "| units | clean, attacked on | tau-b [95 %] | rho [95 %] | within deciles of size |"
     yield "|---|---|---:|---:|---:|"
     for criterion, sets in documents.items():
-        for clean, under in (
-            ("first", "first"),
-            ("first", "second"),
-            ("second", "first"),
-            ("second", "second"),
-        ):
+        for clean, under in product(sets, sets):
             a, b = column(sets[clean], "accuracy"), column(sets[under], "accuracy_under_attack")
             resampled = Bootstrap(b, DRAWS).resample(a)
             sizes = make_score("body_params").of_many(_networks(sets[clean]))
@@ -233,8 +257,15 @@ def _rho(row: ScoreRow) -> str:
     return f"{row.rho:.3f} {row.rho_low:.2f}..{row.rho_high:.2f}"
 
 
-def _between(a: Floats, b: Floats) -> str:
+def _noise(documents: Mapping[str, Any], metric: str) -> str:
+    if len(documents) < len(SETS):
+        return "-"
+    a, b = (column(documents[name], metric) for name in SETS)
     return f"{Bootstrap(a, 1).resample(b).observed.rho:.3f}"
+
+
+def _plain(document: Mapping[str, Any], metric: str) -> list[float]:
+    return [entry["results"][metric] for entry in document["benchmark"]["architectures"]]
 
 
 def _interval(value: float, draws: Floats) -> str:

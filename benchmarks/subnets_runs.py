@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,21 +36,18 @@ SETS: Final = ("first", "second")
 
 
 def sliced(
-    parent: Path, draw: DrawRequest, cutting: CutRequest, judging: Mapping[str, JudgingRequest], place: Path
+    parent: Path, draw: DrawRequest, cutting: CutRequest, judging: JudgingRequest, place: Path, name: str
 ) -> dict[str, Any]:
-    """Return documents of the same sub-networks by judging set, kept as files; with the seconds of one."""
-    documents = {}
-    for name, judge in judging.items():
-        file = place / f"{cutting.criterion}-{cutting.repair}-{name}.json"
-        if not file.exists():
-            start = time.process_time()
-            result = slice_parent(parent, draw, cutting, judge, progress=note)
-            document = slices_document(parent.name, result, draw, cutting, judge)
-            document["processor"] = (time.process_time() - start) / len(result.sizes)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(document))
-        documents[name] = json.loads(file.read_text())
-    return documents
+    """Return the document of sub-networks on the judging set of this name, kept as a file."""
+    file = place / f"{cutting.criterion}-{name}.json"
+    if not file.exists():
+        start = time.process_time()
+        result = slice_parent(parent, draw, cutting, judging, progress=note)
+        document = slices_document(parent.name, result, draw, cutting, judging)
+        document["processor"] = (time.process_time() - start) / len(result.sizes)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(document))
+    return dict(json.loads(file.read_text()))
 
 
 def sizes_in(document: dict[str, Any], depth: int) -> list[Sizes]:
@@ -69,7 +65,7 @@ def foretold(
     *kept X* is the sum of criterion X over what is kept; *kept share X* the mean over layers and kinds of
     the share of X that is kept. *predicted loss* adds up a plan's losses of single cuts, negated.
     """
-    file = place / f"{cutting.criterion}-{cutting.repair}-foretold.json"
+    file = place / f"{cutting.criterion}-foretold.json"
     if file.exists():
         return dict(json.loads(file.read_text()))
     checkpoint = Checkpoint.open(parent)
@@ -118,11 +114,11 @@ def _kept(criterion: Additive, cut: Cut) -> tuple[float, float]:
     return sum(sums), float(np.mean(shares))
 
 
-def carved_seconds(parent: Path, criterion: str, count: int = 5) -> dict[str, float]:
+def carved_seconds(parent: Path, criterion: str, count: int = 3) -> dict[str, float]:
     """Return the processor's seconds to carve a child with its proof, and to open it again, on average."""
     taken, opened = [], []
     for number in range(count):
-        share = 0.5 + 0.1 * number
+        share = 0.5 + 0.15 * number
         size = SizeRequest.of({"ffn": share})
         methods = methods_of(size, MethodRequest(criterion=criterion))
         with tempfile.TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""The example attack: its table is TextAttack's, and ``bench slice`` gives TextAttack's rates of its victim."""
+"""The example attack: its table is TextAttack's, and judging gives TextAttack's rates of its victim."""
 
 from __future__ import annotations
 

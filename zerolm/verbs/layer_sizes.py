@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from zerolm.architecture import Architecture, Layer
 from zerolm.show.charts import LayerSizes
-from zerolm.spaces.choices import by_layer
+from zerolm.spaces import SPACES
+from zerolm.spaces.subnetworks import heads_of
 
 HEAD_CHOICES: Final = ("heads", "n_head", "num_heads", "num_operation_heads")
 """What spaces call the number of heads."""
@@ -28,6 +29,8 @@ def _ffn(layer: Layer) -> int:
 
 def head_counts(architecture: Architecture) -> list[int]:
     """Return the heads of each layer as the choices tell them; 0 where they do not."""
+    if architecture.space in SPACES and SPACES[architecture.space].is_of_one_parent:
+        return heads_of(architecture)[0]
     choices, depth = architecture.choices, architecture.depth
     layers = choices.get("encoder_layers", choices.get("layers"))
     layers = layers if isinstance(layers, list) and len(layers) == depth else [choices] * depth
@@ -39,8 +42,6 @@ def head_counts(architecture: Architecture) -> list[int]:
             if len(heads) != depth and isinstance(stages, list) and len(stages) == len(heads):
                 heads = [count for count, repeat in zip(heads, stages, strict=True) for _ in range(repeat)]
             heads = heads[place] if len(heads) == depth else 0
-        queries, keys = (getattr(architecture.layers[place], name) for name in ("query_width", "kv_width"))
-        if not heads and "kv_heads" in choices:
-            heads = by_layer(choices["kv_heads"], depth)[place] * queries // keys
+        queries = architecture.layers[place].query_width
         counts.append(heads if isinstance(heads, int) and heads and queries % heads == 0 else 0)
     return counts

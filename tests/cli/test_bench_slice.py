@@ -66,10 +66,11 @@ def test_the_file_goes_wherever_labels_go(zerolm: Zerolm, place: Path) -> None:
     ran = zerolm("calibrate", "--labels", "mine.json", "--metric", "kl")
     assert ran.status == 0, ran.err
     assert "12 labels of sliced-decoder: kl (lower is better)" in ran.out
-    ran = zerolm("search", "sliced-decoder", "--labels", "mine.json", "--metric", "kl", "--json")
+    few = ("--ffn", "8/24/40")  # of the widths; all else is as the labels say
+    ran = zerolm("search", "sliced-decoder", "--labels", "mine.json", "--metric", "kl", *few, "--json")
     assert ran.status == 0, ran.err
     searched = json.loads(ran.out)
-    assert searched["settings"] == truth["settings"]
+    assert searched["settings"] == truth["settings"] | {"ffn": ["8/24/40"]}
     assert len(searched["pick"]["architecture"]) == 2
 
 

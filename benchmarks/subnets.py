@@ -18,7 +18,7 @@ from typing import Any, Final
 from corpus import seen_files, seen_text, summaries, unseen_text
 from subnets_data import rows, versions, write_rows
 from subnets_page import page
-from subnets_runs import SETS, carved_seconds, foretold, sliced
+from subnets_runs import SETS, carved_seconds, foretold, proxies, sliced
 from timing import note, one_thread
 
 from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
@@ -108,6 +108,9 @@ def measure(models: Path, work: Path) -> None:
         file = work / model / "carved.json"
         if not file.exists():
             file.write_text(json.dumps(carved_seconds(parent, "prefix")))
+    for model, criterion, sets in RUNS[:2]:
+        document = json.loads((work / model / f"{criterion}-{sets[0]}.json").read_text())
+        proxies(document, work / model / f"{criterion}-proxies.json")
 
 
 def main() -> None:

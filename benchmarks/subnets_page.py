@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import product
@@ -84,13 +85,14 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _short(measured: Mapping[str, Any]) -> Iterator[str]:
+    firsts: list[str] = []
     yield "## In short"
     yield ""
     yield (
-        "| model | units | result | body parameters | best of shapes | kept output energy | predicted loss | "
-        "noise |"
+        "| model | units | result | body parameters | best of shapes | kept output energy | predicted loss, "
+        "prices | measured | best of all | noise |"
     )
-    yield "|---|---|---|---:|---:|---:|---:|---:|"
+    yield "|---|---|---|---:|---:|---:|---:|---:|---:|---:|"
     for model, one in measured.items():
         for criterion, run in one["runs"].items():
             documents, foretold = run["sets"], _columns(run["foretold"])
@@ -100,17 +102,23 @@ def _short(measured: Mapping[str, Any]) -> Iterator[str]:
                 rows = {row.label: row for row in _rows(documents["first"], metric, foretold)}
                 shapes = [row for name, row in rows.items() if name not in foretold and row.rho is not None]
                 best = max(shapes, key=lambda row: row.rho or -1.0)
+                first = max(rows.values(), key=lambda row: row.rho or -1.0)
+                firsts.append(first.label)
                 yield (
                     f"| {model} | {criterion} | {metric} | {_rho(rows['body_params'])} | "
                     f"{_rho(best)} ({best.label}) | {_rho(rows['kept output_energy'])} | "
-                    f"{_rho(rows['predicted loss, prices'])} | {_noise(documents, metric)} |"
+                    f"{_rho(rows['predicted loss, prices'])} | {_rho(rows['predicted loss, measured'])} | "
+                    f"{_rho(first)} ({first.label}) | {_noise(documents, metric)} |"
                 )
     yield ""
     yield (
         "Spearman with the results on the first judging set. *Best of shapes* is chosen by the results "
-        "themselves, of all closed forms and counts. *Noise* is the Spearman of the same results on two "
-        "judging sets: no score can agree much better with one of them."
+        "themselves, of all closed forms and counts, *best of all* of everything. *Noise* is the Spearman "
+        "of the same results on two judging sets: no score can agree much better with one of them."
     )
+    yield ""
+    counts = Counter(firsts).most_common()
+    yield f"First in {len(firsts)} rows: " + ", ".join(f"{name} {count}" for name, count in counts) + "."
 
 
 def _model(model: str, one: Mapping[str, Any], work: Path) -> Iterator[str]:
@@ -123,7 +131,7 @@ def _model(model: str, one: Mapping[str, Any], work: Path) -> Iterator[str]:
         facts = one["facts"]
         yield (
             f"It learned to tell eight libraries by the first sentences of their docstrings, in "
-            f"{facts['seconds'] / 60:.0f} minutes of one thread: {facts['of']}. Accuracy on rows held out "
+            f"{facts['seconds'] / 60:.0f} minutes of one thread: {facts['of']}. Accuracy on other rows of the same files "
             f"{facts['accuracy']:.3f}, of the commonest class {facts['commonest class']:.3f}. The "
             "first 60 rows of each judging set of 160 were attacked (`examples/attack_texts.py`): "
             + "; ".join(
@@ -131,7 +139,8 @@ def _model(model: str, one: Mapping[str, Any], work: Path) -> Iterator[str]:
                 f"{rates['attack success rate']:.1f} %"
                 for name, rates in facts["attack"].items()
             )
-            + ". The attacks are those of the whole parent; sub-networks are shown the same texts."
+            + ". The attacks are those of the whole parent; sub-networks are shown the same texts. These "
+            "were made to fool the parent, so that a network far from it may be right on more of them."
         )
         yield ""
     yield (
@@ -167,10 +176,10 @@ def _model(model: str, one: Mapping[str, Any], work: Path) -> Iterator[str]:
             yield f"### {model}, {criterion}: {metric}"
             yield ""
             yield from _table(_rows(run["sets"]["first"], metric, _columns(run["foretold"])))
-    proxies = work / model / "proxies.json"
-    if proxies.exists():
-        yield ""
-        yield from _proxies(model, json.loads(proxies.read_text()))
+        kept = _read(work / model / f"{criterion}-proxies.json")
+        if kept:
+            yield ""
+            yield from _proxies(model, criterion, kept, run["sets"]["first"])
 
 
 def _seconds(one: Mapping[str, Any], documents: Mapping[str, Any]) -> Iterator[str]:
@@ -215,23 +224,33 @@ def _table(rows: list[ScoreRow]) -> Iterator[str]:
         )
 
 
-def _proxies(model: str, document: Mapping[str, Any]) -> Iterator[str]:
-    yield f"### {model}: proxies"
+def _proxies(
+    model: str, criterion: str, kept: Mapping[str, Any], document: Mapping[str, Any]
+) -> Iterator[str]:
+    results = [metric for metric in document["parent"] if metric not in ("bits_a_byte", "perplexity")]
+    ids = [entry["id"] for entry in document["benchmark"]["architectures"]]
+    places = [ids.index(one) for one in kept["ids"]]
+    bootstraps = {metric: Bootstrap(column(document, metric)[places], DRAWS) for metric in results}
+    rows = []
+    for name, values in kept["columns"].items():
+        agreed = [each.resample(np.array(values)) for each in bootstraps.values()]
+        if not np.isnan(agreed[0].observed.rho):
+            cells = " | ".join(_interval(one.observed.rho, one.rho) for one in agreed)
+            rows.append((agreed[0].observed.rho, f"| {name} | {cells} |"))
+    yield f"### {model}, {criterion}: proxies"
     yield ""
     yield (
-        f"`zerolm proxies` on {document['n']} of the sub-networks with {document['units']}, against "
-        f"{document['metric']}: networks of these shapes with random weights, {document['seconds']:.0f} "
-        "seconds of the processor for each. Intervals are wide, for they are few."
+        f"Every proxy of `zerolm proxies` on {len(places)} of the sub-networks, evenly spread: networks of "
+        f"these shapes with random weights and tokens, 16 sequences of 64. {kept['seconds']:.1f} seconds "
+        "each. Spearman with the results on the first set."
     )
     yield ""
-    yield "| proxy | tau-b [95 %] | rho [95 %] |"
-    yield "|---|---:|---:|"
-    for row in sorted(document["rows"], key=lambda row: -(row["tau"] if row["tau"] is not None else -2.0)):
-        if row["tau"] is not None:
-            yield (
-                f"| {row['label']} | {row['tau']:.3f} {row['tau_low']:.2f}..{row['tau_high']:.2f} | "
-                f"{row['rho']:.3f} {row['rho_low']:.2f}..{row['rho_high']:.2f} |"
-            )
+    yield f"| proxy | {' | '.join(results)} |"
+    yield f"|---|{'---:|' * len(results)}"
+    yield from (line for _, line in sorted(rows, key=lambda row: -row[0]))
+    if kept["left_out"]:
+        yield ""
+        yield f"Without a value: {', '.join(sorted(kept['left_out']))}."
 
 
 def _rows(document: Mapping[str, Any], metric: str, more: Mapping[str, Floats]) -> list[ScoreRow]:

@@ -23,14 +23,18 @@ from zerolm.carving.subnets.draws import Sizes
 from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest
 from zerolm.carving.subnets.slicing import cuts_of, slice_parent
 from zerolm.checkpoints import Checkpoint, ledger_of
-from zerolm.groundtruth.truth import check
+from zerolm.groundtruth.truth import check, thinned
 from zerolm.networks.opener import load_model
 from zerolm.spaces.choices import by_layer
+from zerolm.zero_cost.measure import ProxyRequest, Selection, measure
 
 CALIBRATED: Final = 32
 """Sequences of calibration text, or 256 lines of an encoder's."""
 MEASURED_ON: Final = 4
 """One in so many sequences measures single cuts, which takes long."""
+PROXIED: Final = 100
+PROXY_BATCH: Final = {"batch": 16, "length": 64, "parts": 8}
+"""Sub-networks that proxies are computed of, and the tokens that they see: an eighth of the usual."""
 KINDS: Final = ("groups", "ffn")
 SETS: Final = ("first", "second")
 
@@ -131,6 +135,25 @@ def carved_seconds(parent: Path, criterion: str, count: int = 3) -> dict[str, fl
             load_model(Path(scratch) / "child", Checkpoint.open(parent).family.task == "next")
             opened.append(time.process_time() - start)
     return {"carve": float(np.mean(taken)), "open": float(np.mean(opened))}
+
+
+def proxies(document: dict[str, Any], file: Path) -> None:
+    """Keep every proxy of some of the sub-networks, with random weights, in a file."""
+    if file.exists():
+        return
+    start = time.process_time()
+    with tempfile.TemporaryDirectory() as scratch:
+        labels = Path(scratch) / "labels.json"
+        labels.write_text(json.dumps(document["benchmark"]))
+        chosen = Selection(limit=PROXIED)
+        request = ProxyRequest(settings=PROXY_BATCH, networks=chosen, store=Path(scratch) / "store")
+        run = measure(str(labels), request, progress=note)
+    few = thinned(check(document["benchmark"]), PROXIED)
+    columns = {name: values.tolist() for name, values in run.measured.columns.items()}
+    seconds = (time.process_time() - start) / PROXIED
+    ids = [entry.id for entry in few.architectures]
+    left_out = run.measured.left_out
+    file.write_text(json.dumps({"ids": ids, "columns": columns, "left_out": left_out, "seconds": seconds}))
 
 
 def column(document: dict[str, Any], metric: str) -> Floats:

@@ -71,6 +71,12 @@ def carve(
     one line, for what cannot be done; nothing is written then.
     """
     checkpoint, costs = _opened(parent, destination), costs or StoredCosts()
+    if size.experts.keep is not None:
+        from zerolm.carving.experts.carve_experts import ExpertCarving
+
+        compute.check()
+        mixture = str(parent), checkpoint, size, methods, destination, costs, compute, progress
+        return ExpertCarving(*mixture).carved()
     if size.space is not None:
         SIZE_SPACES[size.space].choices(checkpoint)
     limits = budgets_of(size.budgets, costs_of(checkpoint, costs, space=size.space))
@@ -103,6 +109,12 @@ def rebuild(
     ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
     read = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
     methods = read.methods(None if text is None else str(text))
+    if read.experts is not None:
+        from zerolm.carving.experts.carve_experts import ExpertCarving
+
+        size = SizeRequest(shape=read.method.shape)
+        mixture = str(parent), checkpoint, size, methods, destination, costs, compute, progress
+        return ExpertCarving(*mixture, recipe=read).carved()
     session = _session(checkpoint, methods, compute, progress)
     if session is not None:
         read.check_text(session.tokens.text)

@@ -11,7 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 import zerolm
+from zerolm.architecture import Ints
 from zerolm.carving.bits.weight_types import BY_NAME
+from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
@@ -29,9 +31,11 @@ RECIPE_FORMAT: Final = "zerolm-recipe"
 RECIPE_VERSION: Final = 5
 """The first two knew a parent by the extremes of its weights, which a shuffled one has too; the third had no
 width of the stream."""
+EXPERTS_VERSION: Final = 7
+"""Of recipes that keep some experts of each layer."""
 UNTYPED_VERSION: Final = 4
 """Of recipes without types of weights, which earlier versions of zerolm read as well."""
-READABLE: Final = (3, UNTYPED_VERSION, RECIPE_VERSION)
+READABLE: Final = (3, UNTYPED_VERSION, RECIPE_VERSION, EXPERTS_VERSION)
 MAX_RECIPE_BYTES: Final = 64 << 20
 MAX_NAME: Final = 80
 Place = tuple[int, str]
@@ -58,7 +62,7 @@ class Recipe:
     with the weights that were written; ``versions`` are those of the software that did it. ``width`` is that
     of a narrower stream, and ``basis`` how its directions were chosen. ``types`` are those of the weights by
     layer and role, None where they are as stored.
-    ``document`` is all that the file says.
+    ``document`` is all that the file says. ``experts`` are those that stay by layer, None for all.
     """
 
     cut: Cut
@@ -71,6 +75,7 @@ class Recipe:
     basis: str | None = None
     types: dict[tuple[int | None, str], str] | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
+    experts: dict[int, Ints] | None = None
 
     @property
     def is_healed(self) -> bool:
@@ -210,8 +215,8 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         raise ValueError(f"it was made for a parent with other weights: {parent!r}")
     names = ("criterion", "repair", "plan", "shape", "written_as")
     criterion, repair, plan, shape, written_as = (_text(name, document.get(name)) for name in names)
-    for registry, name in ((REPAIRS, repair), (CRITERIA, criterion)):
-        registry.entry(name)
+    REPAIRS.entry(repair)
+    (CRITERIA if document.get("experts") is None else EXPERT_CRITERIA).entry(criterion)
     if document.get("family") != checkpoint.family.name:
         family = str(document.get("family"))[:40]
         raise ValueError(f"it was made for a {family}, not a {checkpoint.family.name}")
@@ -230,7 +235,28 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         *_stream(document.get("stream"), whole, checkpoint),
         _types(document.get("types"), whole.depth),
         document,
+        _experts(document.get("experts"), checkpoint.layout.sizes.get("experts", 0)),
     )
+
+
+def with_experts(recipe: Mapping[str, Any], experts: Mapping[int, Ints]) -> dict[str, Any]:
+    """Return a recipe that keeps these of the experts of each layer."""
+    rows = [{"layer": layer, "kept": kept.tolist()} for layer, kept in experts.items()]
+    return {**recipe, "version": EXPERTS_VERSION, "experts": rows}
+
+
+def _experts(rows: Any, count: int) -> dict[int, Ints] | None:
+    """Return the experts that stay by layer, None for all; ``ValueError`` where a layer has no such."""
+    if rows is None:
+        return None
+    experts: dict[int, Ints] = {}
+    for row in rows if isinstance(rows, list) else [None]:
+        layer, kept = (row.get("layer"), row.get("kept")) if isinstance(row, dict) else (None, None)
+        sound = type(layer) is int and isinstance(kept, list) and kept and all(type(x) is int for x in kept)
+        if not sound or kept != sorted(set(kept)) or not 0 <= kept[0] <= kept[-1] < count:
+            raise ValueError(f"its experts are {str(row)[:60]!r}, not ascending within 0 to {count - 1}")
+        experts[layer] = np.array(kept, np.int64)
+    return experts
 
 
 def _types(rows: Any, depth: int) -> dict[tuple[int | None, str], str] | None:

@@ -35,7 +35,8 @@ class Checkpoint:
 
     ``tensors`` are those of all ``shards`` by name; ``layout`` says what each of them is. ``sentences`` are
     the modules of a sentence-transformers folder, which then is ``root``: its transformer may lie in a
-    ``folder`` of its own.
+    ``folder`` of its own. Of a parent with fewer tokens, whose other weights lie where they did, ``source``
+    is the folder that it comes from.
     """
 
     folder: Path
@@ -46,6 +47,12 @@ class Checkpoint:
     tensors: dict[str, TensorInfo]
     root: Path
     sentences: SentenceModules | None = None
+    source: Path | None = None
+
+    @property
+    def home(self) -> Path:
+        """The folder that the checkpoint comes from."""
+        return self.source or self.root
 
     def __repr__(self) -> str:
         return brief(self, str(self.root), f"{self.family.name}, {len(self.tensors)} tensors")

@@ -15,6 +15,7 @@ from zerolm.architecture import Ints
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles, copy_others
 from zerolm.carving.vocabulary.tokenizer_json import numbers, renumbered, resized
 from zerolm.checkpoints import Checkpoint, Outgoing, TensorInfo, sliced, write_shards
+from zerolm.checkpoints.checkpoint import FewerTokens
 from zerolm.checkpoints.headers import read_shard
 from zerolm.checkpoints.layout import Layout
 from zerolm.checkpoints.sentences import SentenceModules
@@ -56,7 +57,7 @@ def with_tokens(checkpoint: Checkpoint, kept: Ints, folder: Path, *, progress: P
         tensors=tensors,
         root=folder,
         sentences=SentenceModules.of(folder),
-        source=checkpoint.home,
+        fewer=FewerTokens(checkpoint, kept),
     )
 
 

@@ -25,6 +25,7 @@ BY_ID: Final = "added_tokens_decoder"
 MODELS: Final = ("tokenizer.model", "sentencepiece.bpe.model", "spiece.model", "sentencepiece.model")
 LISTS: Final = ("vocab.json", "merges.txt", "vocab.txt")
 """Older files of the same tokenizer, written again from the new one."""
+SENTENCES: Final = "config_sentence_transformers.json"
 CONFIGURATIONS: Final = ("config.json", "generation_config.json")
 
 
@@ -76,6 +77,16 @@ class TokenizerFiles:
         """The configurations that name tokens by their ids, by the names of their files."""
         names = [name for name in CONFIGURATIONS if inside(self.folder, name)]
         return {name: read_object(self.folder, name) for name in names}
+
+    @cached_property
+    def prompts(self) -> tuple[str, ...]:
+        """What sentence-transformers puts before sentences."""
+        root = self.checkpoint.root
+        if not inside(root, SENTENCES):
+            return ()
+        prompts = read_object(root, SENTENCES).get("prompts")
+        texts = prompts.values() if isinstance(prompts, dict) else ()
+        return tuple(text for text in texts if isinstance(text, str))
 
     def write(self, kept: Ints, place: Path) -> None:
         """Write the files of a tokenizer that has the kept ids alone, and the configurations, into a folder.

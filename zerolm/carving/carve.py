@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ from zerolm.carving.planning.sizes import (
 )
 from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.recipe import Recipe, document, read_recipe, versions_of, with_kept
-from zerolm.carving.request import BY_LOSS, Destination, Methods, SizeRequest
+from zerolm.carving.request import AUTO, BY_LOSS, Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, spectrum, stream, widths
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
@@ -146,10 +146,11 @@ def _with_vocabulary(
     if not size.vocabulary.cuts:
         return suggested(parent, methods.text, costs, progress)
     ledger_of(parent.checkpoint, progress=progress)  # refuses weights that are not finite
-    model, kept = chosen(parent, size, methods, costs, compute, progress)
+    whole = Carving(parent, size, methods, destination, costs, compute, progress, None)
+    model, kept = chosen(parent, size, methods, costs, whole.beside(), progress)
     if len(kept) == parent.checkpoint.layout.vocab:
         if not size.cuts_layers:
-            raise ValueError(f"nothing would be cut: the text needs all {len(kept):,} tokens")
+            raise ValueError(f"nothing would be cut: all {len(kept):,} tokens stay")
         return model
     return cut_parent(
         model, kept, folder, methods.text, destination.folder is not None, progress=progress
@@ -292,6 +293,32 @@ class Carving:
         by_width = table.stream.by_width(checkpoint.layout.tied) if table.stream else None
         name = "predicted_repaired" if table.is_repaired else "predicted"
         return self._with_notes(plan, {name: predicted}, by_width, measured)
+
+    def beside(self) -> Callable[[int], tuple[int, float]]:
+        """Return the best child within the budgets as a function of its tokens: parameters, and its loss.
+
+        The loss is that of all other cuts, in nats a token; of an encoder 1 - cosine. ``ValueError`` where
+        nothing tells it.
+        """
+        from zerolm.carving.vocabulary.fewer_tokens import shaped
+
+        tables: list[LossTable] = []
+
+        def best(tokens: int) -> tuple[int, float]:
+            if self.methods.plan not in BY_LOSS or self.size.space is not None or self.typing is not None:
+                raise ValueError(
+                    f"--keep-vocab {AUTO} weighs tokens against cuts whose losses are known, of weights of one "
+                    "type: give it --plan prices or measured, and no --max-weight-bytes of a gguf file"
+                )
+            if not tables:
+                session = _session(self.checkpoint, self.methods, self.compute, self.progress)
+                assert session is not None
+                whole = replace(self, session=session)
+                tables.append(whole._table(session, whole._criterion()))
+            plan = plans_of(shaped(self.checkpoint, tokens), tables[0], self.size, self.costs)[0]
+            return plan.costs["params"], -plan.worth
+
+        return best
 
     def _table(self, session: Session, criterion: Criterion) -> LossTable:
         """Return the losses of cutting one layer alone, and of narrowing the stream where that may be."""

@@ -37,7 +37,8 @@ class ChildVocabulary:
     """The tokens of the ``parent`` and of the ``child``, and those ``used`` by the text, None without one.
 
     ``saves`` are the parameters less with these alone. The text has so many ``tokens``, and ``grows`` by some.
-    ``sizes`` were compared within budgets.
+    ``sizes`` were compared within budgets. ``losses`` are of the ``parent`` and with fewer tokens, in bits a
+    byte of the text; of an encoder 1 - cosine.
     """
 
     parent: int
@@ -47,6 +48,7 @@ class ChildVocabulary:
     tokens: int = 0
     grows: int = 0
     sizes: list[VocabularyRow] = field(default_factory=list)
+    losses: dict[str, float] = field(default_factory=dict)
     proof: StringsProof | None = None
 
     def line(self) -> str:
@@ -54,13 +56,20 @@ class ChildVocabulary:
         if self.child < self.parent:
             grown = f", the text grows by {self.grows / self.tokens:.2%}" if self.tokens and self.grows else ""
             needed = "" if self.used is None else f" (the text needs {self.used:,}{grown})"
-            return f"{self.child:,} of {self.parent:,} tokens{needed}{self._proven()}"
+            return f"{self.child:,} of {self.parent:,} tokens{needed}{self._lost()}{self._proven()}"
         if self.used is None or self.saves is None or self.used >= self.parent:
             return ""
         return (
             f"the text needs {self.used:,} of {self.parent:,} tokens: --keep-vocab used saves "
             f"{show_amount(self.saves)} parameters"
         )
+
+    def _lost(self) -> str:
+        if not self.losses:
+            return ""
+        before, after = self.losses["parent"], self.losses["child"]
+        unit = "bits a byte" if before else "1 - cosine"
+        return f"; {before:.4g} becomes {after:.4g} {unit}"
 
     def _proven(self) -> str:
         if self.proof is None:

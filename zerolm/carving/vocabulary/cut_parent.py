@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -13,16 +14,18 @@ from zerolm.architecture import Ints
 from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.request import AUTO, USED, Methods, SizeRequest, VocabularyRequest
+from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.counted_text import token_counts_of
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.carving.vocabulary.kept_tokens import TokenUse, listed
+from zerolm.carving.vocabulary.planned_size import best_size, tried_sizes
 from zerolm.carving.vocabulary.same_strings import proven
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
+from zerolm.networks.opener import mapped_model
 from zerolm.progress import Progress
-from zerolm.settings.compute import ComputeRequest
 from zerolm.settings.units import parse_amount, parse_share
 
 MAX_LIST: Final = 64 << 20
@@ -59,15 +62,30 @@ def chosen(
     size: SizeRequest,
     methods: Methods,
     costs: CostModel,
-    compute: ComputeRequest,
+    beside: Callable[[int], tuple[int, float]],
     progress: Progress,
 ) -> tuple[ParentModel, Ints]:
-    """Return the tokens that a request keeps, and the parent with what is to be said of them."""
+    """Return the parent with what is to be said of its tokens, and those that a request keeps.
+
+    ``beside`` gives the parameters of the best child within the budgets with so many tokens, and what it
+    loses by other cuts.
+    """
     checkpoint, request = parent.checkpoint, size.vocabulary
     use = use_of(checkpoint, methods.text, request.tokens, progress=progress)
-    rows = size_of(request, use, size.multiple_of)
-    vocabulary = described(checkpoint, use, rows, costs)
-    return replace(parent, vocabulary=vocabulary), use.kept(rows)
+    more: dict[str, Any] = {}
+    losses = None
+    if methods.text is not None:
+        losses = TokenLosses.on(checkpoint, mapped_model(checkpoint), methods.text, methods.length)
+    if request.size == AUTO and losses is not None:
+        tried = tried_sizes(use, losses, beside, size.multiple_of or 1, progress)
+        rows, more = best_size(tried), {"sizes": [one.to_json() for one in tried]}
+    else:
+        rows = size_of(request, use, size.multiple_of)
+    kept = use.kept(rows)
+    if losses is not None and rows < use.used:
+        progress("measuring what fewer tokens lose")
+        more |= {"losses": {"parent": losses.loss(None), "child": losses.loss(kept)}}
+    return replace(parent, vocabulary=described(checkpoint, use, rows, costs) | more), kept
 
 
 def cut_parent(

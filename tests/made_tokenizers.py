@@ -55,7 +55,9 @@ def sentence_piece(*, with_bytes: bool = True, size: int = 900) -> str:
     trainer = trainers.BpeTrainer(
         vocab_size=size, limit_alphabet=90, special_tokens=special, show_progress=False
     )
-    tokenizer.train_from_iterator([w for text in CORPUS for w in text.replace(" ", "\n ").split("\n")], trainer)
+    tokenizer.train_from_iterator(
+        [w for text in CORPUS for w in text.replace(" ", "\n ").split("\n")], trainer
+    )
     document: dict[str, Any] = json.loads(tokenizer.to_str())
     document["added_tokens"] = document["added_tokens"][: len(SPECIAL)]
     vocab, order = document["model"]["vocab"], dict[str, int]()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_tokenizers import CORPUS, KINDS, SPECIAL
 from tokenizers import Tokenizer
 
-from made_tokenizers import CORPUS, KINDS, SPECIAL
 from zerolm.carving.vocabulary.kept_tokens import TokenUse, listed
 from zerolm.carving.vocabulary.token_table import TokenTable, last_merge
 from zerolm.carving.vocabulary.tokenizer_json import cut_document, ids_in, numbers, renumbered
@@ -47,7 +48,9 @@ def cut(kind: str, share: float) -> tuple[np.ndarray[Any, Any], Tokenizer]:
 
 STRINGS = st.one_of(
     st.text(max_size=40),
-    st.lists(st.sampled_from([*SPECIAL, "def ", "  ", "\n", "ё", "名", "🙂", "the", "import json", "'ll"])).map("".join),
+    st.lists(
+        st.sampled_from([*SPECIAL, "def ", "  ", "\n", "ё", "名", "🙂", "the", "import json", "'ll"])
+    ).map("".join),
     st.sampled_from([line for text in CORPUS for line in text.splitlines() if line.strip()]),
 )
 
@@ -97,7 +100,7 @@ def test_what_is_kept_is_closed_and_grows(kind: str) -> None:
     counted = use(kind, CORPUS[0])
     sizes = np.linspace(counted.least, ROWS, 12).astype(int).tolist()
     kept = [set(counted.kept(size).tolist()) for size in sizes]
-    for smaller, larger in zip(kept, kept[1:], strict=False):
+    for smaller, larger in pairwise(kept):
         assert smaller <= larger
     for tokens in kept:
         assert table.staying <= tokens

@@ -14,6 +14,7 @@ from zerolm.carving.export.formats import FORMATS, UNEVEN, Format
 from zerolm.carving.importance.criteria import criterion_of, needs_tokens
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planning.part_costs import StoredCosts, stored_bits, window_note
 from zerolm.carving.planning.plan import Planned
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
@@ -26,7 +27,6 @@ from zerolm.carving.planning.sizes import (
     rounding,
     width_note,
 )
-from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.recipe import Recipe, document, read_recipe, versions_of, with_kept
 from zerolm.carving.request import AUTO, BY_LOSS, Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, spectrum, stream, widths
@@ -138,7 +138,7 @@ def _with_vocabulary(
     folder: Path,
     progress: Progress,
 ) -> ParentModel:
-    """Return the parent with the tokens that are kept; whole, with what fewer would save, if none are to go."""
+    """Return the parent with the tokens that are kept; whole, with what fewer would save, if none go."""
     if not size.vocabulary.cuts and methods.text in (None, RANDOM):
         return parent
     from zerolm.carving.vocabulary.cut_parent import chosen, cut_parent, suggested
@@ -152,9 +152,7 @@ def _with_vocabulary(
         if not size.cuts_layers:
             raise ValueError(f"nothing would be cut: all {len(kept):,} tokens stay")
         return model
-    return cut_parent(
-        model, kept, folder, methods.text, destination.folder is not None, progress=progress
-    )
+    return cut_parent(model, kept, folder, methods.text, destination.folder is not None, progress=progress)
 
 
 def _opened(parent: str | Path, destination: Destination) -> Checkpoint:
@@ -307,8 +305,8 @@ class Carving:
         def best(tokens: int) -> tuple[int, float]:
             if self.methods.plan not in BY_LOSS or self.size.space is not None or self.typing is not None:
                 raise ValueError(
-                    f"--keep-vocab {AUTO} weighs tokens against cuts whose losses are known, of weights of one "
-                    "type: give it --plan prices or measured, and no --max-weight-bytes of a gguf file"
+                    f"--keep-vocab {AUTO} weighs tokens against cuts whose losses are known, of weights of "
+                    "one type: give it --plan prices or measured, and no --max-weight-bytes of a gguf file"
                 )
             if not tables:
                 session = _session(self.checkpoint, self.methods, self.compute, self.progress)

@@ -12,7 +12,7 @@ from zerolm.checkpoints import Checkpoint
 class ParentModel:
     """A parent as it is carved, maybe with fewer tokens than its ``checkpoint.whole`` one has.
 
-    ``vocabulary`` is plain JSON: tokens of the ``parent`` and of the ``child``, those ``used`` by the text and
+    ``vocabulary`` is plain JSON: tokens of the ``parent`` and of the ``child``, those ``used`` by the text,
     the parameters that it ``saves`` to keep these alone, and what a smaller vocabulary costs. None where
     nothing is known of it.
     """

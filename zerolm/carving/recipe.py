@@ -11,13 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 import zerolm
+from zerolm.architecture import Ints
 from zerolm.carving.bits.weight_types import BY_NAME
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
 from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.request import MAX_TOKENS, Methods
-from zerolm.architecture import Ints
 from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint

@@ -74,11 +74,13 @@ class VocabularyRequest:
         """Raise ``ValueError`` for a request that needs a text or budgets, and has none."""
         if self.size is not None and text in (None, RANDOM):
             raise ValueError(
-                "which tokens leave is told by the text that the model is to serve: --keep-vocab needs --text "
-                "FILE; --keep-tokens FILE alone names those that stay"
+                "which tokens leave is told by the text that the model is to serve: --keep-vocab needs "
+                "--text FILE; --keep-tokens FILE alone names those that stay"
             )
         if self.size == AUTO and not budgets:
-            raise ValueError(f"--keep-vocab {AUTO} chooses within budgets: give one such as --max-params 0.8x")
+            raise ValueError(
+                f"--keep-vocab {AUTO} chooses within budgets: give one such as --max-params 0.8x"
+            )
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,8 @@ class SizeRequest:
     """The sizes of a child: widths outright (shares of the parent's), or within budgets.
 
     What has no share is free within budgets, whole without; tokens leave where that is asked for.
-    ``multiple_of`` holds for FFN widths, the stream's and the vocabulary. ``space`` names one of ``SIZE_SPACES``, whose sizes and whose costs then count.
+    ``multiple_of`` holds for FFN widths, the stream's and the vocabulary. ``space`` names one of
+    ``SIZE_SPACES``, whose sizes and whose costs then count.
     """
 
     limits: Any = part(Limits, group="How small")
@@ -151,7 +154,11 @@ class SizeRequest:
         metavar="NAME",
     )
     multiple_of: int | None = setting(
-        "integer", None, "number that divides FFN widths, hidden size and, where tokens leave, their number", low=1, high=1 << 24
+        "integer",
+        None,
+        "number that divides FFN widths, hidden size and, where tokens leave, their number",
+        low=1,
+        high=1 << 24,
     )
     tensor_parallel: int = setting(
         "integer", 1, "number that divides KV groups and FFN widths", low=1, high=1 << 16

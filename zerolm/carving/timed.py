@@ -20,11 +20,11 @@ from zerolm.carving.fisher import Fisher
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pace import PACED_TOKENS, CarvingWork, Pace, quickest
+from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import LossTable
 from zerolm.carving.planning.sizes import budgets_of, costs_of, plan_of
 from zerolm.carving.pruning import Place, Repaired
-from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.request import BY_LOSS, Destination, MethodRequest, Methods, SizeRequest, methods_of
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint

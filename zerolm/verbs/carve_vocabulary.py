@@ -12,8 +12,8 @@ from zerolm.show.text import show_amount
 class VocabularyRow:
     """A size of the vocabulary: the parameters of the whole child with it, and what it is foretold to lose.
 
-    ``tokens`` is what the fewer tokens cost, ``rest`` what all other cuts beside them do, both in bits a byte;
-    of an encoder 1 - cosine.
+    ``tokens`` is what fewer tokens cost, ``rest`` what all other cuts beside them do, both in bits a byte; of
+    an encoder 1 - cosine.
     """
 
     size: int
@@ -36,7 +36,7 @@ class StringsProof:
 class ChildVocabulary:
     """The tokens of the ``parent`` and of the ``child``, and those ``used`` by the text, None without one.
 
-    ``saves`` are the parameters less with these alone. The text has so many ``tokens``, and ``grows`` by some.
+    ``saves`` are the parameters less with these alone. The text has ``tokens``, and ``grows`` by some.
     ``sizes`` were compared within budgets. ``losses`` are of the ``parent`` and with fewer tokens, in bits a
     byte of the text; of an encoder 1 - cosine.
     """
@@ -54,7 +54,9 @@ class ChildVocabulary:
     def line(self) -> str:
         """Return how many tokens stay, or what it would save to keep those alone that the text needs."""
         if self.child < self.parent:
-            grown = f", the text grows by {self.grows / self.tokens:.2%}" if self.tokens and self.grows else ""
+            grown = (
+                f", the text grows by {self.grows / self.tokens:.2%}" if self.tokens and self.grows else ""
+            )
             needed = "" if self.used is None else f" (the text needs {self.used:,}{grown})"
             return f"{self.child:,} of {self.parent:,} tokens{needed}{self._lost()}{self._proven()}"
         if self.used is None or self.saves is None or self.used >= self.parent:
@@ -86,4 +88,6 @@ class ChildVocabulary:
             for row in self.sizes
         ]  # fmt: skip
         head = ["tokens", "parameters", "fewer tokens", "all other cuts", "both, bits a byte"]
-        return [Sheet("Sizes of the vocabulary within the budgets", head, rows, on=(PAGE, TERMINAL, NOTEBOOK))]
+        return [
+            Sheet("Sizes of the vocabulary within the budgets", head, rows, on=(PAGE, TERMINAL, NOTEBOOK))
+        ]

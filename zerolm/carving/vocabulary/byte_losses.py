@@ -25,7 +25,6 @@ from transformers import PreTrainedModel
 
 import zerolm
 from zerolm.architecture import Ints
-from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.carving.vocabulary.tokenizer_json import cut_document
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.identity import fingerprint
@@ -47,7 +46,7 @@ LOSSES_VERSION: Final = 1
 
 @dataclass(frozen=True, eq=False)
 class TokenLosses:
-    """The losses of vocabularies of a parent, whose ``model`` runs layer by layer, on ``stretches`` of a text.
+    """The losses of vocabularies of a parent, whose ``model`` runs by layers, on ``stretches`` of a text.
 
     Windows have ``length`` tokens at most.
     """
@@ -64,7 +63,9 @@ class TokenLosses:
         count = max(8, LOSS_TOKENS // length)
         size = length * CHARACTERS
         if not is_decoder(checkpoint):
-            lines = [line.strip()[:size] for part in stretches_of(text, count, size) for line in part.splitlines()]
+            lines = [
+                line.strip()[:size] for part in stretches_of(text, count, size) for line in part.splitlines()
+            ]
             return cls(checkpoint, model, tuple(line for line in lines if len(line) > 8)[: 4 * count], length)
         return cls(checkpoint, model, tuple(stretches_of(text, count, size)), length)
 
@@ -79,12 +80,12 @@ class TokenLosses:
         return sum(len(row) for row in self._read(None))
 
     def loss(self, kept: Ints | None) -> float:
-        """Return bits a byte with the kept tokens alone, None for all; of an encoder 1 - cosine to the parent."""
+        """Return bits a byte with the kept tokens alone, None for all; of an encoder 1 - cosine."""
         digest = "" if kept is None else hashlib.sha256(kept.astype(np.int64).tobytes()).hexdigest()
         cache = ArrayCache.of("token losses", *self._key, digest)
         row = cache.get("loss")
         if row is None:
-            of = self._bits if is_decoder(self.checkpoint) else self._distance
+            of = self.bits if is_decoder(self.checkpoint) else self._distance
             row = {"loss": np.array(of(kept))}
             cache.put("loss", row)
         return float(row["loss"])
@@ -100,7 +101,9 @@ class TokenLosses:
     @cached_property
     def _document(self) -> dict[str, Any]:
         """The tokenizer as transformers has it."""
-        document: dict[str, Any] = json.loads(stock_tokenizer(self.checkpoint.folder).backend_tokenizer.to_str())
+        document: dict[str, Any] = json.loads(
+            stock_tokenizer(self.checkpoint.folder).backend_tokenizer.to_str()
+        )
         return document | {"truncation": None, "padding": None}
 
     def _read(self, kept: Ints | None, *, around: bool = False) -> list[Ints]:
@@ -111,11 +114,14 @@ class TokenLosses:
         ids = [np.array(row.ids, np.int64) for row in rows]
         return ids if kept is None else [kept[row] for row in ids]
 
-    def _bits(self, kept: Ints | None) -> float:
+    def bits(self, kept: Ints | None) -> float:
+        """Return bits a byte with the kept tokens alone, None for all."""
         stock = stock_tokenizer(self.checkpoint.folder)
         start = np.array(separator(stock, self.checkpoint.layout.vocab)[:1], np.int64)
         windows = [
-            window for row in self._read(kept) for window in _windows(np.concatenate([start, row]), self.length)
+            window
+            for row in self._read(kept)
+            for window in _windows(np.concatenate([start, row]), self.length)
         ]
         gone = torch.ones(self.checkpoint.layout.vocab, dtype=torch.bool)
         gone[torch.from_numpy(np.arange(len(gone)) if kept is None else kept)] = False

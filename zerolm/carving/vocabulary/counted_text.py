@@ -87,7 +87,9 @@ def streamed(file: Path) -> Iterator[str]:
             try:
                 text = decoder.decode(block)
             except UnicodeDecodeError as error:
-                raise ValueError(f"{file} is not text in UTF-8: byte {start + error.start} is wrong") from None
+                raise ValueError(
+                    f"{file} is not text in UTF-8: byte {start + error.start} is wrong"
+                ) from None
             start = opened.tell() - len(decoder.getstate()[0])
             if "\0" in text:
                 raise ValueError(f"{file} is not text: it holds zero bytes")

@@ -1,4 +1,4 @@
-"""The parent of a carving with the tokens that its request keeps, and what there is to say of its vocabulary."""
+"""The parent of a carving with the tokens that its request keeps, and what is to be said of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from zerolm.architecture import Ints
-from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.parent_model import ParentModel
+from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.request import AUTO, USED, Methods, SizeRequest, VocabularyRequest
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.counted_text import token_counts_of
@@ -48,7 +48,7 @@ def use_of(
 
 
 def suggested(parent: ParentModel, text: str | None, costs: CostModel, progress: Progress) -> ParentModel:
-    """Return a parent whole, with what it would save to keep the tokens of the text alone, if that is known."""
+    """Return a parent whole, with what it would save to keep the text's tokens alone, if that is known."""
     checkpoint = parent.checkpoint
     try:
         use = use_of(checkpoint, text, progress=progress)
@@ -156,7 +156,7 @@ def _size(value: str, rows: int) -> int:
 
 
 def read_list(file: Path) -> list[int]:
-    """Return the ids of a file: a list in JSON, or one a line; ``ValueError`` where it holds anything else."""
+    """Return the ids of a file: a list in JSON, or one a line; ``ValueError`` for anything else in it."""
     try:
         text = read_text(file, MAX_LIST)
         ids = parse_json(text) if text.lstrip().startswith("[") else [int(line) for line in text.split()]

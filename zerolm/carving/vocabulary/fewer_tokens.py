@@ -1,4 +1,4 @@
-"""A parent with fewer tokens: its tokenizer, its embedding and its head cut, all other weights where they lie.
+"""A parent with fewer tokens: tokenizer, embedding and head are cut, all other weights lie where they lay.
 
 Such a checkpoint is the parent of all that is carved further; its new files are those of a tokenizer and one
 of rows.
@@ -27,7 +27,9 @@ ROWS: Final = "rows"
 """The folder of the rows that are kept."""
 
 
-def with_tokens(checkpoint: Checkpoint, kept: Ints, folder: Path, *, progress: Progress = silent) -> Checkpoint:
+def with_tokens(
+    checkpoint: Checkpoint, kept: Ints, folder: Path, *, progress: Progress = silent
+) -> Checkpoint:
     """Return a checkpoint that has the kept tokens alone; its files are written into an empty folder.
 
     ``kept`` ascends. Weights without a row for each token stay in the parent's files. ``ValueError`` where
@@ -83,8 +85,8 @@ def _tables(checkpoint: Checkpoint) -> Iterator[tuple[str, int]]:
                 continue
             if layout.sizes[label] != layout.vocab:
                 raise ValueError(
-                    f"{name!r} has {layout.sizes[label]} rows, and the embedding {layout.vocab}: its vocabulary "
-                    "cannot be cut"
+                    f"{name!r} has {layout.sizes[label]} rows, and the embedding {layout.vocab}: its "
+                    "vocabulary cannot be cut"
                 )
             yield name, axis
 

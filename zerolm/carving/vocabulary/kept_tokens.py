@@ -80,7 +80,7 @@ class TokenUse:
 
 
 def listed(table: TokenTable, tokens: Sequence[int]) -> Ints:
-    """Return the ids of a list with all that they need, ascending; ``ValueError`` for one that is not known."""
+    """Return the ids of a list with all they need, ascending; ``ValueError`` for one that is not known."""
     names = set(table.ids.values())
     unknown = next((token for token in tokens if token not in names), None)
     if unknown is not None:

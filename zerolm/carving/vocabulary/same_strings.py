@@ -73,7 +73,7 @@ def some_strings(text: str | None) -> list[str]:
 def same_strings(
     theirs: PreTrainedTokenizerBase, ours: PreTrainedTokenizerBase, kept: Ints, strings: Iterable[str]
 ) -> int:
-    """Return how many strings two tokenizers read as the same tokens; ``ValueError`` where they must not differ.
+    """Return how many strings two tokenizers read as the same tokens; ``ValueError`` where one is lost.
 
     Each has to be written back alike, and one of kept tokens alone read alike.
     """

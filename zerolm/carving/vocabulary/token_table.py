@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 SPACE: Final = "▁"
@@ -197,7 +198,7 @@ def last_merge(token: str, ranks: Mapping[Pair, int]) -> Pair | None:
     """
     pieces, last = list(token), None
     while len(pieces) > 1:
-        pairs = list(zip(pieces, pieces[1:], strict=False))
+        pairs = list(pairwise(pieces))
         place = min(range(len(pairs)), key=lambda at: (ranks.get(pairs[at], len(ranks)), at))
         last = pairs[place]
         if last not in ranks:

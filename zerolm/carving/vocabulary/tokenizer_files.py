@@ -48,7 +48,9 @@ class TokenizerFiles:
         folder = self.folder
         settings = read_object(folder, SETTINGS) if inside(folder, SETTINGS) else {}
         if settings.get("auto_map"):
-            raise ValueError(f"the tokenizer of {str(folder)!r} is Python code of its folder (auto_map), not run")
+            raise ValueError(
+                f"the tokenizer of {str(folder)!r} is Python code of its folder (auto_map), not run"
+            )
         if inside(folder, DOCUMENT):
             return read_object(folder, DOCUMENT)
         backend = getattr(stock_tokenizer(folder), "backend_tokenizer", None)
@@ -102,7 +104,9 @@ class TokenizerFiles:
             write_json(place / SETTINGS, _settings(read_object(self.folder, SETTINGS), new, rows))
         if inside(self.folder, ADDED):
             added = read_object(self.folder, ADDED)
-            write_json(place / ADDED, {token: new[number] for token, number in added.items() if number in new})
+            write_json(
+                place / ADDED, {token: new[number] for token, number in added.items() if number in new}
+            )
         self._write_lists(document["model"], place)
         for name in MODELS:
             if inside(self.folder, name):

@@ -159,7 +159,7 @@ def evaluate(
 def _of_other_tokens(
     ours: Checkpoint, theirs: Checkpoint, text: str, length: int, running: Compute, progress: Progress
 ) -> Evaluated:
-    """Return what a child whose vocabulary is another has lost, in bits a byte; of an encoder by embeddings."""
+    """Return what a child of another vocabulary has lost, in bits a byte; of an encoder by embeddings."""
     from zerolm.carving.evaluation.other_vocabulary import Reader, compared
 
     if text == RANDOM:
@@ -168,11 +168,9 @@ def _of_other_tokens(
     progress("opening both")
     readers = [Reader(one, put_on(open_model(one), running)) for one in (ours, theirs)]
     both = compared(*readers, text, length, progress)
-    rows = (
-        _row("child", _params(ours, None), [both.child]),
-        _row("parent", _params(theirs, None), [both.parent]),
-    )
-    return Evaluated(rows, 0, both.tokens, both.note)
+    child_row = _row("child", _params(ours, None), [both.child])
+    parent_row = _row("parent", _params(theirs, None), [both.parent])
+    return Evaluated((child_row, parent_row), both.stretches, both.tokens, both.note)
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:

@@ -217,7 +217,7 @@ def _rebased(cut: Path, source: Path, first: Mapping[str, Any], document: dict[s
     write_json(cut / RECIPE, {**recipe, **origin, **licence, **changes})
     numbers = [entry["layer"] for entry in layers]
     widths = [{**one, "layer": layer} for one, layer in zip(document["widths"], numbers, strict=True)]
-    whole = {name: first[name] for name in ("parent", "parent_sizes")}
+    whole = {name: first[name] for name in ("parent", "parent_sizes", "vocabulary")}
     return {**document, **whole, "widths": widths, "stream": stream, "costs": costs}
 
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import torch
 from tokenizers import Tokenizer
@@ -24,7 +25,7 @@ from zerolm.text.calibration import longest_line
 from zerolm.text.encoding import separator
 from zerolm.text.tokens import padded_lines
 
-BATCH = 32
+BATCH: Final = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +50,14 @@ class Reader:
 
 @dataclass(frozen=True)
 class Compared:
-    """Measures of the ``parent`` and of the ``child``, and a ``note`` of what they are of."""
+    """Measures of the ``parent`` and of the ``child`` on stretches of a text; ``tokens`` are the parent's.
+
+    The ``note`` says what they are of.
+    """
 
     parent: dict[str, float]
     child: dict[str, float]
+    stretches: int
     tokens: int
     note: str
 
@@ -71,13 +76,13 @@ def compared(ours: Reader, theirs: Reader, text: str, length: int, progress: Pro
     mine = replace(losses, checkpoint=ours.checkpoint, model=ours.model)
     bits = [one.bits(None) for one in (losses, mine)]
     divergence, share = _aligned(ours, theirs, losses.stretches, losses.length)
+    sizes = f"{ours.checkpoint.layout.vocab:,} and {theirs.checkpoint.layout.vocab:,}"
     note = (
-        f"vocabularies of {ours.checkpoint.layout.vocab:,} and {theirs.checkpoint.layout.vocab:,} tokens: bits "
-        f"a byte of {losses.bytes:,} bytes, each by its own tokens; KL over the tokens that both have, at the "
-        f"{share:.1%} of the parent's tokens where both read alike"
+        f"vocabularies of {sizes} tokens: bits a byte of {losses.bytes:,} bytes, each by its own tokens; KL "
+        f"over the tokens that both have, at the {share:.1%} of the parent's tokens where both read alike"
     )
     measures = [{"bits": value, "kl": kl} for value, kl in zip(bits, (0.0, divergence), strict=True)]
-    return Compared(measures[0], measures[1], losses.tokens, note)
+    return Compared(measures[0], measures[1], len(losses.stretches), losses.tokens, note)
 
 
 @torch.no_grad()
@@ -154,4 +159,4 @@ def _embedded(ours: Reader, theirs: Reader, lines: Sequence[str], length: int) -
         "embeddings of the same lines, each by its own tokens"
     )
     same = {"cosine": 1.0, "distance": 0.0}
-    return Compared(same, {"cosine": cosine, "distance": 1 - cosine}, tokens // 2, note)
+    return Compared(same, {"cosine": cosine, "distance": 1 - cosine}, len(lines), tokens // 2, note)

@@ -81,6 +81,8 @@ class TokenLosses:
 
     def loss(self, kept: Ints | None) -> float:
         """Return bits a byte with the kept tokens alone, None for all; of an encoder 1 - cosine."""
+        if kept is None and not is_decoder(self.checkpoint):
+            return 0.0
         digest = "" if kept is None else hashlib.sha256(kept.astype(np.int64).tobytes()).hexdigest()
         cache = ArrayCache.of("token losses", *self._key, digest)
         row = cache.get("loss")

@@ -168,7 +168,7 @@ class Curve:
         return groups
 
     def averaged(self, share: float) -> dict[str, Any]:
-        """Return bits a byte where a kept row is the mean of itself and the gone ones that end with it, by use.
+        """Return bits a byte where a kept row is the mean of itself and gone ones that end with it, by use.
 
         That is least squares towards what the tokens did in the stream, where each last part stands for its
         token.

@@ -152,7 +152,7 @@ def _embedded(ours: Reader, theirs: Reader, lines: Sequence[str], length: int) -
             pooling = TokenPooling.of(reader.checkpoint)
             vectors.append(torch.cat([embeddings(reader.model, batch, pooling) for batch in rows.batches(8)]))
             tokens += rows.count
-        apart += functional.cosine_similarity(*vectors, dim=-1).double().tolist()
+        apart += functional.cosine_similarity(vectors[0], vectors[1], dim=-1).double().tolist()
     cosine = math.fsum(apart) / len(apart)
     note = (
         f"vocabularies of {ours.checkpoint.layout.vocab:,} and {theirs.checkpoint.layout.vocab:,} tokens: "

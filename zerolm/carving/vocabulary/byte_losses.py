@@ -160,7 +160,7 @@ class TokenLosses:
                 blocks, _, mask = self._padded(rows)
                 hidden = blocks.finish(0, self._hidden(blocks)).last_hidden_state
                 both.append(pooling(hidden.float().cpu(), mask))
-            apart += (1 - functional.cosine_similarity(*both, dim=-1).double()).tolist()
+            apart += (1 - functional.cosine_similarity(both[0], both[1], dim=-1).double()).tolist()
         return math.fsum(apart) / len(apart)
 
     def _hidden(self, blocks: Blocks) -> Tensor:

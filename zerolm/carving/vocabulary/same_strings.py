@@ -94,7 +94,7 @@ def written(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     if tokenizer.backend_tokenizer.decoder is None:
         text = " ".join(tokenizer.convert_ids_to_tokens(list(ids)))
         return text.replace(" ##", "")
-    return str(tokenizer.decode(ids, clean_up_tokenization_spaces=False))
+    return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
 
 def _ids(tokenizer: PreTrainedTokenizerBase, string: str) -> list[int]:

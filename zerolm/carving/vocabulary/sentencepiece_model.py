@@ -37,7 +37,8 @@ def opened(source: Path) -> Any:
     require()
     from sentencepiece import sentencepiece_model_pb2
 
-    proto = sentencepiece_model_pb2.ModelProto()
+    messages: Any = sentencepiece_model_pb2
+    proto = messages.ModelProto()
     try:
         proto.ParseFromString(source.read_bytes())
     except Exception as error:  # protobuf's own, which is no ValueError

@@ -85,9 +85,9 @@ def model_of(document: Any) -> dict[str, Any]:
 
 def pieces_of(model: Mapping[str, Any]) -> dict[str, int]:
     """Return the ids of a model's tokens; ``ValueError`` where they are none."""
-    vocab = model.get("vocab")
+    vocab: Any = model.get("vocab")
     if model["type"] == "Unigram":
-        rows = vocab if isinstance(vocab, list) and len(vocab) <= MAX_TOKENS else [None]
+        rows: Any = vocab if isinstance(vocab, list) and len(vocab) <= MAX_TOKENS else [None]
         if not all(isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) for row in rows):
             raise ValueError("its vocabulary is no list of pieces with scores")
         if not all(type(row[1]) in (int, float) for row in rows):
@@ -226,10 +226,10 @@ def _staying(model: Mapping[str, Any], vocab: Mapping[str, int], added: set[str]
             return staying if bytewise else staying | _written(vocab, added, "")
         case "WordPiece":
             unknown, prefix = model.get("unk_token"), model.get("continuing_subword_prefix", "##")
-            staying |= {unknown} & vocab.keys()
+            staying |= vocab.keys() & {unknown}
             return staying | _written(vocab, added, str(prefix))
         case _:
-            staying |= {model.get("unk_token")} & vocab.keys()
+            staying |= vocab.keys() & {model.get("unk_token")}
             return staying if bytewise else staying | {token for token in vocab if len(token) == 1}
 
 

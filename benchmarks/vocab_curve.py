@@ -120,7 +120,7 @@ class Curve:
     def solved(self, share: float) -> dict[str, Any]:
         """Return bits a byte where the rows of tokens that begin others are fitted, by least squares.
 
-        What a kept token is to predict is the probability of itself and of all gone tokens that begin with it.
+        A kept token is to be as probable as itself and all gone tokens that begin with it.
         """
         kept = self.kept(share)
         model = open_model(self.parent)

@@ -166,8 +166,8 @@ def _of_other_tokens(
         raise ValueError("random tokens tell nothing of what a model is worth: give a text")
     _check_same_kind(ours, theirs)
     progress("opening both")
-    readers = [Reader(one, put_on(open_model(one), running)) for one in (ours, theirs)]
-    both = compared(*readers, text, length, progress)
+    child, parent = (Reader(one, put_on(open_model(one), running)) for one in (ours, theirs))
+    both = compared(child, parent, text, length, progress)
     child_row = _row("child", _params(ours, None), [both.child])
     parent_row = _row("parent", _params(theirs, None), [both.parent])
     return Evaluated((child_row, parent_row), both.stretches, both.tokens, both.note)

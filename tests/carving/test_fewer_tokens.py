@@ -20,6 +20,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTraine
 from zerolm.carving.carve import carve
 from zerolm.carving.evaluation.evaluate import evaluate
 from zerolm.carving.request import Destination, Methods, SizeRequest, VocabularyRequest
+from zerolm.carving.vocabulary import byte_losses
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.cut_parent import use_of
 from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
@@ -45,6 +46,12 @@ def decoder(folder: Path, tokenizer: str, **changes: Any) -> Path:
     stock.chat_template = TEMPLATE
     stock.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses are measured on little of a text."""
+    monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,8 @@ LOSS_TOKENS: Final = 1 << 14
 """About so many tokens of a text tell what a vocabulary loses."""
 CHARACTERS: Final = 4
 """Characters that a token has, about."""
-BATCH: Final = 4
+BATCH_TOKENS: Final = 1 << 10
+"""Tokens that are run at a time, about."""
 LOSSES_VERSION: Final = 1
 
 
@@ -128,8 +129,9 @@ class TokenLosses:
         gone = torch.ones(self.checkpoint.layout.vocab, dtype=torch.bool)
         gone[torch.from_numpy(np.arange(len(gone)) if kept is None else kept)] = False
         windows.sort(key=len)
+        batch = self._batch
         nats = math.fsum(
-            self._nats(windows[first : first + BATCH], gone) for first in range(0, len(windows), BATCH)
+            self._nats(windows[first : first + batch], gone) for first in range(0, len(windows), batch)
         )
         return nats / math.log(2) / self.bytes
 
@@ -153,15 +155,20 @@ class TokenLosses:
     def _distance(self, kept: Ints | None) -> float:
         pooling, apart = TokenPooling.of(self.checkpoint), list[float]()
         pairs = list(zip(self._read(None, around=True), self._read(kept, around=True), strict=True))
-        for first in range(0, len(pairs), BATCH):
+        for first in range(0, len(pairs), self._batch):
             both = []
             for place in (0, 1):
-                rows = [pair[place][: self.length] for pair in pairs[first : first + BATCH]]
+                rows = [pair[place][: self.length] for pair in pairs[first : first + self._batch]]
                 blocks, _, mask = self._padded(rows)
                 hidden = blocks.finish(0, self._hidden(blocks)).last_hidden_state
                 both.append(pooling(hidden.float().cpu(), mask))
             apart += (1 - functional.cosine_similarity(both[0], both[1], dim=-1).double()).tolist()
         return math.fsum(apart) / len(apart)
+
+    @property
+    def _batch(self) -> int:
+        """How many windows are run at a time."""
+        return max(1, BATCH_TOKENS // self.length)
 
     def _hidden(self, blocks: Blocks) -> Tensor:
         """Return the states behind the last layer, (b, t, d)."""

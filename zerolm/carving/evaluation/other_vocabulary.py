@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -125,12 +126,21 @@ def _places(
     other: Sequence[str],
 ) -> list[tuple[int, int]]:
     """Return pairs of places of the same piece of a text, behind which both have read as far."""
-    at = {span: place for place, span in enumerate(ours)}
+    at = {key: place for place, key in enumerate(_keys(ours))}
     return [
-        (at[span], place)
-        for place, span in enumerate(theirs)
-        if span in at and mine[at[span]] == other[place]
+        (at[key], place)
+        for place, key in enumerate(_keys(theirs))
+        if key in at and mine[at[key]] == other[place]
     ]
+
+
+def _keys(spans: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], int]]:
+    """Return spans, each with its number among equal ones: bytes of a character have all its span."""
+    seen, keys = Counter[tuple[int, int]](), []
+    for span in spans:
+        keys.append((span, seen[span]))
+        seen[span] += 1
+    return keys
 
 
 def _logits(model: PreTrainedModel, ids: Sequence[int]) -> Tensor:

@@ -63,12 +63,11 @@ class TokenLosses:
         length = longest_line(checkpoint, length)
         count = max(8, LOSS_TOKENS // length)
         size = length * CHARACTERS
+        stretches = stretches_of(text, count, size)
         if not is_decoder(checkpoint):
-            lines = [
-                line.strip()[:size] for part in stretches_of(text, count, size) for line in part.splitlines()
-            ]
-            return cls(checkpoint, model, tuple(line for line in lines if len(line) > 8)[: 4 * count], length)
-        return cls(checkpoint, model, tuple(stretches_of(text, count, size)), length)
+            lines = (line.strip() for part in stretches for line in part.splitlines())
+            stretches = [line for line in lines if line][: 4 * count]
+        return cls(checkpoint, model, tuple(stretches), length)
 
     @property
     def bytes(self) -> int:
@@ -199,12 +198,12 @@ def _windows(ids: Ints, length: int) -> Iterator[Ints]:
 def stretches_of(text: str, count: int, size: int) -> list[str]:
     """Return at most so many stretches of a text, of about ``size`` characters, evenly from all of it.
 
-    Each begins with a line. ``text`` is a file of any size, or a folder.
+    Each begins with a line and ends with one, or with a word. ``text`` is a file of any size, or a folder.
     """
     file = Path(text)
     if not file.is_file():
         few = (document.content for document, _ in zip(documents(text), range(count), strict=False))
-        return [content[:size] for content in few if content.strip()]
+        return [_beginning(content, size) for content in few if content.strip()]
     length, parts = file.stat().st_size, list[str]()
     with file.open("rb") as opened:
         for step in range(count):
@@ -213,5 +212,16 @@ def stretches_of(text: str, count: int, size: int) -> list[str]:
             part = opened.read(2 * size).decode("utf-8", "ignore")
             if start:
                 part = part[part.find("\n") + 1 :]
-            parts.append(part[:size])
+            parts.append(_beginning(part, size))
     return [part for part in dict.fromkeys(parts) if part.strip()]
+
+
+def _beginning(text: str, size: int) -> str:
+    """Return the beginning of a text up to the end of a line, or else of a word, within so many characters."""
+    if len(text) <= size:
+        return text
+    for end in ("\n", " "):
+        place = text.rfind(end, size // 2, size)
+        if place > 0:
+            return text[: place + (end == "\n")]
+    return text[:size]

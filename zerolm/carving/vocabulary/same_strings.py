@@ -24,7 +24,7 @@ from zerolm.text.many_scripts import PAGE
 LINES: Final = 400
 READ: Final = 1 << 20
 TOLERANCE: Final = 1e-5
-LENGTH: Final = 48
+LENGTH: Final = 32
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def _rows(tokenizer: PreTrainedTokenizerBase, kept: Ints, strings: Iterable[str]
 @torch.no_grad()
 def _compared(whole: Checkpoint, child: Checkpoint, rows: Tensor, kept: Ints) -> tuple[float, float]:
     """Return how far the outputs for kept tokens are apart at most, and relative to the largest."""
-    longest = whole.layout.sizes.get("positions", rows.shape[1])
-    rows = rows[:, : min(rows.shape[1], longest)]
+    longest = whole.layout.sizes.get("positions", rows.shape[1] + 2)
+    rows = rows[:, : max(1, longest - 2)]  # some classes count positions from behind padding
     new = torch.from_numpy(np.searchsorted(kept, rows.numpy()))
     theirs, ours = (_sent(one, ids) for one, ids in ((whole, rows), (child, new)))
     if theirs.shape[-1] != ours.shape[-1]:

@@ -217,7 +217,7 @@ def stretches_of(text: str, count: int, size: int) -> list[str]:
 
 
 def _beginning(text: str, size: int) -> str:
-    """Return the beginning of a text up to the end of a line, or else of a word, within so many characters."""
+    """Return the beginning of a text up to the end of a line, or else of a word, within a size."""
     if len(text) <= size:
         return text
     for end in ("\n", " "):

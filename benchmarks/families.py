@@ -22,7 +22,7 @@ import zerolm
 from zerolm.families.known import families
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from tiny import word_tokenizer
+from tiny import byte_tokenizer, word_tokenizer
 from tiny_families import TINY, saved
 
 STEPS = 4

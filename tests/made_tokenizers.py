@@ -19,7 +19,7 @@ from tokenizers import (
     trainers,
 )
 
-from zerolm.text.many_scripts import PAGE
+from zerolm.checkpoints.many_scripts import PAGE
 
 CHAT = ["<|im_start|>", "<|im_end|>"]
 SPECIAL = ["<unk>", "<s>", "</s>", *CHAT]

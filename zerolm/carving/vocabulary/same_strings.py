@@ -17,9 +17,9 @@ from zerolm.carving.export.verify import apart, outputs
 from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
 from zerolm.carving.vocabulary.tokenizer_json import numbers
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.many_scripts import PAGE
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model, stock_tokenizer
-from zerolm.text.many_scripts import PAGE
 
 LINES: Final = 400
 READ: Final = 1 << 20

@@ -142,7 +142,7 @@ def whole_document() -> str:
     return json.dumps(document)
 
 
-OPTIONAL = {"calibration", "best_label", "baseline", "latency", "vocabularies", "free", "unused"}
+OPTIONAL = {"calibration", "best_label", "baseline", "latency", "vocabularies", "training", "free", "unused"}
 
 
 @given(st.data())

@@ -31,7 +31,6 @@ from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import TypedPlan, plain_bytes
 from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild, typed_loss
-from zerolm.carving.bits.weight_types import BY_NAME, types_named
 from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
 from zerolm.carving.evaluation.divergence import perplexities_and_kls
@@ -46,6 +45,7 @@ from zerolm.carving.pruning import Repaired
 from zerolm.carving.request import Destination, Methods, SizeRequest
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.weight_types import BY_NAME, types_named
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import open_model
 from zerolm.progress import silent

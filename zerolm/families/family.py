@@ -365,10 +365,12 @@ class Gguf:
     Readers of the architecture rotate the two ``halves`` of a head as the stock class does, else neighbouring
     elements. ``alike``: it has one size for all layers; ``square``: its queries are as wide as the stream.
     Tensors whose patterns name no ``gguf`` have the names that the gguf package knows for the architecture.
+    Files of the architectures that are ``read`` are parents of this family.
     """
 
     architecture: str
     activations: tuple[str, ...]
+    read: tuple[str, ...] = ()
     halves: bool = False
     alike: bool = False
     square: bool = False

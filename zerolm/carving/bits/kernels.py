@@ -12,13 +12,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.carving.bits.weight_types import STORED, WeightType
-from zerolm.checkpoints.dtypes import narrowed, widened
+from zerolm.checkpoints.dtypes import narrowed
+from zerolm.checkpoints.gguf.dequantise import STORED_NAMES, dequantised
+from zerolm.checkpoints.weight_types import WeightType
 
 Values = NDArray[np.float32]
 PIECE: Final = 1 << 18
 """Weights that a thread quantises at a time, about."""
-STORED_NAMES: Final = {each.name for each in STORED}
 
 
 def quantised(values: Values, kind: WeightType, importances: Values | None, threads: int = 1) -> NDArray[Any]:
@@ -54,16 +54,6 @@ def quantised(values: Values, kind: WeightType, importances: Values | None, thre
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(piece, range(0, rows, step)))
     return out
-
-
-def dequantised(raw: NDArray[Any], kind: WeightType) -> Values:
-    """Return the numbers (n, k) of rows that are stored so."""
-    if kind.name in STORED_NAMES:
-        return widened(raw.view(np.float32 if kind.bytes == 4 else np.uint16), kind.name)
-    from gguf import GGMLQuantizationType
-    from gguf.quants import dequantize
-
-    return np.asarray(dequantize(raw, GGMLQuantizationType(kind.number)), np.float32)
 
 
 def rounded(values: Values, kind: WeightType, importances: Values | None, threads: int = 1) -> Values:

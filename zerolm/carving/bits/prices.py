@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.bits.felt import FeltMatrix, Place
 from zerolm.carving.bits.kernels import Values, rounded
-from zerolm.carving.bits.weight_types import BY_NAME, WeightType, from_largest
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.width.maps import stored_gain
 from zerolm.carving.width.narrowing import Basis, Width, energies, norm_before
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.weight_types import BY_NAME, WeightType, from_largest
 from zerolm.io.cache import ArrayCache
 from zerolm.progress import Counted, Progress, silent
 

@@ -16,11 +16,10 @@ from torch.nn import functional
 
 from zerolm.architecture import Floats
 from zerolm.carving.bits.felt import FeltMatrix, Place
-from zerolm.carving.bits.kernels import Values, dequantised, quantised, rounded
+from zerolm.carving.bits.kernels import Values, quantised, rounded
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import plain_bytes
 from zerolm.carving.bits.prices import WRITTEN, as_importances, felt_in_all, shares_along, spread_rows
-from zerolm.carving.bits.weight_types import BY_NAME, WeightType
 from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.kept_units import Cut, LayerCut
@@ -28,6 +27,8 @@ from zerolm.carving.planning.sensitivity import Loss
 from zerolm.carving.pruning import Repaired, carved_layer
 from zerolm.carving.width.in_memory import put
 from zerolm.checkpoints.dtypes import widened
+from zerolm.checkpoints.gguf.dequantise import dequantised
+from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import final_norm, places_of
 

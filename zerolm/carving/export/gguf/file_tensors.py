@@ -1,8 +1,4 @@
-"""The tensors of a GGUF file: the parent's, cut, under the names and in the order of llama.cpp.
-
-Readers of some architectures rotate neighbouring elements of queries and keys where transformers rotates the
-two halves of a head, so these rows change places.
-"""
+"""The tensors of a GGUF file: the parent's, cut, under the names and in the order of llama.cpp."""
 
 from __future__ import annotations
 
@@ -10,20 +6,16 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
-from zerolm.carving.bits.weight_types import BY_NAME
 from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.checkpoints.dtypes import widened
-from zerolm.families.family import Family
-
-ROTATED: Final = ("q", "k", "q_bias", "k_bias")
-
+from zerolm.checkpoints.gguf.names import changes_places, neighbouring, roles_in
+from zerolm.checkpoints.weight_types import BY_NAME
 
 Place = tuple[int | None, str]
 
@@ -79,41 +71,6 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
         yield GgufTensor(name, dtype, tensor.shape, partial(_values, tensor, dtype))
 
 
-def in_class_order(family: Family, role: str, values: NDArray[Any], head_size: int) -> NDArray[Any]:
-    """Return the rows of a file's tensor in the order of the stock class."""
-    if not changes_places(family, role):
-        return values
-    order = np.empty(len(values), np.int64)
-    order[neighbouring(len(values), head_size)] = np.arange(len(values))
-    return values[order]
-
-
-def roles_in(family: Family) -> dict[str, str]:
-    """Return the names of a file's tensors by role, with ``{layer}``: those of the document, or llama.cpp's.
-
-    ``ValueError`` where llama.cpp has no name for a tensor of a layer.
-    """
-    assert family.gguf is not None
-    architecture = next(
-        (key for key, name in MODEL_ARCH_NAMES.items() if name == family.gguf.architecture), None
-    )
-    if architecture is None:
-        raise ValueError(f"llama.cpp has no architecture {family.gguf.architecture!r}")
-    mapped, names = get_tensor_name_map(architecture, 1), {}
-    before = family.tensors.prefixes[0]
-    for prefix, patterns in ((before.body, family.tensors.body), (before.head, family.tensors.head)):
-        for pattern in patterns:
-            stored = f"{prefix}{pattern.name}".replace("{layer}", "0")
-            name = pattern.gguf or mapped.get_name(stored, try_suffixes=(".weight", ".bias"))
-            if name is None and pattern.in_layer:
-                raise ValueError(
-                    f"llama.cpp has no {pattern.role} in its architecture {family.gguf.architecture}"
-                )
-            if name is not None:
-                names[pattern.role] = name.replace("blk.0.", "blk.{layer}.")
-    return names
-
-
 def names_in(child: Child) -> dict[Place, str]:
     """Return what a file calls the matrices of a child, by the parent's layer and the role."""
     names = roles_in(child.parent.family)
@@ -153,13 +110,3 @@ def _order(tensor: ChildTensor, rows: int) -> Ints | slice:
     if not changes_places(tensor.child.parent.family, tensor.role):
         return slice(None)
     return neighbouring(rows, tensor.child.cut.parent.head_size)
-
-
-def changes_places(family: Family, role: str) -> bool:
-    """Return whether a file has the rows of a tensor in another order than the stock class."""
-    return role in ROTATED and not (family.gguf and family.gguf.halves)
-
-
-def neighbouring(rows: int, head_size: int) -> Ints:
-    """Return the order of rows of heads of size e with rotated pairs together: 0, e/2, 1, e/2 + 1, ..."""
-    return np.arange(rows).reshape(-1, 2, head_size // 2).swapaxes(1, 2).ravel()

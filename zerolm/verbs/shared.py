@@ -41,7 +41,7 @@ def backend(**more: Any) -> Any:
 
 def parent(by_place: bool = True, **more: Any) -> Any:
     """Return a field for a checkpoint to read."""
-    help_ = "a folder with a checkpoint, or a model of the hub"
+    help_ = "a folder with a checkpoint, a GGUF file, or a model of the hub"
     return setting("path", REQUIRED, help_, by_place=by_place, metavar="PARENT", **more)
 
 

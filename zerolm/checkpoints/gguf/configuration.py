@@ -20,6 +20,8 @@ SIZES: Final = {
     "head_size": "attention.key_length", "ffn": "feed_forward_length", "heads": "attention.head_count",
     "kv_heads": "attention.head_count_kv",
 }  # fmt: skip
+DERIVED: Final = ("head_size", "kv_heads")
+"""Sizes that follow from others where a file does not tell them."""
 EPSILON: Final = "attention.layer_norm_rms_epsilon"
 EMBEDDING, HEAD, FACTORS = "token_embd.weight", "output.weight", "rope_freqs.weight"
 LLAMA3: Final = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
@@ -46,7 +48,9 @@ def configuration(header: GgufHeader, family: Family, factors: NDArray[np.float3
     """
     metadata = {key.partition(".")[2]: value for key, value in header.metadata.items()
                 if key.startswith(f"{header.architecture}.")}  # fmt: skip
-    values = {label: _size(header, key) for label, key in SIZES.items() if key in metadata}
+    values = {
+        label: _size(header, key) for label, key in SIZES.items() if key in metadata or label not in DERIVED
+    }
     if EMBEDDING not in header.tensors or len(header.tensors[EMBEDDING]) != 2:
         raise ValueError(f"there is no matrix {EMBEDDING!r}")
     values["vocab"] = header.tensors[EMBEDDING][1]
@@ -67,6 +71,8 @@ def configuration(header: GgufHeader, family: Family, factors: NDArray[np.float3
     window = metadata.get("attention.sliding_window")
     if window not in (None, 0) and window < values["positions"]:
         raise ValueError(f"it attends to the last {window} tokens only, which is not read")
+    if family.config.window is not None and family.config.window.size.field is not None:
+        config[family.config.window.size.field] = None
     ids = {name: header.metadata.get(f"tokenizer.ggml.{key}_token_id")
            for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"))}  # fmt: skip
     fits = {name: index for name, index in ids.items() if type(index) is int and index < values["vocab"]}

@@ -134,7 +134,7 @@ def _bpe(vocab: Mapping[str, int], merges: Sequence[Sequence[str]]) -> dict[str,
 
 def _sentence_piece(metadata: Mapping[str, Any], tokens: ReadTokens) -> dict[str, Any]:
     scores, vocab = metadata.get(SCORES), tokens.vocab
-    if not _is_list(scores, float) or len(scores) != len(tokens.texts):
+    if scores is None or not _is_list(scores, float) or len(scores) != len(tokens.texts):
         raise ValueError("its tokenizer does not tell the score of each token")
     plain = {text for text, index in vocab.items() if tokens.kinds[index] in (NORMAL, USER_DEFINED)}
     order = sorted(plain, key=lambda text: (-scores[vocab[text]], vocab[text]))

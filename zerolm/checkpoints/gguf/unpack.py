@@ -44,10 +44,14 @@ BESIDE: Final = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.
 
 @dataclass(frozen=True)
 class GgufSource:
-    """The file that a checkpoint is read of, and the types of its matrices by their stock names."""
+    """The file that a checkpoint is read of, and the types of its matrices by their stock names.
+
+    ``bytes`` are those of all weights.
+    """
 
     file: Path
     types: dict[str, str]
+    bytes: int
 
     @property
     def quantised(self) -> tuple[str, ...]:
@@ -121,7 +125,12 @@ def unpacked(file: Path) -> Unpacked:
     by_place = {info.name: info for info in sorted(there, key=lambda info: info.start)}
     shards = [Shard(file, by_place, header.digest, state.st_size, state.st_mtime_ns)]
     shards += [read_shard(folder / SINGLE)] if moved else []
-    return Unpacked(folder, read_object(folder, "config.json"), tuple(shards), GgufSource(file, types))
+    return Unpacked(
+        folder,
+        read_object(folder, "config.json"),
+        tuple(shards),
+        GgufSource(file, types, sum(each.info.end - each.info.start for each in tensors)),
+    )
 
 
 def _tensors(file: Path, header: GgufHeader, family: Family, config: dict[str, Any]) -> list[_Stored]:

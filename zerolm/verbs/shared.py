@@ -22,7 +22,13 @@ class Conditions:
 
     context: int = setting("integer", 1024, "tokens attended to", low=1, high=1 << 24)
     batch: int = setting("integer", 1, "sequences at once", low=1, high=1 << 10)
-    kv_bits: int = setting("integer", 16, "bits of a cached number", low=1, high=32)
+    kv_bits: float = setting(
+        "cache bits",
+        16,
+        "bits of a cached number, or a type of llama.cpp's cache: q8_0, q4_0",
+        low=1,
+        high=32,
+    )
     bits: int = setting("integer", 16, "bits of a weight of body and head", low=1, high=32)
     group_size: int = setting("integer", 128, "weights that share a scale", low=1, high=1 << 20)
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from bits_page import page
+from bits_ways import CACHES, cache, cut_alone, healed, kl_of, plain_file
 from carving import texts
 from parts import Parts
 from timing import one_thread
@@ -33,11 +34,8 @@ from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild, typed_loss
 from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
-from zerolm.carving.evaluation.divergence import perplexities_and_kls
-from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.file_tensors import names_in
 from zerolm.carving.export.gguf.network import network_in
-from zerolm.carving.export.gguf.write import write
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import Loss
@@ -47,7 +45,6 @@ from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.weight_types import BY_NAME, types_named
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.opener import open_model
 from zerolm.progress import silent
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
@@ -60,6 +57,11 @@ MIXES: Final = {"Q5_K_M": 17, "Q4_K_M": 15, "IQ4_XS": 30, "Q3_K_M": 12}
 K_TYPES: Final = "Q8_0,Q6_K,Q5_K,Q4_K,Q3_K,Q2_K"
 SHARES: Final = (3.1 / 7.34, 2.4 / 7.34, 2.0 / 7.34)
 """Bytes a parameter of the parent at which cuts and types are planned together."""
+LONE: Final = (0.39, 0.355, 0.335)
+"""Bytes a parameter at which types alone are measured, too."""
+CUT: Final = (0.9, 0.75, 0.6, 0.5, 0.4)
+"""Shares of the parameters at which cuts alone are."""
+HEALED: Final = f"{SHARES[1]:.3f}"
 
 
 @dataclass(frozen=True)
@@ -163,9 +165,7 @@ class Parent:
         """Return what a mix of llama.cpp loses with importances, and types alone at its bytes."""
         from llama_cpp import llama_cpp as lib
 
-        source, target = self.work / f"{self.name}-plain.gguf", self.work / f"{self.name}-{name}.gguf"
-        if not source.exists():
-            write(Child(self.checkpoint, self.weighed.cut), source)
+        source, target = plain_file(self), self.work / f"{self.name}-{name}.gguf"
         names = {place: names_in(self.weighed.child)[place] for place in self.weighed.tensors}
         rows = (lib.llama_model_imatrix_data * (len(names) + 1))()
         kept = []
@@ -190,16 +190,19 @@ class Parent:
         budget, out = int(share * self.params), self.work / f"{self.name}-{share:.3f}-{shape}"
         size = SizeRequest.of(budgets={"max_weight_bytes": budget}, shape=shape)
         carved = carve(self.folder, size, self.methods, Destination(out, "gguf", force=True))
-        network = network_in(next(out.glob("*.gguf")), self.checkpoint)
-        tokens = self.tokens(self.scale.judged)
-        reference = open_model(self.checkpoint)
-        kl = perplexities_and_kls([lambda: network], reference, tokens)[1].kl
+        kl = kl_of(self, network_in(next(out.glob("*.gguf")), self.checkpoint))
         hidden = carved.stream["hidden"] if carved.stream else self.checkpoint.layout.hidden
         spans = {kind: sorted({row[kind] for row in carved.widths}) for kind in ("kv_heads", "ffn")}
         return {
             "bytes": carved.costs["child"]["weight_bytes"], "kl": kl, "losses": carved.losses,
             "layers": len(carved.widths), "hidden": hidden, **spans, "equal_bytes": carved.equal_bytes,
         }  # fmt: skip
+
+    def healed(self, shape_at: float) -> dict[str, Any]:
+        """Return what healing before types leaves, of the shape that another share of bytes chose."""
+        stored = Parts(self.work / "parts.jsonl").stored(f"{self.name}: together {shape_at:.3f} uniform")
+        joint = stored or self.together(shape_at, "uniform")
+        return healed(self, joint, int(SHARES[1] * self.params), f"shape-{shape_at:.3f}")
 
     @cached_property
     def glance(self) -> Loss:
@@ -234,6 +237,10 @@ def parts_of(parent: Parent) -> dict[str, Callable[[], Any]]:
             for shape in ("uniform", "per-layer")
             for share in SHARES
         },
+        **{f"alone {share}": partial(parent.alone, int(share * parent.params)) for share in LONE},
+        **{f"cut {share}": partial(cut_alone, parent, share) for share in CUT},
+        **{f"cache {kind}": partial(cache, parent, kind) for kind in CACHES},
+        **{f"healed {HEALED} of {share:.3f}": partial(parent.healed, share) for share in SHARES[1:]},
         **{f"joint {number}": partial(parent.joint, number) for number in range(parent.scale.joint)},
     }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -22,24 +23,26 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from processes import PAUSE, anonymous_memory
 from synthetic import DEPTH, synthetic
 from timing import machine, note, one_thread, table
 
-from zerolm.checkpoints import Checkpoint
+from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.gguf.write import write
+from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints.gguf.header import read_gguf_header
 
 PLACE: Final = Path(__file__).with_suffix(".md")
 SHARE: Final = 0.29
 """Bytes of the parent's that the types may have: 4.6 bits a weight."""
-MOSTLY_F16: Final = 1
+MOSTLY_Q8_0: Final = 7
 
 
 def ours(work: Path) -> dict[str, Any]:
     """Choose types and write them as ``zerolm carve --keep 1 --format gguf`` does, and check the file."""
     from zerolm.carving.carve import carve
-    from zerolm.carving.request import Destination, SizeRequest, methods_of
-    from zerolm.carving.request import MethodRequest
+    from zerolm.carving.request import Destination, MethodRequest, SizeRequest, methods_of
 
     phases: dict[str, float] = defaultdict(float)
     last = ["reading", time.process_time()]
@@ -62,15 +65,16 @@ def theirs(work: Path) -> dict[str, Any]:
     from llama_cpp import llama_cpp as lib
 
     header = read_gguf_header(next((work / "ours").glob("*.gguf")))
-    settings = lib.llama_model_quantize_default_params()
-    rows = (lib.llama_model_tensor_override * (len(header.tensors) + 1))() if False else None
-    assert rows is None
     kinds = {name: header.types[name] for name, shape in header.tensors.items() if len(shape) == 2}
-    overrides = overridden(kinds)
-    settings.nthread, settings.ftype, settings.pure = 1, MOSTLY_F16, True
+    rows = (lib.llama_model_tensor_override * (len(kinds) + 1))()
+    patterns = [f"^{re.escape(name)}$".encode() for name in kinds]
+    for row, pattern, kind in zip(rows, patterns, kinds.values(), strict=False):
+        row.pattern, row.type = pattern, kind
+    settings = lib.llama_model_quantize_default_params()
+    settings.nthread, settings.ftype, settings.pure = 1, MOSTLY_Q8_0, True
     settings.token_embedding_type = kinds["token_embd.weight"]
     settings.output_tensor_type = kinds["output.weight"]
-    settings.tt_overrides = ctypes.cast(overrides, ctypes.c_void_p)
+    settings.tt_overrides = rows
     names = (str(work / name).encode() for name in ("plain.gguf", "theirs.gguf"))
     assert lib.llama_model_quantize(*names, ctypes.byref(settings)) == 0
     return {}
@@ -91,3 +95,76 @@ def main() -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         print(json.dumps({**result, "seconds": used.ru_utime + used.ru_stime}))
         return
+
+    with tempfile.TemporaryDirectory(dir=wish.folder) as scratch:
+        work = Path(scratch)
+        checkpoint = synthetic(work / "parent", wish.layers)
+        note("the whole parent as one file")
+        write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), work / "plain.gguf")
+        ran = {job: measured(job, work) for job in JOBS}
+        same = differing(next((work / "ours").glob("*.gguf")), work / "theirs.gguf")
+        stored = sum(info.end - info.start for info in checkpoint.tensors.values())
+    text = StringIO()
+    with redirect_stdout(text):
+        page(ran, same, stored)
+    PLACE.write_text(text.getvalue().strip() + "\n", encoding="utf-8")
+
+
+def measured(job: str, work: Path) -> dict[str, Any]:
+    """Run a job in a process of its own; its ``memory`` beside mapped files at its peak, its wall ``clock``."""
+    note(job)
+    begin, most = time.monotonic(), 0
+    command = [sys.executable, __file__, "--job", job, str(work)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:
+            most = max(most, anonymous_memory(process.pid))
+            time.sleep(PAUSE)
+        assert process.stdout is not None
+        answer = process.stdout.read()
+    if process.returncode:
+        raise RuntimeError(f"{job} failed")
+    return {**json.loads(answer.splitlines()[-1]), "memory": most, "clock": time.monotonic() - begin}
+
+
+def differing(first: Path, other: Path) -> tuple[int, list[str]]:
+    """Return how many tensors two files have, and which of them are not the same bytes."""
+    one, two = (read_gguf_header(file) for file in (first, other))
+    assert one.tensors == two.tensors
+    ours, theirs = (np.memmap(file, np.uint8, "r") for file in (first, other))
+    names = [
+        name
+        for name in one.tensors
+        if one.types[name] != two.types[name]
+        or not np.array_equal(ours[slice(*one.places[name])], theirs[slice(*two.places[name])])
+    ]
+    return len(one.tensors), names
+
+
+def page(ran: dict[str, dict[str, Any]], same: tuple[int, list[str]], stored: int) -> None:
+    """Print the page."""
+    mine = ran["ours"]
+    print("# Types of weights of a large checkpoint\n")
+    print(
+        f"Written by `python benchmarks/bits_large.py`. Machine: {machine()}, llama-cpp-python "
+        f"{version('llama-cpp-python')}; one thread.\n"
+    )
+    print(
+        f"A llama of {stored / 1e9:.2f} GB in bfloat16 gets types alone, without a text, within "
+        f"{mine['bytes'] / 1e9:.2f} GB: planned, written, opened again and compared. Beside it llama.cpp's "
+        "quantiser writes the same types. Seconds are of the processor, memory is at the peak beside mapped "
+        "files.\n"
+    )
+    head = ("", "seconds", "seconds by the clock", "memory")
+    rows = [
+        (job, each["seconds"], each["clock"], f"{each['memory'] / 1e6:,.0f} MB") for job, each in ran.items()
+    ]
+    titles = {"ours": "`zerolm carve`", "theirs": "`llama_model_quantize`"}
+    table(head, [(titles[job], *rest) for job, *rest in rows])
+    print("What `zerolm carve` does in its seconds:\n")
+    table(("", "seconds"), sorted(mine["phases"].items(), key=lambda item: -item[1]))
+    count, others = same
+    print(f"Of {count} tensors {count - len(others)} are the same bytes in both files.")
+
+
+if __name__ == "__main__":
+    main()

@@ -67,12 +67,66 @@ def sheet(parts: Parts, model: str) -> None:
                     told,
                 ]
             )
+    for name, part in parts.items():
+        if name.startswith("alone "):
+            figures = f"{part['bytes'] / 1e6:.3f}", "", f"{part['kl']:.5f}", "", f"{part['foretold']:.5f}"
+            rows.append(["fewer bytes", "", "", *figures])
     if rows:
         print("### Types alone\n")
         head = ("", "MB", "KL", "planned, MB", "K types", "all types", "of the KL", "foretold")
         table(list(head), rows)
+    cuts(parts)
     joint_sizes(parts)
+    healed(parts)
+    caches(parts)
     foretold(parts)
+
+
+def cuts(parts: Parts) -> None:
+    """Print what cuts alone lose at 16 bits."""
+    rows = [
+        [f"{float(name.split()[1]):.0%}", f"{part['bytes'] / 1e6:.3f}", f"{part['kl']:.4f}"]
+        for name, part in parts.items()
+        if name.startswith("cut ")
+    ]
+    if rows:
+        print("### Cuts alone\n")
+        print("`zerolm carve --max-params`, one size for all layers, weights of 16 bits.\n")
+        table(("of the parameters", "MB", "KL"), rows)
+
+
+def healed(parts: Parts) -> None:
+    """Print what healing before types leaves."""
+    rows = []
+    for name, part in parts.items():
+        if name.startswith("healed "):
+            joint, losses = part["joint"], part["losses"]
+            shape = f"{joint['layers']} x {joint['hidden']}, kv {joint['kv_heads'][0]}, ffn {joint['ffn'][0]}"
+            texts = [f"{loss:.4f}" for loss in losses]
+            rows.append([shape, f"{part['bytes'] / 1e6:.3f}", *texts])
+    if rows:
+        print("### Healed, then quantised\n")
+        print(
+            "The cut of a plan at 16 bits, healed on a million tokens, then types within the bytes "
+            "(`zerolm heal`, then `zerolm carve --keep 1 --format gguf`). KL to the parent.\n"
+        )
+        table(("shape", "MB", "KL as cut", "healed", "with types"), rows)
+
+
+def caches(parts: Parts) -> None:
+    """Print what types of the KV cache lose."""
+    rows = [
+        [name.split()[1], f"{part['bits']:g}", f"{part['kl']:.6f}"]
+        for name, part in parts.items()
+        if name.startswith("cache ")
+    ]
+    if rows:
+        print("### Types of the KV cache\n")
+        print(
+            "llama.cpp on the whole model in float32, keys and values in one type, beside a cache of "
+            "float32; a token at a time.\n"
+        )
+        table(("keys and values", "bits", "KL"), rows)
 
 
 def joint_sizes(parts: Parts) -> None:

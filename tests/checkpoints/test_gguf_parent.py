@@ -136,7 +136,7 @@ def quantised(folder: Path, file: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q5_1"])
 def test_a_quantised_file_has_the_numbers_that_it_is_read_back_as(kind: str, tmp_path: Path) -> None:
-    settings = DECODER | {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
+    settings = DECODER | {"hidden_size": 96, "intermediate_size": 64, "head_dim": 16}
     torch.manual_seed(0)
     LlamaForCausalLM(LlamaConfig(**settings)).save_pretrained(tmp_path / "parent")
     theirs = Checkpoint.open(tmp_path / "parent")

@@ -114,8 +114,15 @@ class TypePrices:
         return dimensions(self.checkpoint)
 
     def candidates(self, name: str) -> tuple[WeightType, ...]:
-        """Return the types that a tensor of the parent may take, the one that it is stored in among them."""
-        stored = BY_NAME[self.checkpoint.tensors[name].dtype]
+        """Return the types that a tensor of the parent may take, the one that it is stored in among them.
+
+        What is quantised already takes these types alone, if its rows fall into blocks of any.
+        """
+        info, source = self.checkpoint.tensors[name], self.checkpoint.source
+        stored = BY_NAME[info.dtype]
+        if source is not None and source.types.get(name) in source.quantised:
+            able = [kind for kind in self.types if kind.holds(info.shape[1])]
+            return from_largest(able or {*self.types, BY_NAME["F16"]})
         more = {BY_NAME["F16"]} if stored.name == "F32" else set()
         return from_largest({*self.types, stored, *more})
 

@@ -57,9 +57,9 @@ MIXES: Final = {"Q5_K_M": 17, "Q4_K_M": 15, "IQ4_XS": 30, "Q3_K_M": 12}
 K_TYPES: Final = "Q8_0,Q6_K,Q5_K,Q4_K,Q3_K,Q2_K"
 SHARES: Final = (3.1 / 7.34, 2.4 / 7.34, 2.0 / 7.34)
 """Bytes a parameter of the parent at which cuts and types are planned together."""
-LONE: Final = (0.39, 0.355, 0.335)
+LONE: Final = (0.38, 0.345)
 """Bytes a parameter at which types alone are measured, too."""
-CUT: Final = (0.9, 0.75, 0.6, 0.5, 0.4)
+CUT: Final = (0.75, 0.6, 0.5, 0.4)
 """Shares of the parameters at which cuts alone are."""
 HEALED: Final = f"{SHARES[1]:.3f}"
 

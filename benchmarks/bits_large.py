@@ -107,11 +107,12 @@ def main() -> None:
     text = StringIO()
     with redirect_stdout(text):
         page(ran, same, stored)
-    PLACE.write_text(text.getvalue().strip() + "\n", encoding="utf-8")
+    content = text.getvalue().strip() + "\n"
+    print(content) if wish.layers < DEPTH else PLACE.write_text(content, encoding="utf-8")
 
 
 def measured(job: str, work: Path) -> dict[str, Any]:
-    """Run a job in a process of its own; its ``memory`` beside mapped files at its peak, its wall ``clock``."""
+    """Run a job in a process of its own: its result, ``memory`` at its peak, and ``clock`` on the wall."""
     note(job)
     begin, most = time.monotonic(), 0
     command = [sys.executable, __file__, "--job", job, str(work)]

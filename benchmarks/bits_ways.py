@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HEALED: Final = 1_000_000
 """Tokens."""
-CACHED: Final = 48
+CACHED: Final = 16
 """Sequences that judge types of the cache, a token at a time."""
 FULL: Final = 0
 """The number of float32 among llama.cpp's types."""

@@ -32,6 +32,9 @@ from zerolm.progress import Counted, Progress, silent
 
 SAMPLED: Final = 128
 """Rows of a matrix whose errors are measured; of the embedding and the head those felt most."""
+SAMPLED_WEIGHTS: Final = 1 << 17
+FEWEST_ROWS: Final = 64
+"""Of long rows fewer are measured: so many weights, but no fewer rows than these."""
 ROWS_AT_ONCE: Final = 1024
 ATTENTION: Final = ("q", "k", "v", "o")
 FFN: Final = ("gate", "up", "down")
@@ -308,12 +311,16 @@ def _ratios(
     values: Values, read: Floats, felt: Floats, types: Sequence[WeightType], *, most_felt: bool
 ) -> Floats:
     """Return the weighed squares of the errors of each type over those of the weights, (types,)."""
-    if most_felt:
-        taken = np.sort(np.argsort(-felt, kind="stable")[:SAMPLED])
-    else:
-        taken = spread_rows(len(values), SAMPLED)
+    most = rows_of_weights(SAMPLED, values.shape[1], SAMPLED_WEIGHTS)
+    first = np.argsort(-felt, kind="stable")[:most] if most_felt else spread_rows(len(values), most)
+    taken = np.sort(first)
     some, weights = values[taken], felt[taken]
     return np.array([_ratio(some, read, weights, each) for each in types])
+
+
+def rows_of_weights(most: int, columns: int, weights: int) -> int:
+    """Return how many rows hold about so many weights: ``most`` at most, and some at least."""
+    return min(most, max(FEWEST_ROWS, weights // columns))
 
 
 def spread_rows(rows: int, most: int) -> Ints:

@@ -19,7 +19,14 @@ from zerolm.carving.bits.felt import FeltMatrix, Place
 from zerolm.carving.bits.kernels import Values, quantised, rounded
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import plain_bytes
-from zerolm.carving.bits.prices import WRITTEN, as_importances, felt_in_all, shares_along, spread_rows
+from zerolm.carving.bits.prices import (
+    WRITTEN,
+    as_importances,
+    felt_in_all,
+    rows_of_weights,
+    shares_along,
+    spread_rows,
+)
 from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.kept_units import Cut, LayerCut
@@ -33,7 +40,8 @@ from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import final_norm, places_of
 
 ROWS: Final = 1024
-"""Rows of a matrix whose errors are measured, evenly spread."""
+WEIGHTS: Final = 1 << 18
+"""Rows of a matrix whose errors are measured, evenly spread, and so many weights of long ones."""
 Types = Mapping[Place, str]
 """The names of types by the parent's layer and the role; None outside the layers."""
 
@@ -137,7 +145,7 @@ class WeighedChild:
         """Return the bytes and the loss of a matrix of the child by type, those alone that it can take."""
         values, importances = self.values(place), self.importances(place)
         rows, columns = values.shape
-        parts, taken = self.parts(place), spread_rows(rows, ROWS)
+        parts, taken = self.parts(place), spread_rows(rows, rows_of_weights(ROWS, columns, WEIGHTS))
         some, sizes, losses = values[taken], [], []
         whole = float(np.square(values, dtype=np.float64).sum())
         for kind in types:

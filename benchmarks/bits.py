@@ -54,6 +54,7 @@ LENGTH: Final = 256
 SINGLE: Final = ("Q6_K", "Q5_K", "Q4_K", "Q3_K")
 MIXES: Final = {"Q5_K_M": 17, "Q4_K_M": 15, "IQ4_XS": 30, "Q3_K_M": 12}
 """llama.cpp's own mixes, and the numbers of their files."""
+OTHERS: Final = (*(f"single {kind}" for kind in SINGLE), *(f"mix {name}" for name in MIXES))
 K_TYPES: Final = "Q8_0,Q6_K,Q5_K,Q4_K,Q3_K,Q2_K"
 SHARES: Final = (3.1 / 7.34, 2.4 / 7.34, 2.0 / 7.34)
 """Bytes a parameter of the parent at which cuts and types are planned together."""
@@ -138,7 +139,12 @@ class Parent:
         types = types_named("all", with_importances=True)
         return {place: self.weighed.losses(place, types) for place in self.weighed.tensors}
 
-    def alone(self, budget: int, names: str = "all") -> dict[str, Any]:
+    def repaired(self, part: str) -> dict[str, Any]:
+        """Return types alone at the bytes of another part, with what they lose paid back by least squares."""
+        budget = Parts(self.work / "parts.jsonl").stored(f"{self.name}: {part}")["bytes"]
+        return {"bytes": None} if budget is None else self.alone(budget, is_repaired=True)
+
+    def alone(self, budget: int, names: str = "all", *, is_repaired: bool = False) -> dict[str, Any]:
         """Return the exact plan of types alone within these bytes, of some types or all."""
         every = types_named("all", with_importances=True)
         wanted = set(types_named(names, with_importances=True))
@@ -147,6 +153,11 @@ class Parent:
         best = least_loss(All(tuple(tables)), budget - self.plain)
         assert best is not None
         typed = TypedChild(self.weighed, {place: every[rows[row]].name for place, row in best.picks.items()})
+        if is_repaired:
+            repaired = self.session.repaired(self.weighed.cut, None, typed.types)
+            weighed = self.session.weighed(self.weighed.cut, repaired)
+            kl = typed_loss(self.judged, TypedChild(weighed, typed.types), repaired)
+            return {"bytes": typed.bytes, "kl": kl}
         return {"bytes": typed.bytes, "kl": typed_loss(self.judged, typed, Repaired()), "foretold": best.loss}
 
     def single(self, kind: str) -> dict[str, Any]:
@@ -237,6 +248,7 @@ def parts_of(parent: Parent) -> dict[str, Callable[[], Any]]:
             for shape in ("uniform", "per-layer")
             for share in SHARES
         },
+        **{f"repaired {part}": partial(parent.repaired, part) for part in OTHERS},
         **{f"alone {share}": partial(parent.alone, int(share * parent.params)) for share in LONE},
         **{f"cut {share}": partial(cut_alone, parent, share) for share in CUT},
         **{f"cache {kind}": partial(cache, parent, kind) for kind in CACHES},

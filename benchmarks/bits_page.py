@@ -48,7 +48,7 @@ def sheet(parts: Parts, model: str) -> None:
         for name, part in parts.items():
             if not name.startswith(f"{kind} ") or part["bytes"] is None:
                 continue
-            alone = part["alone"]
+            alone, repaired = part["alone"], parts.get(f"repaired {name}")
             k_types = f"{part['k_types']['kl']:.5f}" if "k_types" in part else ""
             figures = part["kl"], alone["kl"], alone["kl"] / part["kl"], alone["foretold"]
             kl, ours, share, told = (
@@ -65,15 +65,26 @@ def sheet(parts: Parts, model: str) -> None:
                     ours,
                     share,
                     told,
+                    f"{repaired['kl']:.5f}" if repaired else "",
+                    f"{repaired['kl'] / part['kl']:.2f}" if repaired else "",
                 ]
             )
     for name, part in parts.items():
         if name.startswith("alone "):
-            figures = f"{part['bytes'] / 1e6:.3f}", "", f"{part['kl']:.5f}", "", f"{part['foretold']:.5f}"
+            figures = (
+                f"{part['bytes'] / 1e6:.3f}",
+                "",
+                f"{part['kl']:.5f}",
+                "",
+                f"{part['foretold']:.5f}",
+                "",
+                "",
+            )
             rows.append(["fewer bytes", "", "", *figures])
     if rows:
         print("### Types alone\n")
-        head = ("", "MB", "KL", "planned, MB", "K types", "all types", "of the KL", "foretold")
+        head = ("", "MB", "KL", "planned, MB", "K types", "all types", "of the KL", "foretold",
+                "repaired", "of the KL")  # fmt: skip
         table(list(head), rows)
     cuts(parts)
     joint_sizes(parts)

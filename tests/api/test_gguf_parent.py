@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -91,3 +92,13 @@ def test_what_a_file_cannot_give_is_refused(
         zerolm.carve(places[place], out=tmp_path / "child", **settings)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "child").exists()
+
+
+def test_without_the_package_one_line_names_the_extra(
+    places: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'zerolm\[gguf\]'"):
+        zerolm.carve(places[1], max_params="0.7x")
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'zerolm\[gguf\]'"):
+        zerolm.ledger(places[1])

@@ -42,7 +42,7 @@ from zerolm.settings.compute import ComputeRequest
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
-    from zerolm.carving.bits.typed_child import TypedChild
+    from zerolm.carving.bits.typed_child import TypedChild, Types
     from zerolm.carving.planning.sensitivity import LossTable
     from zerolm.carving.pruning import Repaired
     from zerolm.carving.session import Session
@@ -417,11 +417,10 @@ class Carving:
 
         session = self.session or Session(self.checkpoint, self.methods, self.progress, self.compute)
         finish = self.destination.finish
-        repaired = session.repaired(cut, self.recipe.ridges or None if self.recipe else None)
+        repaired, typed = self._repaired(session, cut)
         losses = dict(carved.losses)
-        if losses and repaired.arrays:
+        if losses and repaired.arrays and typed is None:
             losses["repaired"] = session.loss(cut, repaired)
-        typed = self._with_types(session, cut, repaired)
         if typed is not None:
             rows = rows_of(typed.types, self.checkpoint)
             costs = {**carved.costs, "child": {**carved.costs["child"], "weight_bytes": typed.bytes}}
@@ -469,18 +468,28 @@ class Carving:
 
             write_imatrix(typed.weighed, folder / name, str(self.session.tokens.text))
 
-    def _with_types(self, session: Session, cut: Cut, repaired: Repaired) -> TypedChild | None:
-        """Return the child with its types: those of the recipe, or those of least loss by its own weights."""
-        types = self.recipe.types if self.recipe else None
+    def _repaired(self, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | None]:
+        """Return what is repaired, and the child with its types where weights have any.
+
+        These are those of the recipe, or those of least loss by its own weights, repaired without them.
+        """
+        from zerolm.carving.pruning import Repaired
+
+        ridges = self.recipe.ridges or None if self.recipe else None
+        types: Types | None = self.recipe.types if self.recipe else None
         if self.typing is None and types is None:
-            return None
+            return session.repaired(cut, ridges), None
         from zerolm.carving.bits.typed_child import TypedChild
 
-        weighed = session.weighed(cut, repaired)
-        if types is not None:
-            return TypedChild(weighed, types)
-        assert self.typing is not None
-        return self.typing.typed(weighed)
+        if types is None:
+            assert self.typing is not None
+            is_whole = cut.is_whole and cut.narrowing is None
+            repaired = Repaired() if is_whole else session.repaired(cut)
+            types = self.typing.typed(session.weighed(cut, repaired)).types
+            if not session.repairs_types:
+                return repaired, TypedChild(session.weighed(cut, repaired), types)
+        repaired = session.repaired(cut, ridges, types if session.repairs_types else None)
+        return repaired, TypedChild(session.weighed(cut, repaired), types)
 
 
 def _cuttable(checkpoint: Checkpoint) -> list[str]:

@@ -229,7 +229,7 @@ class TypePlanner:
         typed = everywhere(able[best], weighed)
         name = f"{able[best].name} everywhere"
         self.progress(f"measuring {name}")
-        measured = session.typed_final(whole, lambda _: typed.types)
+        measured = session.typed_final(whole, lambda _: typed.types, is_repaired=False)
         return [EqualBytes(name, typed.bytes, float(np.asarray(losses)[best]), measured)]
 
 

@@ -220,12 +220,25 @@ class ReadBack:
     def __init__(self, blocks: Blocks, typed: TypedChild, repaired: Repaired) -> None:
         self.blocks, self.typed, self.repaired = blocks, typed, repaired
         self.cut = typed.weighed.cut
-        self.embedding = torch.from_numpy(typed.rounded((None, "embedding")))
-        has_head = (None, "head") in typed.types
-        self.head = torch.from_numpy(typed.rounded((None, "head"))) if has_head else self.embedding
-        self.norm = copy.deepcopy(final_norm(blocks.model)).float()
-        gain = next(t for t in typed.weighed.child.tensors() if t.role == "final_norm")
-        put(self.norm, "weight", torch.from_numpy(widened(gain.array(), gain.info.dtype)))
+
+    @cached_property
+    def embedding(self) -> Tensor:
+        """The embedding, (v, k)."""
+        return torch.from_numpy(self.typed.rounded((None, "embedding")))
+
+    @cached_property
+    def head(self) -> Tensor:
+        """The head, (v, k)."""
+        place = (None, "head")
+        return torch.from_numpy(self.typed.rounded(place)) if place in self.typed.types else self.embedding
+
+    @cached_property
+    def norm(self) -> nn.Module:
+        """The norm before the head."""
+        norm = copy.deepcopy(final_norm(self.blocks.model)).float()
+        gain = next(t for t in self.typed.weighed.child.tensors() if t.role == "final_norm")
+        put(norm, "weight", torch.from_numpy(widened(gain.array(), gain.info.dtype)))
+        return norm
 
     def embed(self, index: int) -> Tensor:
         """Return what the first layer gets of a batch, (b, t, k)."""

@@ -114,14 +114,14 @@ def unpacked(file: Path) -> Unpacked:
     if not (folder / "config.json").is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
         size = sizes_of(family, config).head_size
-        with new_folder(folder, force=False) as made:
-            _write_tokenizer(made, file, header)
+        with new_folder(folder, force=False) as place:
+            _write_tokenizer(place, file, header)
             if moved:
-                write_shards(made, [_outgoing(each, family, size) for each in moved], max_bytes=1 << 62)
+                write_shards(place, [_outgoing(each, family, size) for each in moved], max_bytes=1 << 62)
             licence = header.metadata.get("general.license")
             if isinstance(licence, str) and len(licence) <= 80 and licence.isprintable():
-                (made / "README.md").write_text(f"---\nlicense: {json.dumps(licence)}\n---\n", "utf-8")
-            write_json(made / "config.json", config)
+                (place / "README.md").write_text(f"---\nlicense: {json.dumps(licence)}\n---\n", "utf-8")
+            write_json(place / "config.json", config)
     by_place = {info.name: info for info in sorted(there, key=lambda info: info.start)}
     shards = [Shard(file, by_place, header.digest, state.st_size, state.st_mtime_ns)]
     shards += [read_shard(folder / SINGLE)] if moved else []

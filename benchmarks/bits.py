@@ -194,7 +194,10 @@ class Parent:
         written = WrittenChild(self.weighed, {}, target)
         typed = replace(written, types=written.stored())
         kl = typed_loss(self.judged, typed, Repaired())
-        return {"bytes": typed.bytes, "kl": kl, "alone": self.alone(typed.bytes)}
+        told = sum(
+            float(self.weighed.losses(place, (BY_NAME[kind],)).loss[0]) for place, kind in typed.types.items()
+        )
+        return {"bytes": typed.bytes, "kl": kl, "told": told, "alone": self.alone(typed.bytes)}
 
     def together(self, share: float, shape: str) -> dict[str, Any]:
         """Return a child with cuts and types as ``zerolm carve`` writes it, its file opened again."""

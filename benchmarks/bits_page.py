@@ -86,6 +86,22 @@ def sheet(parts: Parts, model: str) -> None:
         head = ("", "MB", "KL", "planned, MB", "K types", "all types", "of the KL", "foretold",
                 "repaired", "of the KL")  # fmt: skip
         table(list(head), rows)
+    told = [
+        f"{name.split()[1]} {part['told']:.5f} ({part['kl']:.5f})"
+        for name, part in parts.items()
+        if name.startswith("mix ") and "told" in part
+    ]
+    if told:
+        print(
+            f"Of the mixes themselves is foretold (and measured): {', '.join(told)}. So the prices tell "
+            "these plans as rightly as the planned ones: where a mix is near what types alone can do, little "
+            "is left to gain.\n"
+        )
+    if any(name.startswith("repaired ") for name in parts):
+        print(
+            "*repaired*: output matrices are solved again by least squares on what the rounded layers before "
+            "them send, as `zerolm carve --keep 1 --text TEXT` does.\n"
+        )
     cuts(parts)
     joint_sizes(parts)
     healed(parts)

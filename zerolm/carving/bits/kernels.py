@@ -61,6 +61,18 @@ def rounded(values: Values, kind: WeightType, importances: Values | None, thread
     return dequantised(quantised(values, kind, importances, threads), kind)
 
 
+def sum_of_squares(values: Values, other: Values | None = None) -> float:
+    """Return the sum of squares of a matrix (n, k), or of its difference to another, some rows at a time."""
+    step = max(1, PIECE // values.shape[1])
+    total = 0.0
+    for start in range(0, len(values), step):
+        part = values[start : start + step].astype(np.float64)
+        if other is not None:
+            part -= other[start : start + step]
+        total += float(np.vdot(part, part))
+    return total
+
+
 @cache
 def chunk() -> Callable[..., int]:
     """Return llama.cpp's function that quantises some rows; ``ModuleNotFoundError`` where it is not there."""

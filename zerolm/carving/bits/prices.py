@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.bits.felt import FeltMatrix, Place
-from zerolm.carving.bits.kernels import Values, rounded
+from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Dimensions, dimensions
@@ -234,9 +234,7 @@ class TypePrices:
     def _felt(self, place: Place, values: Values) -> FeltMatrix:
         if self.felt is None:
             rows, columns = values.shape
-            return FeltMatrix(
-                np.ones(columns), np.ones(rows), 1.0 / max(float(np.square(values).sum()), 1e-300)
-            )
+            return FeltMatrix(np.ones(columns), np.ones(rows), 1.0 / max(sum_of_squares(values), 1e-300))
         return self.felt[place]
 
     def _turned(self, place: Place, values: Values, felt: FeltMatrix) -> tuple[Values, Floats, Floats]:

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from zerolm.architecture import Floats
 from zerolm.carving.bits.felt import FeltMatrix, Place
-from zerolm.carving.bits.kernels import Values, quantised, rounded
+from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import plain_bytes
 from zerolm.carving.bits.prices import (
@@ -147,7 +147,7 @@ class WeighedChild:
         rows, columns = values.shape
         parts, taken = self.parts(place), spread_rows(rows, rows_of_weights(ROWS, columns, WEIGHTS))
         some, sizes, losses = values[taken], [], []
-        whole = float(np.square(values, dtype=np.float64).sum())
+        whole = sum_of_squares(values) if self.felt is None else 1.0
         for kind in types:
             sizes.append(kind.size(columns) * rows)
             if not kind.holds(columns):

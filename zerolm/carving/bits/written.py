@@ -12,6 +12,7 @@ from gguf import GGUFReader
 from numpy.typing import NDArray
 
 from zerolm.carving.bits.felt import Place
+from zerolm.carving.bits.kernels import sum_of_squares
 from zerolm.carving.bits.typed_child import TypedChild
 from zerolm.carving.export.gguf.file_tensors import names_in
 from zerolm.checkpoints.gguf.dequantise import dequantised
@@ -62,7 +63,5 @@ class WrittenChild(TypedChild):
                 raise ValueError(f"{name!r} of {str(self.file)!r} is {stored}, not {kind} as planned")
             values = self.weighed.values(place)
             read = dequantised(self.encoded(place), BY_NAME[kind])
-            whole = float(np.square(values, dtype=np.float64).sum())
-            lost = float(np.square(read - values, dtype=np.float64).sum())
-            if not lost <= LARGEST_ERROR * whole:
+            if not sum_of_squares(values, read) <= LARGEST_ERROR * sum_of_squares(values):
                 raise ValueError(f"{name!r} of {str(self.file)!r} has other numbers than the child")

@@ -151,7 +151,7 @@ def caches(parts: Parts) -> None:
         print("### Types of the KV cache\n")
         print(
             "llama.cpp on the whole model in float32, keys and values in one type, beside a cache of "
-            "float32; a token at a time.\n"
+            "float16; a token at a time.\n"
         )
         table(("keys and values", "bits", "KL"), rows)
 

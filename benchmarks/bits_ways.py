@@ -27,9 +27,9 @@ HEALED: Final = 1_000_000
 """Tokens."""
 CACHED: Final = 16
 """Sequences that judge types of the cache, a token at a time."""
-FULL: Final = 0
-"""The number of float32 among llama.cpp's types."""
-CACHES: Final = {"f16": 1, "q8_0": 8, "q5_1": 7, "q4_0": 2}
+FULL: Final = 1
+"""The number of float16 among llama.cpp's types, to which its flash attention rounds a cache of float32."""
+CACHES: Final = {"q8_0": 8, "q5_1": 7, "q4_0": 2}
 KINDS: Final = ("layers", "hidden", "heads", "ffn")
 
 
@@ -86,7 +86,7 @@ def plain_file(parent: Parent) -> Path:
 
 
 def cache(parent: Parent, kind: str) -> dict[str, Any]:
-    """Return what llama.cpp loses by a type of its KV cache beside one of float32, weights in float32.
+    """Return what llama.cpp loses by a type of its KV cache beside one of float16, weights in float32.
 
     A token at a time: several crash some builds where anything is quantised.
     """

@@ -265,7 +265,7 @@ def by_bytes() -> str:
         x, _ = place((size, losses[0]))
         parts.append(text(x, bottom + 20, f"{size} MB", "small mid"))
     parts.append(line(left, bottom, right, bottom, "axis"))
-    names = {"types": "types alone", "both": "cuts and types together", "cuts": "cuts alone, 16 bits"}
+    names = {"types": "types alone, repaired", "both": "cuts and types together", "cuts": "cuts alone, 16 bits"}
     kinds = {"types": "geo", "both": "third", "cuts": "count"}
     for row, (way, points) in enumerate((way, evidence.by_bytes()[way]) for way in names):
         placed = [place(point) for point in points]
@@ -273,7 +273,7 @@ def by_bytes() -> str:
         parts += [dot(x, y, kinds[way], 4) for x, y in placed]
         parts.append(dot(right - 180, top + 20 + 22 * row - 4, kinds[way], 5))
         parts.append(text(right - 168, top + 20 + 22 * row, names[way], kinds[way]))
-    return svg(720, bottom + 36, "Types lose least down to some 3 MB, cuts and types together below", parts)
+    return svg(720, bottom + 36, "Types of weights lose least by far, cuts and types together where types end", parts)
 
 
 FIGURES = {

@@ -131,9 +131,9 @@ def _model(model: str, one: Mapping[str, Any], work: Path) -> Iterator[str]:
         facts = one["facts"]
         yield (
             f"It learned to tell eight libraries by the first sentences of their docstrings, in "
-            f"{facts['seconds'] / 60:.0f} minutes of one thread: {facts['of']}. Accuracy on other rows of the "
-            f"same files {facts['accuracy']:.3f}, of the commonest class {facts['commonest class']:.3f}. The "
-            "first 60 rows of each judging set of 160 were attacked (`examples/attack_texts.py`): "
+            f"{facts['seconds'] / 60:.0f} minutes of one thread: {facts['of']}. Accuracy on other rows of "
+            f"the same files {facts['accuracy']:.3f}, of the commonest class {facts['commonest class']:.3f}. "
+            "The first 60 rows of each judging set of 160 were attacked (`examples/attack_texts.py`): "
             + "; ".join(
                 f"{name} set accuracy under attack {rates['accuracy under attack']:.1f} %, success rate "
                 f"{rates['attack success rate']:.1f} %"

@@ -32,7 +32,7 @@ CALIBRATED: Final = 32
 """Sequences of calibration text, or 256 lines of an encoder's."""
 MEASURED_ON: Final = 4
 """One in so many sequences measures single cuts, which takes long."""
-PROXIED: Final = 100
+PROXIED: Final = 50
 PROXY_BATCH: Final = {"batch": 16, "length": 64, "parts": 8}
 """Sub-networks that proxies are computed of, and the tokens that they see: an eighth of the usual."""
 KINDS: Final = ("groups", "ffn")

@@ -71,6 +71,7 @@ def carve(
     one line, for what cannot be done; nothing is written then.
     """
     checkpoint, costs = _opened(parent, destination), costs or StoredCosts()
+    size.experts.check()
     if size.experts.keep is not None:
         from zerolm.carving.experts.carve_experts import ExpertCarving
 

@@ -251,7 +251,8 @@ def _experts(rows: Any, count: int) -> dict[int, Ints] | None:
         return None
     experts: dict[int, Ints] = {}
     for row in rows if isinstance(rows, list) else [None]:
-        layer, kept = (row.get("layer"), row.get("kept")) if isinstance(row, dict) else (None, None)
+        entry: dict[str, Any] = row if isinstance(row, dict) else {}
+        layer, kept = entry.get("layer", -1), entry.get("kept", [])
         sound = type(layer) is int and isinstance(kept, list) and kept and all(type(x) is int for x in kept)
         if not sound or kept != sorted(set(kept)) or not 0 <= kept[0] <= kept[-1] < count:
             raise ValueError(f"its experts are {str(row)[:60]!r}, not ascending within 0 to {count - 1}")

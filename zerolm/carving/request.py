@@ -67,6 +67,11 @@ class ExpertsRequest:
         high=1 << 16,
     )
 
+    def check(self) -> None:
+        """Raise ``ValueError`` for what is of experts that leave, where none do."""
+        if self.keep is None and self.parallel != 1:
+            raise ValueError("--expert-parallel is of experts that are kept: give --keep-experts N too")
+
 
 @dataclass(frozen=True)
 class WeightsRequest:

@@ -281,7 +281,7 @@ class CarvingReport(Report):
             f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
             f"ffn {span(self._all('ffn'))}",
             *filter(None, [self.stream_widths.line(), self.child_types.line()]),
-            *([self.experts.line()] if self.experts else []),
+            *([self.experts.line(self.criterion)] if self.experts else []),
             *([f"loss on the calibration text: {losses}"] if losses else []),
             *([f"healed: {self.healing.gains}"] if self.healing else []),
             *([f"verified: opened again, {self._proof()}"] if self.verified else []),

@@ -22,27 +22,22 @@ class ExpertRow:
 
 @dataclass(frozen=True)
 class ChildExperts:
-    """The experts of a layer of the ``parent`` and of the ``child``; ``active`` of them are met by a token.
-
-    ``gap`` says by what share at most another choice would be better by the criterion; 0 is proven best.
-    """
+    """The experts of a layer of the ``parent`` and of the ``child``; ``active`` of them are met by a token."""
 
     parent: int
     child: int
     active: int
     groups: int = 1
-    gap: float = 0.0
     layers: list[ExpertRow] = field(default_factory=list)
 
-    def line(self) -> str:
-        """Return how many experts stay, and how much of the text's gates they had."""
+    def line(self, criterion: str) -> str:
+        """Return how many experts stay, by what, and how much of the text's gates they had."""
         gates = [row.gates for row in self.layers if row.gates is not None]
         share = f"; {sum(gates) / len(gates):.1%} of the gates of the text were theirs" if gates else ""
         groups = f", equal in {self.groups} groups" if self.groups > 1 else ""
-        proof = "the best choice by the criterion" if not self.gap else f"at most {self.gap:.1%} from the best"
         return (
             f"experts {self.child} of {self.parent} in {len(self.layers)} layers{groups} "
-            f"({self.active} active), {proof}{share}"
+            f"({self.active} active), chosen by {criterion}{share}"
         )
 
     def sheets(self) -> list[Sheet]:

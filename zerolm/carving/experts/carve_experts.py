@@ -1,4 +1,4 @@
-"""From a mixture and the number of experts to keep to a child on the disk that was compared with its parent."""
+"""From a mixture and the number of experts to keep to a child that was compared with its parent."""
 
 from __future__ import annotations
 
@@ -74,9 +74,7 @@ class ExpertCarving:
         if session.tokens.ids.shape[1] < 2:
             raise ValueError("the text has one token a sequence; two at least are needed")
         cache = session.cache("experts")
-        return expert_use(
-            self.checkpoint, session.model, session.tokens, cache=cache, progress=self.progress
-        )
+        return expert_use(self.checkpoint, session.model, session.tokens, cache=cache, progress=self.progress)
 
     def carved(self) -> Carved:
         """Return the outcome, with the child on the disk where one is wanted."""
@@ -95,7 +93,8 @@ class ExpertCarving:
             others += [f"--{name.replace('_', '-')}" for name in size.budgets]
         if others:
             raise ValueError(
-                f"experts are taken out alone: {others[0]} cannot stand beside --keep-experts; carve the child again"
+                f"experts are taken out alone: {others[0]} cannot stand beside --keep-experts; "
+                "carve the child again"
             )
         if size.experts.keep == AUTO and not size.budgets:
             raise ValueError("--keep-experts auto chooses within budgets: give one such as --max-params 0.7x")
@@ -111,7 +110,11 @@ class ExpertCarving:
                 f"criterion {methods.criterion} needs tokens: give --text FILE, or --criterion aimer, which "
                 "needs none"
             )
-        if family.task == "next" and self.checkpoint.layout.name("head") is None and not self.checkpoint.layout.tied:
+        if (
+            family.task == "next"
+            and self.checkpoint.layout.name("head") is None
+            and not self.checkpoint.layout.tied
+        ):
             raise ValueError(f"a {family.name} without a language-model head cannot be compared")
         _ = self.routing, self._count() if self.recipe is None else None
 
@@ -172,7 +175,7 @@ class ExpertCarving:
             CarvingMethod(methods.criterion, "none", "weights", self.size.layer_shape, FORMAT, None),
             costs,
             stored_bits(checkpoint, self.costs),
-            self.recipe is None or None,
+            None if self.recipe else True,
             {},
             widths(cut),
             None,
@@ -198,13 +201,12 @@ class ExpertCarving:
             "child": fewer.count,
             "active": routing.active,
             "groups": routing.groups,
-            "gap": 0.0,
             "layers": rows,
         }
 
     def _written(self, carved: Carved, fewer: FewerExperts, out: Path) -> Carved:
         """Write the child into a new folder, compared with its parent before the folder gets its name."""
-        checkpoint, finish, methods = self.checkpoint, self.destination.finish, self.methods
+        checkpoint, finish = self.checkpoint, self.destination.finish
         versions = versions_of("torch", "transformers")
         parent = origin_of(checkpoint.root), fingerprint(checkpoint, progress=self.progress)
         calibration = self.session.calibration if self.use_is_of_text else None
@@ -243,16 +245,18 @@ class ExpertCarving:
         return Verified(0.0, 0.0, BY_BYTES)
 
 
-def checked(
-    experts: Mapping[int, Ints], checkpoint: Checkpoint, routing: Routing
-) -> Mapping[int, Ints]:
+def checked(experts: Mapping[int, Ints], checkpoint: Checkpoint, routing: Routing) -> Mapping[int, Ints]:
     """Return the experts of a recipe; ``ValueError`` where they do not fit the parent."""
     sizes = {len(kept) for kept in experts.values()}
     groups = routing.groups
     each = {
         tuple(np.bincount(kept * groups // routing.experts, minlength=groups)) for kept in experts.values()
     }
-    if sorted(experts) != expert_layers(checkpoint) or len(sizes) != 1 or any(len(set(row)) > 1 for row in each):
+    if (
+        sorted(experts) != expert_layers(checkpoint)
+        or len(sizes) != 1
+        or any(len(set(row)) > 1 for row in each)
+    ):
         raise ValueError("the recipe keeps other numbers of experts than its parent's layers can have")
     routing.size(str(sizes.pop()))
     return experts

@@ -1,4 +1,4 @@
-"""One pass of the tokens through a mixture, layer after layer: how its experts are used, kept in the cache."""
+"""One pass of the tokens through a mixture, layer after layer: how its experts are used."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class ExpertSums:
 
     With the gate g that the model applies, its ``share`` s of the gates of the token, and the output f:
     ``count`` 1, ``gate`` g, ``share`` s, ``norm`` |f|, ``square`` |f|^2, ``gate_norm`` g|f|, ``share_norm``
-    s|f|, ``gate_square`` (g|f|)^2, all (e,); of pairs (e, e) ``together`` 1 and ``product`` g_i|f_i| g_j|f_j|.
+    s|f|, ``gate_square`` (g|f|)^2, all (e,); of pairs (e, e) ``together`` 1 and ``product`` g_i|f_i| times
+    g_j|f_j|.
     """
 
     def __init__(self, experts: int) -> None:
@@ -42,7 +43,7 @@ class ExpertSums:
         self.arrays |= {name: np.zeros((experts, experts)) for name in PAIRS}
 
     def add(self, numbers: Tensor, gates: Tensor, norms: Tensor) -> None:
-        """Take in tokens by the numbers of their experts, their gates and the norms of outputs, (t, k) each."""
+        """Take in tokens by the numbers of their experts, gates and norms of outputs, (t, k) each."""
         index, gate, norm = numbers.cpu().numpy(), *(x.double().cpu().numpy() for x in (gates, norms))
         total = gate.sum(1, keepdims=True)
         share = np.divide(gate, total, out=np.zeros_like(gate), where=total != 0)
@@ -106,8 +107,8 @@ def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Modu
     experts = module.get_submodule(name.partition(f".{layer}.")[2].rpartition(".")[0])
     if len(inspect.signature(experts.forward).parameters) < ARGUMENTS:
         raise ValueError(
-            f"the gates of a {checkpoint.family.name} scale what its experts read, so that tokens do not tell "
-            "their outputs: --criterion aimer goes by weights alone"
+            f"the gates of a {checkpoint.family.name} scale what its experts read, so that tokens do not "
+            "tell their outputs: --criterion aimer goes by weights alone"
         )
     return experts
 
@@ -128,7 +129,9 @@ def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Ca
             here = slice(start, start + step)
             routed = numbers[here].reshape(-1, 1)
             repeated = hidden[here].repeat_interleave(each, 0)
-            sent = alone(repeated, routed, gates.new_ones(len(routed), 1)).unflatten(0, (-1, each))  # (t, k, d)
+            sent = alone(repeated, routed, gates.new_ones(len(routed), 1)).unflatten(
+                0, (-1, each)
+            )  # (t, k, d)
             out[here] = (sent * gates[here, :, None]).sum(1)
             used = mask[here]
             sums.add(numbers[here][used], gates[here][used], sent[used].float().norm(dim=-1))

@@ -53,7 +53,9 @@ def masked(module: nn.Module, fewer: FewerExperts, layer: int, prefix: str = "")
     """
     layout, sizes = fewer.parent.layout, fewer.parent.layout.sizes
     gone = np.setdiff1d(np.arange(sizes["experts"]), fewer.by_layer[layer])
-    weight, bias = (parameter_of(module, fewer.parent, role, layer, prefix) for role in (ROUTER, "router_bias"))
+    weight, bias = (
+        parameter_of(module, fewer.parent, role, layer, prefix) for role in (ROUTER, "router_bias")
+    )
     if weight is None:
         raise ValueError(f"the stock class has no router where {layout.name(ROUTER, layer)!r} is stored")
     before = None if bias is None else bias.detach().clone()
@@ -130,4 +132,3 @@ def _bytes_of(tensor: Outgoing) -> Iterator[bytes]:
                     yield file.read(end - start)
         else:
             yield chunk if isinstance(chunk, bytes) else np.ascontiguousarray(chunk).tobytes()
-

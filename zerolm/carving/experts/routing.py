@@ -51,7 +51,9 @@ class Routing:
         """Return how many experts ``8``, ``0.5`` or ``0.5x`` keep; ``ValueError`` for what cannot be."""
         share = parse_share(text) or parse_share(f"{text}x" if "." in text else None)
         try:
-            exact = Decimal(share[:-1]) * self.experts if share else Decimal(parse_amount("keep_experts", text))
+            exact = (
+                Decimal(share[:-1]) * self.experts if share else Decimal(parse_amount("keep_experts", text))
+            )
         except ValueError:
             raise ValueError(
                 f"--keep-experts takes a number of experts, a share such as 0.5, or auto, not {text[:40]!r}"

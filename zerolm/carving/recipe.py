@@ -62,7 +62,7 @@ class Recipe:
     with the weights that were written; ``versions`` are those of the software that did it. ``width`` is that
     of a narrower stream, and ``basis`` how its directions were chosen. ``types`` are those of the weights by
     layer and role, None where they are as stored.
-    ``document`` is all that the file says. ``experts`` are those that stay by layer, None for all.
+    ``document`` is all that the file says.
     """
 
     cut: Cut
@@ -75,12 +75,17 @@ class Recipe:
     basis: str | None = None
     types: dict[tuple[int | None, str], str] | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
-    experts: dict[int, Ints] | None = None
 
     @property
     def is_healed(self) -> bool:
         """Return whether the child was trained too."""
         return bool(self.document.get("healing"))
+
+    @property
+    def experts(self) -> dict[int, Ints] | None:
+        """Return the experts that stay by layer, ascending; None where all do."""
+        rows = self.document.get("experts")
+        return None if rows is None else {row["layer"]: np.array(row["kept"], np.int64) for row in rows}
 
     def methods(self, text: str | None) -> Methods:
         """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
@@ -224,6 +229,7 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     if space is not None:
         SIZE_SPACES[_text("space", space)].choices(checkpoint)
     _check_healing(document.get("healing", []))
+    _check_experts(document.get("experts", []), checkpoint.layout.sizes.get("experts", 0))
     whole = dimensions(checkpoint)
     return Recipe(
         from_layers(whole, document.get("layers")),
@@ -235,7 +241,6 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         *_stream(document.get("stream"), whole, checkpoint),
         _types(document.get("types"), whole.depth),
         document,
-        _experts(document.get("experts"), checkpoint.layout.sizes.get("experts", 0)),
     )
 
 
@@ -245,19 +250,14 @@ def with_experts(recipe: Mapping[str, Any], experts: Mapping[int, Ints]) -> dict
     return {**recipe, "version": EXPERTS_VERSION, "experts": rows}
 
 
-def _experts(rows: Any, count: int) -> dict[int, Ints] | None:
-    """Return the experts that stay by layer, None for all; ``ValueError`` where a layer has no such."""
-    if rows is None:
-        return None
-    experts: dict[int, Ints] = {}
+def _check_experts(rows: Any, count: int) -> None:
+    """Refuse experts that a layer of the parent, with ``count`` of them, does not have."""
     for row in rows if isinstance(rows, list) else [None]:
         entry: dict[str, Any] = row if isinstance(row, dict) else {}
         layer, kept = entry.get("layer", -1), entry.get("kept", [])
         sound = type(layer) is int and isinstance(kept, list) and kept and all(type(x) is int for x in kept)
         if not sound or kept != sorted(set(kept)) or not 0 <= kept[0] <= kept[-1] < count:
             raise ValueError(f"its experts are {str(row)[:60]!r}, not ascending within 0 to {count - 1}")
-        experts[layer] = np.array(kept, np.int64)
-    return experts
 
 
 def _types(rows: Any, depth: int) -> dict[tuple[int | None, str], str] | None:

@@ -22,7 +22,7 @@ class ExpertRow:
 
 @dataclass(frozen=True)
 class ChildExperts:
-    """The experts of a layer of the ``parent`` and of the ``child``; ``active`` of them are met by a token."""
+    """The experts of a layer of the ``parent`` and of the ``child``; a token meets ``active`` of them."""
 
     parent: int
     child: int

@@ -1,4 +1,4 @@
-"""What experts of a layer are worth, by sums of one pass of tokens or by their weights alone."""
+"""The worth of a layer's experts, by sums of one pass of tokens or by their weights alone."""
 
 from __future__ import annotations
 

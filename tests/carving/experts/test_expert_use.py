@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA, by_weights
-from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.opener import mapped_model
 from zerolm.text.tokens import Tokens
@@ -127,7 +127,7 @@ def test_by_weights_alone_experts_are_ranked_by_how_evenly_they_are_spread(kind:
     folder = mixture(tmp_path / "parent", kind)
     stored, checkpoint = load_file(folder / "model.safetensors"), Checkpoint.open(folder)
     place = "model.layers.2.mlp.experts"
-    for expert, worth in enumerate(by_weights(checkpoint, 2)):
+    for expert, worth in enumerate(by_weights(checkpoint, 2, ledger_of(checkpoint))):
         if kind == "gpt_oss":
             both = [stored[f"{place}.{role}_proj"][expert] for role in ("gate_up", "down")]
         else:

@@ -28,6 +28,7 @@ from zerolm.carving.result import Carved, CarvingMethod, widths
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of, write_shards
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
+from zerolm.checkpoints.ledger import Ledger
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
 from zerolm.families.config import CoreSizes
@@ -62,6 +63,11 @@ class ExpertCarving:
         return Routing.of(self.checkpoint)
 
     @cached_property
+    def ledger(self) -> Ledger:
+        """The sums of all weights, which are finite."""
+        return ledger_of(self.checkpoint, progress=self.progress)
+
+    @cached_property
     def session(self) -> Session:
         return Session(self.checkpoint, self.methods, self.progress, self.compute)
 
@@ -79,7 +85,7 @@ class ExpertCarving:
     def carved(self) -> Carved:
         """Return the outcome, with the child on the disk where one is wanted."""
         self._check()
-        ledger_of(self.checkpoint, progress=self.progress)  # refuses weights that are not finite
+        _ = self.ledger
         fewer = self._fewer()
         outcome = self._outcome(fewer)
         folder = self.destination.folder
@@ -160,7 +166,7 @@ class ExpertCarving:
         if name == expert_worth.RANDOM:
             return expert_worth.drawn(self.methods.seed, layer, self.routing.experts)
         self.progress("weighing experts by their weights", layer, self.checkpoint.layout.depth)
-        return expert_worth.by_weights(self.checkpoint, layer)
+        return expert_worth.by_weights(self.checkpoint, layer, self.ledger)
 
     def _outcome(self, fewer: FewerExperts) -> Carved:
         checkpoint, methods = self.checkpoint, self.methods

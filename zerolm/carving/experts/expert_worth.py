@@ -10,7 +10,7 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.carving.experts.fewer_experts import expert_matrices
 from zerolm.checkpoints import Checkpoint
-from zerolm.checkpoints.ledger import best_summing
+from zerolm.checkpoints.ledger import Ledger, best_summing
 from zerolm.checkpoints.matrix_sums import sums_of
 from zerolm.io.cache import Arrays
 from zerolm.registry import Entry, Registry
@@ -53,16 +53,18 @@ def needs_tokens(name: str) -> bool:
     return TOKENS in EXPERT_CRITERIA.entry(name).needs
 
 
-def by_weights(checkpoint: Checkpoint, layer: int) -> Floats:
+def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
     """Return the worth (e,) by weights alone: minus mean absolute value by root mean square (AIMER).
 
     Over gate, up and down projections together, as https://arxiv.org/abs/2603.18492 has it: of the
-    highest ratio goes first.
+    highest ratio goes first. The ``ledger`` has the sums of matrices that are tensors of their own.
     """
     ratios = []
     for matrices in expert_matrices(checkpoint, layer):
         totals = [
-            sums_of(matrix, best_summing(matrix.end - matrix.start))[0].totals(matrix.count)
+            ledger.total(matrix.name)
+            if matrix.name in checkpoint.tensors
+            else sums_of(matrix, best_summing(matrix.end - matrix.start))[0].totals(matrix.count)
             for matrix in matrices
         ]
         count = sum(total.count for total in totals)

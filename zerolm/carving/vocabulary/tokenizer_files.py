@@ -82,7 +82,7 @@ class TokenizerFiles:
 
     @cached_property
     def prompts(self) -> tuple[str, ...]:
-        """What sentence-transformers puts before sentences."""
+        """The texts that sentence-transformers puts before sentences."""
         root = self.checkpoint.root
         if not inside(root, SENTENCES):
             return ()

@@ -22,10 +22,12 @@ import zerolm
 from zerolm.families.known import families
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from tiny import word_tokenizer
+from tiny import byte_tokenizer, word_tokenizer
 from tiny_families import TINY, saved
 
 STEPS = 4
+BYTES = ("qwen2", "qwen3_5_moe_text")
+"""Families whose stock tokenizer reads pairs of bytes only."""
 SHORT: dict[str, Any] = {"tokens": STEPS * 4 * 12, "batch": 4, "length": 12, "rate": 1e-4}
 RANDOM: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 SHARES = {"ffn": 0.5, "heads": 0.5, "layers": 0.67}
@@ -48,7 +50,7 @@ def healed(name: str, folder: Path) -> Healing:
     steps = np.random.default_rng(0).integers(0, 4, 1500)
     text.write_text(" ".join(f"w{word}" for word in np.cumsum(steps) % 64))
     parent = saved(folder / "parent", name, tie_word_embeddings=False)
-    (byte_tokenizer if name == "qwen2" else word_tokenizer)(parent)
+    (byte_tokenizer if name in BYTES else word_tokenizer)(parent)
     cuts = [kind for kind in SHARES if getattr(families()[name].cut, kind)]
     shares: dict[str, Any] = {f"keep_{kind}": SHARES[kind] for kind in cuts}
     more = RANDOM if "layers" in cuts else {}

@@ -130,11 +130,11 @@ def roles_in(family: Family) -> dict[str, str]:
     return names
 
 
-def _mapped(known: TensorNameMap, stored: str, suffix: str) -> str | None:
+def _mapped(mapped: TensorNameMap, stored: str, suffix: str) -> str | None:
     """Return what llama.cpp calls a tensor, with a suffix also where none is stored."""
-    name = known.get_name(stored, try_suffixes=SUFFIXES)
+    name = mapped.get_name(stored, try_suffixes=SUFFIXES)
     if name is None and stored.endswith(BIAS):
-        name = known.get_name(stored.removesuffix(BIAS) + SUFFIXES[1], try_suffixes=SUFFIXES)
+        name = mapped.get_name(stored.removesuffix(BIAS) + SUFFIXES[1], try_suffixes=SUFFIXES)
     return name if name is None or name.endswith(SUFFIXES) else name + suffix
 
 

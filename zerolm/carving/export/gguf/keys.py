@@ -1,4 +1,4 @@
-"""What readers of a GGUF file take beside its usual sizes: scales, windows, experts, rotations.
+"""The keys of a GGUF file beside its usual sizes: scales, windows, experts, rotations.
 
 A document says which attribute of the stock configuration each is; the methods of the gguf package's writer
 give it its key and its type. The configuration is that of the child, whose layers may be others.

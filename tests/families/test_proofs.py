@@ -29,7 +29,7 @@ from zerolm.families import known
 from zerolm.families.config import from_config
 from zerolm.families.family import Family, Pattern
 from zerolm.families.known import families
-from zerolm.networks.roles import layer_list
+from zerolm.networks.roles import body_of, layer_list
 from zerolm.testing.families import stored_numbers
 
 DESCRIBED = [n for n, family in families().items() if family.tensors.body and family.config.at is None]
@@ -256,7 +256,7 @@ def test_a_stream_is_narrowed_exactly_where_some_of_it_holds_nothing(
     embedding = network.get_input_embeddings().weight.data
     embedding *= 5  # so that what norms add to the mean square is nothing beside it
     embedding[:, torch.arange(DEAD) * 2] = 0
-    for name, parameter in network.base_model.named_parameters():
+    for name, parameter in body_of(network).named_parameters():
         if any(writer in name for writer in WRITERS):
             of_experts = [number for number, size in enumerate(parameter.shape) if size == 48]
             axis = of_experts[0] if parameter.dim() == 3 or name.endswith("bias") else 0
@@ -318,7 +318,7 @@ def stock_ffn(checkpoint: Checkpoint, hidden: Tensor) -> Tensor:
     """Return what the stock module of layer 1 sends."""
     network = opened(checkpoint.folder)
     names = checkpoint.family.modules
-    layer = network.base_model.get_submodule(names.layers)[plain_layer(checkpoint.layout)]
+    layer = body_of(network).get_submodule(names.layers)[plain_layer(checkpoint.layout)]
     path = next(
         n for n, module in layer.named_modules() if module is writer(checkpoint.family, layer, "down")
     )

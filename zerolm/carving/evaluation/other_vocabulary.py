@@ -45,7 +45,7 @@ class Reader:
 
     @property
     def start(self) -> list[int]:
-        """What stands before a text, at most one token."""
+        """The token that stands before a text, or none."""
         return separator(stock_tokenizer(self.checkpoint.folder), self.checkpoint.layout.vocab)[:1]
 
 

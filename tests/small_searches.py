@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from drawn_words import words_in
 
@@ -10,6 +11,15 @@ import zerolm
 from zerolm.solvers import search
 from zerolm.spaces import make_space
 from zerolm.verbs.search_report import SearchReport
+
+FEW: dict[str, Any] = {
+    "hidden": (256, 320, 384, 512),
+    "depth": (2, 4, 8, 12),
+    "ffn": (512, 768, 1024, 1536),
+    "vocab": 8192,
+    "hidden_per_depth": (1, 1000),
+}
+"""Settings of a llama of a few hundred architectures, of 2 to 12 layers."""
 
 
 def small_search() -> SearchReport:

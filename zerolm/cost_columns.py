@@ -26,10 +26,9 @@ COLUMNS: Final = {
 }
 """Costs that every network has, in the order of all tables; those in bytes end so."""
 LATENCY: Final = "latency_us"
-LATENCY_COLUMN: Final = CostColumn("latency", "latency", "microseconds of a forward pass on this machine")
 TRAINING: Final = "train_bytes"
 FURTHER: Final = {
-    LATENCY: LATENCY_COLUMN,
+    LATENCY: CostColumn("latency", "latency", "microseconds of a forward pass on this machine"),
     TRAINING: CostColumn("training memory", "training", "bytes of training on one device"),
 }
 """Costs that a network has where it is asked for them."""

@@ -44,8 +44,6 @@ HELD: Final = {"llama": LayerMemory(26, 4, 8), "qwen3": LayerMemory(26, 10, 8)}
 """By space, of transformers' layers under autocast to bfloat16, attention without n x n (FlashAttention).
 
 Counted from what autograd saves; what is kept by head and by norm, four bytes each, is left out."""
-
-
 ALPHA: Final = 0.3478
 BETA: Final = 0.3658
 BALANCE: Final = ALPHA * 482.01 / (BETA * 2085.43)
@@ -153,16 +151,17 @@ class TrainedCosts(CostModel):
 
     def rows(self, layers: Callable[[], Sequence[Layer]], shapes: Shapes) -> Ints:
         """Return what each layer adds, (n, 7)."""
-        weights, params = shapes.weights.sum(axis=1), shapes.weights.sum(axis=1) + shapes.vectors
+        costs, weights = self.layers(shapes), shapes.weights.sum(axis=1)
         ffn = (shapes.weights * shapes.ffn).sum(axis=1) // (3 * shapes.width)
         numbers = self.held.width * shapes.width + self.held.heads * (shapes.query_width + shapes.kv_width)
         numbers += self.held.ffn * ffn
         held = self.sequences * self.context * numbers
-        return np.column_stack([self.layers(shapes), STATE_BYTES * params + CAST_BYTES * weights + held])
+        params = costs[:, COSTS.index("params")]
+        return np.column_stack([costs, STATE_BYTES * params + CAST_BYTES * weights + held])
 
     def ends(self, ends: Ends) -> Ints:
-        head = ends.tied_head + ends.head
-        stored = ends.embedding + ends.head + ends.vectors
+        costs, head = super().ends(ends), ends.tied_head + ends.head
         numbers = LOGIT_BYTES * self.vocab + END_BYTES * (head // self.vocab)
         held = self.sequences * self.context * numbers
-        return np.append(super().ends(ends), STATE_BYTES * stored + CAST_BYTES * head + held)
+        params = costs[COSTS.index("params")]
+        return np.append(costs, STATE_BYTES * params + CAST_BYTES * head + held)

@@ -228,9 +228,8 @@ def test_experts_stored_as_inputs_and_outputs_are_turned(tmp_path: Path) -> None
         sizes.append(tensors["model.language_model.layers.0.mlp.experts.down_proj"].shape)
     assert sizes == [(8, 48, 20), (8, 20, 48)]
     ours, theirs = (sent(opened(tmp_path / f"{form}_child", "qwen3_vl_moe")) for form in ("plain", "turned"))
-    assert (
-        float((ours - theirs).abs().max() / theirs.abs().max()) <= 1e-5
-    )  # a turned matrix is summed in another order
+    # a turned matrix is summed in another order
+    assert float((ours - theirs).abs().max() / theirs.abs().max()) <= 1e-5
 
 
 def test_the_stream_stays(parent: Checkpoint, tmp_path: Path) -> None:

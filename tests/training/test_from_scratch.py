@@ -18,6 +18,7 @@ import transformers
 import zerolm
 from zerolm.pretraining import chinchilla_tokens
 from zerolm.training import from_scratch
+from zerolm.training.request import DEPTH_RULES
 
 SIZES: dict[str, Any] = {
     "hidden": (64,), "depth": (3,), "head_size": (16,), "ffn": (160, 192), "vocab": 300,
@@ -130,6 +131,11 @@ def test_a_rule_of_depth_is_the_same_as_branches_that_are_divided(rule: str) -> 
             optimizer.step()
             losses.append(float(loss))
         assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_the_script_has_the_rules_of_bench_train() -> None:
+    """It stands alone, so it says them again."""
+    assert from_scratch.BRANCHES == DEPTH_RULES
 
 
 def test_windows_hold_every_token_once_a_round(tmp_path: Path) -> None:

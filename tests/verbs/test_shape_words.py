@@ -6,27 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from small_searches import FEW
 
 import zerolm
 from zerolm.scores.shape import RATIOS, TOKENS_A_PARAMETER, worth
 from zerolm.verbs.search_report import SearchReport
 
-SMALL: dict[str, Any] = {
-    "hidden": (256, 320, 384, 512),
-    "depth": (2, 4, 8, 12),
-    "ffn": (512, 768, 1024, 1536),
-    "vocab": 8192,
-    "hidden_per_depth": (1, 1000),
-}
-
 
 def searched(**more: Any) -> SearchReport:
-    report: SearchReport = zerolm.search("llama", max_params="16M", score="shape_law", **{**SMALL, **more})
+    report: SearchReport = zerolm.search("llama", max_params="16M", score="shape_law", **{**FEW, **more})
     return report
 
 
 def test_other_scores_say_nothing_of_it() -> None:
-    report: SearchReport = zerolm.search("llama", max_params="16M", **SMALL)
+    report: SearchReport = zerolm.search("llama", max_params="16M", **FEW)
     assert not any("hidden / depth" in line or "as good as" in line for line in report.lines())
 
 
@@ -55,7 +48,7 @@ def test_the_page_has_the_ridge() -> None:
     middle = costs.index(0.0)
     assert costs[: middle + 1] == sorted(costs[: middle + 1], reverse=True)
     assert costs[middle:] == sorted(costs[middle:])
-    others = zerolm.search("llama", max_params="16M", **SMALL).sheets()
+    others = zerolm.search("llama", max_params="16M", **FEW).sheets()
     assert "Depth against width" not in [sheet.title for sheet in others]
 
 

@@ -6,23 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from small_searches import FEW
 
 import zerolm
 from zerolm.cost_columns import TRAINING
 from zerolm.pretraining import OPERATIONS, chinchilla
 from zerolm.verbs.search_report import SearchReport
 
-SMALL: dict[str, Any] = {
-    "hidden": (256, 320, 384, 512),
-    "depth": (2, 4, 8, 12),
-    "ffn": (512, 768, 1024, 1536),
-    "vocab": 8192,
-    "hidden_per_depth": (1, 1000),
-}
-
 
 def searched(**more: Any) -> SearchReport:
-    report: SearchReport = zerolm.search("llama", **{**SMALL, **more})
+    report: SearchReport = zerolm.search("llama", **{**FEW, **more})
     return report
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import make_dataclass
 from typing import Any
 
-from zerolm.cost_columns import COLUMNS, LATENCY, LATENCY_COLUMN
+from zerolm.cost_columns import COLUMNS, FURTHER, LATENCY
 from zerolm.settings.kinds import KindName
 from zerolm.settings.request import setting, values_of
 
@@ -30,7 +30,7 @@ def budgets(
             help_ = f"{COLUMNS[cost].meaning} at {word}{shares}"
             fields.append(_budget(f"{side}_{cost}", kind, help_, 0))
         if latency:
-            help_ = f"{LATENCY_COLUMN.meaning} at {word}; its blocks are timed first"
+            help_ = f"{FURTHER[LATENCY].meaning} at {word}; its blocks are timed first"
             fields.append(_budget(f"{side}_{LATENCY}", "integer", help_, 1))
     return make_dataclass("Budgets", fields, frozen=True)
 

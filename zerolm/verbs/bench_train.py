@@ -252,15 +252,12 @@ def _rows_of(path: Path) -> GroundTruth:
     """Return the architectures of a benchmark file, or those that a search compared."""
     from zerolm.groundtruth.reader import read
     from zerolm.groundtruth.truth import check
-    from zerolm.verbs.load import load
-    from zerolm.verbs.search_report import SearchReport
+    from zerolm.verbs.search_report import searched
     from zerolm.verbs.search_words import COUNTING
 
     if not path.is_dir():
         return read(path)
-    report = load(path)
-    if not isinstance(report, SearchReport):
-        raise ValueError(f"{str(path)!r} holds no result of search, but of {report.command}")
+    report = searched(path)
     choices = {"pick": report.pick}
     choices |= {report.baseline.name: report.baseline.choice} if report.baseline else {}
     choices |= {f"by {one.name}": one.choice for one in report.baselines if one.name in COUNTING}

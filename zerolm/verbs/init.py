@@ -11,6 +11,7 @@ from zerolm.progress import Progress, silent
 from zerolm.settings import REQUIRED
 from zerolm.settings.request import Request, argument, setting
 from zerolm.show.text import show_amount
+from zerolm.training.request import DEPTH_RULES
 from zerolm.verbs.report import Shown
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class InitSettings(Request):
     depth_rule: str = setting(
         "text", "none", "residual branches and rates by depth: over its root (sqrt, Depth-muP) or over it "
         "(linear, CompleteP), unchanged at the depth of Step Law's own networks of that size",
-        choices=("none", "sqrt", "linear"),
+        choices=tuple(DEPTH_RULES),
     )  # fmt: skip
     seed: int = setting("integer", 0, "seed of weights and order", low=0, high=2**32 - 1)
     force: bool = setting("flag", False, "replace an earlier such folder that was not trained in")
@@ -160,34 +161,18 @@ def _architecture_of(name: str) -> Reading:
     from zerolm.spaces.decoders import Decoder
     from zerolm.spaces.document import from_document
     from zerolm.verbs.documents import named_model
+    from zerolm.verbs.search_report import searched
 
-    searched = _searched(Path(name))
-    called, document = named_model(str(Path(name) / PICK) if searched else name)
+    folder, tokens = Path(name), None
+    is_searched = (folder / PICK).is_dir() and (folder / "result.json").is_file()
+    if is_searched:
+        plan = searched(folder).question.training
+        tokens = plan.tokens if plan else None
+    called, document = named_model(str(folder / PICK) if is_searched else name)
     document = document.document if isinstance(document, Decoder) else document
     architecture = from_document(document)
     config = document if "model_type" in document else _stock_config(document, architecture)
-    return (
-        (Path(name).absolute().name if searched else called),
-        dict(config),
-        architecture,
-        searched.get("tokens"),
-    )
-
-
-def _searched(folder: Path) -> Mapping[str, Any]:
-    """Return how a search says that its pick is to be trained; nothing of what no search wrote."""
-    from zerolm.io.files import parse_json, read_text
-    from zerolm.verbs.report import RESULT_BYTES
-
-    if not (folder / PICK).is_dir() or not (folder / "result.json").is_file():
-        return {}
-    try:
-        document = parse_json(read_text(folder / "result.json", RESULT_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{str(folder / 'result.json')!r} cannot be read: {error}") from None
-    plan = document.get("training") if isinstance(document, Mapping) else None
-    tokens = plan.get("tokens") if isinstance(plan, Mapping) else None
-    return {"tokens": tokens if isinstance(tokens, int) and tokens > 0 else None}
+    return folder.absolute().name if is_searched else called, dict(config), architecture, tokens
 
 
 def _stock_config(document: Mapping[str, Any], architecture: Architecture) -> Mapping[str, Any]:

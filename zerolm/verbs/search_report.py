@@ -114,6 +114,16 @@ class SupernetSearchReport(SearchReport):
     command: ClassVar[str] = "elastic search"
 
 
+def searched(folder: Path) -> SearchReport:
+    """Return what ``search --out`` wrote into a folder; ``ValueError`` where it holds no result of search."""
+    from zerolm.verbs.load import load
+
+    report = load(folder)
+    if not isinstance(report, SearchReport):
+        raise ValueError(f"{str(folder)!r} holds no result of search, but of {report.command}")
+    return report
+
+
 def _row(choice: Choice) -> dict[str, Any]:
     expected = {"expected": choice.expected.mean} if choice.expected else {}
     shape = {"shape": shape_text(choice.architecture), **choice.architecture.choices}

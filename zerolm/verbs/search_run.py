@@ -33,10 +33,10 @@ def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
     model = _baseline(request, costs)
     name = model.space if model else str(request.space)
     of_space, of_score = divided(request, name, score)
-    scope = _scope(request, model, of_space, costs)
+    scope, model = _scope(request, model, of_space, costs)
     calibration = _calibration(request, scope.space)
     maximised = calibration.score() if calibration else make_score(str(score), costs, **of_score)
-    reference = model.with_costs(scope.costs).reference(scope.space, maximised) if model else None
+    reference = model.reference(scope.space, maximised) if model else None
     solve = partial(
         _solve,
         score=maximised if calibration else score,
@@ -81,15 +81,22 @@ def _baseline(request: SearchSettings, costs: CostModel) -> BaselineModel | None
 
 def _scope(
     request: SearchSettings, model: BaselineModel | None, settings: Mapping[str, Any], costs: CostModel
-) -> Scope:
-    """Return the space with the settings of it, and the budgets; with a baseline those that it leaves."""
+) -> tuple[Scope, BaselineModel | None]:
+    """Return the space with the settings of it, and the budgets; with a baseline those that it leaves.
+
+    And the baseline, with its costs as the search counts them.
+    """
     budgets = request.training.budgets(limits(request.budgets))
-    if model is None:
-        space = make_space(str(request.space), **settings)
-        return Scope(space, budgets, request.training.costs(costs, space.name, space.settings.get("vocab")))
-    space = model.space_with(settings, request.within, costs)
+    space = (
+        model.space_with(settings, request.within, costs)
+        if model
+        else make_space(str(request.space), **settings)
+    )
     costs = request.training.costs(costs, space.name, space.settings.get("vocab"))
-    return Scope(space, model.with_costs(costs).budgets(budgets), costs)
+    if model:
+        model = model.with_costs(costs)
+        budgets = model.budgets(budgets)
+    return Scope(space, budgets, costs), model
 
 
 def _calibration(request: SearchSettings, space: SearchSpace) -> Calibration | None:

@@ -112,7 +112,8 @@ def parameters(network: Any) -> int:
 
 def windows(config: Any) -> list[int]:
     """Return the window of each layer as the stock masks and caches have it."""
-    window = getattr(config, "local_attention", None) or getattr(config, "sliding_window", None) or 0
+    window = getattr(config, "sliding_window", None) or 0
+    window = 2 * window + 1 if hasattr(config, "local_attention") else window  # on both sides
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
     return [window if kind == "sliding_attention" else 0 for kind in kinds]
 

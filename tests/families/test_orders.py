@@ -28,6 +28,7 @@ from zerolm.families.config import size_of
 from zerolm.families.family import BIAS, Family, Pattern, UnitAxis
 from zerolm.families.known import families
 from zerolm.families.rule import value
+from zerolm.networks.roles import body_of
 
 FILE = "model.safetensors"
 IDS = torch.randint(2, 64, (1, 7), generator=torch.Generator().manual_seed(3))
@@ -89,8 +90,10 @@ def sent(parent: Parent, folder: Path, tensors: Mapping[str, Tensor], module: st
     network = kind.from_pretrained(folder, dtype=torch.float64, experts_implementation="eager").eval()
     network.config.use_cache = False
     seen: list[tuple[Tensor, Tensor]] = []
-    hook = network.base_model.get_submodule(module).register_forward_hook(
-        lambda _, given, out: seen.append((given[0], out))
+    hook = (
+        body_of(network)
+        .get_submodule(module)
+        .register_forward_hook(lambda _, given, out: seen.append((given[0], out)))
     )
     with torch.no_grad():
         network(input_ids=IDS)

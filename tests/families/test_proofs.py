@@ -8,7 +8,6 @@ is told.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from carvings import carve
-from tiny_families import TINY, random_model, stock_model
+from tiny_families import TINY, random_model
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.activations import ACT2FN
@@ -30,12 +29,12 @@ from zerolm.families import known
 from zerolm.families.config import from_config
 from zerolm.families.family import Family, Pattern
 from zerolm.families.known import families
+from zerolm.networks.roles import body_of, layer_list
 from zerolm.testing.families import stored_numbers
 
 DESCRIBED = [n for n, family in families().items() if family.tensors.body and family.config.at is None]
 ROTATED = [name for name in DESCRIBED if families()[name].cut.hidden]
 GATED = [name for name in DESCRIBED if families()[name].gated]
-PUBLISHED = json.loads((Path(__file__).parent / "published_configs.json").read_text("utf-8"))
 TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
 CUTS: dict[str, dict[str, Any]] = {
     "layers": {"keep_layers": 0.67, **TOKENS},
@@ -54,19 +53,6 @@ DEAD = 24
 
 def test_every_family_with_tensors_has_a_tiny_model() -> None:
     assert sorted(TINY) == DESCRIBED
-
-
-@pytest.mark.parametrize("published", PUBLISHED, ids=[published["name"] for published in PUBLISHED])
-def test_published_models_have_the_parameters_that_are_counted(published: Mapping[str, Any]) -> None:
-    """``layer_types`` of ``*`` are those of the stock class, which takes no parameters for them."""
-    config = {name: value for name, value in published["config"].items() if value != "*"}
-    stock = AutoConfig.for_model(**config)
-    with torch.device("meta"):
-        network = stock_model(stock)
-    built = stored_numbers(network)
-    listed = {name: getattr(stock, name) for name, value in published["config"].items() if value == "*"}
-    assert CostModel().of(from_config(config | listed))["params"] == built
-    assert published.get("parameters", built) == built
 
 
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
@@ -142,8 +128,7 @@ def without(folder: Path, carved: Carved) -> Any:
     """Return the stock parent without the layers that a cut took, and with zeros for its other units."""
     network, cut = opened(folder), carved.kept
     assert cut is not None
-    names = families()[stock_kind(folder)].modules
-    layers = network.base_model.get_submodule(names.layers)
+    layers = layer_list(network)
     for kept in cut.layers:
         for role, units, whole in (
             ("o", kept.groups, cut.parent.kv_heads),
@@ -271,7 +256,7 @@ def test_a_stream_is_narrowed_exactly_where_some_of_it_holds_nothing(
     embedding = network.get_input_embeddings().weight.data
     embedding *= 5  # so that what norms add to the mean square is nothing beside it
     embedding[:, torch.arange(DEAD) * 2] = 0
-    for name, parameter in network.base_model.named_parameters():
+    for name, parameter in body_of(network).named_parameters():
         if any(writer in name for writer in WRITERS):
             of_experts = [number for number, size in enumerate(parameter.shape) if size == 48]
             axis = of_experts[0] if parameter.dim() == 3 or name.endswith("bias") else 0
@@ -333,7 +318,7 @@ def stock_ffn(checkpoint: Checkpoint, hidden: Tensor) -> Tensor:
     """Return what the stock module of layer 1 sends."""
     network = opened(checkpoint.folder)
     names = checkpoint.family.modules
-    layer = network.base_model.get_submodule(names.layers)[plain_layer(checkpoint.layout)]
+    layer = body_of(network).get_submodule(names.layers)[plain_layer(checkpoint.layout)]
     path = next(
         n for n, module in layer.named_modules() if module is writer(checkpoint.family, layer, "down")
     )

@@ -67,7 +67,8 @@ class Window:
     ``types`` is the field that lists ``sliding_attention`` or ``full_attention`` for each layer. Where it is
     absent, layers ``first``, ``first + every``, ... have the window; with ``but_every`` all layers but the
     last of each so many, or with ``but_first`` but the first of them. Where ``kinds`` are named, it is the
-    layers of these, whatever else is said.
+    layers of these, whatever else is said. ``around``: the size counts tokens on both sides of the one that
+    attends, half of it on each.
     """
 
     size: Field
@@ -78,16 +79,17 @@ class Window:
     but_every: Field | None = None
     but_first: bool = False
     kinds: tuple[str, ...] = ()
+    around: bool = False
 
 
 @dataclass(frozen=True)
 class KindRule:
     """The layers that are of a ``kind`` where no list says so; the first rule that holds decides.
 
-    Those before number ``first``; those from ``offset`` on that are ``every`` layers apart (an offset of -1
-    begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those after number
-    ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A rule with
-    none of these holds for all layers.
+    Those before number ``first``; those from ``offset`` on (``less`` so many) that are ``every`` layers apart
+    (an offset of -1 begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those
+    after number ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A
+    rule with none of these holds for all layers.
     """
 
     kind: str
@@ -98,6 +100,7 @@ class KindRule:
     after: Field | None = None
     last: Field | None = None
     but_listed: str | None = None
+    less: int = 0
 
     @property
     def is_for_all(self) -> bool:
@@ -365,6 +368,11 @@ class Gguf:
     Readers of the architecture rotate the two ``halves`` of a head as the stock class does, else neighbouring
     elements. ``alike``: it has one size for all layers; ``square``: its queries are as wide as the stream.
     Tensors whose patterns name no ``gguf`` have the names that the gguf package knows for the architecture.
+    ``keys`` are what readers take beside the usual sizes, by the names that the package's writer has for
+    them: attributes of the stock configuration (``rope_parameters.rope_theta``), or numbers. ``sizes`` are
+    such keys as rules on the sizes of a model. ``needs`` are attributes whose values readers take for
+    granted: a list is repeated over the layers, ``= head_dim`` is that of another attribute. ``windows``:
+    they take one for each layer.
     """
 
     architecture: str
@@ -372,6 +380,10 @@ class Gguf:
     halves: bool = False
     alike: bool = False
     square: bool = False
+    keys: dict[str, Any] = field(default_factory=dict)
+    sizes: dict[str, str] = field(default_factory=dict)
+    needs: dict[str, Any] = field(default_factory=dict)
+    windows: bool = False
 
 
 @dataclass(frozen=True)

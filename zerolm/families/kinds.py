@@ -53,7 +53,7 @@ def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[
         return frozenset(range(depth)[max(0, depth - _number(fields, rule.last, least=0)) :])
     if rule.every is not None:
         every = _number(fields, rule.every)
-        offset = 0 if rule.offset is None else _number(fields, rule.offset, least=-1)
+        offset = -rule.less + (0 if rule.offset is None else _number(fields, rule.offset, least=-1))
         return frozenset(n for n in range(depth) if n >= offset and (n - offset) % every == 0)
     return frozenset(range(depth))
 
@@ -96,6 +96,7 @@ def windows_of(family: Family, fields: Mapping[str, Any], depth: int) -> Iterato
         yield from [0] * depth
         return
     size = _window_size(fields, window.size, window.switch)
+    size = size // 2 * 2 + 1 if size and window.around else size
     if window.kinds:
         yield from (size if kinds & set(window.kinds) else 0 for kinds in kinds_of(family, fields, depth))
     elif window.types is not None and fields.get(window.types) is not None:

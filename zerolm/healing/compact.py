@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 from transformers import PreTrainedModel
 
 from zerolm.carving.kept_units import Cut, LayerCut, dimensions
@@ -14,6 +15,7 @@ from zerolm.carving.recipe import Recipe
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.mapped import parameters
 from zerolm.networks.opener import open_model
+from zerolm.networks.roles import body_of
 from zerolm.training.randomness import set_dropout
 
 
@@ -40,18 +42,48 @@ class Compact:
             ),
         )
         model = open_model(child)
+        for weight in model.parameters():  # of what is stored fused, classes that hold it apart have views
+            if weight.untyped_storage().nbytes() > weight.numel() * weight.element_size():
+                weight.data = weight.data.clone()
         set_dropout(model, 0.0)  # what a teacher says is no noise to be proof against
         return cls(child, cut, model if cut.is_whole else apply_in_memory(model, cut))
 
     def values(self) -> dict[str, NDArray[np.float32]]:
         """Return the weights as they are now by the names of the child's tensors."""
         weights = dict(self.model.named_parameters())
-        prefix = f"{self.model.base_model_prefix}."
+        body = body_of(self.model)
+        prefix = "".join(f"{name}." for name, part in self.model.named_children() if part is body)
+        stored_in: dict[str, list[str]] = {}
         values = dict[str, NDArray[np.float32]]()
         for stored, roles in parameters(self.checkpoint).items():
-            names = [name for role in roles for name in (role, f"{prefix}{role}") if name in weights]
-            if len(names) == len(roles):
-                arrays = [weights[name].detach().float().cpu().numpy() for name in names]
+            possible = (name for role in roles for name in {role: 0, f"{prefix}{role}": 0})
+            names = [name for name in possible if name in weights]
+            if len(names) == len(roles) == 1:
+                stored_in.setdefault(names[0], []).append(stored)
+            elif len(names) == len(roles):
+                arrays = [_array(weights[name]) for name in names]
                 axis = self.checkpoint.layout.slots[stored].parts[0].axis
-                values[stored] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
+                values[stored] = np.concatenate(arrays, axis)
+        for name, several in stored_in.items():
+            values |= self._apart(_array(weights[name]), several)
         return values
+
+    def _apart(self, whole: NDArray[np.float32], stored: list[str]) -> dict[str, NDArray[np.float32]]:
+        """Return what each of the tensors in which a parameter is stored has of it.
+
+        Experts that are stored one by one follow one another: all gates, then all up projections.
+        """
+        if len(stored) == 1:
+            shape = self.checkpoint.tensors[stored[0]].shape
+            is_turned = self.checkpoint.layout.slots[stored[0]].transposed and whole.ndim == 3
+            return {stored[0]: whole.swapaxes(1, 2) if is_turned and whole.shape != shape else whole}
+        count, starts, values = len(whole), [0] * len(whole), dict[str, NDArray[np.float32]]()
+        for number, name in enumerate(stored):
+            expert, rows = number % count, self.checkpoint.tensors[name].shape[0]
+            values[name] = whole[expert, starts[expert] : starts[expert] + rows]
+            starts[expert] += rows
+        return values
+
+
+def _array(weight: nn.Parameter) -> NDArray[np.float32]:
+    return weight.detach().float().cpu().numpy()

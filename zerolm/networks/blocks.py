@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from zerolm.networks.compute import compute_of, held_of
 from zerolm.networks.hooks import stand_ins
-from zerolm.networks.roles import StockLayer, layer_list, layer_of, places_of
+from zerolm.networks.roles import StockLayer, body_of, layer_list, layer_of, places_of
 from zerolm.networks.states import HiddenStates
 
 M = TypeVar("M", bound=nn.Module)
@@ -120,14 +120,11 @@ class Blocks:
 
         layers, embedding = list(layer_list(self.model)), self.model.get_input_embeddings()
         vectors = embedded(embedding, self.batches[index]["input_ids"])
-        head = self.model.get_output_embeddings()  # some models are their own base: it would run as well
-        used = outside(self.model.base_model, embedding.weight, None if head is None else head.weight)
+        used = outside(body_of(self.model), embedding.weight)
         first = self._part("first", self.model, used, wide=True)
-        heads = [] if head is None else [first.get_output_embeddings()]
-        skipped = [first.get_input_embeddings(), *layers, *heads]
-        forwards = [lambda ids: vectors, *[note] * len(layers), *[lambda hidden: hidden] * len(heads)]
-        with torch.no_grad(), stand_ins(skipped, forwards):
-            first.base_model(**self.batches[index], use_cache=False)
+        skipped = [first.get_input_embeddings(), *layers]
+        with torch.no_grad(), stand_ins(skipped, [lambda ids: vectors, *[note] * len(layers)]):
+            body_of(first)(**self.batches[index], use_cache=False)
         self._calls.setdefault(self._key(index), calls)
         return inputs[0]
 
@@ -176,7 +173,7 @@ class Blocks:
         tied = head is not None and head.weight is embedding.weight
         used = outside(self.model, None if tied else embedding.weight)
         last = self._part("last", self.model, used, wide=True)
-        norms = [last.base_model.get_submodule(name) for name in more]
+        norms = [body_of(last).get_submodule(name) for name in more]
         layers = list(layer_list(self.model))
         nothing = hidden.new_zeros(*hidden.shape[:-1], embedding.weight.shape[1])  # nor is it read
         sent: list[Any] = [nothing, *[hidden] * len(norms), *[self._returned(hidden)] * len(layers)]

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from zerolm.io.memory import free_memory
 from zerolm.networks.hooks import stand_ins
 from zerolm.networks.mapped import assembled, is_in_parts, released
-from zerolm.networks.roles import layer_list
+from zerolm.networks.roles import body_of, layer_list
 from zerolm.settings import shown
 from zerolm.settings.compute import ComputeRequest, RunningRequest
 
@@ -162,7 +162,7 @@ def as_noted(model: PreTrainedModel) -> Iterator[None]:
     if compute.products == torch.float32:
         yield
         return
-    body = model.base_model
+    body = body_of(model)
     forward = body.forward
 
     @wraps(forward)

@@ -16,7 +16,7 @@ from transformers import (
 from zerolm.families.family import Task
 from zerolm.families.known import family_named
 from zerolm.networks.network import Linear, Network, Tap, matrices_of
-from zerolm.networks.roles import StockLayer, layer_of, matrix, places_of
+from zerolm.networks.roles import StockLayer, body_of, layer_of, matrix, places_of
 
 HEADS: Final[dict[Task, Any]] = {
     "next": AutoModelForCausalLM,
@@ -66,7 +66,7 @@ def stock_network(model: PreTrainedModel) -> Network:
     if type(model).__name__ != head or classes < 1:
         raise ValueError(f"{type(model).__name__} predicts no classes; a {head} does")
     model.train(False).set_attn_implementation("eager")
-    base, names = model.base_model, places.modules
+    base, names = body_of(model), places.modules
     side: Side = "output" if places.norm == "post" else "input"
     try:
         layers = [layer_of(places, module) for module in base.get_submodule(names.layers).children()]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.checkpoints import Checkpoint, TensorInfo
+from zerolm.networks.roles import body_of
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -35,7 +36,8 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
     """
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     buffers = {name: buffer.shape for name, buffer in model.named_buffers()}
-    prefix = f"{model.base_model_prefix}." if model.base_model is not model else ""
+    body = body_of(model)
+    prefix = "".join(f"{name}." for name, part in model.named_children() if part is body)
     parts: dict[str, list[TensorInfo]] = {}
     for stored, names in parameters(checkpoint, prefix).items():
         slot, shape = checkpoint.layout.slots[stored], checkpoint.tensors[stored].shape

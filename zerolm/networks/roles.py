@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -105,9 +106,22 @@ def _places(family: Family) -> Places:
     return Places(family.modules, others, family.norm, axes, bool(family.config.kinds) or family.has_experts)
 
 
+def body_of(model: PreTrainedModel) -> PreTrainedModel:
+    """Return a model without its head: it has the layers, and sends what the head reads.
+
+    Some classes are their own base model. Their body is the part that has the embedding.
+    """
+    base = cast(PreTrainedModel, model.base_model)
+    if base is not model or model.get_output_embeddings() is None:  # type: ignore[no-untyped-call]
+        return base
+    embedding = model.get_input_embeddings()
+    parts = (part for part in model.children() if any(module is embedding for module in part.modules()))
+    return cast(PreTrainedModel, next(parts))
+
+
 def layer_list(model: PreTrainedModel) -> nn.ModuleList:
     """Return the list that holds a model's layers."""
-    layers = model.base_model.get_submodule(places_of(model).modules.layers)
+    layers = body_of(model).get_submodule(places_of(model).modules.layers)
     assert isinstance(layers, nn.ModuleList)
     return layers
 
@@ -123,7 +137,7 @@ def final_norm(model: PreTrainedModel) -> nn.Module:
     name = places_of(model).modules.final
     if name is None:
         raise ValueError(f"a {model.config.model_type} has no norm before its head")
-    return model.base_model.get_submodule(name)
+    return body_of(model).get_submodule(name)
 
 
 def norm_gain(model: PreTrainedModel, norm: str, layer: int | None) -> Tensor:

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from zerolm.architecture import Floats
 from zerolm.networks.compute import as_noted
 from zerolm.networks.pooling import MEAN, TokenPooling
+from zerolm.networks.roles import body_of
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -120,7 +121,7 @@ def _cosines(ours: Tensor, theirs: Tensor) -> float:
 def embeddings(model: PreTrainedModel, inputs: dict[str, Tensor], pooling: TokenPooling = MEAN) -> Tensor:
     """Return sentence embeddings (b, d) of a batch."""
     with torch.no_grad(), as_noted(model):
-        hidden: Tensor = model.train(False).base_model(**_moved(inputs, model)).last_hidden_state  # (b, t, d)
+        hidden: Tensor = body_of(model.train(False))(**_moved(inputs, model)).last_hidden_state  # (b, t, d)
     return pooling(hidden.float().cpu(), _mask(inputs))
 
 

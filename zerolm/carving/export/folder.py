@@ -150,6 +150,23 @@ def _lists(
     return lists
 
 
+def lists_by_layer(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[Any]]:
+    """Return what the class tells of each layer by its number, spelt out, where layers have gone.
+
+    Such as how it attends: what a configuration leaves to a rule would be that of other layers.
+    """
+    from zerolm.networks.opener import text_config
+
+    fields = checkpoint.family.config.per_layer
+    if not fields or len(cut.layers) == cut.parent.depth:
+        return {}
+    stock = text_config(checkpoint)
+    lists = {field: getattr(stock, field, None) for field in fields}
+    return {
+        field: [values[layer.layer] for layer in cut.layers] for field, values in lists.items() if values
+    }  # some classes have one kind for all layers
+
+
 def without_code(value: Any) -> Any:
     """Return JSON without the fields that name code, at any depth."""
     if isinstance(value, dict):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.folder import check_sizes, configuration, tensors
+from zerolm.carving.export.folder import check_sizes, configuration, lists_by_layer, tensors
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint, write_shards
 from zerolm.progress import Progress
@@ -175,20 +175,3 @@ FORMATS: Final[Registry[Format]] = Registry("format")
 FORMATS.add(Entry("hf", StockFolder(pads=False), "transformers, one size for all layers", ("torch",)))
 FORMATS.add(Entry("padded", StockFolder(pads=True), "transformers, smaller layers with zeros", ("torch",)))
 FORMATS.add(Entry("gguf", GgufFile(), "llama.cpp, any size of each layer", ("torch", "gguf")))
-
-
-def lists_by_layer(checkpoint: Checkpoint, cut: Cut) -> dict[str, list[Any]]:
-    """Return what the class tells of each layer by its number, spelt out, where layers have gone.
-
-    Such as how it attends: what a configuration leaves to a rule would be that of other layers.
-    """
-    from zerolm.networks.opener import text_config
-
-    fields = checkpoint.family.config.per_layer
-    if not fields or len(cut.layers) == cut.parent.depth:
-        return {}
-    stock = text_config(checkpoint)
-    lists = {field: getattr(stock, field, None) for field in fields}
-    return {
-        field: [values[layer.layer] for layer in cut.layers] for field, values in lists.items() if values
-    }  # some classes have one kind for all layers

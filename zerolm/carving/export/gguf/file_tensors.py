@@ -7,22 +7,29 @@ two halves of a head, so these rows change places.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
 import numpy as np
-from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
+from gguf import MODEL_ARCH_NAMES, TensorNameMap, get_tensor_name_map
 from numpy.typing import NDArray
 
 from zerolm.architecture import Ints
 from zerolm.carving.bits.weight_types import BY_NAME
 from zerolm.carving.export.child_tensors import Child, ChildTensor
+from zerolm.carving.export.gguf.pieces import Piece, pieces
+from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.dtypes import widened
-from zerolm.families.family import Family
+from zerolm.families.family import BIAS, Family
 
 ROTATED: Final = ("q", "k", "q_bias", "k_bias")
+ROUTER: Final = "router"
+SUFFIXES: Final = (".weight", ".bias")
+PREFIXES: Final = ("model.", "")
+"""Texts before names that the gguf package knows, whatever stands before those that are stored."""
+CARRIED: Final = "carried"
 
 
 Place = tuple[int | None, str]
@@ -56,27 +63,38 @@ class GgufTensor:
 def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     """Yield the tensors of a child, those outside the layers first; a tied head is left out.
 
-    Readers then take the embedding. Matrices keep their types, or have those of ``typed``; norms and biases
-    become float32.
+    Readers then take the embedding. Matrices keep their types, or have those of ``typed``; norms, biases and
+    routers become float32. Experts that are stored one by one become one tensor.
     """
     layout, names = child.parent.layout, roles_in(child.parent.family)
+    if typed is not None:
+        check_types(child.parent.family)
     places = {kept.layer: place for place, kept in enumerate(child.cut.layers)}
     order = {name: place for place, name in enumerate(layout.slots)}
 
     def rank(tensor: ChildTensor) -> tuple[int, bool, int]:
         return _place(tensor, places), tensor.is_made_anew, order[tensor.source]
 
-    for tensor in sorted(child.tensors(), key=rank):
+    one_by_one: dict[tuple[int, str], list[ChildTensor]] = {}
+    for tensor in sorted((each for each in child.tensors() if each.role != CARRIED), key=rank):
         is_tied_head = layout.tied and tensor.role == "head" and not tensor.is_made_anew
         if is_tied_head or (tensor.kept is None and tensor.role not in names):
             continue
+        stacked = [tensor]
+        if tensor.slot.expert is not None:
+            stacked = one_by_one.setdefault((_place(tensor, places), tensor.role), [])
+            stacked.append(tensor)
+            if len(stacked) < layout.sizes["experts"]:
+                continue
         name = names[tensor.role].replace("{layer}", str(_place(tensor, places)))
         if typed is not None and len(tensor.shape) == 2:
             place = None if tensor.kept is None else tensor.kept.layer, tensor.role
             yield GgufTensor(name, typed.types[place], tensor.shape, partial(_typed, tensor, typed, place))
             continue
-        dtype = tensor.info.dtype if len(tensor.shape) == 2 else "F32"
-        yield GgufTensor(name, dtype, tensor.shape, partial(_values, tensor, dtype))
+        experts = len(stacked) if tensor.slot.expert is not None else None
+        dtype = tensor.info.dtype if tensor.slot.is_matrix and not tensor.role.startswith(ROUTER) else "F32"
+        for piece in pieces(tensor, experts, name, _order(tensor, tensor.shape[0])):
+            yield GgufTensor(piece.name, dtype, piece.shape, partial(_values, stacked, piece, dtype))
 
 
 def in_class_order(family: Family, role: str, values: NDArray[Any], head_size: int) -> NDArray[Any]:
@@ -91,7 +109,7 @@ def in_class_order(family: Family, role: str, values: NDArray[Any], head_size: i
 def roles_in(family: Family) -> dict[str, str]:
     """Return the names of a file's tensors by role, with ``{layer}``: those of the document, or llama.cpp's.
 
-    ``ValueError`` where llama.cpp has no name for a tensor of a layer.
+    Roles that llama.cpp has no name for are left out.
     """
     assert family.gguf is not None
     architecture = next(
@@ -103,15 +121,52 @@ def roles_in(family: Family) -> dict[str, str]:
     before = family.tensors.prefixes[0]
     for prefix, patterns in ((before.body, family.tensors.body), (before.head, family.tensors.head)):
         for pattern in patterns:
-            stored = f"{prefix}{pattern.name}".replace("{layer}", "0")
-            name = pattern.gguf or mapped.get_name(stored, try_suffixes=(".weight", ".bias"))
-            if name is None and pattern.in_layer:
-                raise ValueError(
-                    f"llama.cpp has no {pattern.role} in its architecture {family.gguf.architecture}"
-                )
+            plain = pattern.name.replace("{layer}", "0").replace(".{expert}", "")
+            suffix = SUFFIXES[pattern.role.endswith(BIAS)]
+            tried = (_mapped(mapped, before + plain, suffix) for before in (prefix, *PREFIXES))
+            name = pattern.gguf or next(filter(None, tried), None)
             if name is not None:
                 names[pattern.role] = name.replace("blk.0.", "blk.{layer}.")
     return names
+
+
+def _mapped(mapped: TensorNameMap, stored: str, suffix: str) -> str | None:
+    """Return what llama.cpp calls a tensor, with a suffix also where none is stored."""
+    name = mapped.get_name(stored, try_suffixes=SUFFIXES)
+    if name is None and stored.endswith(BIAS):
+        name = mapped.get_name(stored.removesuffix(BIAS) + SUFFIXES[1], try_suffixes=SUFFIXES)
+    return name if name is None or name.endswith(SUFFIXES) else name + suffix
+
+
+def check_types(family: Family) -> None:
+    """Refuse types of weights where files hold matrices otherwise than the checkpoint."""
+    if is_rearranged(family):
+        raise ValueError(
+            f"types of weights are not chosen of a {family.name}, whose matrices a gguf file holds "
+            "otherwise: leave the budget of bytes and the types out"
+        )
+
+
+def is_rearranged(family: Family) -> bool:
+    """Return whether a file holds some matrices otherwise than the checkpoint: parted, joined or turned."""
+    names, axes = roles_in(family), family.config.axes
+    return any(
+        "+" in names.get(pattern.role, "")
+        or pattern.of_experts
+        or (pattern.transposed and len(pattern.axes) > 1)
+        or (len(pattern.roles) > 1 and any(len(axes[a].parts) > 1 for a in pattern.axes if a in axes))
+        for pattern in family.tensors.body
+    )
+
+
+def check_names(checkpoint: Checkpoint, layers: Iterable[int]) -> None:
+    """Refuse tensors of these layers that llama.cpp has no name for, with ``ValueError``."""
+    family, kept = checkpoint.family, set(layers)
+    names = roles_in(family)
+    for slot in checkpoint.layout.slots.values():
+        if slot.layer in kept and slot.role not in names:
+            architecture = family.gguf.architecture if family.gguf else "of none"
+            raise ValueError(f"llama.cpp has no {slot.role} in its architecture {architecture}")
 
 
 def names_in(child: Child) -> dict[Place, str]:
@@ -138,12 +193,14 @@ def _typed(tensor: ChildTensor, typed: Typed, place: Place) -> NDArray[Any]:
     return rows[_order(tensor, len(rows))]
 
 
-def _values(tensor: ChildTensor, dtype: str) -> NDArray[Any]:
-    """Return the numbers of a tensor as a file with this ``dtype`` holds them."""
-    raw, stored = tensor.array(), tensor.info.dtype
-    raw = raw[_order(tensor, len(raw))]
-    shift = tensor.child.parent.family.tensors.factors.shift
-    if shift and tensor.role.endswith("norm"):
+def _values(stacked: list[ChildTensor], piece: Piece, dtype: str) -> NDArray[Any]:
+    """Return the numbers of a piece as a file with this ``dtype`` holds them."""
+    first = stacked[0]
+    stored = first.info.dtype
+    raw = first.array() if first.slot.expert is None else np.stack([each.array() for each in stacked])
+    raw = piece.of(raw)
+    shift = first.child.parent.family.tensors.factors.shift
+    if shift and first.role.endswith("norm"):
         return widened(raw, stored) + np.float32(shift)  # readers multiply by what is stored
     return raw if dtype == stored else widened(raw, stored)
 

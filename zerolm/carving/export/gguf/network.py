@@ -15,14 +15,16 @@ from transformers import PreTrainedModel
 
 from zerolm.carving.bits.kernels import Values, dequantised
 from zerolm.carving.bits.weight_types import BY_NUMBER
-from zerolm.carving.export.gguf.file_tensors import in_class_order, roles_in
+from zerolm.carving.export.gguf.file_tensors import in_class_order, is_rearranged, roles_in
 from zerolm.carving.export.gguf.header import GgufHeader, read_gguf_header
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.width.narrowing import Width
 from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint
+from zerolm.families.family import Family
 from zerolm.networks.opener import open_model
+from zerolm.networks.roles import body_of
 
 HEAD: Final = "output.weight"
 
@@ -39,6 +41,11 @@ def cut_in(file: Path, parent: Checkpoint) -> Cut:
             f"{str(file)!r} has the architecture {header.architecture}, which no child of a "
             f"{parent.family.name} has"
         )
+    if not is_read_back(parent.family):
+        raise ValueError(
+            f"{str(file)!r} is not read back: files hold matrices or layers of a {parent.family.name} "
+            "otherwise than its class; llama.cpp reads it"
+        )
     groups, ffn = (
         _of_layers(file, header, "attention.head_count_kv"),
         _of_layers(file, header, "feed_forward_length"),
@@ -51,9 +58,30 @@ def cut_in(file: Path, parent: Checkpoint) -> Cut:
     fits = _fits(groups, whole.kv_heads) and _fits(ffn, whole.ffn) and len(groups) <= whole.depth
     if not alike or not fits or type(hidden) is not int or not 0 < hidden <= whole.hidden:
         raise ValueError(f"{str(file)!r} has heads, layers or a stream that no child of this parent has")
-    return _with_stream(
-        parent, whole, list(zip(groups, ffn, strict=True)), hidden, HEAD not in header.tensors
-    )
+    layers = _layers(file, header, parent, len(groups))
+    sizes = dict(zip(layers, zip(groups, ffn, strict=True), strict=True))
+    return _with_stream(parent, whole, sizes, hidden, HEAD not in header.tensors)
+
+
+def is_read_back(family: Family) -> bool:
+    """Return whether a file of the family is read as its class: all matrices and layers are as there."""
+    needs = family.gguf.needs.values() if family.gguf else ()
+    return not is_rearranged(family) and not any(isinstance(value, list) for value in needs)
+
+
+def _layers(file: Path, header: GgufHeader, parent: Checkpoint, count: int) -> list[int]:
+    """Return layers of the parent that have a window where those of the file have one, in order."""
+    pattern = header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern")
+    if not isinstance(pattern, list) or len(pattern) != count:
+        return list(range(count))
+    numbers: list[int] = []
+    for has_window in pattern:
+        rest = range(numbers[-1] + 1 if numbers else 0, parent.layout.depth)
+        fitting = next((n for n in rest if bool(parent.layout.windows[n]) == bool(has_window)), None)
+        if fitting is None:
+            raise ValueError(f"{str(file)!r} has windows in other layers than any child of this parent")
+        numbers.append(fitting)
+    return numbers
 
 
 def _of_layers(file: Path, header: GgufHeader, key: str) -> tuple[int, ...]:
@@ -68,9 +96,9 @@ def _fits(sizes: tuple[int, ...], whole: int) -> bool:
 
 
 def _with_stream(
-    parent: Checkpoint, whole: Dimensions, sizes: list[tuple[int, int]], hidden: int, tied: bool
+    parent: Checkpoint, whole: Dimensions, sizes: dict[int, tuple[int, int]], hidden: int, tied: bool
 ) -> Cut:
-    cut = Cut.of(whole, range(len(sizes)), sizes.__getitem__)
+    cut = Cut.of(whole, list(sizes), sizes.__getitem__)
     if (hidden, tied) == (whole.hidden, parent.layout.tied):
         return cut
     if tied and not parent.layout.tied:
@@ -99,7 +127,7 @@ def network_in(file: Path, parent: Checkpoint) -> PreTrainedModel:
 
 def _parameters(model: PreTrainedModel, parent: Checkpoint) -> Iterator[tuple[str, tuple[str, nn.Parameter]]]:
     """Yield the names of a file's tensors with their roles and the parameters that they are."""
-    body, tensors = model.base_model, parent.family.tensors
+    body, tensors = body_of(model), parent.family.tensors
     inside, outside = dict(body.named_parameters()), dict(model.named_parameters())
     depth = int(model.config.num_hidden_layers)
     tied = bool(model.config.tie_word_embeddings)

@@ -1,38 +1,114 @@
-"""Rotary positions as GGUF has them: a base, and factors by which frequencies are divided."""
+"""Rotary positions as GGUF has them: a base, a scaling, and factors by which frequencies are divided."""
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 import torch
+from gguf import MODEL_ARCH_NAMES, MODEL_TENSOR, MODEL_TENSORS, GGUFWriter, RopeScalingType
 from numpy.typing import NDArray
 from transformers import PreTrainedConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 SCALED: Final = ("linear", "llama3")
 """Scalings that give each frequency a factor, whatever the length of the text."""
+SPELT_OUT: Final = "deci"
+"""The architecture that has factors where a scaling would do."""
+WHOLE: Final = ("deci", "llama", "falcon")
+"""Architectures whose readers refuse to rotate parts of heads."""
+YARN: Final = "yarn"
+FULL: Final = "full_attention"
+LATENT: Final = "kv_lora_rank"
+NOT_NUMBERS: Final = ("rope_type", "type", "truncate", "mscale", "mscale_all_dim", "attention_factor")
 
 
-def factors_of(config: PreTrainedConfig) -> NDArray[np.float32] | None:
-    """Return the divisors (e / 2,) of the frequencies base^(-2i / e) of a llama or mistral, heads of size e.
+def parameters_of(config: PreTrainedConfig) -> dict[str, Any]:
+    """Return the rotation of layers without a window, or of all; empty where nothing is rotated."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    return dict(parameters.get(FULL, parameters))
 
-    None where nothing does; ``ValueError`` for a scaling that is not so simple.
-    """
-    parameters = config.rope_parameters
-    kind, share = parameters.get("rope_type"), parameters.get("partial_rotary_factor", 1.0)
-    if kind not in ("default", *SCALED) or share != 1.0:
-        scaling = f"{kind!r}" if share == 1.0 else f"partial_rotary_factor {share}"
-        types = f"default, {' and '.join(SCALED)}"
-        raise ValueError(f"gguf is written with rope types {types}, not with {scaling}")
+
+def check_rope(config: PreTrainedConfig, architecture: str) -> None:
+    """Refuse, with ``ValueError``, a rotation that GGUF has not."""
+    parameters = parameters_of(config)
+    share = parameters.get("partial_rotary_factor", 1.0)
+    if share != 1.0 and architecture in WHOLE:
+        raise ValueError(
+            f"gguf rotates whole heads in its architecture {architecture}, and is not written with "
+            f"partial_rotary_factor {share}"
+        )
+    kind = parameters.get("rope_type", "default")
+    if kind not in ("default", YARN, *SCALED):
+        types = f"default, {', '.join(SCALED)} and {YARN}"
+        raise ValueError(f"gguf is written with rope types {types}, not with {kind!r}")
     for name, value in parameters.items():
         is_positive = isinstance(value, int | float) and 0 < value < math.inf
-        if not is_positive and name not in ("rope_type", "type"):
+        if not is_positive and name not in NOT_NUMBERS:
             raise ValueError(f"the rope parameter {name} is {value!r}; a positive number is possible")
-    if kind == "default":
+
+
+def rotated(config: PreTrainedConfig, head_size: int) -> int:
+    """Return how many elements of a head are rotated."""
+    return int(head_size * parameters_of(config).get("partial_rotary_factor", 1.0))
+
+
+def add_rope(writer: GGUFWriter, config: PreTrainedConfig, architecture: str) -> None:
+    """Add the base and the scaling to the head of a file."""
+    parameters = parameters_of(config)
+    if not parameters:
+        return
+    writer.add_rope_freq_base(parameters["rope_theta"])
+    kind, factor = parameters.get("rope_type", "default"), parameters.get("factor", 1.0)
+    if kind == "linear" and architecture != SPELT_OUT:
+        writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(factor)
+    if kind == YARN:
+        first = parameters.get("original_max_position_embeddings") or config.max_position_embeddings
+        writer.add_rope_scaling_type(RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(factor)
+        writer.add_rope_scaling_orig_ctx_len(first)
+        writer.add_rope_scaling_yarn_beta_fast(parameters.get("beta_fast") or 32.0)
+        writer.add_rope_scaling_yarn_beta_slow(parameters.get("beta_slow") or 1.0)
+        of_all = parameters.get("mscale_all_dim")
+        if of_all and hasattr(config, LATENT):  # products are scaled by it, too; readers multiply it by 10
+            writer.add_rope_scaling_yarn_log_mul(0.1 * of_all)
+        else:
+            _, attention = _initial(config, kind)
+            writer.add_rope_scaling_attn_factors(attention / (1.0 + 0.1 * math.log(factor)))
+
+
+def has_factors(architecture: str) -> bool:
+    """Return whether files of an architecture may have a factor for each frequency."""
+    of = next((key for key, name in MODEL_ARCH_NAMES.items() if name == architecture), None)
+    return of is not None and MODEL_TENSOR.ROPE_FREQS in MODEL_TENSORS[of]
+
+
+def factors_of(config: PreTrainedConfig, architecture: str = SPELT_OUT) -> NDArray[np.float32] | None:
+    """Return the divisors (e / 2,) of the frequencies base^(-2i / e), e elements of a head being rotated.
+
+    None where nothing divides them one by one; ``ValueError`` for a scaling that is not so simple.
+    """
+    check_rope(config, architecture)
+    parameters = parameters_of(config)
+    kind = parameters.get("rope_type", "default")
+    if kind not in SCALED or (kind == "linear" and architecture != SPELT_OUT):
         return None
-    scaled, _ = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))  # (e / 2,)
+    if not has_factors(architecture):
+        raise ValueError(f"gguf has no rope type {kind!r} in its architecture {architecture}")
+    scaled, _ = _initial(config, kind)  # (e / 2,)
     elements = torch.arange(0, 2 * len(scaled), 2) / (2 * len(scaled))
     factors: NDArray[np.float32] = (parameters["rope_theta"] ** -elements / scaled).to(torch.float32).numpy()
     return factors
+
+
+def _initial(config: PreTrainedConfig, kind: str) -> tuple[torch.Tensor, float]:
+    """Return the frequencies and the factor of attention that transformers begins with."""
+    nested: Mapping[str, Any] = config.rope_parameters
+    if FULL in nested:
+        frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"), layer_type=FULL)
+    else:
+        frequencies, factor = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
+    return frequencies, float(factor)

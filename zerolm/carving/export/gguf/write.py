@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from transformers import PreTrainedConfig
@@ -24,17 +24,20 @@ except ModuleNotFoundError:
 from zerolm.carving.bits.weight_types import BY_NAME, STORED
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.check import require
-from zerolm.carving.export.gguf.file_tensors import GgufTensor, Typed, entries
-from zerolm.carving.export.gguf.rope import factors_of
+from zerolm.carving.export.gguf.file_tensors import GgufTensor, Typed, check_names, entries
+from zerolm.carving.export.gguf.keys import add_keys, add_windows, check_needs, child_config
+from zerolm.carving.export.gguf.rope import add_rope, factors_of, parameters_of, rotated
 from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
 from zerolm.families.known import families
 from zerolm.io.full_disk import check_room
-from zerolm.networks.opener import stock_config
+from zerolm.networks.opener import text_config
 from zerolm.progress import Progress, silent
 
 MAX_CONTEXT: Final = (1 << 31) - 1
+ACTIVATIONS: Final = ("hidden_activation", "hidden_act", "activation_function")
+"""What stock configurations call the activation of an FFN."""
 
 
 def expressible(checkpoint: Checkpoint, cut: Cut) -> None:
@@ -57,7 +60,7 @@ def write(child: Child, file: Path, typed: Typed | None = None, *, progress: Pro
     if file.exists():
         raise ValueError(f"output {str(file)!r} exists; name another")
     writer = _described(child.parent, child.cut, file.stem)
-    tensors = [*_factors(child.parent), *entries(child, typed)]
+    tensors = [*_factors(child.parent, child.cut), *entries(child, typed)]
     check_room(file.parent, sum(tensor.bytes for tensor in tensors))
     writer.add_file_type(_file_type(tensors))
     if typed is not None:
@@ -80,7 +83,7 @@ def _file_type(tensors: Sequence[GgufTensor]) -> int:
     """Return the number of the type that most weights have; of 16 bits where any has so few."""
     counts = Counter[str]()
     for tensor in tensors:
-        counts[tensor.dtype] += math.prod(tensor.shape) if len(tensor.shape) == 2 else 0
+        counts[tensor.dtype] += math.prod(tensor.shape) if len(tensor.shape) > 1 else 0
     stored = [each.name for each in STORED if each.name in counts and each.bytes == 2]
     if stored and set(counts) <= {each.name for each in STORED}:
         return BY_NAME[stored[-1]].file
@@ -128,7 +131,9 @@ def _check(checkpoint: Checkpoint, cut: Cut) -> None:
             f"{heads} heads of {cut.parent.head_size} beside {cut.hidden}: --keep-heads 1 --keep-hidden 1 "
             "keeps both"
         )
-    _check_windows(checkpoint, family.gguf.architecture)
+    check_names(checkpoint, [kept.layer for kept in cut.layers])
+    if not family.gguf.windows:
+        _check_windows(checkpoint, family.gguf.architecture)
 
 
 def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:
@@ -143,23 +148,24 @@ def _check_windows(checkpoint: Checkpoint, architecture: str) -> None:
         )
 
 
-def _stock(checkpoint: Checkpoint) -> PreTrainedConfig:
+def _stock(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
     """Return the configuration with the defaults of its stock class."""
-    config = stock_config(checkpoint.folder)
     gguf = checkpoint.family.gguf
-    if not 0 < config.rms_norm_eps < 1:
-        raise ValueError(f"the configuration has rms_norm_eps {config.rms_norm_eps}; 0 to 1 are possible")
-    if gguf is not None and config.hidden_act not in gguf.activations:
+    assert gguf is not None
+    config = child_config(checkpoint, cut) if gguf.alike else text_config(checkpoint)
+    activation = next((getattr(config, name) for name in ACTIVATIONS if getattr(config, name, None)), None)
+    if activation not in gguf.activations:
         possible = " or ".join(gguf.activations)
-        raise ValueError(f"gguf has the activation {possible} for this family, not {config.hidden_act}")
+        raise ValueError(f"gguf has the activation {possible} for this family, not {activation}")
+    check_needs(checkpoint.family, config)
     return config
 
 
 def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     """Return a writer that knows the sizes and the tokenizer."""
-    config, parent, gguf = _stock(checkpoint), cut.parent, checkpoint.family.gguf
+    config, parent, gguf = _stock(checkpoint, cut), cut.parent, checkpoint.family.gguf
     assert gguf is not None
-    factors_of(config)
+    factors_of(config, gguf.architecture)
     groups = [len(layer.groups) for layer in cut.layers]
     writer = GGUFWriter(None, gguf.architecture)
     writer.add_name(name)
@@ -171,14 +177,22 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
         [len(layer.ffn) for layer in cut.layers],
         [count * parent.heads_per_group for count in groups],
     )
-    writer.add_feed_forward_length(ffn[0] if gguf.alike else ffn)
-    writer.add_head_count(heads[0] if gguf.alike else heads)
-    writer.add_head_count_kv(groups[0] if gguf.alike else groups)
-    writer.add_key_length(parent.head_size)
-    writer.add_value_length(parent.head_size)
-    writer.add_rope_dimension_count(parent.head_size)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    usual: dict[str, Any] = {
+        "feed_forward_length": ffn[0] if gguf.alike else ffn,
+        "head_count": heads[0] if gguf.alike else heads,
+        "head_count_kv": groups[0] if gguf.alike else groups,
+        "key_length": parent.head_size,
+        "value_length": parent.head_size,
+    }
+    if parameters_of(config):
+        usual["rope_dimension_count"] = rotated(config, parent.head_size)
+    for key, size in usual.items():
+        if key not in gguf.sizes:
+            getattr(writer, f"add_{key}")(size)
+    add_rope(writer, config, gguf.architecture)
+    add_keys(writer, checkpoint, cut, config)
+    if gguf.windows:
+        add_windows(writer, checkpoint, cut)
     tokenizer = opened(checkpoint)
     if tokenizer is None:
         writer.add_tokenizer_model("no_vocab")
@@ -187,7 +201,8 @@ def _described(checkpoint: Checkpoint, cut: Cut, name: str) -> GGUFWriter:
     return writer
 
 
-def _factors(checkpoint: Checkpoint) -> list[GgufTensor]:
+def _factors(checkpoint: Checkpoint, cut: Cut) -> list[GgufTensor]:
     """Return the tensor by which frequencies are divided, if any."""
-    factors = factors_of(_stock(checkpoint))
+    assert checkpoint.family.gguf is not None
+    factors = factors_of(_stock(checkpoint, cut), checkpoint.family.gguf.architecture)
     return [] if factors is None else [GgufTensor("rope_freqs.weight", "F32", factors.shape, lambda: factors)]

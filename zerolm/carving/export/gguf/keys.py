@@ -1,0 +1,135 @@
+"""The keys of a GGUF file beside its usual sizes: scales, windows, experts, rotations.
+
+A document says which attribute of the stock configuration each is; the methods of the gguf package's writer
+give it its key and its type. The configuration is that of the child, whose layers may be others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from inspect import signature
+from itertools import cycle, islice
+from typing import Any, Final
+
+from gguf import GGUFWriter
+from gguf import constants as gguf_constants
+from transformers import CONFIG_MAPPING, PreTrainedConfig
+
+from zerolm.carving.export.folder import configuration, lists_by_layer
+from zerolm.carving.kept_units import Cut
+from zerolm.checkpoints import Checkpoint
+from zerolm.families.config import COUNT_LABELS
+from zerolm.families.family import Family
+from zerolm.families.rule import value
+from zerolm.families.values import short
+from zerolm.networks.opener import one_line
+
+RMS: Final = "layer_norm_rms_eps"
+EPS: Final = "layer_norm_eps"
+MIXTURE: Final = {
+    "expert_count": "experts",
+    "expert_used_count": "active",
+    "expert_feed_forward_length": "expert_ffn",
+}
+"""Keys of a mixture of experts, and the sizes that they are."""
+SAME: Final = "= "
+"""Before the name of an attribute that another has to be equal to."""
+DENSE: Final = "dense"
+MISSING: Final = object()
+
+
+def child_config(checkpoint: Checkpoint, cut: Cut) -> PreTrainedConfig:
+    """Return the configuration of a child's text part as transformers completes it."""
+    config, at = configuration(checkpoint, cut), checkpoint.family.config.at
+    lists = lists_by_layer(checkpoint, cut)
+    fields = dict(config if at is None else config[at]) | lists
+    kind = checkpoint.family.module_names.text_type or str(fields.get("model_type"))
+    with one_line("the configuration of the child"):
+        stock: PreTrainedConfig = CONFIG_MAPPING[kind].from_dict(fields | {"model_type": kind})
+    return stock
+
+
+def attribute(config: PreTrainedConfig, path: str) -> Any:
+    """Return an attribute of a configuration, or of a part of it: ``rope_parameters.rope_theta``."""
+    result: Any = config
+    for name in path.split("."):
+        result = result.get(name, MISSING) if isinstance(result, Mapping) else getattr(result, name, MISSING)
+    return result
+
+
+def check_needs(family: Family, config: PreTrainedConfig) -> None:
+    """Refuse a child that readers of its architecture would take for another, with ``ValueError``."""
+    assert family.gguf is not None
+    for path, wanted in family.gguf.needs.items():
+        present = attribute(config, path)
+        needed = wanted
+        if isinstance(wanted, str) and wanted.startswith(SAME):
+            needed = attribute(config, wanted.removeprefix(SAME))
+        if isinstance(wanted, list) and isinstance(present, list):
+            needed = list(islice(cycle(wanted), len(present)))
+        if present is not MISSING and present != needed:
+            raise ValueError(
+                f"gguf has {path} {wanted} in its architecture {family.gguf.architecture}, and this "
+                f"{family.name} has {short(present)}"
+            )
+
+
+def add_keys(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut, config: PreTrainedConfig) -> None:
+    """Add what the document of a family names, and the eps of its norms where that names none.
+
+    ``ValueError`` for an attribute that the configuration has not.
+    """
+    family, layout = checkpoint.family, checkpoint.layout
+    assert family.gguf is not None
+    keys = dict(family.gguf.keys)
+    if not {RMS, EPS} & keys.keys():
+        keys[RMS] = "rms_norm_eps"
+    for key, path in keys.items():
+        present = attribute(config, path) if isinstance(path, str) else path
+        if present is MISSING:
+            raise ValueError(f"gguf needs {path}, which the configuration of this {family.name} has not")
+        if key in (RMS, EPS) and not 0 < present < 1:
+            raise ValueError(f"the configuration has {path} {present}; 0 to 1 are possible")
+        if present is not None:
+            _add(writer, key, present)
+    rules = dict(family.gguf.sizes)
+    if family.has_experts:
+        writer.add_leading_dense_block_count(_leading(checkpoint, cut))
+        rules |= {key: label for key, label in MIXTURE.items() if key not in rules}
+    for key, rule in rules.items():
+        _add(
+            writer,
+            key,
+            value(
+                rule,
+                lambda label: getattr(layout, label) if label in COUNT_LABELS else layout.sizes[label],
+            ),
+        )
+
+
+def _leading(checkpoint: Checkpoint, cut: Cut) -> int:
+    """Return how many of the first layers have no experts; ``ValueError`` where others have none, either."""
+    dense = [DENSE in checkpoint.layout.kinds[kept.layer] for kept in cut.layers]
+    first = dense.index(False) if False in dense else len(dense)
+    if any(dense[first:]):
+        raise ValueError(
+            f"gguf has layers without experts before all others, and layer {dense.index(True, first)} of "
+            f"this {checkpoint.family.name} has none"
+        )
+    return first
+
+
+def add_windows(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
+    """Add the window of attention, and which layers have it."""
+    windows = [checkpoint.layout.windows[kept.layer] for kept in cut.layers]
+    writer.add_sliding_window(max(windows) or checkpoint.layout.sizes["positions"])
+    writer.add_sliding_window_pattern([bool(window) for window in windows])
+
+
+def _add(writer: GGUFWriter, key: str, present: Any) -> None:
+    add = getattr(writer, f"add_{key}")
+    kind = next(iter(signature(add).parameters.values())).annotation
+    enum = getattr(gguf_constants, str(kind), None)
+    is_enum = isinstance(enum, type) and issubclass(enum, IntEnum)
+    add(enum(present) if is_enum else present)  # type: ignore[misc]

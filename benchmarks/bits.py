@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from bits_page import page
+from bits_ways import CACHES, cache, cut_alone, healed, kl_of, plain_file
 from carving import texts
 from parts import Parts
 from timing import one_thread
@@ -31,14 +32,10 @@ from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import TypedPlan, plain_bytes
 from zerolm.carving.bits.planner import TypePlanner
 from zerolm.carving.bits.typed_child import TypedChild, Types, WeighedChild, typed_loss
-from zerolm.carving.bits.weight_types import BY_NAME, types_named
 from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
-from zerolm.carving.evaluation.divergence import perplexities_and_kls
-from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.export.gguf.file_tensors import names_in
 from zerolm.carving.export.gguf.network import network_in
-from zerolm.carving.export.gguf.write import write
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import Loss
@@ -46,8 +43,8 @@ from zerolm.carving.pruning import Repaired
 from zerolm.carving.request import Destination, Methods, SizeRequest
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.weight_types import BY_NAME, types_named
 from zerolm.networks.blocks import Blocks
-from zerolm.networks.opener import open_model
 from zerolm.progress import silent
 from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
@@ -57,9 +54,15 @@ LENGTH: Final = 256
 SINGLE: Final = ("Q6_K", "Q5_K", "Q4_K", "Q3_K")
 MIXES: Final = {"Q5_K_M": 17, "Q4_K_M": 15, "IQ4_XS": 30, "Q3_K_M": 12}
 """llama.cpp's own mixes, and the numbers of their files."""
+OTHERS: Final = (*(f"single {kind}" for kind in SINGLE), *(f"mix {name}" for name in MIXES))
 K_TYPES: Final = "Q8_0,Q6_K,Q5_K,Q4_K,Q3_K,Q2_K"
 SHARES: Final = (3.1 / 7.34, 2.4 / 7.34, 2.0 / 7.34)
 """Bytes a parameter of the parent at which cuts and types are planned together."""
+LONE: Final = (0.38, 0.345)
+"""Bytes a parameter at which types alone are measured, too."""
+CUT: Final = (0.75, 0.6, 0.5, 0.4)
+"""Shares of the parameters at which cuts alone are."""
+HEALED: Final = f"{SHARES[1]:.3f}"
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,12 @@ class Parent:
         types = types_named("all", with_importances=True)
         return {place: self.weighed.losses(place, types) for place in self.weighed.tensors}
 
-    def alone(self, budget: int, names: str = "all") -> dict[str, Any]:
+    def repaired(self, part: str) -> dict[str, Any]:
+        """Return types alone at the bytes of another part, with what they lose paid back by least squares."""
+        budget = Parts(self.work / "parts.jsonl").stored(f"{self.name}: {part}")["bytes"]
+        return {"bytes": None} if budget is None else self.alone(budget, is_repaired=True)
+
+    def alone(self, budget: int, names: str = "all", *, is_repaired: bool = False) -> dict[str, Any]:
         """Return the exact plan of types alone within these bytes, of some types or all."""
         every = types_named("all", with_importances=True)
         wanted = set(types_named(names, with_importances=True))
@@ -145,6 +153,11 @@ class Parent:
         best = least_loss(All(tuple(tables)), budget - self.plain)
         assert best is not None
         typed = TypedChild(self.weighed, {place: every[rows[row]].name for place, row in best.picks.items()})
+        if is_repaired:
+            repaired = self.session.repaired(self.weighed.cut, None, typed.types)
+            weighed = self.session.weighed(self.weighed.cut, repaired)
+            kl = typed_loss(self.judged, TypedChild(weighed, typed.types), repaired)
+            return {"bytes": typed.bytes, "kl": kl}
         return {"bytes": typed.bytes, "kl": typed_loss(self.judged, typed, Repaired()), "foretold": best.loss}
 
     def single(self, kind: str) -> dict[str, Any]:
@@ -163,9 +176,7 @@ class Parent:
         """Return what a mix of llama.cpp loses with importances, and types alone at its bytes."""
         from llama_cpp import llama_cpp as lib
 
-        source, target = self.work / f"{self.name}-plain.gguf", self.work / f"{self.name}-{name}.gguf"
-        if not source.exists():
-            write(Child(self.checkpoint, self.weighed.cut), source)
+        source, target = plain_file(self), self.work / f"{self.name}-{name}.gguf"
         names = {place: names_in(self.weighed.child)[place] for place in self.weighed.tensors}
         rows = (lib.llama_model_imatrix_data * (len(names) + 1))()
         kept = []
@@ -183,23 +194,29 @@ class Parent:
         written = WrittenChild(self.weighed, {}, target)
         typed = replace(written, types=written.stored())
         kl = typed_loss(self.judged, typed, Repaired())
-        return {"bytes": typed.bytes, "kl": kl, "alone": self.alone(typed.bytes)}
+        told = sum(
+            float(self.weighed.losses(place, (BY_NAME[kind],)).loss[0]) for place, kind in typed.types.items()
+        )
+        return {"bytes": typed.bytes, "kl": kl, "told": told, "alone": self.alone(typed.bytes)}
 
     def together(self, share: float, shape: str) -> dict[str, Any]:
         """Return a child with cuts and types as ``zerolm carve`` writes it, its file opened again."""
         budget, out = int(share * self.params), self.work / f"{self.name}-{share:.3f}-{shape}"
         size = SizeRequest.of(budgets={"max_weight_bytes": budget}, shape=shape)
         carved = carve(self.folder, size, self.methods, Destination(out, "gguf", force=True))
-        network = network_in(next(out.glob("*.gguf")), self.checkpoint)
-        tokens = self.tokens(self.scale.judged)
-        reference = open_model(self.checkpoint)
-        kl = perplexities_and_kls([lambda: network], reference, tokens)[1].kl
+        kl = kl_of(self, network_in(next(out.glob("*.gguf")), self.checkpoint))
         hidden = carved.stream["hidden"] if carved.stream else self.checkpoint.layout.hidden
         spans = {kind: sorted({row[kind] for row in carved.widths}) for kind in ("kv_heads", "ffn")}
         return {
             "bytes": carved.costs["child"]["weight_bytes"], "kl": kl, "losses": carved.losses,
             "layers": len(carved.widths), "hidden": hidden, **spans, "equal_bytes": carved.equal_bytes,
         }  # fmt: skip
+
+    def healed(self, shape_at: float) -> dict[str, Any]:
+        """Return what healing before types leaves, of the shape that another share of bytes chose."""
+        stored = Parts(self.work / "parts.jsonl").stored(f"{self.name}: together {shape_at:.3f} uniform")
+        joint = stored or self.together(shape_at, "uniform")
+        return healed(self, joint, int(SHARES[1] * self.params), f"shape-{shape_at:.3f}")
 
     @cached_property
     def glance(self) -> Loss:
@@ -234,6 +251,11 @@ def parts_of(parent: Parent) -> dict[str, Callable[[], Any]]:
             for shape in ("uniform", "per-layer")
             for share in SHARES
         },
+        **{f"repaired {part}": partial(parent.repaired, part) for part in OTHERS},
+        **{f"alone {share}": partial(parent.alone, int(share * parent.params)) for share in LONE},
+        **{f"cut {share}": partial(cut_alone, parent, share) for share in CUT},
+        **{f"cache {kind}": partial(cache, parent, kind) for kind in CACHES},
+        **{f"healed {HEALED} of {share:.3f}": partial(parent.healed, share) for share in SHARES[1:]},
         **{f"joint {number}": partial(parent.joint, number) for number in range(parent.scale.joint)},
     }
 

@@ -48,7 +48,7 @@ def sheet(parts: Parts, model: str) -> None:
         for name, part in parts.items():
             if not name.startswith(f"{kind} ") or part["bytes"] is None:
                 continue
-            alone = part["alone"]
+            alone, repaired = part["alone"], parts.get(f"repaired {name}")
             k_types = f"{part['k_types']['kl']:.5f}" if "k_types" in part else ""
             figures = part["kl"], alone["kl"], alone["kl"] / part["kl"], alone["foretold"]
             kl, ours, share, told = (
@@ -65,14 +65,95 @@ def sheet(parts: Parts, model: str) -> None:
                     ours,
                     share,
                     told,
+                    f"{repaired['kl']:.5f}" if repaired else "",
+                    f"{repaired['kl'] / part['kl']:.2f}" if repaired else "",
                 ]
             )
+    for name, part in parts.items():
+        if name.startswith("alone "):
+            figures = (
+                f"{part['bytes'] / 1e6:.3f}",
+                "",
+                f"{part['kl']:.5f}",
+                "",
+                f"{part['foretold']:.5f}",
+                "",
+                "",
+            )
+            rows.append(["fewer bytes", "", "", *figures])
     if rows:
         print("### Types alone\n")
-        head = ("", "MB", "KL", "planned, MB", "K types", "all types", "of the KL", "foretold")
+        head = ("", "MB", "KL", "planned, MB", "K types", "all types", "of the KL", "foretold",
+                "repaired", "of the KL")  # fmt: skip
         table(list(head), rows)
+    told = [
+        f"{name.split()[1]} {part['told']:.5f} ({part['kl']:.5f})"
+        for name, part in parts.items()
+        if name.startswith("mix ") and "told" in part
+    ]
+    if told:
+        print(
+            f"Of the mixes themselves is foretold (and measured): {', '.join(told)}. So the prices tell "
+            "these plans as rightly as the planned ones: where a mix is near what types alone can do, little "
+            "is left to gain.\n"
+        )
+    if any(name.startswith("repaired ") for name in parts):
+        print(
+            "*repaired*: output matrices are solved again by least squares on what the rounded layers before "
+            "them send, as `zerolm carve --keep 1 --text TEXT` does.\n"
+        )
+    cuts(parts)
     joint_sizes(parts)
+    healed(parts)
+    caches(parts)
     foretold(parts)
+
+
+def cuts(parts: Parts) -> None:
+    """Print what cuts alone lose at 16 bits."""
+    rows = [
+        [f"{float(name.split()[1]):.0%}", f"{part['bytes'] / 1e6:.3f}", f"{part['kl']:.4f}"]
+        for name, part in parts.items()
+        if name.startswith("cut ")
+    ]
+    if rows:
+        print("### Cuts alone\n")
+        print("`zerolm carve --max-params`, one size for all layers, weights of 16 bits.\n")
+        table(("of the parameters", "MB", "KL"), rows)
+
+
+def healed(parts: Parts) -> None:
+    """Print what healing before types leaves."""
+    rows = []
+    for name, part in parts.items():
+        if name.startswith("healed "):
+            joint, losses = part["joint"], part["losses"]
+            shape = f"{joint['layers']} x {joint['hidden']}, kv {joint['kv_heads'][0]}, ffn {joint['ffn'][0]}"
+            texts = [f"{loss:.4f}" for loss in losses]
+            rows.append([shape, f"{part['bytes'] / 1e6:.3f}", *texts])
+    if rows:
+        print("### Healed, then quantised\n")
+        print(
+            "The cut of a plan at 16 bits, healed on a million tokens, then types within the bytes "
+            "(`zerolm heal`, then `zerolm carve --keep 1 --format gguf`). KL to the parent.\n"
+        )
+        table(("shape", "MB", "KL as cut", "healed", "with types"), rows)
+
+
+def caches(parts: Parts) -> None:
+    """Print what types of the KV cache lose."""
+    rows = [
+        [name.split()[1], f"{part['bits']:g}", f"{part['kl']:.6f}"]
+        for name, part in parts.items()
+        if name.startswith("cache ")
+    ]
+    if rows:
+        print("### Types of the KV cache\n")
+        print(
+            "llama.cpp on the whole model in float32, keys and values in one type, beside a cache of "
+            "float16; a token at a time.\n"
+        )
+        table(("keys and values", "bits", "KL"), rows)
 
 
 def joint_sizes(parts: Parts) -> None:

@@ -104,6 +104,22 @@ def carved() -> dict[str, list[tuple[float, float]]]:
     return curves
 
 
+def by_bytes() -> dict[str, list[tuple[float, float]]]:
+    """Return megabytes and KL of types alone, of cuts alone and of both, of the first model, by bytes."""
+    model = read("bits").split("\n## ")[1]
+    parts = {part.partition("\n")[0]: _table(part) for part in model.split("\n### ")[1:]}
+    curves = {
+        "types": [(float(row[3]), float(row[8])) for row in parts["Types alone"] if row[8]],
+        "cuts": [(float(row[1]), float(row[2])) for row in parts["Cuts alone"]],
+        "both": [
+            (float(row[1]), float(row[3]))
+            for row in parts["Cuts and types together"]
+            if row[0] == "per-layer"
+        ],
+    }
+    return {name: sorted(points) for name, points in curves.items()}
+
+
 def _part(name: str, head: str, level: str = "##") -> str:
     """Return what a file has below a heading."""
     parts = read(name).split(f"\n{level} {head}\n")
@@ -244,10 +260,11 @@ def _bits() -> dict[str, str]:
         head = re.escape(name).replace("_", r"\\?_")
         other = "llama.cpp's mix" if name.endswith("_M") else "everywhere"
         row = rf"\| {head} {other} \| ([0-9.]+) \| ([0-9.]+) \| [0-9.]+ \| [^|]*\| ([0-9.]+) \|"
-        size, single, alone = _find("bits", row)
+        size, single, alone, repaired = _find("bits", rf"{row} [^|]* \| [^|]* \| ([0-9.]+) \|")
         key = name.lower()
         numbers |= {f"{key}_mb": f"{float(size):.2f}", f"{key}_single": f"{float(single):.4f}"}
         numbers[f"{key}_alone"] = f"{float(alone):.4f}"
+        numbers[f"{key}_repaired"] = f"{float(repaired):.4f}"
     return numbers
 
 

@@ -242,7 +242,54 @@ def carved() -> str:
     return svg(720, bottom + 56, "zerolm carve loses less than SliceGPT at equal sizes", parts)
 
 
-FIGURES = {"carved": carved, "equal_size": equal_size, "ffn_share": ffn_share, "depth": depth, "ratio": ratio}
+def by_bytes() -> str:
+    """Draw what a llama loses by types of weights, by cuts, and by both, against its bytes."""
+    left, right, top, bottom = 70, 600, 70, 340
+    sizes, losses = (1.9, 14.0), (1e-4, 1.0)
+
+    def place(point: tuple[float, float]) -> tuple[float, float]:
+        across, up = (
+            math.log(value / low) / math.log(high / low)
+            for value, (low, high) in zip(point, (sizes, losses), strict=True)
+        )
+        return left + across * (right - left), bottom - up * (bottom - top)
+
+    parts = [
+        text(16, 26, "What a byte buys: KL to the parent against the bytes of all weights", "title"),
+        text(16, 46, "A llama of 7.34 M parameters, 14.7 MB at 16 bits; nothing is trained", "small"),
+    ]
+    for power in range(-4, 1):
+        _, y = place((sizes[0], 10.0**power))
+        parts += [line(left, y, right, y, "grid"), text(left - 8, y + 4, f"{10.0**power:g}", "small end")]
+    for size in (2, 3, 4, 6, 8, 12):
+        x, _ = place((size, losses[0]))
+        parts.append(text(x, bottom + 20, f"{size} MB", "small mid"))
+    parts.append(line(left, bottom, right, bottom, "axis"))
+    names = {
+        "types": "types alone, repaired",
+        "both": "cuts and types together",
+        "cuts": "cuts alone, 16 bits",
+    }
+    kinds = {"types": "geo", "both": "third", "cuts": "count"}
+    for row, (way, points) in enumerate((way, evidence.by_bytes()[way]) for way in names):
+        placed = [place(point) for point in points]
+        parts.append(curve(placed, kinds[way]))
+        parts += [dot(x, y, kinds[way], 4) for x, y in placed]
+        parts.append(dot(right - 180, top + 20 + 22 * row - 4, kinds[way], 5))
+        parts.append(text(right - 168, top + 20 + 22 * row, names[way], kinds[way]))
+    return svg(
+        720, bottom + 36, "Types of weights lose least by far, cuts and types together where types end", parts
+    )
+
+
+FIGURES = {
+    "bits": by_bytes,
+    "carved": carved,
+    "equal_size": equal_size,
+    "ffn_share": ffn_share,
+    "depth": depth,
+    "ratio": ratio,
+}
 
 
 def main() -> None:

@@ -21,17 +21,16 @@ def exact_costs(architecture: Architecture, model: CostModel) -> dict[str, int]:
     idle, idle_vectors = (
         sum(getattr(layer, name) for layer in architecture.layers) for name in ("idle", "idle_vectors")
     )
-    kv = sum(layer.kv_width for layer in architecture.layers)
     bytes_stored = sum(ceil(Fraction(count * model.bits, 8)) for count in quantised)
     if model.bits not in (16, 32):
         bytes_stored += sum(2 * ceil(Fraction(count, model.group_size)) for count in quantised)
-    kv_bytes = Fraction(2 * kv * model.context * model.batch * model.kv_bits, 8)
-    assert kv_bytes.denominator == 1
+    cached = (Fraction(2 * layer.kv_width * model.context * model.batch) for layer in architecture.layers)
+    kv_bytes = sum(ceil(numbers * Fraction(model.kv_bits) / 8) for numbers in cached)
     return {
         "params": body + head + rest,
         "active_params": body + head + rest - idle - idle_vectors,
         "body_params": body + outside.body_vectors + sum(layer.body_vectors for layer in architecture.layers),
         "macs": body - idle + head + outside.tied_head + 2 * model.context * attending,
-        "kv_bytes": int(kv_bytes),
+        "kv_bytes": kv_bytes,
         "weight_bytes": bytes_stored + rest * (4 if model.bits == 32 else 2),
     }

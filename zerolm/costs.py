@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,13 +22,14 @@ GROUP_BYTES: Final = 2
 class CostModel:
     """How the network is run: what the costs depend on beside its shapes.
 
-    ``context`` tokens attended to, ``batch`` sequences, ``kv_bits`` a cached number, ``bits`` a weight
-    of the body and head, in groups of ``group_size`` (16 and 32 bits need no groups).
+    ``context`` tokens attended to, ``batch`` sequences, ``kv_bits`` a cached number (in halves: types of
+    blocks have 8.5), ``bits`` a weight of the body and head, in groups of ``group_size`` (16 and 32 bits need
+    no groups).
     """
 
     context: int = 1024
     batch: int = 1
-    kv_bits: int = 16
+    kv_bits: float = 16
     bits: int = 16
     group_size: int = 128
 
@@ -38,7 +39,7 @@ class CostModel:
         return COSTS
 
     @property
-    def conditions(self) -> dict[str, int]:
+    def conditions(self) -> dict[str, Any]:
         """Return how the network is run, by name."""
         return {setting.name: getattr(self, setting.name) for setting in fields(CostModel)}
 
@@ -60,14 +61,14 @@ class CostModel:
         weights = shapes.weights.sum(axis=1)
         windows = np.where(shapes.window > 0, shapes.window, self.context)
         tokens = np.minimum(windows, self.context)
-        kv_bits = (2 * shapes.kv_width * tokens + shapes.state) * (self.batch * self.kv_bits)
+        half_bits = (2 * shapes.kv_width * tokens + shapes.state) * (self.batch * round(2 * self.kv_bits))
         return np.stack(
             [
                 weights + shapes.vectors,
                 weights + shapes.vectors - shapes.idle - shapes.idle_vectors,
                 weights + shapes.body_vectors,
                 weights - shapes.idle + 2 * tokens * shapes.query_width + 2 * shapes.state,
-                -(-kv_bits // 8),
+                -(-half_bits // 16),
                 self._matrix_bytes(shapes.weights).sum(axis=1) + shapes.vectors * self._rest_bytes,
             ],
             axis=1,

@@ -28,9 +28,9 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 from zerolm.carving.export.gguf import write as gguf_write  # noqa: E402
 from zerolm.carving.export.gguf.check import check  # noqa: E402
-from zerolm.carving.export.gguf.file_tensors import neighbouring  # noqa: E402
 from zerolm.carving.export.gguf.tokenizer import opened  # noqa: E402
 from zerolm.carving.export.gguf.write import expressible, write  # noqa: E402
+from zerolm.checkpoints.gguf.names import neighbouring  # noqa: E402
 
 LLAMA3 = {
     "rope_type": "llama3",

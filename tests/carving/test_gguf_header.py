@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerolm.carving.bits.weight_types import BY_NUMBER
-from zerolm.carving.export.gguf.header import read_gguf_header
+from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.checkpoints.weight_types import BY_NUMBER
 from zerolm.diagnosis.examine import diagnose
 
 gguf: Any = pytest.importorskip("gguf")

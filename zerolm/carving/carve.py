@@ -26,7 +26,7 @@ from zerolm.carving.planning.sizes import (
     width_note,
 )
 from zerolm.carving.recipe import Recipe, document, read_recipe, versions_of
-from zerolm.carving.request import BY_LOSS, Destination, Methods, SizeRequest
+from zerolm.carving.request import BY_LOSS, Destination, Methods, SizeRequest, WeightsRequest
 from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, spectrum, stream, widths
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
@@ -42,7 +42,7 @@ from zerolm.settings.compute import ComputeRequest
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
-    from zerolm.carving.bits.typed_child import TypedChild
+    from zerolm.carving.bits.typed_child import TypedChild, Types
     from zerolm.carving.planning.sensitivity import LossTable
     from zerolm.carving.pruning import Repaired
     from zerolm.carving.session import Session
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 NOWHERE: Final = Destination()
 ANYWHERE: Final = ComputeRequest()
 FINALISTS: Final = 3
+REQUANTISED: Final = "the parent is quantised already: losses are beside it as it is"
 NEAR: Final = 2.0
 """So many plans at most are measured, of those that are foretold to lose no more than twice the least."""
 
@@ -73,7 +74,7 @@ def carve(
     checkpoint, costs = _opened(parent, destination), costs or StoredCosts()
     if size.space is not None:
         SIZE_SPACES[size.space].choices(checkpoint)
-    limits = budgets_of(size.budgets, costs_of(checkpoint, costs, space=size.space))
+    limits = budgets_of(size.budgets, _whole_costs(checkpoint, costs, size.space))
     limits = size.weights.limits(limits, costs_of(checkpoint, costs)["params"])
     methods.check()
     compute.check()
@@ -102,6 +103,9 @@ def rebuild(
     checkpoint, costs = _opened(parent, destination), costs or StoredCosts()
     ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
     read = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
+    if _quantised(checkpoint):
+        alone = bool(read.types) and read.cut.is_whole and read.width is None
+        WeightsRequest(requantize=True).check_parent(_quantised(checkpoint), types_alone=alone)
     methods = read.methods(None if text is None else str(text))
     session = _session(checkpoint, methods, compute, progress)
     if session is not None:
@@ -127,6 +131,19 @@ def _opened(parent: str | Path, destination: Destination) -> Checkpoint:
 
         check_stock_class(checkpoint)
     return checkpoint
+
+
+def _whole_costs(checkpoint: Checkpoint, costs: CostModel, space: str | None) -> dict[str, int]:
+    """Return the costs of the parent; the bytes of a quantised one are those of its file."""
+    whole = costs_of(checkpoint, costs, space=space)
+    if _quantised(checkpoint) and checkpoint.source is not None and isinstance(costs, StoredCosts):
+        whole["weight_bytes"] = checkpoint.source.bytes
+    return whole
+
+
+def _quantised(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Return the types of a quantised parent; none of another."""
+    return checkpoint.source.quantised if checkpoint.source else ()
 
 
 def _check_outside(place: Path, parent: Path) -> None:
@@ -187,6 +204,8 @@ class Carving:
         return weights_basis(self.checkpoint, progress=self.progress)
 
     def costs_of(self, cut: Cut | None = None) -> dict[str, int]:
+        if cut is None:
+            return _whole_costs(self.checkpoint, self.costs, self.size.space)
         return costs_of(self.checkpoint, self.costs, cut, self.size.space)
 
     def planned(self) -> Carved:
@@ -258,7 +277,12 @@ class Carving:
             by = self._table(session, by)
         chosen = typing.best(by)
         plan = chosen.plan
-        notes = (_time_note(self.methods), window_note(self.checkpoint, self.costs), chosen.sentence())
+        notes = (
+            _time_note(self.methods),
+            window_note(self.checkpoint, self.costs),
+            chosen.sentence(),
+            REQUANTISED if _quantised(self.checkpoint) else "",
+        )
         typed = TypedWeights(plan.bytes, rows_of(plan.types, self.checkpoint), chosen.to_json())
         return self.finished(
             typing.narrowed(plan),
@@ -276,6 +300,8 @@ class Carving:
             raise ValueError(
                 f"a {family.name} without a language-model head cannot be compared, so it is not carved"
             )
+        alone = self.typing is not None and self.typing.keeps_all
+        size.weights.check_parent(_quantised(checkpoint), types_alone=alone)
         file_format = self.format  # one that is not known is refused also where nothing is written
         if is_written and form == "hf" and not size.is_uniform and size.budgets:
             raise ValueError(UNEVEN)
@@ -391,11 +417,10 @@ class Carving:
 
         session = self.session or Session(self.checkpoint, self.methods, self.progress, self.compute)
         finish = self.destination.finish
-        repaired = session.repaired(cut, self.recipe.ridges or None if self.recipe else None)
+        repaired, typed = self._repaired(session, cut)
         losses = dict(carved.losses)
-        if losses and repaired.arrays:
+        if losses and repaired.arrays and typed is None:
             losses["repaired"] = session.loss(cut, repaired)
-        typed = self._with_types(session, cut, repaired)
         if typed is not None:
             rows = rows_of(typed.types, self.checkpoint)
             costs = {**carved.costs, "child": {**carved.costs["child"], "weight_bytes": typed.bytes}}
@@ -443,18 +468,28 @@ class Carving:
 
             write_imatrix(typed.weighed, folder / name, str(self.session.tokens.text))
 
-    def _with_types(self, session: Session, cut: Cut, repaired: Repaired) -> TypedChild | None:
-        """Return the child with its types: those of the recipe, or those of least loss by its own weights."""
-        types = self.recipe.types if self.recipe else None
+    def _repaired(self, session: Session, cut: Cut) -> tuple[Repaired, TypedChild | None]:
+        """Return what is repaired, and the child with its types where weights have any.
+
+        These are those of the recipe, or those of least loss by its own weights, repaired without them.
+        """
+        from zerolm.carving.pruning import Repaired
+
+        ridges = self.recipe.ridges or None if self.recipe else None
+        types: Types | None = self.recipe.types if self.recipe else None
         if self.typing is None and types is None:
-            return None
+            return session.repaired(cut, ridges), None
         from zerolm.carving.bits.typed_child import TypedChild
 
-        weighed = session.weighed(cut, repaired)
-        if types is not None:
-            return TypedChild(weighed, types)
-        assert self.typing is not None
-        return self.typing.typed(weighed)
+        if types is None:
+            assert self.typing is not None
+            is_whole = cut.is_whole and cut.narrowing is None
+            repaired = Repaired() if is_whole else session.repaired(cut)
+            types = self.typing.typed(session.weighed(cut, repaired)).types
+            if not session.repairs_types:
+                return repaired, TypedChild(session.weighed(cut, repaired), types)
+        repaired = session.repaired(cut, ridges, types if session.repairs_types else None)
+        return repaired, TypedChild(session.weighed(cut, repaired), types)
 
 
 def _cuttable(checkpoint: Checkpoint) -> list[str]:

@@ -82,12 +82,15 @@ class CarvingWork:
         if self.types:
             parts["what every matrix feels"] = min(tokens, FELT_TOKENS) * (back + pace.head)
             parts["rounding to types"] = self._rounding()
+        again = 2 if self.types and self.plans else 1  # once more where types are known
         if self.plans > 1:
             fitted = min(tokens // 2, max(FINAL_TOKENS, 2 * self.parent.ffn))
-            each = self._repair(pace, fitted, 1) + min(tokens // 2, FINAL_TOKENS) * (there + pace.head)
+            each = again * self._repair(pace, fitted, 1) + min(tokens // 2, FINAL_TOKENS) * (
+                there + pace.head
+            )
             parts["measuring the best plans"] = self.plans * each
         if self.is_written and methods.repair != "none":
-            parts["repair"] = self._repair(pace, tokens)
+            parts["repair"] = again * self._repair(pace, tokens)
         measured = 1 + (self.is_written and methods.repair != "none")
         parts["losses"] = judged * (1 + measured) * (there + pace.head)
         return parts

@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 
 import zerolm
-from zerolm.carving.bits.weight_types import BY_NAME
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
@@ -21,6 +20,7 @@ from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.origin import Origin
+from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.io.files import parse_json, read_text
 from zerolm.settings import nearest
 from zerolm.text.defaults import RANDOM

@@ -5,7 +5,7 @@ The fields of ``SizeRequest`` and ``MethodRequest`` declare the settings of ``ze
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -67,6 +67,9 @@ class WeightsRequest:
     imatrix: bool = setting(
         "flag", False, "write what weighs the errors of types beside the child, as llama.cpp's tools read it"
     )
+    requantize: bool = setting(
+        "flag", False, "choose types for a parent that is quantised already; what that lost stays lost"
+    )
 
     def limits(self, budgets: Mapping[str, int], params: int) -> dict[str, int]:
         """Return budgets with that of ``max_bits``, for a parent of so many parameters."""
@@ -81,12 +84,34 @@ class WeightsRequest:
 
     def check(self, form: str, budgets: Mapping[str, Any]) -> None:
         """Raise ``ValueError`` where what is asked of types cannot be."""
-        values = {"types": self.types, "max-bits": self.max_bits, "imatrix": self.imatrix}
+        values = {
+            "types": self.types,
+            "max-bits": self.max_bits,
+            "imatrix": self.imatrix,
+            "requantize": self.requantize,
+        }
         flags = [f"--{name}" for name, value in values.items() if value]
         if flags and form != "gguf":
             raise ValueError(f"{flags[0]} is of types of weights, which a gguf file has: --format gguf")
-        if (self.imatrix or self.types not in (None, STORED)) and "max_weight_bytes" not in budgets:
+        if (
+            self.imatrix or self.requantize or self.types not in (None, STORED)
+        ) and "max_weight_bytes" not in budgets:
             raise ValueError(f"{flags[0]} is of types within bytes: give --max-weight-bytes, or --max-bits")
+
+    def check_parent(self, quantised: Sequence[str], *, types_alone: bool) -> None:
+        """Raise ``ValueError`` where a parent that is ``quantised`` is to be cut, or its types are unsaid."""
+        if self.requantize and not quantised:
+            raise ValueError("--requantize is for a quantised parent, and this one is not: leave it out")
+        if quantised and not types_alone:
+            raise ValueError(
+                f"the parent is quantised ({', '.join(quantised)}), and units are cut of 16 or 32 bits; "
+                "its types can be chosen anew: --keep 1 --format gguf --max-weight-bytes BYTES --requantize"
+            )
+        if quantised and not self.requantize:
+            raise ValueError(
+                f"the parent is quantised already ({', '.join(quantised)}), and what that lost stays lost: "
+                "give --requantize, or a parent of 16 or 32 bits"
+            )
 
 
 @dataclass(frozen=True)

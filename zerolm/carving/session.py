@@ -256,17 +256,39 @@ class Session:
             cache.put(f"layer-{layer}", row)
         return float(row["loss"])
 
-    def repaired(self, cut: Cut, ridges: Mapping[Place, float] | None = None) -> Repaired:
-        """Return new output matrices for the cut, with these ridges or chosen ones."""
+    def repaired(
+        self, cut: Cut, ridges: Mapping[Place, float] | None = None, types: Types | None = None
+    ) -> Repaired:
+        """Return new output matrices for the cut, with these ridges or chosen ones.
+
+        Where weights are to have ``types``, what rounding loses is paid back, too.
+        """
         rule = self.methods.repair
         if rule == "none":
             return Repaired()
-        cache = self.cache("repair", rule, *_options(cut), sorted((ridges or {}).items()))
+        named = [] if types is None else sorted((str(place), name) for place, name in types.items())
+        cache = self.cache("repair", rule, *_options(cut), sorted((ridges or {}).items()), named)
         self._spent.append(cache)
-        tokens, progress = self.tokens, self.progress
-        repaired = repair(self.model, cut, tokens, rule, ridges=ridges, cache=cache, progress=progress)
+        repaired = repair(
+            self.model,
+            cut,
+            self.tokens,
+            rule,
+            ridges=ridges,
+            cache=cache,
+            progress=self.progress,
+            reading_back=None if types is None else partial(self._reading_back, cut, types),
+        )
         give_back()
         return repaired
+
+    @property
+    def repairs_types(self) -> bool:
+        """Whether repair pays back what rounding loses."""
+        return self.methods.repair == "least-squares"
+
+    def _reading_back(self, cut: Cut, types: Types, blocks: Blocks, repaired: Repaired) -> ReadBack:
+        return ReadBack(blocks, TypedChild(self.weighed(cut, repaired), types), repaired)
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         """Return the losses of whole cuts, repaired on some sequences and measured on others.
@@ -303,7 +325,9 @@ class Session:
         information = self.fisher if felt is not None and cut.narrowing else None
         return WeighedChild(Child(self.checkpoint, cut, repaired), felt, information, torch.get_num_threads())
 
-    def typed_final(self, cut: Cut, choose: Callable[[WeighedChild], Types]) -> float:
+    def typed_final(
+        self, cut: Cut, choose: Callable[[WeighedChild], Types], *, is_repaired: bool = True
+    ) -> float:
         """Return the loss of a cut, repaired on some sequences, as it is read back, measured on others.
 
         ``choose`` says the types of the repaired child.
@@ -313,10 +337,12 @@ class Session:
         whole = cut.is_whole and cut.narrowing is None
         repaired = Repaired() if whole else repair(self.model, cut, fitted, rule, grid=(UNTRIED,))
         give_back()
-        weighed = self.weighed(cut, repaired)
-        loss = typed_loss(
-            self._loss_on(judged.most(FINAL_TOKENS)), TypedChild(weighed, choose(weighed)), repaired
-        )
+        types = choose(self.weighed(cut, repaired))
+        if self.repairs_types and is_repaired:
+            reading = partial(self._reading_back, cut, types)
+            repaired = repair(self.model, cut, fitted, rule, grid=(UNTRIED,), reading_back=reading)
+        typed = TypedChild(self.weighed(cut, repaired), types)
+        loss = typed_loss(self._loss_on(judged.most(FINAL_TOKENS)), typed, repaired)
         give_back()
         return loss
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from transformers import PreTrainedModel
 
+from zerolm.carving.bits.typed_child import Types
 from zerolm.carving.carve import FINALISTS, Carving
 from zerolm.carving.fisher import Fisher
 from zerolm.carving.importance.criterion import Criterion, Indifferent
@@ -217,9 +218,11 @@ class TimedSession(Session):
         with self.clock.part(name):
             return super().table(by, kinds, with_stream=with_stream, by_layer=by_layer)
 
-    def repaired(self, cut: Cut, ridges: Mapping[Place, float] | None = None) -> Repaired:
+    def repaired(
+        self, cut: Cut, ridges: Mapping[Place, float] | None = None, types: Types | None = None
+    ) -> Repaired:
         with self.clock.part("repair"):
-            return super().repaired(cut, ridges)
+            return super().repaired(cut, ridges, types)
 
     def finals(self, cuts: Sequence[Cut]) -> list[float]:
         with self.clock.part("measuring the best plans"):

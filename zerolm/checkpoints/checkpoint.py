@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from zerolm.checkpoints.dtypes import RAW_TYPES, widened
 from zerolm.checkpoints.fitting import fitting_family
 from zerolm.checkpoints.folder import fetched, other_files, read_object
+from zerolm.checkpoints.gguf.unpack import GgufSource, gguf_file, unpacked
 from zerolm.checkpoints.headers import Shard, TensorInfo
 from zerolm.checkpoints.layout import Layout
 from zerolm.checkpoints.sentences import SentenceModules
@@ -35,7 +36,7 @@ class Checkpoint:
 
     ``tensors`` are those of all ``shards`` by name; ``layout`` says what each of them is. ``sentences`` are
     the modules of a sentence-transformers folder, which then is ``root``: its transformer may lie in a
-    ``folder`` of its own.
+    ``folder`` of its own. ``source`` is the GGUF file that it is read of, if it is one.
     """
 
     folder: Path
@@ -46,6 +47,7 @@ class Checkpoint:
     tensors: dict[str, TensorInfo]
     root: Path
     sentences: SentenceModules | None = None
+    source: GgufSource | None = None
 
     def __repr__(self) -> str:
         return brief(self, str(self.root), f"{self.family.name}, {len(self.tensors)} tensors")
@@ -56,6 +58,9 @@ class Checkpoint:
 
         Raises ``ValueError``, in one line, for anything that is not a sound checkpoint of a known family.
         """
+        file = gguf_file(name)
+        if file is not None:
+            return cls._of_file(file)
         root = fetched(name)
         sentences = SentenceModules.of(root)
         folder = root / sentences.transformer if sentences else root
@@ -75,6 +80,25 @@ class Checkpoint:
             raise ValueError(f"checkpoint {str(folder)!r}: {error}") from None
         logger.info("%s is a %s: %d tensors in %d files", folder, family.name, len(tensors), len(shards))
         return cls(folder, config, family, layout, shards, tensors, root, sentences)
+
+    @classmethod
+    def _of_file(cls, file: Path) -> Self:
+        """Open a GGUF file: its folder holds what is no weight."""
+        try:
+            stored = unpacked(file)
+            tensors = {name: tensor for shard in stored.shards for name, tensor in shard.tensors.items()}
+            family = _family(stored.config, tensors)
+            family = replace(family, cut=cut_of(family, stored.config))
+            layout = Layout.of(family, stored.config, tensors)
+        except ValueError as error:
+            raise ValueError(f"checkpoint {str(file)!r}: {error}") from None
+        folder, source = stored.folder, stored.source
+        return cls(folder, stored.config, family, layout, stored.shards, tensors, folder, source=source)
+
+    @property
+    def place(self) -> Path:
+        """The folder or the file that opens as this checkpoint."""
+        return self.root if self.source is None else self.source.file
 
     def raw(self, name: str) -> NDArray[Any]:
         """Return a tensor as it is stored, mapped and read-only: uint16 for BF16 and F16, float32 for F32."""

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.carving.export.gguf.header import GgufHeader, read_gguf_header
 from zerolm.checkpoints.folder import inside, read_object
+from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
 from zerolm.diagnosis.evidence import Evidence, gather, tried
 from zerolm.diagnosis.opening import attempt, is_installed
 from zerolm.diagnosis.result import OPENS, REFUSES, UNKNOWN, Diagnosis, RuntimeVerdict

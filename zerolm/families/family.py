@@ -373,10 +373,12 @@ class Gguf:
     such keys as rules on the sizes of a model. ``needs`` are attributes whose values readers take for
     granted: a list is repeated over the layers, ``= head_dim`` is that of another attribute. ``windows``:
     they take one for each layer.
+    Files of the architectures that are ``read`` are parents of this family.
     """
 
     architecture: str
     activations: tuple[str, ...]
+    read: tuple[str, ...] = ()
     halves: bool = False
     alike: bool = False
     square: bool = False

@@ -334,5 +334,5 @@ class Healing:
     def _names(self) -> dict[str, str]:
         patient = self.patient
         checkpoints = {"child": patient.child, "parent": patient.parent, "teacher": patient.teacher}
-        folders = {name: str(checkpoint.root) for name, checkpoint in checkpoints.items()}
+        folders = {name: str(checkpoint.place) for name, checkpoint in checkpoints.items()}
         return {"family": patient.child.family.name} | folders

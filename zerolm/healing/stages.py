@@ -102,7 +102,7 @@ def carve_and_heal(
     check_new(out, destination.force)
     _check_possible(stages, checkpoint, form)
     identity = {
-        "parent": str(checkpoint.root),
+        "parent": str(checkpoint.place),
         "settings": [str(stages.size), str(stages.methods), str(stages.costs)],
         "request": str(stages.request),
         "stages": stages.count,
@@ -120,7 +120,7 @@ def carve_and_heal(
             if stage < stages.count:
                 healed = cut.parent / f"{out.name}.healed"
                 if not (healed / RECIPE).is_file():
-                    heal(cut, checkpoint.root, request, Destination(healed), progress=progress)
+                    heal(cut, checkpoint.place, request, Destination(healed), progress=progress)
                 source = Checkpoint.open(healed)
 
         def finished(folder: Path, healed: Healed) -> None:
@@ -128,7 +128,7 @@ def carve_and_heal(
                 finish(folder, CarvedAndHealed(document, healed))
 
         place = replace(destination, form=form, finish=finished if finish else None)
-        return CarvedAndHealed(document, heal(cut, checkpoint.root, request, place, progress=progress))
+        return CarvedAndHealed(document, heal(cut, checkpoint.place, request, place, progress=progress))
 
 
 def _check_possible(stages: Stages, checkpoint: Checkpoint, form: str) -> None:
@@ -161,7 +161,7 @@ def _carved(
         form = "padded" if stages.uneven else "hf"
         size, place = _size(stages, stage, *opened), Destination(out, form)
         running: dict[str, Any] = {"costs": stages.costs, "compute": stages.compute, "progress": progress}
-        carved = carve(opened[1].root, size, stages.methods, place, **running)
+        carved = carve(opened[1].place, size, stages.methods, place, **running)
         write_json(file, carved.to_json())
     document: dict[str, Any] = parse_json(read_text(file, MAX_RECIPE_BYTES))
     return document

@@ -15,18 +15,18 @@ from zerolm.networks.states import HiddenStates
 class Stream:
     """The hidden states of all batches, (b, t, d) each, on their way from the first layer to the last.
 
-    ``module(layer)`` stands in the place of a layer, else the model's own does; ``enter`` is applied to what
-    the first layer gets. Nothing is run before it is asked for; then the states pass through the layers below
-    first.
+    ``module(layer)`` stands in the place of a layer, else the model's own does; ``embed(index)`` is what the
+    first layer gets of a batch, else what the model's does. Nothing is run before it is asked for; then the
+    states pass through the layers below first.
     """
 
     def __init__(
         self,
         blocks: Blocks,
         module: Callable[[int], nn.Module] | None = None,
-        enter: Callable[[Tensor], Tensor] = lambda hidden: hidden,
+        embed: Callable[[int], Tensor] | None = None,
     ) -> None:
-        self.blocks, self.enter = blocks, enter
+        self.blocks, self.embed = blocks, embed or blocks.embed
         self.module = module or (lambda number: blocks.layer(number).module)
         self.hidden = blocks.states()
         self.layer = 0
@@ -36,7 +36,7 @@ class Stream:
         if layer < self.layer:
             self.hidden, self.layer = self.blocks.states(), 0
         for index in range(len(self.hidden), len(self.blocks.batches)):
-            self.hidden.append(self.enter(self.blocks.embed(index)))
+            self.hidden.append(self.embed(index))
         while self.layer < layer:
             for _ in self.through(self.layer):
                 pass

@@ -21,6 +21,11 @@ from zerolm.settings.units import (
     parse_share,
 )
 
+CACHE_TYPES: Final = {
+    "f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5,
+    "iq4_nl": 4.5,
+}  # fmt: skip
+"""Bits of a number in the cache of llama.cpp, scales included, by the names of its ``--cache-type-k``."""
 LONGEST_NAME: Final = 255
 LONGEST_PATH: Final = 4000
 """What file systems take."""
@@ -159,6 +164,20 @@ class NumberKind(Kind):
         return in_bounds(setting, value, self.is_integral)
 
 
+class CacheBitsKind(NumberKind):
+    """Bits of a cached number, in halves: a number, or a type of llama.cpp's cache by its name."""
+
+    def parse(self, setting: DeclaredSetting, value: Any) -> Any:
+        named = CACHE_TYPES.get(value.lower()) if isinstance(value, str) else None
+        return self.check(setting, super().parse(setting, value) if named is None else named)
+
+    def check(self, setting: DeclaredSetting, value: Any) -> Any:
+        bits = in_bounds(setting, value, self.is_integral)
+        if 2 * bits != round(2 * bits):
+            raise ValueError(f"{setting.name} must be whole or half bits, as 8.5, not {shown(value)}")
+        return int(bits) if bits == int(bits) else bits
+
+
 class AmountKind(NumberKind):
     """A count or size, or a share of what is known later: 0.8x."""
 
@@ -278,13 +297,14 @@ def _plain(bound: float) -> str:
 
 KindName = Literal[
     "integer", "amount", "number", "percent", "duration", "integers", "numbers", "shares", "interval",
-    "flag", "text", "path", "names", "paths",
+    "flag", "text", "path", "names", "paths", "cache bits",
 ]  # fmt: skip
 PATH: Final = "str | PathLike[str]"
 KINDS: Final[dict[KindName, Kind]] = {
     "integer": NumberKind("N", "int | str", parse_integer, is_integral=True),
     "amount": AmountKind("AMOUNT", "int | str", parse_amount, is_integral=True),
     "number": NumberKind("X", "float", parse_number),
+    "cache bits": CacheBitsKind("BITS", "float | str", parse_number),
     "percent": NumberKind("X%", "float | str", parse_percent),
     "duration": NumberKind("TIME", "int | str", parse_duration, is_integral=True, quotes=False),
     "integers": NumbersKind("RANGE", "int | str | Sequence[int]", is_integral=True),

@@ -161,7 +161,7 @@ class Question:
     score: str
     options: dict[str, Any]
     budgets: dict[str, int]
-    conditions: dict[str, int]
+    conditions: dict[str, Any]
     latency: LatencyTable | None = None
     baseline: Reference | None = None
     vocabularies: tuple[VocabularyChoice, ...] = ()
@@ -343,7 +343,7 @@ def _question(fields: Fields) -> Question:
         fields.read("score", str),
         fields.read("options", dict[str, Any]),
         fields.read("budgets", dict[str, int]),
-        fields.read("conditions", dict[str, int]),
+        fields.read("conditions", dict[str, Any]),
         fields.optional("latency", LatencyTable),
         baseline,
         fields.optional("vocabularies", tuple[VocabularyChoice, ...]) or (),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zerolm.carving.bits.weight_types import BY_NAME, QUANTISED
+from zerolm.checkpoints.weight_types import BY_NAME, QUANTISED
 from zerolm.show.charts import Heat
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Sheet
 from zerolm.show.text import show_cost

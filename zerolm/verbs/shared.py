@@ -22,7 +22,13 @@ class Conditions:
 
     context: int = setting("integer", 1024, "tokens attended to", low=1, high=1 << 24)
     batch: int = setting("integer", 1, "sequences at once", low=1, high=1 << 10)
-    kv_bits: int = setting("integer", 16, "bits of a cached number", low=1, high=32)
+    kv_bits: float = setting(
+        "cache bits",
+        16,
+        "bits of a cached number, or a type of llama.cpp's cache: q8_0, q4_0",
+        low=1,
+        high=32,
+    )
     bits: int = setting("integer", 16, "bits of a weight of body and head", low=1, high=32)
     group_size: int = setting("integer", 128, "weights that share a scale", low=1, high=1 << 20)
 
@@ -41,7 +47,7 @@ def backend(**more: Any) -> Any:
 
 def parent(by_place: bool = True, **more: Any) -> Any:
     """Return a field for a checkpoint to read."""
-    help_ = "a folder with a checkpoint, or a model of the hub"
+    help_ = "a folder with a checkpoint, a GGUF file, or a model of the hub"
     return setting("path", REQUIRED, help_, by_place=by_place, metavar="PARENT", **more)
 
 

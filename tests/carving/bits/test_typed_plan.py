@@ -18,7 +18,6 @@ from zerolm.carving.bits.kernels import rounded
 from zerolm.carving.bits.plan import Within, plain_bytes, typed_plans
 from zerolm.carving.bits.prices import ATTENTION, FFN, TypePrices, as_importances
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
-from zerolm.carving.bits.weight_types import BY_NAME
 from zerolm.carving.export.child_tensors import Child
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
@@ -27,6 +26,7 @@ from zerolm.carving.planning.sensitivity import LossTable
 from zerolm.carving.request import SizeRequest
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.weight_types import BY_NAME
 from zerolm.networks.opener import open_model
 from zerolm.solvers.problem import Budgets
 from zerolm.text.calibration import tokens_of

@@ -12,13 +12,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from zerolm.carving.bits.weight_types import STORED, WeightType
-from zerolm.checkpoints.dtypes import narrowed, widened
+from zerolm.checkpoints.dtypes import narrowed
+from zerolm.checkpoints.gguf.dequantise import STORED_NAMES, dequantised
+from zerolm.checkpoints.weight_types import WeightType
 
 Values = NDArray[np.float32]
 PIECE: Final = 1 << 18
 """Weights that a thread quantises at a time, about."""
-STORED_NAMES: Final = {each.name for each in STORED}
 
 
 def quantised(values: Values, kind: WeightType, importances: Values | None, threads: int = 1) -> NDArray[Any]:
@@ -56,19 +56,21 @@ def quantised(values: Values, kind: WeightType, importances: Values | None, thre
     return out
 
 
-def dequantised(raw: NDArray[Any], kind: WeightType) -> Values:
-    """Return the numbers (n, k) of rows that are stored so."""
-    if kind.name in STORED_NAMES:
-        return widened(raw.view(np.float32 if kind.bytes == 4 else np.uint16), kind.name)
-    from gguf import GGMLQuantizationType
-    from gguf.quants import dequantize
-
-    return np.asarray(dequantize(raw, GGMLQuantizationType(kind.number)), np.float32)
-
-
 def rounded(values: Values, kind: WeightType, importances: Values | None, threads: int = 1) -> Values:
     """Return rows (n, k) as they are read back from a file of this type."""
     return dequantised(quantised(values, kind, importances, threads), kind)
+
+
+def sum_of_squares(values: Values, other: Values | None = None) -> float:
+    """Return the sum of squares of a matrix (n, k), or of its difference to another, some rows at a time."""
+    step = max(1, PIECE // values.shape[1])
+    total = 0.0
+    for start in range(0, len(values), step):
+        part = values[start : start + step].astype(np.float64)
+        if other is not None:
+            part -= other[start : start + step]
+        total += float(np.vdot(part, part))
+    return total
 
 
 @cache

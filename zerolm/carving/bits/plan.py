@@ -13,7 +13,6 @@ from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
 from zerolm.carving.bits.prices import ATTENTION, FFN, UNTIED, RolePrices, TypePrices
-from zerolm.carving.bits.weight_types import WeightType
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.planning.part_costs import Choices, part_costs
@@ -22,6 +21,7 @@ from zerolm.carving.planning.sizes import choices, widths
 from zerolm.carving.request import SizeRequest
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.weight_types import WeightType
 from zerolm.costs import CostModel
 from zerolm.solvers.problem import UNBOUNDED, Budgets
 

@@ -12,7 +12,6 @@ from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_byte
 from zerolm.carving.bits.prices import ATTENTION, FFN, Directions, TypePrices
 from zerolm.carving.bits.single import everywhere, fitting
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
-from zerolm.carving.bits.weight_types import WeightType, types_named
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.sizes import widths
@@ -20,6 +19,7 @@ from zerolm.carving.pruning import Repaired
 from zerolm.carving.request import SizeRequest
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.weight_types import WeightType, types_named
 from zerolm.costs import CostModel
 from zerolm.families.family import Factors
 from zerolm.io.cache import ArrayCache
@@ -229,7 +229,7 @@ class TypePlanner:
         typed = everywhere(able[best], weighed)
         name = f"{able[best].name} everywhere"
         self.progress(f"measuring {name}")
-        measured = session.typed_final(whole, lambda _: typed.types)
+        measured = session.typed_final(whole, lambda _: typed.types, is_repaired=False)
         return [EqualBytes(name, typed.bytes, float(np.asarray(losses)[best]), measured)]
 
 

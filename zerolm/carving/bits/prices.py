@@ -19,19 +19,22 @@ from numpy.typing import NDArray
 
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.bits.felt import FeltMatrix, Place
-from zerolm.carving.bits.kernels import Values, rounded
-from zerolm.carving.bits.weight_types import BY_NAME, WeightType, from_largest
+from zerolm.carving.bits.kernels import Values, rounded, sum_of_squares
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.width.maps import stored_gain
 from zerolm.carving.width.narrowing import Basis, Width, energies, norm_before
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.weight_types import BY_NAME, WeightType, from_largest
 from zerolm.io.cache import ArrayCache
 from zerolm.progress import Counted, Progress, silent
 
 SAMPLED: Final = 128
 """Rows of a matrix whose errors are measured; of the embedding and the head those felt most."""
+SAMPLED_WEIGHTS: Final = 1 << 17
+FEWEST_ROWS: Final = 64
+"""Of long rows fewer are measured: so many weights, but no fewer rows than these."""
 ROWS_AT_ONCE: Final = 1024
 ATTENTION: Final = ("q", "k", "v", "o")
 FFN: Final = ("gate", "up", "down")
@@ -114,8 +117,15 @@ class TypePrices:
         return dimensions(self.checkpoint)
 
     def candidates(self, name: str) -> tuple[WeightType, ...]:
-        """Return the types that a tensor of the parent may take, the one that it is stored in among them."""
-        stored = BY_NAME[self.checkpoint.tensors[name].dtype]
+        """Return the types that a tensor of the parent may take, the one that it is stored in among them.
+
+        What is quantised already takes these types alone, if its rows fall into blocks of any.
+        """
+        info, source = self.checkpoint.tensors[name], self.checkpoint.source
+        stored = BY_NAME[info.dtype]
+        if source is not None and source.types.get(name) in source.quantised:
+            able = [kind for kind in self.types if kind.holds(info.shape[1])]
+            return from_largest(able or {*self.types, BY_NAME["F16"]})
         more = {BY_NAME["F16"]} if stored.name == "F32" else set()
         return from_largest({*self.types, stored, *more})
 
@@ -224,9 +234,7 @@ class TypePrices:
     def _felt(self, place: Place, values: Values) -> FeltMatrix:
         if self.felt is None:
             rows, columns = values.shape
-            return FeltMatrix(
-                np.ones(columns), np.ones(rows), 1.0 / max(float(np.square(values).sum()), 1e-300)
-            )
+            return FeltMatrix(np.ones(columns), np.ones(rows), 1.0 / max(sum_of_squares(values), 1e-300))
         return self.felt[place]
 
     def _turned(self, place: Place, values: Values, felt: FeltMatrix) -> tuple[Values, Floats, Floats]:
@@ -301,12 +309,16 @@ def _ratios(
     values: Values, read: Floats, felt: Floats, types: Sequence[WeightType], *, most_felt: bool
 ) -> Floats:
     """Return the weighed squares of the errors of each type over those of the weights, (types,)."""
-    if most_felt:
-        taken = np.sort(np.argsort(-felt, kind="stable")[:SAMPLED])
-    else:
-        taken = spread_rows(len(values), SAMPLED)
+    most = rows_of_weights(SAMPLED, values.shape[1], SAMPLED_WEIGHTS)
+    first = np.argsort(-felt, kind="stable")[:most] if most_felt else spread_rows(len(values), most)
+    taken = np.sort(first)
     some, weights = values[taken], felt[taken]
     return np.array([_ratio(some, read, weights, each) for each in types])
+
+
+def rows_of_weights(most: int, columns: int, weights: int) -> int:
+    """Return how many rows hold about so many weights: ``most`` at most, and some at least."""
+    return min(most, max(FEWEST_ROWS, weights // columns))
 
 
 def spread_rows(rows: int, most: int) -> Ints:

@@ -16,11 +16,17 @@ from torch.nn import functional
 
 from zerolm.architecture import Floats
 from zerolm.carving.bits.felt import FeltMatrix, Place
-from zerolm.carving.bits.kernels import Values, dequantised, quantised, rounded
+from zerolm.carving.bits.kernels import Values, quantised, rounded, sum_of_squares
 from zerolm.carving.bits.options import All, Options, least_loss
 from zerolm.carving.bits.plan import plain_bytes
-from zerolm.carving.bits.prices import WRITTEN, as_importances, felt_in_all, shares_along, spread_rows
-from zerolm.carving.bits.weight_types import BY_NAME, WeightType
+from zerolm.carving.bits.prices import (
+    WRITTEN,
+    as_importances,
+    felt_in_all,
+    rows_of_weights,
+    shares_along,
+    spread_rows,
+)
 from zerolm.carving.export.child_tensors import Child, ChildTensor
 from zerolm.carving.fisher import OUTPUT_ROLES, Fisher
 from zerolm.carving.kept_units import Cut, LayerCut
@@ -28,11 +34,14 @@ from zerolm.carving.planning.sensitivity import Loss
 from zerolm.carving.pruning import Repaired, carved_layer
 from zerolm.carving.width.in_memory import put
 from zerolm.checkpoints.dtypes import widened
+from zerolm.checkpoints.gguf.dequantise import dequantised
+from zerolm.checkpoints.weight_types import BY_NAME, WeightType
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.roles import final_norm, places_of
 
 ROWS: Final = 1024
-"""Rows of a matrix whose errors are measured, evenly spread."""
+WEIGHTS: Final = 1 << 18
+"""Rows of a matrix whose errors are measured, evenly spread, and so many weights of long ones."""
 Types = Mapping[Place, str]
 """The names of types by the parent's layer and the role; None outside the layers."""
 
@@ -136,9 +145,9 @@ class WeighedChild:
         """Return the bytes and the loss of a matrix of the child by type, those alone that it can take."""
         values, importances = self.values(place), self.importances(place)
         rows, columns = values.shape
-        parts, taken = self.parts(place), spread_rows(rows, ROWS)
+        parts, taken = self.parts(place), spread_rows(rows, rows_of_weights(ROWS, columns, WEIGHTS))
         some, sizes, losses = values[taken], [], []
-        whole = float(np.square(values, dtype=np.float64).sum())
+        whole = sum_of_squares(values) if self.felt is None else 1.0
         for kind in types:
             sizes.append(kind.size(columns) * rows)
             if not kind.holds(columns):
@@ -211,12 +220,25 @@ class ReadBack:
     def __init__(self, blocks: Blocks, typed: TypedChild, repaired: Repaired) -> None:
         self.blocks, self.typed, self.repaired = blocks, typed, repaired
         self.cut = typed.weighed.cut
-        self.embedding = torch.from_numpy(typed.rounded((None, "embedding")))
-        has_head = (None, "head") in typed.types
-        self.head = torch.from_numpy(typed.rounded((None, "head"))) if has_head else self.embedding
-        self.norm = copy.deepcopy(final_norm(blocks.model)).float()
-        gain = next(t for t in typed.weighed.child.tensors() if t.role == "final_norm")
-        put(self.norm, "weight", torch.from_numpy(widened(gain.array(), gain.info.dtype)))
+
+    @cached_property
+    def embedding(self) -> Tensor:
+        """The embedding, (v, k)."""
+        return torch.from_numpy(self.typed.rounded((None, "embedding")))
+
+    @cached_property
+    def head(self) -> Tensor:
+        """The head, (v, k)."""
+        place = (None, "head")
+        return torch.from_numpy(self.typed.rounded(place)) if place in self.typed.types else self.embedding
+
+    @cached_property
+    def norm(self) -> nn.Module:
+        """The norm before the head."""
+        norm = copy.deepcopy(final_norm(self.blocks.model)).float()
+        gain = next(t for t in self.typed.weighed.child.tensors() if t.role == "final_norm")
+        put(norm, "weight", torch.from_numpy(widened(gain.array(), gain.info.dtype)))
+        return norm
 
     def embed(self, index: int) -> Tensor:
         """Return what the first layer gets of a batch, (b, t, k)."""

@@ -12,11 +12,13 @@ from gguf import GGUFReader
 from numpy.typing import NDArray
 
 from zerolm.carving.bits.felt import Place
-from zerolm.carving.bits.kernels import dequantised
+from zerolm.carving.bits.kernels import sum_of_squares
 from zerolm.carving.bits.typed_child import TypedChild
-from zerolm.carving.bits.weight_types import BY_NAME, BY_NUMBER
-from zerolm.carving.export.gguf.file_tensors import in_class_order, names_in
-from zerolm.carving.export.gguf.header import read_gguf_header
+from zerolm.carving.export.gguf.file_tensors import names_in
+from zerolm.checkpoints.gguf.dequantise import dequantised
+from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.checkpoints.gguf.names import in_class_order
+from zerolm.checkpoints.weight_types import BY_NAME, BY_NUMBER
 
 LARGEST_ERROR: Final = 0.5
 """Share of the squares of a matrix that rounding to the coarsest type may lose; another matrix loses 2."""
@@ -61,7 +63,5 @@ class WrittenChild(TypedChild):
                 raise ValueError(f"{name!r} of {str(self.file)!r} is {stored}, not {kind} as planned")
             values = self.weighed.values(place)
             read = dequantised(self.encoded(place), BY_NAME[kind])
-            whole = float(np.square(values, dtype=np.float64).sum())
-            lost = float(np.square(read - values, dtype=np.float64).sum())
-            if not lost <= LARGEST_ERROR * whole:
+            if not sum_of_squares(values, read) <= LARGEST_ERROR * sum_of_squares(values):
                 raise ValueError(f"{name!r} of {str(self.file)!r} has other numbers than the child")

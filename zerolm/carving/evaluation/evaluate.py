@@ -24,6 +24,7 @@ from zerolm.carving.recipe import MAX_RECIPE_BYTES, read_recipe
 from zerolm.carving.width.narrowing import Width
 from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.costs import CostModel
 from zerolm.io.files import parse_json, read_text
@@ -119,7 +120,7 @@ def evaluate(
     compared.
     """
     running = compute(request)
-    file = gguf_of(child)
+    file = gguf_file(child)
     if file is not None:
         return _of_file(
             file, parent, text, sequences=sequences, length=length, running=running, progress=progress
@@ -218,7 +219,7 @@ def _params(checkpoint: Checkpoint, cut: Cut | None) -> int:
 
 def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoint]:
     """Return both checkpoints; ``ValueError`` where they cannot be compared, or weights are not finite."""
-    if gguf_of(child) is not None:
+    if gguf_file(child) is not None:
         raise ValueError(f"{str(child)!r} is GGUF, which is compared with its parent alone")
     ours, theirs = Checkpoint.open(child), Checkpoint.open(parent)
     check_comparable(ours, theirs)
@@ -228,20 +229,6 @@ def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoin
     for checkpoint in (ours, theirs):
         ledger_of(checkpoint)  # refuses weights that are not finite
     return ours, theirs
-
-
-def gguf_of(child: str | Path) -> Path | None:
-    """Return the GGUF file that a child is, or that its folder holds; None where it is none.
-
-    ``ValueError`` where a folder holds several.
-    """
-    place = Path(child)
-    if place.suffix == ".gguf" and place.is_file():
-        return place
-    files = sorted(place.glob("*.gguf")) if place.is_dir() and not (place / "config.json").exists() else []
-    if len(files) > 1:
-        raise ValueError(f"{str(child)!r} holds {len(files)} GGUF files: name one")
-    return files[0] if files else None
 
 
 def _of_file(

@@ -11,15 +11,18 @@ fits to few tokens would pile up.
 Of a narrower stream the target is in the child's coordinates, and what reads it is solved too: what stands
 behind a norm in the parent is foretold from what the child's norm sends, in one regression for all matrices
 there.
+
+Where the types of weights are known, the carved network is the one that is read back: its other matrices are
+rounded before an output matrix is solved, and so is that before the next. What rounding has lost is paid back
+with what cutting has.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -34,13 +37,14 @@ from zerolm.carving.repair.rules import REPAIRS
 from zerolm.carving.width.in_memory import put
 from zerolm.families.known import family_named
 from zerolm.io.cache import ArrayCache, Arrays
-from zerolm.networks.blocks import Blocks
+from zerolm.networks.blocks import Blocks, Inputs
 from zerolm.networks.hooks import Seen, watching
 from zerolm.networks.roles import (
     StockLayer,
     as_stored,
     bias,
     final_norm,
+    layer_of,
     matrix,
     norm_gain,
     places_of,
@@ -56,6 +60,18 @@ BEHIND_NORMS: Final = ("sandwich", "output")
 NOT_SOLVED: Final = "layers of several kinds with a narrower stream are not repaired"
 
 
+class ReadBackLayers(Protocol):
+    """The layers of a child as they are read back, and what the first gets."""
+
+    def embed(self, index: int) -> Tensor: ...
+
+    def layer(self, kept: LayerCut) -> nn.Module: ...
+
+
+ReadingBack = Callable[[Blocks, Repaired], ReadBackLayers]
+"""Returns a child as it is read back with what is repaired so far, on the batches of some blocks."""
+
+
 def repair(
     model: PreTrainedModel,
     cut: Cut,
@@ -67,11 +83,13 @@ def repair(
     batch: int = 8,
     ridges: Mapping[Place, float] | None = None,
     cache: ArrayCache = ArrayCache(),  # noqa: B008
+    reading_back: ReadingBack | None = None,
 ) -> Repaired:
     """Return new output matrices for what ``cut`` keeps of the parent ``model``, by a method of ``REPAIRS``.
 
-    Ridges are chosen from ``grid`` for each matrix on held-out sequences; where ``ridges`` are given they
-    name them all, else ``ValueError``. Layers that are in the ``cache`` are not solved again.
+    With ``reading_back`` they are those of a child whose weights have types. Ridges are chosen from ``grid``
+    for each matrix on held-out sequences; where ``ridges`` are given they name them all, else ``ValueError``.
+    Layers that are in the ``cache`` are not solved again.
     """
     if method == "none":
         return Repaired()
@@ -79,7 +97,7 @@ def repair(
         return Repaired(note=NOT_SOLVED)
     needed = tokens_needed(cut)
     few = tokens.count < needed
-    walk = Walk(model, cut, tokens, grid, batch, ridges)
+    walk = Walk(model, cut, tokens.batches(batch), grid, ridges, reading_back)
     for place, layer in enumerate(walk.kept):
         progress(f"repairing, {method}", place, len(walk.kept))
         arrays = cache.get(f"layer-{layer}")
@@ -124,26 +142,37 @@ class Walk:
         self,
         model: PreTrainedModel,
         cut: Cut,
-        tokens: Tokens,
+        batches: Sequence[Inputs],
         grid: tuple[float, ...],
-        batch: int,
         ridges: Mapping[Place, float] | None,
+        reading_back: ReadingBack | None = None,
     ) -> None:
         self.model, self.cut, self.grid, self.ridges = model, cut, grid, ridges
-        batches = tokens.batches(batch)
-        self.blocks = Blocks(model, batches)
+        self.blocks, self.reading_back = Blocks(model, batches), reading_back
         self.masks = [batch.get("attention_mask") for batch in self.blocks.batches]  # (b, t) each
-        self.firsts = [batch * index for index in range(len(batches))]
+        self.firsts = [len(batches[0]["input_ids"]) * index for index in range(len(batches))]
         self.kept = {kept.layer: kept for kept in cut.layers}
         self.factor = residual_factor(model)
         self.repaired = Repaired()
         self.parent = Stream(self.blocks)
-        module = partial(child_module, model, cut, self.kept, self.repaired)
-        self.child = Stream(self.blocks, module, partial(enter, cut))
+        self.child = Stream(self.blocks, self._module, self._embedded)
 
     def carved(self, layer: int) -> StockLayer:
-        """Return a kept layer of the child, with what is repaired so far."""
-        return carved_layer(self.model, self.cut, self.kept[layer], self.repaired)
+        """Return a kept layer of the child, with what is repaired so far, as it is read back if it is."""
+        if self.reading_back is None:
+            return carved_layer(self.model, self.cut, self.kept[layer], self.repaired)
+        module = self.reading_back(self.blocks, self.repaired).layer(self.kept[layer])
+        return layer_of(places_of(self.model), module)
+
+    def _module(self, layer: int) -> nn.Module:
+        """Return the module that the child has in the place of a layer of the parent."""
+        return self.carved(layer).module if layer in self.kept else Absent()
+
+    def _embedded(self, index: int) -> Tensor:
+        """Return what the child's first layer gets of a batch, (b, t, k)."""
+        if self.reading_back is None:
+            return enter(self.cut, self.blocks.embed(index))
+        return self.reading_back(self.blocks, self.repaired).embed(index)
 
     def in_order(self, layer: int) -> None:
         """Repair a layer on what the carved predecessors send."""
@@ -171,13 +200,15 @@ class Walk:
             self.solve((layer, "o"), roles["o"], fits["o"])
         if "down" not in roles:
             return
+        if self.reading_back is not None:
+            ours = self.carved(layer)
 
         for i, hidden in enumerate(child):
             with watching(parts(ours), hidden, until="down") as seen:
                 self.blocks.call(i, layer, hidden, ours.module)
             target = wanted[i] - self._before_ffn(ours, hidden, seen)
             fits["down"].add(seen.inputs["down"], target, self.masks[i], self.firsts[i])
-        self.solve((layer, "down"), roles["down"], fits["down"])
+        self.solve((layer, "down"), ours.writers["down"], fits["down"])
 
     def _before_ffn(self, layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
         """Return the residual that the FFN's output is added to, (b, t, d), as that is scaled.
@@ -287,6 +318,9 @@ class Walk:
 
     def solve(self, place: Place, module: nn.Module, fit: Fit, *, bias_only: bool = False) -> None:
         """Solve an output matrix of the carved network, put it into its place, and note it down."""
+        if self.reading_back is not None:  # a ridge pulls to what is not rounded
+            layer = carved_layer(self.model, self.cut, self.kept[place[0]], self.repaired)
+            module = layer.writers[place[1]]
         offset = bias(module)
         if bias_only and offset is None:
             return
@@ -298,10 +332,10 @@ class Walk:
             columns, self.repaired.ridges[place] = fit.best(start, self.grid, self.ridge(place))
         weight, offset = (columns.T, None) if offset is None else (columns[:-1].T, columns[-1])
         set_matrix(module, weight, offset)
-        layer, role = place
+        number, role = place
         solved = {role: as_stored(module, weight)} | ({} if offset is None else {f"{role}_bias": offset})
         for tensor, values in solved.items():
-            self.repaired.arrays[layer, tensor] = values.float().cpu().contiguous().numpy()
+            self.repaired.arrays[number, tensor] = values.float().cpu().contiguous().numpy()
 
     def ridge(self, place: Place) -> float | None:
         """Return the ridge that is given, None where one is to be chosen."""
@@ -324,13 +358,6 @@ class Walk:
                 self.repaired.ridges[layer, name.removeprefix("ridge-")] = float(x)
             else:
                 self.repaired.arrays[layer, name] = x
-
-
-def child_module(
-    model: PreTrainedModel, cut: Cut, kept: Mapping[int, LayerCut], repaired: Repaired, layer: int
-) -> nn.Module:
-    """Return the module that the child has in the place of a layer of the parent."""
-    return carved_layer(model, cut, kept[layer], repaired).module if layer in kept else Absent()
 
 
 class Absent(nn.Module):

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from contextlib import redirect_stderr
-from io import StringIO
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,29 +13,13 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.carving.export.verify import Verified
+from zerolm.checkpoints.gguf.same_tokens import compare_tokens, opened_by_llama_cpp
 
 CHECKED_LENGTH: Final = 32
 LOGIT_ROUNDING: Final = {LlamaFileType.ALL_F32: 0.0, LlamaFileType.MOSTLY_F16: 4e-3}
 """The error, of the largest logit, of readers that round to 16 bits what they multiply by weights."""
 COARSELY: Final = 3e-2
 """The same of readers that round to bfloat16, or to blocks of 8 bits as beside quantised weights."""
-PAGE: Final = """def mean(values: list[float]) -> float:
-    \"\"\"What 12345 numbers have in common; it's 3.14159, isn't it?\"\"\"
-
-    total  =   sum(values)\t# tabs,  two  spaces
-    if not values: raise ValueError(f"{values!r} won't do: {1_000_000:,}")
-    return total/len(values)   \n\n\n
-They'll say WE'RE done; I'd've said so. 1 22 333 4444 55555 ... !!! ??? -- -> <= >= != && || :: //
-Straße, naïve café, Ærøskøbing, Übergröße; Привет, мир! Γειά σου Κόσμε. שלום עולם. مرحبا بالعالم
-你好，世界。今天是2024年3月15日。こんにちは世界、안녕하세요. नमस्ते दुनिया ١٢٣ ½ ² Ⅷ
-🙂 👩‍👩‍👧 🇪🇺 e\u0301 a\u0308 \u200b zero\u00a0width … “quotes” ‘single’ — dash
-\t\tindented\r\nwith carriage returns\r\n\r\n     five spaces        eight        \n   \n end"""  # noqa: RUF001
-
-
-def require() -> None:
-    """``ModuleNotFoundError`` where llama-cpp-python is not installed."""
-    if importlib.util.find_spec("llama_cpp") is None:
-        raise ModuleNotFoundError("a gguf file is checked with llama-cpp-python: pip install 'zerolm[gguf]'")
 
 
 def check(
@@ -59,7 +39,11 @@ def check(
     opened = _open(file)
     try:
         if tokenizer is not None:
-            _compare_tokens(opened, tokenizer)
+            compare_tokens(
+                opened,
+                lambda text: [int(token) for token in tokenizer(text)["input_ids"]],
+                tokenizer.get_added_vocab().items(),
+            )
         return _compare_logits(opened, reference, tolerance)
     finally:
         opened.close()
@@ -67,18 +51,10 @@ def check(
 
 def _open(file: Path) -> Any:
     """Open the file in llama.cpp, on one thread, with keys and values in float32."""
-    require()
-    from llama_cpp import Llama
-
     full = GGMLQuantizationType.F32
-    settings: dict[str, Any] = {"n_ctx": CHECKED_LENGTH, "n_batch": CHECKED_LENGTH}
+    settings: dict[str, Any] = {"n_ctx": CHECKED_LENGTH, "n_batch": CHECKED_LENGTH, "logits_all": True}
     settings |= {"type_k": full, "type_v": full, "n_threads": 1, "n_threads_batch": 1}
-    try:
-        with redirect_stderr(StringIO()):  # it tells of its padding even where it is told not to
-            return Llama(str(file), logits_all=True, verbose=False, **settings)
-    except Exception as error:  # also those of the parser of chat templates
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"llama.cpp does not open {str(file)!r}: {reason}") from None
+    return opened_by_llama_cpp(file, **settings)
 
 
 def _compare_logits(opened: Any, reference: Callable[[Tensor], Tensor], tolerance: float) -> Verified:
@@ -96,18 +72,3 @@ def _compare_logits(opened: Any, reference: Callable[[Tensor], Tensor], toleranc
     if not difference <= max(tolerance, rounding * largest):
         raise ValueError(f"llama.cpp's logits differ from the carved parent's by {difference:.3g}")
     return Verified(difference, difference / max(largest, 1e-12))
-
-
-def _compare_tokens(opened: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-    theirs = [int(token) for token in tokenizer(PAGE)["input_ids"]]
-    ours = opened.tokenize(PAGE.encode(), add_bos=True, special=True)
-    if ours != theirs:
-        place = next(i for i, pair in enumerate(zip_longest(ours, theirs)) if pair[0] != pair[1])
-        raise ValueError(
-            f"llama.cpp reads a page of text as other tokens than the tokenizer, from the token {place} on: "
-            f"{ours[place : place + 4]} instead of {theirs[place : place + 4]}"
-        )
-    for text, token in tokenizer.get_added_vocab().items():
-        read = opened.tokenize(text.encode(), add_bos=False, special=True)
-        if read != [token]:
-            raise ValueError(f"llama.cpp reads the added token {text!r} as {read} instead of {token}")

@@ -13,15 +13,16 @@ from gguf import GGUFReader
 from torch import nn
 from transformers import PreTrainedModel
 
-from zerolm.carving.bits.kernels import Values, dequantised
-from zerolm.carving.bits.weight_types import BY_NUMBER
-from zerolm.carving.export.gguf.file_tensors import in_class_order, is_rearranged, roles_in
-from zerolm.carving.export.gguf.header import GgufHeader, read_gguf_header
+from zerolm.carving.bits.kernels import Values
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.width.narrowing import Width
 from zerolm.carving.width.weights_basis import weights_channels
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.dequantise import dequantised
+from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
+from zerolm.checkpoints.gguf.names import in_class_order, is_rearranged, roles_in
+from zerolm.checkpoints.weight_types import BY_NUMBER
 from zerolm.families.family import Family
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import body_of

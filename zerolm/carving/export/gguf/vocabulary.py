@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from tokenizers import models
 
-CONTRACTIONS: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-WORD_PATTERN: Final = r"[^\r\n\p{L}\p{N}]?\p{L}+"
-REST: Final = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-SPLIT_PATTERNS: Final = {
-    (rf"{CONTRACTIONS}|{WORD_PATTERN}|\p{{N}}{{1,3}}|{REST}", True): "llama-bpe",
-    (rf"{CONTRACTIONS}|{WORD_PATTERN}|\p{{N}}|{REST}", False): "qwen2",
-}
-"""How text is cut into words, by the expression and whether a word that is a token is taken whole."""
-SPACE: Final = "▁"
+from zerolm.checkpoints.gguf.words import DIGITS, GPT2, SPACE, SPLIT_PATTERNS
 
 
 @dataclass(frozen=True)
@@ -108,12 +100,12 @@ def _words(splitting: Any, whole_words: bool) -> str:
     steps = _steps(splitting, "pretokenizers")
     match steps:
         case [{"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}] if not whole_words:
-            return "gpt-2"
+            return GPT2
         case [
             {"type": "Digits", "individual_digits": True},
             {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
         ] if not whole_words:
-            return "smollm"
+            return DIGITS
         case [
             {"type": "Split", "pattern": {"Regex": str(expression)}, "behavior": "Isolated", "invert": False},
             {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},

@@ -21,15 +21,15 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("format gguf needs the package gguf: pip install 'zerolm[gguf]'") from None
 
-from zerolm.carving.bits.weight_types import BY_NAME, STORED
 from zerolm.carving.export.child_tensors import Child
-from zerolm.carving.export.gguf.check import require
 from zerolm.carving.export.gguf.file_tensors import GgufTensor, Typed, check_names, entries
 from zerolm.carving.export.gguf.keys import add_keys, add_windows, check_needs, child_config
 from zerolm.carving.export.gguf.rope import add_rope, factors_of, parameters_of, rotated
 from zerolm.carving.export.gguf.tokenizer import add_vocabulary, opened, vocabulary
 from zerolm.carving.kept_units import Cut
 from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.same_tokens import require
+from zerolm.checkpoints.weight_types import BY_NAME, STORED
 from zerolm.families.known import families
 from zerolm.io.full_disk import check_room
 from zerolm.networks.opener import text_config

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.carving.bits.weight_types import BY_NUMBER
+from zerolm.checkpoints.weight_types import BY_NUMBER
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
@@ -27,12 +29,15 @@ UNKNOWN: Final = (1, 0)
 class GgufHeader:
     """Short metadata by key, and the shape of each tensor (the fastest axis first, as GGUF has it).
 
-    ``types`` are the numbers of the tensors' types.
+    ``types`` are the numbers of the tensors' types, ``places`` their first bytes and those behind their last.
+    ``digest`` is the SHA-256 of all that is before the tensors.
     """
 
     metadata: dict[str, Any]
     tensors: dict[str, tuple[int, ...]]
     types: dict[str, int]
+    places: dict[str, tuple[int, int]]
+    digest: str
 
     @property
     def architecture(self) -> str:
@@ -48,11 +53,14 @@ class GgufHeader:
         return tuple(values) if len(values) == depth and all(type(v) is int for v in values) else None
 
 
-def read_gguf_header(file: Path) -> GgufHeader:
-    """Read and check a header; ``ValueError`` names the file and what is wrong with it."""
+def read_gguf_header(file: Path, whole: Collection[str] = ()) -> GgufHeader:
+    """Read and check a header; ``ValueError`` names the file and what is wrong with it.
+
+    ``whole`` are the keys of long arrays that are wanted, too.
+    """
     try:
         with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _header(_Cursor(data), len(data))
+            return _header(_Cursor(data, whole), len(data))
     except (OSError, ValueError, struct.error) as error:
         reason = "it ends within its header" if isinstance(error, struct.error) else error
         raise ValueError(f"{str(file)!r} is not a sound GGUF file: {reason}") from None
@@ -61,8 +69,13 @@ def read_gguf_header(file: Path) -> GgufHeader:
 class _Cursor:
     """Reads little-endian values one after another, never beyond the header's largest size."""
 
-    def __init__(self, data: mmap.mmap) -> None:
-        self._data, self.at = data, 0
+    def __init__(self, data: mmap.mmap, whole: Collection[str]) -> None:
+        self._data, self.at, self._whole = data, 0, whole
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of what was read."""
+        return hashlib.sha256(self._data[: self.at]).hexdigest()
 
     def _claim(self, size: int) -> int:
         start, self.at = self.at, self.at + size
@@ -85,8 +98,12 @@ class _Cursor:
         start = self._claim(size)
         return self._data[start : start + size].decode("utf-8", "replace")
 
-    def value(self, kind: int) -> Any:
-        """Return one value of metadata; None for a long array."""
+    def entry(self) -> tuple[str, Any]:
+        """Return the key and the value of one entry of metadata; None for a long array that is not wanted."""
+        key, kind = self.text(), self.number("I")
+        return key, self._value(kind, 1 << 62 if key in self._whole else KEPT)
+
+    def _value(self, kind: int, most: int) -> Any:
         if kind in SCALARS:
             return self.number(SCALARS[kind])
         if kind == STRING:
@@ -95,14 +112,14 @@ class _Cursor:
             raise ValueError(f"its metadata has a value of type {kind}, which is none")
         kind, count = self.number("I"), self.number("Q")
         if kind == STRING:
-            if count <= KEPT:
+            if count <= most:
                 return [self.text() for _ in range(count)]
             for _ in range(count):
                 self.skip(self.number("Q"))
             return None
         if kind not in SCALARS:
             raise ValueError(f"its metadata has an array of type {kind}")
-        if count <= KEPT:
+        if count <= most:
             return list(self.numbers(SCALARS[kind], count))
         self.skip(count * struct.calcsize(f"<{SCALARS[kind]}"))
         return None
@@ -118,7 +135,7 @@ def _header(cursor: _Cursor, size: int) -> GgufHeader:
         raise ValueError(
             f"it is said to have {tensors} tensors and {entries} entries; {MAX_ENTRIES} are read"
         )
-    metadata = {cursor.text(): cursor.value(cursor.number("I")) for _ in range(entries)}
+    metadata = dict(cursor.entry() for _ in range(entries))
     placed = [_tensor(cursor) for _ in range(tensors)]
     alignment = metadata.get("general.alignment", 32)
     if type(alignment) is not int or not 0 < alignment <= 1 << 20:
@@ -130,7 +147,21 @@ def _header(cursor: _Cursor, size: int) -> GgufHeader:
         if data + start + length > size:
             raise ValueError(f"it is cut off: tensor {name!r} ends at byte {data + start + length} of {size}")
     shapes = {name: shape for name, shape, *_ in placed}
-    return GgufHeader(metadata, shapes, {name: kind for name, _, kind, *_ in placed})
+    if len(shapes) < len(placed):
+        raise ValueError("two of its tensors have one name")
+    places = {name: (data + start, data + start + length) for name, _, _, start, length in placed}
+    _check_apart(places)
+    types = {name: kind for name, _, kind, *_ in placed}
+    return GgufHeader(metadata, shapes, types, places, cursor.digest)
+
+
+def _check_apart(places: dict[str, tuple[int, int]]) -> None:
+    """Raise ``ValueError`` where two tensors share bytes."""
+    reached = 0
+    for name, (start, end) in sorted(places.items(), key=lambda item: item[1]):
+        if start < reached:
+            raise ValueError(f"tensor {name!r} overlaps another")
+        reached = max(reached, end)
 
 
 def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int, int]:

@@ -1,0 +1,115 @@
+"""Other ways to spend bytes, for ``bits.py``: cuts alone, healing before types, types of the KV cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+
+from zerolm.carving.carve import carve
+from zerolm.carving.evaluation.divergence import perplexities_and_kls
+from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.gguf.network import network_in
+from zerolm.carving.export.gguf.write import write
+from zerolm.carving.request import Destination, SizeRequest
+from zerolm.checkpoints import Checkpoint
+from zerolm.healing.heal import heal
+from zerolm.healing.request import HealRequest, Texts
+from zerolm.networks.opener import open_model
+from zerolm.settings.kinds import CACHE_TYPES
+
+if TYPE_CHECKING:
+    from bits import Parent
+
+HEALED: Final = 1_000_000
+"""Tokens."""
+CACHED: Final = 16
+"""Sequences that judge types of the cache, a token at a time."""
+FULL: Final = 1
+"""The number of float16 among llama.cpp's types, to which its flash attention rounds a cache of float32."""
+CACHES: Final = {"q8_0": 8, "q5_1": 7, "q4_0": 2}
+KINDS: Final = ("layers", "hidden", "heads", "ffn")
+
+
+def kl_of(parent: Parent, network: Any) -> float:
+    """Return what a network loses beside its parent on unseen text."""
+    reference = open_model(parent.checkpoint)
+    tokens = parent.tokens(parent.scale.judged)
+    return perplexities_and_kls([lambda: network], reference, tokens)[1].kl
+
+
+def cut_alone(parent: Parent, share: float) -> dict[str, Any]:
+    """Return what cuts alone lose at this share of the bytes that the parent has at 16 bits."""
+    out = parent.work / f"{parent.name}-cut-{share}"
+    size = SizeRequest.of(budgets={"max_params": int(share * parent.params)})
+    carved = carve(parent.folder, size, parent.methods, Destination(out, "hf", force=True))
+    network = open_model(Checkpoint.open(out))
+    return {"bytes": 2 * carved.costs["child"]["params"], "kl": kl_of(parent, network)}
+
+
+def shape_of(parent: Parent, joint: dict[str, Any]) -> dict[str, float]:
+    """Return the shares that are kept by a plan of one size for all layers."""
+    layout = parent.checkpoint.layout
+    kept = joint["layers"], joint["hidden"], joint["kv_heads"][0], joint["ffn"][0]
+    whole = layout.depth, layout.hidden, layout.kv_heads, layout.ffn
+    return {kind: one / all_ for kind, one, all_ in zip(KINDS, kept, whole, strict=True)}
+
+
+def healed(parent: Parent, joint: dict[str, Any], budget: int, name: str) -> dict[str, Any]:
+    """Return what is lost by the cut of a plan, once it is healed, and once types then keep these bytes."""
+    cut, whole, typed = (parent.work / f"{parent.name}-{name}-{step}" for step in ("cut", "healed", "types"))
+    shape = shape_of(parent, joint)
+    carve(parent.folder, SizeRequest.of(shape), parent.methods, Destination(cut, "hf", force=True))
+    request = HealRequest(Texts((str(parent.seen),)), tokens=HEALED)
+    with torch.enable_grad():
+        heal(cut, parent.folder, request, Destination(whole, force=True))
+    keep = dict.fromkeys(KINDS, 1.0)
+    size = SizeRequest.of(keep, {"max_weight_bytes": budget})
+    result = carve(whole, size, parent.methods, Destination(typed, "gguf", force=True))
+    networks = [
+        open_model(Checkpoint.open(cut)),
+        open_model(Checkpoint.open(whole)),
+        network_in(next(typed.glob("*.gguf")), Checkpoint.open(whole)),
+    ]
+    losses = [kl_of(parent, network) for network in networks]
+    return {"bytes": result.costs["child"]["weight_bytes"], "joint": joint, "losses": losses}
+
+
+def plain_file(parent: Parent) -> Path:
+    """Return the whole parent as a file of float32."""
+    file = parent.work / f"{parent.name}-plain.gguf"
+    if not file.exists():
+        write(Child(parent.checkpoint, parent.weighed.cut), file)
+    return file
+
+
+def cache(parent: Parent, kind: str) -> dict[str, Any]:
+    """Return what llama.cpp loses by a type of its KV cache beside one of float16, weights in float32.
+
+    A token at a time: several crash some builds where anything is quantised.
+    """
+    from llama_cpp import Llama
+
+    ids = parent.tokens(CACHED).ids.tolist()
+    options = {"n_ctx": len(ids[0]), "n_batch": 1, "n_threads": 1, "logits_all": True, "verbose": False}
+    files = [
+        Llama(str(plain_file(parent)), type_k=number, type_v=number, flash_attn=True, **options)
+        for number in (FULL, CACHES[kind])
+    ]
+    total, count = 0.0, 0
+    for sequence in ids:
+        ours, theirs = (log_probabilities(opened, sequence) for opened in reversed(files))
+        total += float((np.exp(theirs) * (theirs - ours)).sum())
+        count += len(sequence) - 1
+    return {"bits": CACHE_TYPES[kind], "kl": total / count}
+
+
+def log_probabilities(opened: Any, sequence: list[int]) -> Any:
+    """Return the logarithms of what follows each token but the last, (t - 1, v)."""
+    opened.reset()
+    for token in sequence:
+        opened.eval([token])
+    logits = torch.from_numpy(opened.scores[: len(sequence) - 1].copy()).double()
+    return logits.log_softmax(-1).numpy()

@@ -1,0 +1,123 @@
+"""Repair that knows types: with full width it is plain repair; else what rounding loses is paid back."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import DECODER
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.pruning import Repaired
+from zerolm.carving.request import Methods
+from zerolm.carving.session import Session
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import open_model
+from zerolm.progress import silent
+
+pytest.importorskip("gguf", reason="gguf is not installed")
+pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+from zerolm.carving.bits.typed_child import TypedChild
+
+RIDGE = 1e-6
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    """A tiny llama with large weights, and random tokens."""
+    folder = tmp_path_factory.mktemp("repaired")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 96, "intermediate_size": 64, "head_dim": 16, "initializer_range": 0.3}
+    LlamaForCausalLM(LlamaConfig(**DECODER | sizes)).save_pretrained(folder)
+    methods = Methods("surgeon", "prices", "random", 64, 16, repair="least-squares")
+    return Session(Checkpoint.open(folder), methods, silent)
+
+
+def cuts(session: Session) -> list[Cut]:
+    """The whole parent, and half of each layer's neurons."""
+    whole = dimensions(session.checkpoint)
+    return [Cut.whole(whole), Cut.of(whole, range(whole.depth), lambda layer: (whole.kv_heads, 32))]
+
+
+def typed(session: Session, cut: Cut, repaired: Repaired, kind: str) -> TypedChild:
+    weighed = session.weighed(cut, repaired)
+    return TypedChild(weighed, dict.fromkeys(weighed.tensors, kind))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_with_full_width_it_is_plain_repair(number: int, session: Session) -> None:
+    cut = cuts(session)[number]
+    plain = session.repaired(cut)
+    types = typed(session, cut, plain, "F32").types
+    knowing = session.repaired(cut, None, types)
+    assert plain.arrays.keys() == knowing.arrays.keys()
+    for place, values in plain.arrays.items():
+        np.testing.assert_allclose(knowing.arrays[place], values, atol=1e-5)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_less_is_lost_than_by_repair_that_does_not_know_them(number: int, session: Session) -> None:
+    cut = cuts(session)[number]
+    plain = session.repaired(cut)
+    types = typed(session, cut, plain, "Q4_0").types
+    knowing = session.repaired(cut, None, types)
+    losses = [
+        session.typed_loss(typed(session, cut, repaired, "Q4_0"), repaired) for repaired in (plain, knowing)
+    ]
+    assert losses[1] < 0.95 * losses[0]
+
+
+def test_the_first_matrices_are_least_squares_on_what_is_read_back(session: Session) -> None:
+    """A slow twin: all activations of the rounded network in memory, solved at once."""
+    cut = cuts(session)[0]
+    types = typed(session, cut, Repaired(), "Q4_0").types
+    places = [(layer, role) for layer in range(cut.parent.depth) for role in ("o", "down")]
+    knowing = session.repaired(cut, dict.fromkeys(places, RIDGE), types)
+    child, parent = typed(session, cut, knowing, "Q4_0"), open_model(session.checkpoint)
+    ours = copy.deepcopy(parent)
+    ours.model.embed_tokens.weight.data = torch.from_numpy(child.rounded((None, "embedding")))
+    layer = ours.model.layers[0]
+    for role, module in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "o_proj")):
+        layer.self_attn.get_submodule(module).weight.data = torch.from_numpy(child.rounded((0, role)))
+    for role in ("gate", "up"):
+        layer.mlp.get_submodule(f"{role}_proj").weight.data = torch.from_numpy(child.rounded((0, role)))
+    ids = session.tokens.ids
+    theirs, mine = (seen(network, ids) for network in (parent, ours))
+    stream = theirs["before"] + theirs["o"]
+    for role, target, start in (
+        ("o", stream - mine["before"], parent.model.layers[0].self_attn.o_proj.weight),
+        (
+            "down",
+            stream + theirs["down"] - mine["before"] - mine["o"],
+            parent.model.layers[0].mlp.down_proj.weight,
+        ),
+    ):
+        x, first = mine[f"{role} in"].double(), start.detach().double()
+        squares = x.T @ x
+        squares += RIDGE * squares.diagonal().mean() * torch.eye(len(squares))
+        solved = first + torch.linalg.solve(squares, x.T @ (target.double() - x @ first.T)).T
+        np.testing.assert_allclose(knowing.arrays[0, role], solved.numpy(), atol=2e-4)
+
+
+def seen(network: Any, ids: Tensor) -> dict[str, Tensor]:
+    """What the first layer gets, and what its output matrices get and send, (tokens, channels) each."""
+    values: dict[str, Tensor] = {}
+    layer = network.model.layers[0]
+    hooks = [layer.register_forward_pre_hook(lambda _, args: values.update(before=args[0].flatten(0, 1)))]
+    for name, module in (("o", layer.self_attn.o_proj), ("down", layer.mlp.down_proj)):
+
+        def note(_: Any, args: Any, sent: Tensor, name: str = name) -> None:
+            values.update({f"{name} in": args[0].flatten(0, 1), name: sent.flatten(0, 1)})
+
+        hooks.append(module.register_forward_hook(note))
+    with torch.no_grad():
+        network(input_ids=ids)
+    for hook in hooks:
+        hook.remove()
+    return values

@@ -1,0 +1,1 @@
+"""GGUF files as checkpoints: their header, their names, their types, and their tokenizer."""

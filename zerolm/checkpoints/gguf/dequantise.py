@@ -1,0 +1,23 @@
+"""The numbers of rows that a GGUF file holds in one of its types."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolm.checkpoints.dtypes import widened
+from zerolm.checkpoints.weight_types import STORED, WeightType
+
+STORED_NAMES: Final = {each.name for each in STORED}
+
+
+def dequantised(raw: NDArray[Any], kind: WeightType) -> NDArray[np.float32]:
+    """Return the numbers (n, k) of rows (n, bytes of a row) uint8 that are stored so."""
+    if kind.name in STORED_NAMES:
+        return widened(raw.view(np.float32 if kind.bytes == 4 else np.uint16), kind.name)
+    from gguf import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    return np.asarray(dequantize(raw, GGMLQuantizationType(kind.number)), np.float32)

@@ -1,0 +1,88 @@
+"""The names of a GGUF file for the tensors of a family, and the order of their rows there.
+
+Readers of some architectures rotate neighbouring elements of queries and keys where transformers rotates the
+two halves of a head, so these rows change places.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolm.architecture import Ints
+from zerolm.families.family import BIAS, Family
+
+ROTATED: Final = ("q", "k", "q_bias", "k_bias")
+SUFFIXES: Final = (".weight", ".bias")
+PREFIXES: Final = ("model.", "")
+"""Texts before names that the gguf package knows, whatever stands before those that are stored."""
+
+
+def roles_in(family: Family) -> dict[str, str]:
+    """Return the names of a file's tensors by role, with ``{layer}``: those of the document, or llama.cpp's.
+
+    Roles that llama.cpp has no name for are left out. ``ModuleNotFoundError`` without gguf.
+    """
+    try:
+        from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("a gguf file needs the package gguf: pip install 'zerolm[gguf]'") from None
+
+    assert family.gguf is not None
+    architecture = next(
+        (key for key, name in MODEL_ARCH_NAMES.items() if name == family.gguf.architecture), None
+    )
+    if architecture is None:
+        raise ValueError(f"llama.cpp has no architecture {family.gguf.architecture!r}")
+    mapped, names = get_tensor_name_map(architecture, 1), {}
+    before = family.tensors.prefixes[0]
+    for prefix, patterns in ((before.body, family.tensors.body), (before.head, family.tensors.head)):
+        for pattern in patterns:
+            plain = pattern.name.replace("{layer}", "0").replace(".{expert}", "")
+            suffix = SUFFIXES[pattern.role.endswith(BIAS)]
+            tried = (_mapped(mapped, before + plain, suffix) for before in (prefix, *PREFIXES))
+            name = pattern.gguf or next(filter(None, tried), None)
+            if name is not None:
+                names[pattern.role] = name.replace("blk.0.", "blk.{layer}.")
+    return names
+
+
+def _mapped(known: Any, stored: str, suffix: str) -> str | None:
+    """Return what llama.cpp calls a tensor, with a suffix also where none is stored."""
+    name: str | None = known.get_name(stored, try_suffixes=SUFFIXES)
+    if name is None and stored.endswith(BIAS):
+        name = known.get_name(stored.removesuffix(BIAS) + SUFFIXES[1], try_suffixes=SUFFIXES)
+    return name if name is None or name.endswith(SUFFIXES) else name + suffix
+
+
+def is_rearranged(family: Family) -> bool:
+    """Return whether a file holds some matrices otherwise than the checkpoint: parted, joined or turned."""
+    names, axes = roles_in(family), family.config.axes
+    return any(
+        "+" in names.get(pattern.role, "")
+        or pattern.of_experts
+        or (pattern.transposed and len(pattern.axes) > 1)
+        or (len(pattern.roles) > 1 and any(len(axes[a].parts) > 1 for a in pattern.axes if a in axes))
+        for pattern in family.tensors.body
+    )
+
+
+def in_class_order(family: Family, role: str, values: NDArray[Any], head_size: int) -> NDArray[Any]:
+    """Return the rows of a file's tensor in the order of the stock class."""
+    if not changes_places(family, role):
+        return values
+    order = np.empty(len(values), np.int64)
+    order[neighbouring(len(values), head_size)] = np.arange(len(values))
+    return values[order]
+
+
+def changes_places(family: Family, role: str) -> bool:
+    """Return whether a file has the rows of a tensor in another order than the stock class."""
+    return role in ROTATED and not (family.gguf and family.gguf.halves)
+
+
+def neighbouring(rows: int, head_size: int) -> Ints:
+    """Return the order of rows of heads of size e with rotated pairs together: 0, e/2, 1, e/2 + 1, ..."""
+    return np.arange(rows).reshape(-1, 2, head_size // 2).swapaxes(1, 2).ravel()

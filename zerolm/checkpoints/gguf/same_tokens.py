@@ -1,0 +1,77 @@
+"""Whether llama.cpp reads a text as the same tokens as a tokenizer does."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr
+from io import StringIO
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+PAGE: Final = """def mean(values: list[float]) -> float:
+    \"\"\"What 12345 numbers have in common; it's 3.14159, isn't it?\"\"\"
+
+    total  =   sum(values)\t# tabs,  two  spaces
+    if not values: raise ValueError(f"{values!r} won't do: {1_000_000:,}")
+    return total/len(values)   \n\n\n
+They'll say WE'RE done; I'd've said so. 1 22 333 4444 55555 ... !!! ??? -- -> <= >= != && || :: //
+Straße, naïve café, Ærøskøbing, Übergröße; Привет, мир! Γειά σου Κόσμε. שלום עולם. مرحبا بالعالم
+你好，世界。今天是2024年3月15日。こんにちは世界、안녕하세요. नमस्ते दुनिया ١٢٣ ½ ² Ⅷ
+🙂 👩‍👩‍👧 🇪🇺 e\u0301 a\u0308 \u200b zero\u00a0width … “quotes” ‘single’ — dash
+\t\tindented\r\nwith carriage returns\r\n\r\n     five spaces        eight        \n   \n end"""  # noqa: RUF001
+
+
+def require() -> None:
+    """``ModuleNotFoundError`` where llama-cpp-python is not installed."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        raise ModuleNotFoundError("a gguf file is checked with llama-cpp-python: pip install 'zerolm[gguf]'")
+
+
+def opened_by_llama_cpp(file: Path, **settings: Any) -> Any:
+    """Return a file as llama.cpp opens it, with these settings; ``ValueError`` where it does not."""
+    require()
+    from llama_cpp import Llama
+
+    try:
+        with redirect_stderr(StringIO()):  # it tells of its padding even where it is told not to
+            return Llama(str(file), verbose=False, **settings)
+    except Exception as error:  # also those of the parser of chat templates
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"llama.cpp does not open {str(file)!r}: {reason}") from None
+
+
+def compare_tokens(opened: Any, encode: Callable[[str], list[int]], added: Iterable[tuple[str, int]]) -> None:
+    """Raise ``ValueError`` where a page in many scripts, or an ``added`` token by itself, has other ids."""
+    theirs = encode(PAGE)
+    ours = opened.tokenize(PAGE.encode(), add_bos=True, special=True)
+    if ours != theirs:
+        place = next(i for i, pair in enumerate(zip_longest(ours, theirs)) if pair[0] != pair[1])
+        raise ValueError(
+            f"llama.cpp reads a page of text as other tokens than the tokenizer, from the token {place} on: "
+            f"{ours[place : place + 4]} instead of {theirs[place : place + 4]}"
+        )
+    for text, token in added:
+        read = opened.tokenize(text.encode(), add_bos=False, special=True)
+        if read != [token]:
+            raise ValueError(f"llama.cpp reads the added token {text!r} as {read} instead of {token}")
+
+
+def check_same_tokens(file: Path, tokenizer: Path) -> None:
+    """Raise ``ValueError`` where the vocabulary of a file and a ``tokenizer.json`` are not the same."""
+    require()
+    from tokenizers import Tokenizer
+
+    try:
+        ours: Any = Tokenizer.from_file(str(tokenizer))
+    except BaseException as error:  # a panic of the library is not even an Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise ValueError(f"its tokenizer is not sound: {' '.join(str(error).split())[:200]}") from None
+    opened = opened_by_llama_cpp(file, vocab_only=True)
+    try:
+        added = ((token.content, index) for index, token in ours.get_added_tokens_decoder().items())
+        compare_tokens(opened, lambda text: list(ours.encode(text).ids), added)
+    finally:
+        opened.close()

@@ -1,0 +1,238 @@
+"""A GGUF file as a checkpoint: its tensors where they lie, and the rest in a folder of the cache.
+
+The file's own bytes are used where they are what the stock class has. Queries and keys whose rows stand in
+another order, norms that are stored otherwise, and all that is quantised are written beside the configuration
+and the tokenizer, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerolm.checkpoints.dtypes import RAW_TYPES, narrowed, widened
+from zerolm.checkpoints.folder import inside, read_object
+from zerolm.checkpoints.gguf.configuration import FACTORS, configuration, family_in
+from zerolm.checkpoints.gguf.dequantise import STORED_NAMES, dequantised
+from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
+from zerolm.checkpoints.gguf.names import changes_places, in_class_order, roles_in
+from zerolm.checkpoints.gguf.tokenizer import LISTS, TOKENS, tokenizer_documents
+from zerolm.checkpoints.headers import Shard, TensorInfo, read_shard
+from zerolm.checkpoints.shards import SINGLE
+from zerolm.checkpoints.weight_types import BY_NUMBER, WeightType
+from zerolm.checkpoints.writer import Chunk, Outgoing, write_shards
+from zerolm.families.config import sizes_of
+from zerolm.families.family import Family
+from zerolm.io.files import cache_folder, write_json
+from zerolm.io.folders import new_folder
+
+CACHE_VERSION: Final = 1
+ROWS: Final = 1 << 22
+"""Weights that are dequantised at a time, about."""
+BESIDE: Final = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+"""Files of a tokenizer that are taken where they lie beside a GGUF file."""
+
+
+@dataclass(frozen=True)
+class GgufSource:
+    """The file that a checkpoint is read of, and the types of its matrices by their stock names.
+
+    ``bytes`` are those of all weights.
+    """
+
+    file: Path
+    types: dict[str, str]
+    bytes: int
+
+    @property
+    def quantised(self) -> tuple[str, ...]:
+        """Return the types that are not of 16 or 32 bits, the most frequent first."""
+        kinds = [kind for kind in self.types.values() if kind not in STORED_NAMES]
+        return tuple(sorted(set(kinds), key=lambda kind: (-kinds.count(kind), kind)))
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """The folder with what is no weight, the configuration, the files of the weights, and their source."""
+
+    folder: Path
+    config: dict[str, Any]
+    shards: tuple[Shard, ...]
+    source: GgufSource
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A tensor of the file, by its name in the stock class."""
+
+    name: str
+    role: str
+    info: TensorInfo
+    kind: WeightType
+
+
+def gguf_file(name: str | Path) -> Path | None:
+    """Return the GGUF file that this is, or the only one of a folder without a configuration; else None.
+
+    ``ValueError`` where a folder holds several.
+    """
+    place = Path(name)
+    if place.suffix == ".gguf" and place.is_file():
+        return place
+    files = sorted(place.glob("*.gguf")) if place.is_dir() and not (place / "config.json").exists() else []
+    if len(files) > 1:
+        raise ValueError(f"{str(name)!r} holds {len(files)} GGUF files: name one")
+    return files[0] if files else None
+
+
+def unpacked(file: Path) -> Unpacked:
+    """Return a file as a folder and shards; ``ValueError``, in one line, for what is not a sound parent."""
+    header = read_gguf_header(file, LISTS)
+    if header.metadata.get("split.count", 1) not in (0, 1):
+        raise ValueError("it is one of several parts: join them with llama-gguf-split --merge")
+    family = family_in(header)
+    factors = _factors(file, header)
+    config = configuration(header, family, factors)
+    state = file.stat()
+    tensors = _tensors(file, header, family, config)
+    types = {each.name: each.kind.name for each in tensors if len(each.info.shape) == 2}
+    moved = [each for each in tensors if _is_moved(family, each)]
+    there = [each.info for each in tensors if not _is_moved(family, each)]
+    key = (CACHE_VERSION, str(file.resolve()), state.st_ino, state.st_size, state.st_mtime_ns, header.digest)
+    beside = [(name, (file.parent / name).stat().st_mtime_ns) for name in _beside(file)]
+    digest = hashlib.sha256(repr((key, beside, config)).encode()).hexdigest()
+    folder = cache_folder("gguf") / digest / file.stem
+    if not (folder / "config.json").is_file():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        size = sizes_of(family, config).head_size
+        with new_folder(folder, force=False) as place:
+            _write_tokenizer(place, file, header)
+            if moved:
+                write_shards(place, [_outgoing(each, family, size) for each in moved], max_bytes=1 << 62)
+            licence = header.metadata.get("general.license")
+            if isinstance(licence, str) and len(licence) <= 80 and licence.isprintable():
+                (place / "README.md").write_text(f"---\nlicense: {json.dumps(licence)}\n---\n", "utf-8")
+            write_json(place / "config.json", config)
+    by_place = {info.name: info for info in sorted(there, key=lambda info: info.start)}
+    shards = [Shard(file, by_place, header.digest, state.st_size, state.st_mtime_ns)]
+    shards += [read_shard(folder / SINGLE)] if moved else []
+    return Unpacked(
+        folder,
+        read_object(folder, "config.json"),
+        tuple(shards),
+        GgufSource(file, types, sum(each.info.end - each.info.start for each in tensors)),
+    )
+
+
+def _tensors(file: Path, header: GgufHeader, family: Family, config: dict[str, Any]) -> list[_Stored]:
+    """Return the tensors of the file that the stock class has; ``ValueError`` for one that it has not."""
+    sizes, roles, names = sizes_of(family, config), roles_in(family), {}
+    before = family.tensors.prefixes[0]
+    for prefix, patterns in ((before.body, family.tensors.body), (before.head, family.tensors.head)):
+        for pattern in patterns:
+            for layer in range(sizes.depth) if pattern.in_layer else (0,):
+                if pattern.role in roles:
+                    stored = roles[pattern.role].replace("{layer}", str(layer))
+                    name = f"{prefix}{pattern.name}".replace("{layer}", str(layer))
+                    names[stored] = name, pattern.role
+    tensors = []
+    for stored, shape in header.tensors.items():
+        if stored == FACTORS:
+            continue
+        if stored not in names:
+            raise ValueError(f"tensor {stored!r} is none of a {family.name}")
+        kind = BY_NUMBER.get(header.types[stored])
+        if kind is None or kind.name == "F64":
+            raise ValueError(f"tensor {stored!r} has type number {header.types[stored]}, which is not read")
+        name, role = names[stored]
+        start, end = header.places[stored]
+        info = TensorInfo(name, kind.name, tuple(reversed(shape)), file, start, end)
+        tensors.append(_Stored(name, role, info, kind))
+    return tensors
+
+
+def _is_moved(family: Family, tensor: _Stored) -> bool:
+    shifted = family.tensors.factors.shift != 0 and tensor.role.endswith("norm")
+    return tensor.kind.name not in STORED_NAMES or changes_places(family, tensor.role) or shifted
+
+
+def _outgoing(tensor: _Stored, family: Family, head_size: int) -> Outgoing:
+    """Return a tensor as the stock class has it: in its own type, or what is quantised in float32."""
+    dtype = tensor.kind.name if tensor.kind.name in STORED_NAMES else "F32"
+    return Outgoing(tensor.name, dtype, tensor.info.shape, partial(_chunks, tensor, family, head_size, dtype))
+
+
+def _chunks(tensor: _Stored, family: Family, head_size: int, dtype: str) -> Iterator[Chunk]:
+    """Yield the numbers of a tensor, some heads at a time."""
+    rows = tensor.info.shape[0] if len(tensor.info.shape) == 2 else 1
+    columns = tensor.info.count // rows
+    raw: NDArray[Any] = np.memmap(
+        tensor.info.file, np.uint8, "r", tensor.info.start, (rows, tensor.kind.size(columns))
+    )
+    step = max(1, ROWS // columns // head_size) * head_size
+    shift = np.float32(family.tensors.factors.shift if tensor.role.endswith("norm") else 0.0)
+    for start in range(0, rows, step):
+        part = np.asarray(raw[start : start + step])
+        if len(tensor.info.shape) == 1:
+            part = part.view(RAW_TYPES[dtype]).reshape(-1)
+        elif tensor.kind.name in STORED_NAMES:
+            part = part.view(RAW_TYPES[dtype])
+        else:
+            part = dequantised(part, tensor.kind)
+        part = in_class_order(family, tensor.role, part, head_size)
+        yield narrowed(widened(part, dtype) - shift, dtype) if shift else part
+
+
+def _factors(file: Path, header: GgufHeader) -> NDArray[np.float32] | None:
+    if FACTORS not in header.tensors:
+        return None
+    start, _ = header.places[FACTORS]
+    if BY_NUMBER.get(header.types[FACTORS]) != BY_NUMBER[0] or len(header.tensors[FACTORS]) != 1:
+        raise ValueError(f"{FACTORS!r} is no list of float32")
+    return np.array(np.memmap(file, np.float32, "r", start, header.tensors[FACTORS]))
+
+
+def _beside(file: Path) -> list[str]:
+    """Return the files of a tokenizer that lie beside the file, if it is there."""
+    return [name for name in BESIDE if inside(file.parent, name)] if inside(file.parent, BESIDE[0]) else []
+
+
+def _write_tokenizer(folder: Path, file: Path, header: GgufHeader) -> None:
+    """Write the tokenizer beside the file, where one is, else the file's; none where it has none.
+
+    ``ValueError`` where it has other tokens than the file, or llama.cpp reads a text as others.
+    """
+    names = _beside(file)
+    if names:
+        _check_vocabulary(read_object(file.parent, BESIDE[0]), header)
+        for name in names:
+            shutil.copyfile(file.parent / name, folder / name)
+        return
+    documents = tokenizer_documents(header.metadata)
+    if documents is not None:
+        for name, document in zip(BESIDE, documents, strict=False):
+            write_json(folder / name, document)
+        from zerolm.checkpoints.gguf.same_tokens import check_same_tokens
+
+        check_same_tokens(file, folder / BESIDE[0])
+
+
+def _check_vocabulary(document: dict[str, Any], header: GgufHeader) -> None:
+    try:
+        ids = {str(text): int(index) for text, index in document["model"]["vocab"].items()}
+        ids |= {str(token["content"]): int(token["id"]) for token in document.get("added_tokens") or []}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ValueError(f"the {BESIDE[0]} beside it is not sound") from None
+    texts = header.metadata.get(TOKENS) or []
+    other = next((text for text, at in ids.items() if not 0 <= at < len(texts) or texts[at] != text), None)
+    if other is not None:
+        raise ValueError(f"the {BESIDE[0]} beside it has other tokens: {other[:40]!r} is none, or another")

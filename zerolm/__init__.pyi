@@ -353,6 +353,8 @@ def carve(
     keep_layers: float | None = ...,
     keep_hidden: float | None = ...,
     keep: float | None = ...,
+    keep_experts: str | None = ...,
+    expert_parallel: int | str = ...,
     shape: str | None = ...,
     space: str | None = ...,
     multiple_of: int | str | None = ...,

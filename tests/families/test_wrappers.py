@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -15,6 +17,8 @@ from carvings import carve
 from safetensors.torch import load_file, save_file
 from tiny_families import DECODER, DERIVED, GATED_DELTA, MIXED, TINY
 
+from zerolm.carving.experts.fewer_experts import FewerExperts
+from zerolm.carving.experts.masked_parent import masked
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.families.config import from_config
@@ -252,3 +256,27 @@ def test_an_unknown_tensor_beside_what_sees_is_named(parent: Checkpoint) -> None
     save_file({**tensors, "audio_tower.weight": torch.zeros(3)}, file, {"format": "pt"})
     with pytest.raises(ValueError, match=re.escape("tensor 'audio_tower.weight' is none of a")):
         Checkpoint.open(parent.folder)
+
+
+@torch.no_grad()
+def test_a_child_with_fewer_experts_is_its_parent_that_cannot_choose_them(
+    parent: Checkpoint, tmp_path: Path
+) -> None:
+    kind = parent.family.name
+    if not parent.family.has_experts:
+        with pytest.raises(ValueError, match="has no experts to take out"):
+            carve(parent.folder, tmp_path / "child", keep_experts="4", criterion="random")
+        return
+    carved = carve(parent.folder, tmp_path / "child", keep_experts="4", criterion="random")
+    assert carved.experts is not None
+    kept = {row["layer"]: np.array(row["kept"]) for row in carved.experts["layers"]}
+    network, fewer = opened(parent.folder, kind), FewerExperts(parent, kept)
+    with ExitStack() as stack:
+        for layer in kept:
+            stack.enter_context(masked(text_of(network).layers[layer], fewer, layer))
+        wanted = sent(network)
+    child = sent(opened(tmp_path / "child", kind))
+    assert float((child - wanted).abs().max() / wanted.abs().max()) <= 1e-5
+    assert float((child - sent(network)).abs().max() / wanted.abs().max()) > 1e-3
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "child", parent.folder))
+    assert all(torch.equal(ours[name], theirs[name]) for name in parent.layout.carried)

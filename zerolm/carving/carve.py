@@ -72,6 +72,13 @@ def carve(
     one line, for what cannot be done; nothing is written then.
     """
     checkpoint, costs = _opened(parent, destination), costs or StoredCosts()
+    size.experts.check()
+    if size.experts.keep is not None:
+        from zerolm.carving.experts.carve_experts import ExpertCarving
+
+        compute.check()
+        mixture = str(parent), checkpoint, size, methods, destination, costs, compute, progress
+        return ExpertCarving(*mixture).carved()
     if size.space is not None:
         SIZE_SPACES[size.space].choices(checkpoint)
     limits = budgets_of(size.budgets, _whole_costs(checkpoint, costs, size.space))
@@ -107,6 +114,12 @@ def rebuild(
         alone = bool(read.types) and read.cut.is_whole and read.width is None
         WeightsRequest(requantize=True).check_parent(_quantised(checkpoint), types_alone=alone)
     methods = read.methods(None if text is None else str(text))
+    if read.experts is not None:
+        from zerolm.carving.experts.carve_experts import ExpertCarving
+
+        size = SizeRequest(shape=read.method.shape)
+        mixture = str(parent), checkpoint, size, methods, destination, costs, compute, progress
+        return ExpertCarving(*mixture, recipe=read).carved()
     session = _session(checkpoint, methods, compute, progress)
     if session is not None:
         read.check_text(session.tokens.text)

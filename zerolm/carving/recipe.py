@@ -11,6 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 import zerolm
+from zerolm.architecture import Ints
+from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
@@ -29,9 +31,11 @@ RECIPE_FORMAT: Final = "zerolm-recipe"
 RECIPE_VERSION: Final = 5
 """The first two knew a parent by the extremes of its weights, which a shuffled one has too; the third had no
 width of the stream."""
+EXPERTS_VERSION: Final = 7
+"""Of recipes that keep some experts of each layer."""
 UNTYPED_VERSION: Final = 4
 """Of recipes without types of weights, which earlier versions of zerolm read as well."""
-READABLE: Final = (3, UNTYPED_VERSION, RECIPE_VERSION)
+READABLE: Final = (3, UNTYPED_VERSION, RECIPE_VERSION, EXPERTS_VERSION)
 MAX_RECIPE_BYTES: Final = 64 << 20
 MAX_NAME: Final = 80
 Place = tuple[int, str]
@@ -76,6 +80,12 @@ class Recipe:
     def is_healed(self) -> bool:
         """Return whether the child was trained too."""
         return bool(self.document.get("healing"))
+
+    @property
+    def experts(self) -> dict[int, Ints] | None:
+        """Return the experts that stay by layer, ascending; None where all do."""
+        rows = self.document.get("experts")
+        return None if rows is None else {row["layer"]: np.array(row["kept"], np.int64) for row in rows}
 
     def methods(self, text: str | None) -> Methods:
         """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
@@ -210,8 +220,8 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         raise ValueError(f"it was made for a parent with other weights: {parent!r}")
     names = ("criterion", "repair", "plan", "shape", "written_as")
     criterion, repair, plan, shape, written_as = (_text(name, document.get(name)) for name in names)
-    for registry, name in ((REPAIRS, repair), (CRITERIA, criterion)):
-        registry.entry(name)
+    REPAIRS.entry(repair)
+    (CRITERIA if document.get("experts") is None else EXPERT_CRITERIA).entry(criterion)
     if document.get("family") != checkpoint.family.name:
         family = str(document.get("family"))[:40]
         raise ValueError(f"it was made for a {family}, not a {checkpoint.family.name}")
@@ -219,6 +229,7 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
     if space is not None:
         SIZE_SPACES[_text("space", space)].choices(checkpoint)
     _check_healing(document.get("healing", []))
+    _check_experts(document.get("experts", []), checkpoint.layout.sizes.get("experts", 0))
     whole = dimensions(checkpoint)
     return Recipe(
         from_layers(whole, document.get("layers")),
@@ -231,6 +242,22 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         _types(document.get("types"), whole.depth),
         document,
     )
+
+
+def with_experts(recipe: Mapping[str, Any], experts: Mapping[int, Ints]) -> dict[str, Any]:
+    """Return a recipe that keeps these of the experts of each layer."""
+    rows = [{"layer": layer, "kept": kept.tolist()} for layer, kept in experts.items()]
+    return {**recipe, "version": EXPERTS_VERSION, "experts": rows}
+
+
+def _check_experts(rows: Any, count: int) -> None:
+    """Refuse experts that a layer of the parent, with ``count`` of them, does not have."""
+    for row in rows if isinstance(rows, list) else [None]:
+        entry: dict[str, Any] = row if isinstance(row, dict) else {}
+        layer, kept = entry.get("layer", -1), entry.get("kept", [])
+        sound = type(layer) is int and isinstance(kept, list) and kept and all(type(x) is int for x in kept)
+        if not sound or kept != sorted(set(kept)) or not 0 <= kept[0] <= kept[-1] < count:
+            raise ValueError(f"its experts are {str(row)[:60]!r}, not ascending within 0 to {count - 1}")
 
 
 def _types(rows: Any, depth: int) -> dict[tuple[int | None, str], str] | None:

@@ -20,6 +20,7 @@ PLANS: Final = ("weights", "prices", "measured", "heuristic")
 BY_LOSS: Final = ("prices", "measured")
 """Plans by the losses of single cuts: foretold from one backward pass, or measured one by one."""
 STORED: Final = "stored"
+AUTO: Final = "auto"
 MAX_TOKENS: Final = 1 << 26
 """Calibration tokens, of whose hidden states three are in memory."""
 Limits: Any = budgets(["max"], "amount", shares=", or 0.8x of the parent's")
@@ -44,6 +45,32 @@ class KeptShares:
     all: float | None = setting(
         "number", None, "1 keeps all units: types of weights alone are chosen", name="keep", low=1, high=1
     )
+
+
+@dataclass(frozen=True)
+class ExpertsRequest:
+    """The experts that each layer of a mixture keeps; None for all of them."""
+
+    keep: str | None = setting(
+        "text",
+        None,
+        "experts of each layer to keep: a number, a share (0.5), or auto (the most within the budgets)",
+        name="keep_experts",
+        metavar="N",
+    )
+    parallel: int = setting(
+        "integer",
+        1,
+        "number that divides the experts that are kept, so that they spread over devices",
+        name="expert_parallel",
+        low=1,
+        high=1 << 16,
+    )
+
+    def check(self) -> None:
+        """Raise ``ValueError`` for what is of experts that leave, where none do."""
+        if self.keep is None and self.parallel != 1:
+            raise ValueError("--expert-parallel is of experts that are kept: give --keep-experts N too")
 
 
 @dataclass(frozen=True)
@@ -118,13 +145,15 @@ class WeightsRequest:
 class SizeRequest:
     """The sizes of a child: widths outright (shares of the parent's), or within budgets.
 
-    What has no share is free within budgets, whole without. ``multiple_of`` holds for FFN widths and the
+    What has no share is free within budgets, whole without; experts leave where that is asked for, and
+    alone. ``multiple_of`` holds for FFN widths and the
     stream's. ``space`` names one of ``SIZE_SPACES``, whose sizes and whose costs then count.
     """
 
     limits: Any = part(Limits, group="How small")
     weights: WeightsRequest = part(WeightsRequest)
     shares: KeptShares = part(KeptShares)
+    experts: ExpertsRequest = part(ExpertsRequest)
     shape: str | None = setting(
         "text",
         None,
@@ -200,7 +229,9 @@ class MethodRequest:
         "text",
         None,
         "what a unit is worth; from weights: capacity (without text), zerolm, max_weight, "
-        "max_weight_strict, magnitude, random, prefix; from tokens: surgeon (with text), amp, output_energy",
+        "max_weight_strict, magnitude, random, prefix; from tokens: surgeon (with text), amp, output_energy; "
+        "of experts: aimer (without text), random; from tokens: reap (with text), gated_norm, frequency, "
+        "gate_mass, mean_norm, mean_square, total_norm",
         group="What goes",
         metavar="NAME",
     )
@@ -281,7 +312,9 @@ def methods_of(size: SizeRequest, request: MethodRequest) -> Methods:
     Where shares say all sizes, nothing is measured to plan them.
     """
     usual = {"criterion": "capacity", "plan": "weights", "repair": "none"}
-    if request.text is not None:
+    if size.experts.keep is not None:
+        usual["criterion"] = "aimer" if request.text is None else "reap"
+    elif request.text is not None:
         plan = "weights" if size.is_fixed else "prices"
         usual = {"criterion": "surgeon", "plan": plan, "repair": "least-squares"}
     chosen = {name: value for name, value in vars(request).items() if value is not None}

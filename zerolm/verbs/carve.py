@@ -17,6 +17,7 @@ from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Heading, Sheet, pairs
 from zerolm.show.text import base_name, sentence, show_cost, span
 from zerolm.text.defaults import RANDOM
 from zerolm.verbs import shared
+from zerolm.verbs.carve_experts import ChildExperts
 from zerolm.verbs.carve_types import ChildTypes, EqualBytesRow, TypeRow
 from zerolm.verbs.carve_width import ChildStream, SpectrumRow, StreamWidths
 from zerolm.verbs.heal import HealingReport, Verification
@@ -235,6 +236,7 @@ class CarvingReport(Report):
     spectrum: list[SpectrumRow] = field(default_factory=list)
     types: list[TypeRow] = field(default_factory=list)
     equal_bytes: list[EqualBytesRow] = field(default_factory=list)
+    experts: ChildExperts | None = None
     criterion: str
     repair: str
     plan: str
@@ -279,6 +281,7 @@ class CarvingReport(Report):
             f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
             f"ffn {span(self._all('ffn'))}",
             *filter(None, [self.stream_widths.line(), self.child_types.line()]),
+            *([self.experts.line(self.criterion)] if self.experts else []),
             *([f"loss on the calibration text: {losses}"] if losses else []),
             *([f"healed: {self.healing.gains}"] if self.healing else []),
             *([f"verified: opened again, {self._proof()}"] if self.verified else []),
@@ -352,6 +355,7 @@ class CarvingReport(Report):
             *self._layer_sheets(),
             self._costs_sheet(),
             *self.child_types.sheets(),
+            *(self.experts.sheets() if self.experts else []),
             *self.stream_widths.sheets((PAGE, TERMINAL) if is_plan else (PAGE,)),
             *([self._losses_sheet()] if self.losses else []),
             *([self._healing_sheet(self.healing)] if self.healing else []),

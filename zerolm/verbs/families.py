@@ -61,6 +61,8 @@ class FamiliesSettings(Request):
 class FamilyRow:
     """A family: its ``task``, the kinds of ``cuts`` that it takes, and whether it is written as ``gguf``.
 
+    ``experts``: it is a mixture, or may be one, of which experts can be taken out.
+
     ``counted``: its tensors are described. ``note`` says what of heads, and ``hidden_note`` why the stream
     cannot be narrowed; it is empty where it can.
     """
@@ -70,6 +72,7 @@ class FamilyRow:
     counted: bool
     cuts: list[str]
     gguf: bool
+    experts: bool
     note: str
     hidden_note: str
 
@@ -82,6 +85,7 @@ def family_row(family: Family) -> FamilyRow:
         bool(family.tensors.body),
         [kind for kind in KINDS if getattr(family.cut, kind)],
         family.gguf is not None,
+        family.has_experts,
         family.cut.note,
         "" if family.cut.hidden else family.cut.hidden_note,
     )
@@ -106,7 +110,7 @@ class FamiliesReport(Shown):
         return [f"{len(self.families)} families: {names}", *([refused] if self.refused else [])]
 
     def sheets(self) -> list[Sheet]:
-        head: Row = ["family", *KINDS, "gguf", Cell("note", "shape")]
+        head: Row = ["family", *KINDS, "experts", "gguf", Cell("note", "shape")]
         return [Sheet(head=head, rows=[_cells(row) for row in self.families])]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -115,7 +119,8 @@ class FamiliesReport(Shown):
 
 def _cells(row: FamilyRow) -> Row:
     marks = ["yes" if kind in row.cuts else "-" for kind in KINDS]
-    return [row.name, *marks, "yes" if row.gguf else "-", Cell(row.note, "shape")]
+    marks += ["yes" if can else "-" for can in (row.experts, row.gguf)]
+    return [row.name, *marks, Cell(row.note, "shape")]
 
 
 @dataclass(frozen=True, repr=False, eq=False)

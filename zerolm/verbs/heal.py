@@ -123,7 +123,8 @@ class HealTraining:
 class Verification:
     """How far the outputs of the written child lie from those of the network that it was written from.
 
-    Compared ``by`` their ``outputs``, or block by block (``blocks``). ``embeddings`` tells the same of what
+    Compared ``by`` their ``outputs``, or block by block (``blocks``); or all
+    ``bytes`` are the same. ``embeddings`` tells the same of what
     sentence-transformers encodes, None where it was not tried.
     """
 
@@ -134,6 +135,8 @@ class Verification:
 
     def text(self, source: str) -> str:
         """Return it in words; ``source`` is the network that the child was written from."""
+        if self.by == "bytes":
+            return f"all bytes as the {source} has them"
         outputs = f"outputs within {self.difference:.2g} of the {source}'s"
         if self.embeddings is None:
             return outputs

@@ -40,10 +40,27 @@ def write(
     place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
     place.mkdir(exist_ok=True)
     kind, config = form.write(child, place, progress, typed)
-    weights = sorted(file for file in place.iterdir() if file.suffix != ".json")
-    sha256 = {file.relative_to(folder).as_posix(): _sha256(file) for file in weights}
     if config is not None:
         write_json(place / "config.json", config)
+    return complete(checkpoint, recipe, folder, kind, config, more)
+
+
+def complete(
+    checkpoint: Checkpoint,
+    recipe: Mapping[str, Any],
+    folder: Path,
+    kind: str,
+    config: Mapping[str, Any] | None,
+    more: Sequence[str] = (),
+) -> dict[str, str]:
+    """Write what belongs to the weights of a child, which are in a folder; return their SHA-256 by file.
+
+    ``kind`` is the type of the model that was written, ``config`` its configuration, if it has any.
+    """
+    form = FORMATS[recipe["written_as"]]
+    place = folder if form.has_tokenizer else folder / checkpoint.folder.relative_to(checkpoint.root)
+    weights = sorted(file for file in place.iterdir() if file.suffix != ".json")
+    sha256 = {file.relative_to(folder).as_posix(): _sha256(file) for file in weights}
     for name in checkpoint.other_files():
         is_licence = name.name.upper().startswith(LICENCE_FILES)
         if name.name.lower() != "readme.md" and (is_licence or not form.has_tokenizer):

@@ -1,0 +1,61 @@
+"""What cannot be asked of experts: one line, status 2, and nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from saved_mixtures import mixture
+from tiny_families import saved
+
+from zerolm.cli import main
+
+WRONG = {
+    "fewer than a token meets": (["--keep-experts", "1"], "the nearest that can be is 2"),
+    "more than there are": (["--keep-experts", "9"], "a layer has 8 experts; the nearest that can be is 8"),
+    "a share that is no number": (
+        ["--keep-experts", "0.3"],
+        "is no whole number; the nearest that can be is 2",
+    ),
+    "a share above one": (["--keep-experts", "1.5"], "must lie in 0 to 1"),
+    "no number": (["--keep-experts", "half"], "a number of experts, a share such as 0.5, or auto"),
+    "not divisible": (["--keep-experts", "6", "--expert-parallel", "4"], "no multiple of 4"),
+    "devices that do not divide": (
+        ["--keep-experts", "6", "--expert-parallel", "3"],
+        "does not divide the 8",
+    ),
+    "another cut beside it": (
+        ["--keep-experts", "4", "--keep-heads", ".5"],
+        "--keep-heads cannot stand beside",
+    ),
+    "a budget beside a number": (["--keep-experts", "4", "--max-params", ".5x"], "--max-params cannot stand"),
+    "auto without budgets": (["--keep-experts", "auto"], "give one such as --max-params 0.7x"),
+    "no tokens": (["--keep-experts", "4", "--criterion", "reap"], "criterion reap needs tokens"),
+    "another criterion": (["--keep-experts", "4", "--criterion", "surgeon"], "'surgeon' is not known"),
+    "a repair": (["--keep-experts", "4", "--repair", "bias"], "are for other cuts"),
+    "another format": (["--keep-experts", "4", "--format", "gguf"], "give --format hf"),
+    "devices alone": (["--expert-parallel", "2"], "--expert-parallel is of experts"),
+    "one token": (
+        ["--keep-experts", "4", "--text", "random", "--sequences", "1", "--length", "1"],
+        "length",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_it_is_refused(fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags, message = WRONG[fault]
+    folder, out = mixture(tmp_path / "parent", "qwen3_moe"), tmp_path / "child"
+    capsys.readouterr()
+    assert main(["carve", str(folder), *flags, "--out", str(out), "-q"]) == 2
+    last = capsys.readouterr().err.strip().splitlines()
+    assert message in last[-1]
+    assert len(last) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parent"]
+
+
+def test_a_network_without_experts_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = saved(tmp_path / "parent", "llama")
+    capsys.readouterr()
+    assert main(["carve", str(folder), "--keep-experts", "4", "--out", str(tmp_path / "child")]) == 2
+    assert "has no experts to take out" in capsys.readouterr().err

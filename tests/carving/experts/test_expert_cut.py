@@ -1,0 +1,169 @@
+"""Experts are taken out byte for byte, and the child is the parent that cannot choose them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from carvings import carve, rebuild
+from safetensors.torch import load_file
+from saved_mixtures import mixture
+from tiny_mixtures import MIXTURES
+from transformers import AutoModelForCausalLM
+
+from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
+from zerolm.carving.experts.masked_parent import compare_bytes, compare_with_masked, masked
+from zerolm.carving.experts.routing import Routing
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.roles import layer_list
+
+FILE = "model.safetensors"
+BY_CHANCE: dict[str, Any] = {"keep_experts": "0.5", "criterion": "random", "seed": 3}
+GROUPED = ("deepseek_v2", "deepseek_v3", "dots1", "glm4_moe", "nemotron_h", "solar_open")
+
+
+def kept_in(child: Path) -> dict[int, np.ndarray[Any, Any]]:
+    """Return the experts that stay by layer, as the recipe says."""
+    recipe = json.loads((child / "recipe.json").read_text())
+    return {row["layer"]: np.array(row["kept"]) for row in recipe["experts"]}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [*MIXTURES, "gemma4_text"])
+def test_a_child_sends_what_the_masked_parent_sends(kind: str, tmp_path: Path) -> None:
+    """In the stock class: logits of the experts that have gone are minus infinity in the parent."""
+    folder = mixture(tmp_path / "parent", kind)
+    carved = carve(folder, tmp_path / "child", **BY_CHANCE)
+    assert carved.verified is not None
+    assert carved.verified["by"] == "outputs"
+    kept = kept_in(tmp_path / "child")
+    fewer = FewerExperts(Checkpoint.open(folder), kept)
+    assert set(map(len, kept.values())) == {4}
+    child, parent = (
+        AutoModelForCausalLM.from_pretrained(tmp_path / name).eval() for name in ("child", "parent")
+    )
+    ids = torch.arange(1, 25)[None]
+    whole = parent(input_ids=ids, use_cache=False).logits
+    with ExitStack() as stack:
+        for layer in kept:
+            stack.enter_context(masked(layer_list(parent)[layer], fewer, layer))
+        wanted = parent(input_ids=ids, use_cache=False).logits
+    sent = child(input_ids=ids, use_cache=False).logits
+    scale = float(wanted.abs().max())
+    assert float((sent - wanted).abs().max()) <= 1e-5 * scale
+    assert float((whole - wanted).abs().max()) > 1e-3 * scale, "masking does something"
+    again = parent(input_ids=ids, use_cache=False).logits
+    assert torch.allclose(again, whole, rtol=1e-5, atol=1e-6), "and leaves nothing behind"
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss", "ernie4_5_moe", "gemma4_text", "minimax_m2"])
+def test_what_stays_has_the_parents_bytes(kind: str, tmp_path: Path) -> None:
+    """Rows of routers, biases, scales and matrices of all experts; tensors of one have another number."""
+    folder = mixture(tmp_path / "parent", kind, "bfloat16")
+    carve(folder, tmp_path / "child", **BY_CHANCE)
+    parent, child = (load_file(place / FILE) for place in (folder, tmp_path / "child"))
+    compared = set()
+    for layer, kept in kept_in(tmp_path / "child").items():
+        inside = [name for name in parent if f".{layer}." in name.partition("layers")[2][:4]]
+        for name in inside:
+            before, number, after = name.rpartition(".experts.")
+            expert, _, rest = after.partition(".")
+            if number and expert.isdecimal():
+                if int(expert) not in kept:
+                    continue
+                place = kept.tolist().index(int(expert))
+                ours, theirs = child[f"{before}.experts.{place}.{rest}"], parent[name]
+                compared.add(f"{before}.experts.{place}.{rest}")
+            else:
+                axes = [
+                    a for a, size in enumerate(parent[name].shape) if size == 8 and child[name].shape[a] == 4
+                ]
+                ours, theirs = child[name], parent[name]
+                for axis in axes:
+                    theirs = theirs.index_select(axis, torch.from_numpy(kept))
+                compared.add(name)
+            assert ours.dtype == theirs.dtype
+            assert torch.equal(ours, theirs), name
+    rest = set(child) - compared
+    assert all(torch.equal(child[name], parent[name]) for name in rest)
+    assert compared
+
+
+def test_other_experts_and_other_bytes_are_seen(tmp_path: Path) -> None:
+    folder = mixture(tmp_path / "parent", "deepseek_v3")
+    carve(folder, tmp_path / "child", **BY_CHANCE)
+    child, parent = Checkpoint.open(tmp_path / "child"), Checkpoint.open(folder)
+    kept = kept_in(tmp_path / "child")
+    fewer = FewerExperts(parent, kept)
+    compare_bytes(child, fewer.outgoing())
+    other = FewerExperts(parent, {layer: np.array([0, 1, 4, 5]) for layer in kept})
+    with pytest.raises(ValueError, match="differs from the carved parent"):
+        compare_with_masked(child, other)
+    with pytest.raises(ValueError, match="differs from what its parent has"):
+        compare_bytes(child, other.outgoing())
+    router = child.tensors[str(child.layout.name("router", 2))]
+    with router.file.open("r+b") as file:
+        file.seek(router.start)
+        byte = file.read(1)
+        file.seek(router.start)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(ValueError, match=r"gate\.weight.*differs"):
+        compare_bytes(Checkpoint.open(tmp_path / "child"), fewer.outgoing())
+
+
+@pytest.mark.parametrize("kind", GROUPED)
+def test_each_group_keeps_as_many(kind: str, tmp_path: Path) -> None:
+    folder = mixture(tmp_path / "parent", kind)
+    routing = Routing.of(Checkpoint.open(folder))
+    assert (routing.groups, routing.chosen) == (2, 1)
+    assert routing.possible() == [4, 6, 8]
+    with pytest.raises(ValueError, match=r"2 groups, which do not divide 5; the nearest that can be is 6"):
+        carve(folder, tmp_path / "child", keep_experts="5", criterion="random")
+    carve(folder, tmp_path / "child", keep_experts="6", criterion="random", seed=1)
+    assert all((kept < 4).sum() == 3 for kept in kept_in(tmp_path / "child").values())
+
+
+def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
+    folder = mixture(tmp_path / "parent", "qwen3_moe")
+    tokens: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
+    first = carve(folder, tmp_path / "first", keep_experts="4", **tokens)
+    assert first.method.criterion == "reap"
+    again = rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again")
+    assert again.note == ""
+    assert again.costs == first.costs
+    assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "first" / FILE).read_bytes()
+    recipe = json.loads((tmp_path / "first" / "recipe.json").read_text())
+    recipe["experts"][0]["kept"] = [0, 1, 2, 8]
+    (tmp_path / "wrong.json").write_text(json.dumps(recipe))
+    with pytest.raises(ValueError, match="not ascending within 0 to 7"):
+        rebuild(tmp_path / "wrong.json", folder, tmp_path / "other")
+    recipe["experts"][0]["kept"] = [0, 1, 2]
+    (tmp_path / "wrong.json").write_text(json.dumps(recipe))
+    with pytest.raises(ValueError, match="other numbers of experts"):
+        rebuild(tmp_path / "wrong.json", folder, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_auto_keeps_the_most_within_a_budget(tmp_path: Path) -> None:
+    folder = mixture(tmp_path / "parent", "qwen3_moe")
+    parent = Checkpoint.open(folder)
+    carved = carve(folder, keep_experts="auto", criterion="random", budgets={"max_params": "0.8x"})
+    assert carved.experts is not None
+    count, limit = carved.experts["child"], 0.8 * carved.costs["parent"]["params"]
+    stored = {
+        number: sum(
+            tensor.bytes // 4
+            for tensor in FewerExperts(
+                parent, {layer: np.arange(number) for layer in expert_layers(parent)}
+            ).outgoing()
+        )
+        for number in (count, count + 1)
+    }
+    assert carved.costs["child"]["params"] == stored[count] <= limit < stored[count + 1]
+    with pytest.raises(ValueError, match="max_params 10 would have to be at least"):
+        carve(folder, keep_experts="auto", criterion="random", budgets={"max_params": 10})

@@ -1,0 +1,143 @@
+"""The sums of one pass, and criteria, against an independent computation on the stock model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from carvings import carve
+from safetensors.torch import load_file
+from saved_mixtures import mixture
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from zerolm.carving.experts.expert_use import expert_use
+from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA, by_weights
+from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.io.cache import ArrayCache
+from zerolm.networks.opener import mapped_model
+from zerolm.text.tokens import Tokens
+
+ROUTERS = {
+    "qwen3_moe": "softmax", "mixtral": "renormalised", "granitemoe": "top-k first", "phimoe": "sparse mixer",
+    "deepseek_v3": "sigmoid, a bias and groups", "deepseek_v2": "groups", "ernie4_5_moe": "a bias of [1, e]",
+    "gemma4_text": "a scale of each expert", "gpt_oss": "biases of experts",
+}  # fmt: skip
+EXPERTS = 8
+
+
+def tokens() -> Tokens:
+    return Tokens(torch.randint(64, (6, 12), generator=torch.Generator().manual_seed(0)), seed=0)
+
+
+def sent_by(experts: Any, expert: int, x: Tensor) -> Tensor:
+    """Return the output (t, d) of one expert by its weights."""
+    up, down = experts.gate_up_proj[expert], experts.down_proj[expert]
+    if hasattr(experts, "gate_up_proj_bias"):
+        both = experts._apply_gate(x @ up + experts.gate_up_proj_bias[expert])
+        return both @ down + experts.down_proj_bias[expert]
+    gate, rest = (x @ up.T).chunk(2, -1)
+    return (experts.act_fn(gate) * rest) @ down.T
+
+
+@torch.no_grad()
+def by_hooks(folder: Path, ids: Tensor) -> dict[int, dict[str, Any]]:
+    """Return the same sums by layer, of all tokens at once, in the stock model with hooks."""
+    model: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
+    seen: dict[int, tuple[Any, ...]] = {}
+    for name, module in model.named_modules():
+        if name.endswith(".experts") and hasattr(module, "down_proj"):
+            layer = int(name.split("layers.")[1].split(".")[0])
+            module.register_forward_pre_hook(lambda m, a, layer=layer: seen.update({layer: (m, *a)}))
+    model(input_ids=ids, use_cache=False)
+    sums = {}
+    for layer, (experts, x, index, gates) in seen.items():
+        outputs = [sent_by(experts, expert, x).norm(dim=-1) for expert in range(EXPERTS)]
+        norms = torch.stack(outputs, 1).double()  # (t, e)
+        g = torch.zeros_like(norms).scatter(1, index, gates.double())
+        met = torch.zeros_like(norms).scatter(1, index, 1.0)
+        s, sent = g / g.sum(1, keepdim=True), g * norms
+        sums[layer] = {
+            "count": met.sum(0), "gate": g.sum(0), "share": s.sum(0), "norm": (met * norms).sum(0),
+            "square": (met * norms**2).sum(0), "gate_norm": sent.sum(0), "share_norm": (s * norms).sum(0),
+            "gate_square": (sent**2).sum(0), "together": met.T @ met, "product": sent.T @ sent,
+        }  # fmt: skip
+    return sums
+
+
+@pytest.mark.parametrize("kind", ROUTERS)
+def test_sums_are_those_of_hooks_on_the_stock_model(kind: str, tmp_path: Path) -> None:
+    folder, text = mixture(tmp_path / "parent", kind), tokens()
+    checkpoint = Checkpoint.open(folder)
+    use = expert_use(checkpoint, mapped_model(checkpoint), text, batch=4)
+    twin = by_hooks(folder, text.ids)
+    assert use.keys() == twin.keys()
+    for layer, sums in use.items():
+        assert sums.keys() == twin[layer].keys()
+        for name, values in sums.items():
+            np.testing.assert_allclose(values, twin[layer][name], rtol=1e-5, atol=1e-9, err_msg=name)
+
+
+def test_reap_is_the_mean_of_gates_that_add_up_to_one(tmp_path: Path) -> None:
+    folder, text = mixture(tmp_path / "parent", "qwen2_moe"), tokens()
+    checkpoint = Checkpoint.open(folder)
+    use = expert_use(checkpoint, mapped_model(checkpoint), text)
+    for sums in use.values():
+        counted = sums["count"].sum()
+        assert np.isclose(sums["share"].sum(), counted / 2)
+        assert not np.isclose(sums["gate"].sum(), counted / 2), "the gates of this type do not add up to one"
+        reap = EXPERT_CRITERIA["reap"]
+        assert reap is not None
+        met = sums["count"] > 0
+        np.testing.assert_allclose(reap(sums)[met], (sums["share_norm"] / sums["count"].clip(1))[met])
+
+
+def test_a_run_that_was_cut_short_goes_on(tmp_path: Path) -> None:
+    folder, text = mixture(tmp_path / "parent", "mixtral"), tokens()
+    checkpoint, cache = Checkpoint.open(folder), ArrayCache(tmp_path / "cache")
+    model = mapped_model(checkpoint)
+    whole = expert_use(checkpoint, model, text)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(words: str, step: int = 0, of: int = 0) -> None:
+        if step == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        expert_use(checkpoint, model, text, cache=cache, progress=stop)
+    steps: list[int] = []
+    again = expert_use(
+        checkpoint, model, text, cache=cache, progress=lambda words, step=0, of=0: steps.append(step)
+    )
+    assert steps == [2, 3]
+    for layer, sums in whole.items():
+        for name, values in sums.items():
+            np.testing.assert_allclose(again[layer][name], values, rtol=1e-6)
+    model.forward = None  # type: ignore[assignment, method-assign]
+    assert expert_use(checkpoint, model, text, cache=cache).keys() == whole.keys()
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss"])
+def test_by_weights_alone_experts_are_ranked_by_how_evenly_they_are_spread(kind: str, tmp_path: Path) -> None:
+    folder = mixture(tmp_path / "parent", kind)
+    stored, checkpoint = load_file(folder / "model.safetensors"), Checkpoint.open(folder)
+    place = "model.layers.2.mlp.experts"
+    for expert, worth in enumerate(by_weights(checkpoint, 2, ledger_of(checkpoint))):
+        if kind == "gpt_oss":
+            both = [stored[f"{place}.{role}_proj"][expert] for role in ("gate_up", "down")]
+        else:
+            both = [stored[f"{place}.{expert}.{role}_proj.weight"] for role in ("gate", "up", "down")]
+        weights = torch.cat([matrix.reshape(-1) for matrix in both]).double()
+        assert np.isclose(worth, -float(weights.abs().mean() / weights.square().mean().sqrt()))
+
+
+def test_gates_that_scale_what_experts_read_are_refused(tmp_path: Path) -> None:
+    folder = mixture(tmp_path / "parent", "llama4_text")
+    with pytest.raises(ValueError, match="--criterion aimer goes by weights alone"):
+        carve(folder, tmp_path / "child", keep_experts="4", text="random", sequences=4, length=12)
+    assert not (tmp_path / "child").exists()

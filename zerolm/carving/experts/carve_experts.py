@@ -1,0 +1,274 @@
+"""From a mixture and the number of experts to keep to a child that was compared with its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from zerolm.architecture import Floats, Ints
+from zerolm.carving.experts import expert_worth
+from zerolm.carving.experts.expert_choice import best_experts
+from zerolm.carving.experts.expert_use import expert_use
+from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
+from zerolm.carving.experts.masked_parent import compare_bytes, compare_with_masked
+from zerolm.carving.experts.routing import Routing
+from zerolm.carving.export.verify import Verified, fits
+from zerolm.carving.export.write_child import complete
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.planning.part_costs import stored_bits
+from zerolm.carving.planning.sizes import budgets_of, costs_of
+from zerolm.carving.recipe import Recipe, document, versions_of, with_experts
+from zerolm.carving.request import AUTO, Destination, Methods, SizeRequest
+from zerolm.carving.result import Carved, CarvingMethod, widths
+from zerolm.carving.session import Session
+from zerolm.checkpoints import Checkpoint, ledger_of, write_shards
+from zerolm.checkpoints.identity import check_unchanged, fingerprint
+from zerolm.checkpoints.ledger import Ledger
+from zerolm.checkpoints.origin import origin_of
+from zerolm.costs import CostModel
+from zerolm.families.config import CoreSizes
+from zerolm.io.cache import Arrays
+from zerolm.io.files import write_json
+from zerolm.io.folders import REPORT, new_folder
+from zerolm.networks.opener import mapped_model
+from zerolm.progress import Progress
+from zerolm.settings import shown
+from zerolm.settings.compute import ComputeRequest
+
+FORMAT: Final = "hf"
+BY_BYTES: Final = "bytes"
+
+
+@dataclass(frozen=True, eq=False)
+class ExpertCarving:
+    """A mixture and what is to be done with it; ``recipe`` is that of a child that is built again."""
+
+    name: str
+    checkpoint: Checkpoint
+    size: SizeRequest
+    methods: Methods
+    destination: Destination
+    costs: CostModel
+    compute: ComputeRequest
+    progress: Progress
+    recipe: Recipe | None = None
+
+    @cached_property
+    def routing(self) -> Routing:
+        return Routing.of(self.checkpoint)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The sums of all weights, which are finite."""
+        return ledger_of(self.checkpoint, progress=self.progress)
+
+    @cached_property
+    def session(self) -> Session:
+        return Session(self.checkpoint, self.methods, self.progress, self.compute)
+
+    @cached_property
+    def use(self) -> dict[int, Arrays]:
+        """The sums of the pass over the text by layer; empty where no tokens are read."""
+        if not expert_worth.needs_tokens(self.methods.criterion):
+            return {}
+        session = self.session
+        if session.tokens.ids.shape[1] < 2:
+            raise ValueError("the text has one token a sequence; two at least are needed")
+        cache = session.cache("experts")
+        return expert_use(self.checkpoint, session.model, session.tokens, cache=cache, progress=self.progress)
+
+    def carved(self) -> Carved:
+        """Return the outcome, with the child on the disk where one is wanted."""
+        self._check()
+        _ = self.ledger
+        fewer = self._fewer()
+        outcome = self._outcome(fewer)
+        folder = self.destination.folder
+        return outcome if folder is None else self._written(outcome, fewer, folder)
+
+    def _check(self) -> None:
+        """Refuse before any work what cannot be."""
+        size, methods, family = self.size, self.methods, self.checkpoint.family
+        others = [f"--keep-{name}" for name in size.keep] + (["--space"] if size.space else [])
+        if size.experts.keep != AUTO and self.recipe is None:
+            others += [f"--{name.replace('_', '-')}" for name in size.budgets]
+        if others:
+            raise ValueError(
+                f"experts are taken out alone: {others[0]} cannot stand beside --keep-experts; "
+                "carve the child again"
+            )
+        if size.experts.keep == AUTO and not size.budgets:
+            raise ValueError("--keep-experts auto chooses within budgets: give one such as --max-params 0.7x")
+        if methods.repair != "none" or methods.plan != "weights":
+            raise ValueError("experts are taken out as they are: --repair and --plan are for other cuts")
+        if self.destination.form not in (None, FORMAT):
+            raise ValueError(
+                f"experts are taken out of a folder into a folder, not as {shown(self.destination.form)}: "
+                "give --format hf, and convert the child"
+            )
+        if self.recipe is None and expert_worth.needs_tokens(methods.criterion) and methods.text is None:
+            raise ValueError(
+                f"criterion {methods.criterion} needs tokens: give --text FILE, or --criterion aimer, which "
+                "needs none"
+            )
+        if (
+            family.task == "next"
+            and self.checkpoint.layout.name("head") is None
+            and not self.checkpoint.layout.tied
+        ):
+            raise ValueError(f"a {family.name} without a language-model head cannot be compared")
+        _ = self.routing, self._count() if self.recipe is None else None
+
+    def _count(self) -> int:
+        """Return how many experts a layer keeps: as many as asked, or the most within the budgets."""
+        request, routing = self.size.experts, self.routing
+        parallel = request.parallel
+        if routing.experts % parallel:
+            raise ValueError(f"--expert-parallel {parallel} does not divide the {routing.experts} experts")
+        if request.keep != AUTO:
+            return routing.size(str(request.keep), parallel)
+        limits = budgets_of(self.size.budgets, costs_of(self.checkpoint, self.costs))
+        for count in reversed(routing.possible(parallel)):
+            costs = costs_of(self._first(count).shaped(), self.costs)
+            over = [name for name, limit in limits.items() if costs[name.removeprefix("max_")] > limit]
+            if not over:
+                return count
+        least = costs[over[0].removeprefix("max_")]
+        raise ValueError(
+            f"{over[0]} {limits[over[0]]} would have to be at least {least}, with {count} experts a layer"
+        )
+
+    def _first(self, count: int) -> FewerExperts:
+        """Return a child with the first experts of each layer, to be counted."""
+        return FewerExperts(
+            self.checkpoint, {layer: np.arange(count) for layer in expert_layers(self.checkpoint)}
+        )
+
+    def _fewer(self) -> FewerExperts:
+        """Return the child with the best experts of each layer, or with those of the recipe."""
+        if self.recipe is not None and self.recipe.experts is not None:
+            return FewerExperts(self.checkpoint, checked(self.recipe.experts, self.checkpoint, self.routing))
+        count, routing, kept = self._count(), self.routing, dict[int, Ints]()
+        for layer in expert_layers(self.checkpoint):
+            kept[layer] = best_experts(self._worth(layer), count, routing.groups)
+        return FewerExperts(self.checkpoint, kept)
+
+    def _worth(self, layer: int) -> Floats:
+        name = self.methods.criterion
+        by_sums = expert_worth.EXPERT_CRITERIA[name]
+        if by_sums is not None:
+            return by_sums(self.use[layer])
+        if name == expert_worth.RANDOM:
+            return expert_worth.drawn(self.methods.seed, layer, self.routing.experts)
+        self.progress("weighing experts by their weights", layer, self.checkpoint.layout.depth)
+        return expert_worth.by_weights(self.checkpoint, layer, self.ledger)
+
+    def _outcome(self, fewer: FewerExperts) -> Carved:
+        checkpoint, methods = self.checkpoint, self.methods
+        cut = Cut.whole(dimensions(checkpoint))
+        costs = {
+            "parent": costs_of(checkpoint, self.costs),
+            "child": costs_of(fewer.shaped(), self.costs),
+        }
+        return Carved(
+            self.name,
+            checkpoint.family.name,
+            CarvingMethod(methods.criterion, "none", "weights", self.size.layer_shape, FORMAT, None),
+            costs,
+            stored_bits(checkpoint, self.costs),
+            None if self.recipe else True,
+            {},
+            widths(cut),
+            None,
+            {part.name: getattr(cut.parent, part.name) for part in fields(CoreSizes)},
+            experts=self._described(fewer),
+            kept=cut,
+        )
+
+    def _described(self, fewer: FewerExperts) -> dict[str, Any]:
+        """Return what is to be said of the experts as plain JSON."""
+        use, routing = self.use if self.recipe is None else {}, self.routing
+        rows = [
+            {
+                "layer": layer,
+                "kept": kept.tolist(),
+                "tokens": _share(use.get(layer), "count", kept),
+                "gates": _share(use.get(layer), "gate", kept),
+            }
+            for layer, kept in fewer.by_layer.items()
+        ]
+        return {
+            "parent": routing.experts,
+            "child": fewer.count,
+            "active": routing.active,
+            "groups": routing.groups,
+            "layers": rows,
+        }
+
+    def _written(self, carved: Carved, fewer: FewerExperts, out: Path) -> Carved:
+        """Write the child into a new folder, compared with its parent before the folder gets its name."""
+        checkpoint, finish = self.checkpoint, self.destination.finish
+        versions = versions_of("torch", "transformers")
+        parent = origin_of(checkpoint.root), fingerprint(checkpoint, progress=self.progress)
+        calibration = self.session.calibration if self.use_is_of_text else None
+        if self.recipe is not None:
+            calibration = None if self.recipe.calibration is None else dict(self.recipe.calibration)
+        recipe = with_experts(document(carved, *parent, calibration, {}, versions), fewer.by_layer)
+        with new_folder(out, self.destination.force) as folder:
+            place = folder / checkpoint.folder.relative_to(checkpoint.root)
+            place.mkdir(parents=True, exist_ok=True)
+            outgoing, config = fewer.outgoing(), fewer.configuration()
+            write_shards(place, outgoing, progress=self.progress)
+            write_json(place / "config.json", config)
+            more = REPORT if finish else ()
+            sha256 = complete(checkpoint, recipe, folder, str(config["model_type"]), config, more)
+            note = self.recipe.difference(sha256, versions) if self.recipe else ""
+            proof = self._verified(Checkpoint.open(folder), fewer)
+            carved = replace(carved, note=note, verified=proof.to_json())
+            if finish:
+                finish(folder, carved)
+            for shard in checkpoint.shards:
+                check_unchanged(shard)  # else the child is of two parents, and its recipe names one
+        return carved
+
+    @property
+    def use_is_of_text(self) -> bool:
+        """Return whether tokens told which experts stay."""
+        return self.recipe is None and expert_worth.needs_tokens(self.methods.criterion)
+
+    def _verified(self, child: Checkpoint, fewer: FewerExperts) -> Verified:
+        """Return the proof: all bytes are the parent's, and so are outputs, where memory holds its layers."""
+        self.progress("comparing the child with its parent")
+        compare_bytes(child, fewer.outgoing())
+        if fits(fewer.parent, self.session.compute.limit):
+            return compare_with_masked(child, fewer)
+        mapped_model(child)  # the stock class has a place for each weight, and no other
+        return Verified(0.0, 0.0, BY_BYTES)
+
+
+def checked(experts: Mapping[int, Ints], checkpoint: Checkpoint, routing: Routing) -> Mapping[int, Ints]:
+    """Return the experts of a recipe; ``ValueError`` where they do not fit the parent."""
+    sizes = {len(kept) for kept in experts.values()}
+    groups = routing.groups
+    each = {
+        tuple(np.bincount(kept * groups // routing.experts, minlength=groups)) for kept in experts.values()
+    }
+    if (
+        sorted(experts) != expert_layers(checkpoint)
+        or len(sizes) != 1
+        or any(len(set(row)) > 1 for row in each)
+    ):
+        raise ValueError("the recipe keeps other numbers of experts than its parent's layers can have")
+    routing.size(str(sizes.pop()))
+    return experts
+
+
+def _share(sums: Arrays | None, name: str, kept: Ints) -> float | None:
+    """Return the share that kept experts have of a sum; None without one."""
+    total = 0.0 if sums is None else float(sums[name].sum())
+    return float(sums[name][kept].sum()) / total if sums is not None and total else None

@@ -1,0 +1,156 @@
+"""One pass of the tokens through a mixture, layer after layer: how its experts are used."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from zerolm.carving.experts.fewer_experts import AXIS, expert_layers
+from zerolm.checkpoints import Checkpoint
+from zerolm.io.cache import ArrayCache, Arrays
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.hooks import stand_ins
+from zerolm.networks.stream import Stream
+from zerolm.progress import Progress, silent
+from zerolm.text.tokens import Tokens
+
+AT_ONCE: Final = 1 << 24
+"""Numbers that experts send at a time (64 MiB)."""
+SINGLE: Final = ("count", "gate", "share", "norm", "square", "gate_norm", "share_norm", "gate_square")
+PAIRS: Final = ("together", "product")
+STATES: Final = "states"
+ARGUMENTS: Final = 3
+"""What modules of experts are called with: hidden states, the numbers of experts, their gates."""
+
+
+class ExpertSums:
+    """Sums over the tokens of a layer that are sent to expert i, or to both i and j.
+
+    With the gate g that the model applies, its ``share`` s of the gates of the token, and the output f:
+    ``count`` 1, ``gate`` g, ``share`` s, ``norm`` |f|, ``square`` |f|^2, ``gate_norm`` g|f|, ``share_norm``
+    s|f|, ``gate_square`` (g|f|)^2, all (e,); of pairs (e, e) ``together`` 1 and ``product`` g_i|f_i| times
+    g_j|f_j|.
+    """
+
+    def __init__(self, experts: int) -> None:
+        self.arrays: Arrays = {name: np.zeros(experts) for name in SINGLE}
+        self.arrays |= {name: np.zeros((experts, experts)) for name in PAIRS}
+
+    def add(self, numbers: Tensor, gates: Tensor, norms: Tensor) -> None:
+        """Take in tokens by the numbers of their experts, gates and norms of outputs, (t, k) each."""
+        index, gate, norm = numbers.cpu().numpy(), *(x.double().cpu().numpy() for x in (gates, norms))
+        total = gate.sum(1, keepdims=True)
+        share = np.divide(gate, total, out=np.zeros_like(gate), where=total != 0)
+        sent = gate * norm
+        columns = (np.ones_like(gate), gate, share, norm, norm**2, sent, share * norm, sent**2)
+        for name, values in zip(SINGLE, columns, strict=True):
+            np.add.at(self.arrays[name], index.reshape(-1), values.reshape(-1))
+        rows = np.arange(len(index))[:, None]
+        met, weighed = (np.zeros((len(index), len(self.arrays["count"]))) for _ in PAIRS)
+        met[rows, index], weighed[rows, index] = 1.0, sent
+        self.arrays["together"] += met.T @ met
+        self.arrays["product"] += weighed.T @ weighed
+
+
+def expert_use(
+    checkpoint: Checkpoint,
+    model: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    batch: int = 8,
+    cache: ArrayCache = ArrayCache(),  # noqa: B008
+    progress: Progress = silent,
+) -> dict[int, Arrays]:
+    """Return the sums (``ExpertSums``) of each layer with experts.
+
+    One layer is in memory at a time. What a killed run has done is in the cache, the hidden states behind
+    its last layer among them. ``ValueError`` for experts that are not called with their gates.
+    """
+    layers, use = expert_layers(checkpoint), dict[int, Arrays]()
+    for layer in layers:
+        row = cache.get(f"layer-{layer}")
+        if row is None:
+            break
+        use[layer] = row
+    if len(use) == len(layers):
+        return use
+    stream = Stream(Blocks(model, tokens.batches(batch)))
+    blocks = stream.blocks
+    _resume(stream, cache, layers[len(use)])
+    for layer in layers[len(use) :]:
+        progress("sending tokens through the experts", layer, checkpoint.layout.depth)
+        stream.before(layer)
+        sums = ExpertSums(checkpoint.layout.sizes[AXIS])
+        experts = experts_of(checkpoint, blocks.layer(layer).module, layer)
+        masks = iter([blocks.tokens(index).reshape(-1) for index in range(len(blocks.batches))])
+        with stand_ins([experts], [summing(experts, sums, masks)]):
+            for _ in stream.through(layer):
+                pass
+        cache.put(f"layer-{layer}", sums.arrays)
+        use[layer] = sums.arrays
+        if layer != layers[-1]:
+            _keep(stream, cache)
+    cache.put(STATES, {})
+    return use
+
+
+def experts_of(checkpoint: Checkpoint, module: nn.Module, layer: int) -> nn.Module:
+    """Return the module of a layer's experts; ``ValueError`` where it is not called with gates."""
+    slots = checkpoint.layout.slots.values()
+    name = next(slot.parameter for slot in slots if slot.layer == layer and slot.role == "experts_down")
+    experts = module.get_submodule(name.partition(f".{layer}.")[2].rpartition(".")[0])
+    if len(inspect.signature(experts.forward).parameters) < ARGUMENTS:
+        raise ValueError(
+            f"the gates of a {checkpoint.family.name} scale what its experts read, so that tokens do not "
+            "tell their outputs: --criterion aimer goes by weights alone"
+        )
+    return experts
+
+
+def summing(experts: nn.Module, sums: ExpertSums, masks: Iterator[Tensor]) -> Callable[..., Tensor]:
+    """Return what experts send, as a function that adds to ``sums``.
+
+    Each expert's output is computed once, as for a token that is sent to it alone with gate 1, and put
+    together with the gates after it. ``masks`` say which tokens (t,) of each call count.
+    """
+    alone = experts.forward
+
+    def forward(hidden: Tensor, numbers: Tensor, gates: Tensor) -> Tensor:
+        tokens, each = numbers.shape
+        mask, out = next(masks), torch.empty_like(hidden)
+        step = max(1, AT_ONCE // (each * hidden.shape[-1]))
+        for start in range(0, tokens, step):
+            here = slice(start, start + step)
+            routed = numbers[here].reshape(-1, 1)
+            repeated = hidden[here].repeat_interleave(each, 0)
+            sent = alone(repeated, routed, gates.new_ones(len(routed), 1)).unflatten(
+                0, (-1, each)
+            )  # (t, k, d)
+            out[here] = (sent * gates[here, :, None]).sum(1)
+            used = mask[here]
+            sums.add(numbers[here][used], gates[here][used], sent[used].float().norm(dim=-1))
+        return out
+
+    return forward
+
+
+def _keep(stream: Stream, cache: ArrayCache) -> None:
+    """Keep the hidden states behind a layer, so that a killed run goes on from there."""
+    states = {str(index): x.float().cpu().numpy() for index, x in enumerate(stream.hidden)}
+    cache.put(STATES, {"layer": np.array(stream.layer), **states})
+
+
+def _resume(stream: Stream, cache: ArrayCache, layer: int) -> None:
+    """Put hidden states that were kept in place of those of the first layer, where none is beyond a layer."""
+    row, batches = cache.get(STATES), stream.blocks.batches
+    if not row or int(row["layer"]) > layer or len(row) != len(batches) + 1:
+        return
+    for index in range(len(batches)):
+        stream.hidden.append(torch.from_numpy(row[str(index)]).to(stream.blocks.device))
+    stream.layer = int(row["layer"])

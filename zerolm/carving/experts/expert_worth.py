@@ -1,0 +1,78 @@
+"""The worth of a layer's experts, by sums of one pass of tokens or by their weights alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Floats
+from zerolm.carving.experts.fewer_experts import expert_matrices
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.ledger import Ledger, best_summing
+from zerolm.checkpoints.matrix_sums import sums_of
+from zerolm.io.cache import Arrays
+from zerolm.registry import Entry, Registry
+
+Worth = Callable[[Arrays], Floats]
+AIMER: Final = "aimer"
+RANDOM: Final = "random"
+REAP: Final = "reap"
+TOKENS: Final = "tokens"
+
+EXPERT_CRITERIA: Final[Registry[Worth | None]] = Registry("criterion of experts")
+"""From the sums of a layer (``ExpertSums``) to the worth of its experts, (e,); None where no sums tell it."""
+
+
+def _mean(name: str) -> Worth:
+    """Return the mean of a sum over the tokens of an expert; 0 for one that has none."""
+    return lambda sums: sums[name] / np.maximum(sums["count"], 1)
+
+
+def _total(name: str) -> Worth:
+    return lambda sums: np.asarray(sums[name], np.float64)
+
+
+for _name, _worth, _source in (
+    (REAP, _mean("share_norm"), "mean of gate times norm of the output, gates of a token adding up to 1"),
+    ("gated_norm", _mean("gate_norm"), "the same with the gates that the model applies"),
+    ("frequency", _total("count"), "how many tokens are sent to it"),
+    ("gate_mass", _total("gate"), "sum of the gates that the model applies"),
+    ("mean_norm", _mean("norm"), "mean norm of the output, without the gate"),
+    ("mean_square", _mean("square"), "mean squared norm of the output, without the gate"),
+    ("total_norm", _total("norm"), "sum of the norms of the output, without the gate"),
+):
+    EXPERT_CRITERIA.add(Entry(_name, _worth, _source, (TOKENS,)))
+EXPERT_CRITERIA.add(Entry(AIMER, None, "how unevenly the weights are spread: even ones go first"))
+EXPERT_CRITERIA.add(Entry(RANDOM, None, "drawn by --seed"))
+
+
+def needs_tokens(name: str) -> bool:
+    """Return whether a criterion of experts is told by tokens; ``ValueError`` for one that is not known."""
+    return TOKENS in EXPERT_CRITERIA.entry(name).needs
+
+
+def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
+    """Return the worth (e,) by weights alone: minus mean absolute value by root mean square (AIMER).
+
+    Over gate, up and down projections together, as https://arxiv.org/abs/2603.18492 has it: of the
+    highest ratio goes first. The ``ledger`` has the sums of matrices that are tensors of their own.
+    """
+    ratios = []
+    for matrices in expert_matrices(checkpoint, layer):
+        totals = [
+            ledger.total(matrix.name)
+            if matrix.name in checkpoint.tensors
+            else sums_of(matrix, best_summing(matrix.end - matrix.start))[0].totals(matrix.count)
+            for matrix in matrices
+        ]
+        count = sum(total.count for total in totals)
+        square = sum(total.squares for total in totals) / count
+        ratios.append(sum(total.absolute for total in totals) / count / np.sqrt(square) if square else 1.0)
+    return -np.array(ratios)
+
+
+def drawn(seed: int, layer: int, experts: int) -> Floats:
+    """Return a random worth (e,) of the experts of a layer."""
+    return np.random.default_rng((seed, layer)).random(experts)

@@ -1,0 +1,131 @@
+"""A checkpoint with fewer experts, byte for byte: what is left of each tensor, and the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from zerolm.architecture import Ints
+from zerolm.carving.export.folder import configuration
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.checkpoints import Checkpoint, Outgoing, Span, TensorInfo, sliced
+from zerolm.checkpoints.layout import Layout
+from zerolm.checkpoints.writer import Chunk
+from zerolm.families.values import part_at
+
+AXIS: Final = "experts"
+"""The label of an axis with one row for each expert: of routers, their biases, scales, matrices of all."""
+ROUTER: Final = "router"
+
+
+@dataclass(frozen=True, eq=False)
+class FewerExperts:
+    """A checkpoint, and the numbers of the experts that stay in each layer that has any, ascending.
+
+    All layers keep as many: stock classes have one number for all.
+    """
+
+    parent: Checkpoint
+    by_layer: Mapping[int, Ints]
+
+    @property
+    def count(self) -> int:
+        """How many experts a layer keeps."""
+        return len(next(iter(self.by_layer.values())))
+
+    def outgoing(self) -> list[Outgoing]:
+        """Return the child's tensors in the order of the parent's files, read when their turn comes.
+
+        Rows of a tensor that stay are copied; one tensor of an expert is copied, or left out, as a whole.
+        """
+        layout, tensors = self.parent.layout, list[Outgoing]()
+        for name, info in self.parent.tensors.items():
+            slot = layout.slots.get(name)
+            if slot is None:
+                if name in layout.carried:
+                    tensors.append(_whole(name, info))
+                continue
+            kept = None if slot.layer is None else self.by_layer.get(slot.layer)
+            if kept is None:
+                tensors.append(_whole(name, info))
+            elif slot.expert is not None:
+                place = int(kept.searchsorted(slot.expert))
+                if place < len(kept) and kept[place] == slot.expert:
+                    tensors.append(_whole(_renamed(name, slot.expert, place), info))
+            elif AXIS in slot.axes:
+                tensors.append(_rows(info, slot.axes.index(AXIS), kept))
+            else:
+                tensors.append(_whole(name, info))
+        return tensors
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the configuration of the child: the parent's, with another number of experts."""
+        parent = self.parent
+        config = configuration(parent, Cut.whole(dimensions(parent)))
+        at = part_at(parent.family, config)
+        part = dict(config if at is None else config[at])
+        described = parent.family.config.sizes[AXIS]
+        if described.field:
+            part[described.field] = self.count
+        part |= {name: self.count for name in described.also if name in part}
+        return part if at is None else config | {at: part}
+
+    def shaped(self) -> Checkpoint:
+        """Return the child as a checkpoint that can be counted: its tensors have shapes and no bytes.
+
+        ``ValueError`` where what is left does not fit its configuration.
+        """
+        parent, config = self.parent, self.configuration()
+        somewhere = next(iter(parent.tensors.values())).file
+        tensors = {
+            tensor.name: TensorInfo(tensor.name, tensor.dtype, tensor.shape, somewhere, 0, 0)
+            for tensor in self.outgoing()
+        }
+        layout = Layout.of(parent.family, config, tensors)
+        return replace(parent, config=config, layout=layout, tensors=tensors, shards=())
+
+
+def expert_layers(checkpoint: Checkpoint) -> list[int]:
+    """Return the layers that have experts, ascending."""
+    layout = checkpoint.layout
+    return [layer for layer in range(layout.depth) if layout.name(ROUTER, layer) is not None]
+
+
+def expert_matrices(checkpoint: Checkpoint, layer: int) -> list[list[TensorInfo]]:
+    """Return the matrices of each expert of a layer, where they lie: (rows, columns) each, no bytes read."""
+    layout = checkpoint.layout
+    matrices: list[list[TensorInfo]] = [[] for _ in range(layout.sizes[AXIS])]
+    for key, name in layout.layer(layer).items():
+        slot, info = layout.slots[name], checkpoint.tensors[name]
+        if not slot.is_matrix or not slot.of_experts:
+            continue
+        if slot.expert is not None:
+            matrices[slot.expert].append(info)
+            continue
+        size = (info.end - info.start) // info.shape[0]
+        for expert in range(info.shape[0]):
+            start = info.start + expert * size
+            part = replace(info, name=f"{key}.{expert}", shape=info.shape[1:], start=start, end=start + size)
+            matrices[expert].append(part)
+    return matrices
+
+
+def _whole(name: str, info: TensorInfo) -> Outgoing:
+    return Outgoing(name, info.dtype, info.shape, lambda: [Span(info.file, info.start, info.end)])
+
+
+def _rows(info: TensorInfo, axis: int, kept: Ints) -> Outgoing:
+    shape = tuple(len(kept) if place == axis else size for place, size in enumerate(info.shape))
+    flat = info if axis else replace(info, shape=(info.shape[0], info.count // info.shape[0]))
+    return Outgoing(info.name, info.dtype, shape, _reading(flat, axis, kept))
+
+
+def _reading(flat: TensorInfo, axis: int, kept: Ints) -> Callable[[], Iterable[Chunk]]:
+    return lambda: sliced(flat, {axis: kept})
+
+
+def _renamed(name: str, expert: int, place: int) -> str:
+    """Return the name of an expert's tensor with another number of the expert; that of its layer stays."""
+    before, _, after = name.rpartition(f".{expert}.")
+    return f"{before}.{place}.{after}"

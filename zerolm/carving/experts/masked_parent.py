@@ -1,0 +1,134 @@
+"""The proof: a child sends what its parent does whose routers cannot choose the experts that have gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from zerolm.architecture import Ints
+from zerolm.carving.experts.fewer_experts import ROUTER, FewerExperts
+from zerolm.carving.export.verify import Verified, apart, outputs, within_rounding
+from zerolm.checkpoints import Checkpoint, Outgoing, Span, TensorInfo
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.opener import mapped_model
+
+LENGTH: Final = 64
+BLOCK: Final = 1 << 20
+"""Bytes compared at a time."""
+
+
+class MaskedLogits(TorchFunctionMode):
+    """Within, products with these weights (experts, d) are minus infinity for the experts that have gone."""
+
+    def __init__(self, gone: Sequence[tuple[Tensor, Ints]]) -> None:
+        super().__init__()
+        self.gone = {id(weight): torch.from_numpy(experts) for weight, experts in gone}
+        self.met: set[int] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func is functional.linear:
+            weight = args[1] if len(args) > 1 else (kwargs or {}).get("weight")
+            experts = self.gone.get(id(weight))
+            if experts is not None:
+                self.met.add(id(weight))
+                out = out.index_fill(-1, experts.to(out.device), -torch.inf)
+        return out
+
+
+@contextmanager
+def masked(module: nn.Module, fewer: FewerExperts, layer: int, prefix: str = "") -> Iterator[None]:
+    """Within, the router of a layer cannot choose the experts that have gone.
+
+    ``module`` holds the layer's parameters below ``prefix``. Logits are minus infinity, and so are biases,
+    which a router may add to what it chooses by alone. ``ValueError`` where no such product is met.
+    """
+    layout, sizes = fewer.parent.layout, fewer.parent.layout.sizes
+    gone = np.setdiff1d(np.arange(sizes["experts"]), fewer.by_layer[layer])
+    weight, bias = (
+        parameter_of(module, fewer.parent, role, layer, prefix) for role in (ROUTER, "router_bias")
+    )
+    if weight is None:
+        raise ValueError(f"the stock class has no router where {layout.name(ROUTER, layer)!r} is stored")
+    before = None if bias is None else bias.detach().clone()
+    mode = MaskedLogits([(weight, gone)])
+    try:
+        if bias is not None:
+            bias.detach()[..., torch.from_numpy(gone)] = -torch.inf
+        with mode:
+            yield
+    finally:
+        if bias is not None and before is not None:
+            bias.detach().copy_(before)
+    if not mode.met:
+        raise ValueError(f"the stock class does not use {layout.name(ROUTER, layer)!r} as a router")
+
+
+def parameter_of(
+    module: nn.Module, parent: Checkpoint, role: str, layer: int, prefix: str = ""
+) -> Tensor | None:
+    """Return the parameter or buffer of a layer with this role; None where the layer has none."""
+    name = parent.layout.name(role, layer)
+    if name is None:
+        return None
+    path = prefix + parent.layout.slots[name].parameter.partition(f".{layer}.")[2]
+    owner, _, leaf = path.rpartition(".")
+    value = getattr(module.get_submodule(owner), leaf, None)
+    return value if isinstance(value, Tensor) else None
+
+
+@torch.no_grad()
+def compare_with_masked(child: Checkpoint, fewer: FewerExperts, *, seed: int = 0) -> Verified:
+    """Run the child and the masked parent on the same random tokens, one layer of each in memory.
+
+    ``ValueError`` where they differ by more than rounding.
+    """
+    parent = fewer.parent
+    length = min(LENGTH, parent.layout.sizes.get("positions", LENGTH))
+    ids = torch.randint(parent.layout.vocab, (2, length), generator=torch.Generator().manual_seed(seed))
+    ours, theirs = (Blocks(mapped_model(opened), [{"input_ids": ids}]) for opened in (child, parent))
+    hidden, wanted = ours.embed(0), theirs.embed(0)
+    for layer in range(parent.layout.depth):
+        hidden = ours.call(0, layer, hidden)
+        module = theirs.layer(layer).module
+        if layer in fewer.by_layer:
+            with masked(module, fewer, layer):
+                wanted = theirs.call(0, layer, wanted, module)
+        else:
+            wanted = theirs.call(0, layer, wanted, module)
+    return within_rounding(apart(*(outputs(b.finish(0, h)) for b, h in ((ours, hidden), (theirs, wanted)))))
+
+
+def compare_bytes(child: Checkpoint, outgoing: Sequence[Outgoing]) -> None:
+    """Read a child again, and its parent; ``ValueError`` names the first tensor whose bytes differ."""
+    tensors: Mapping[str, TensorInfo] = child.tensors
+    if set(tensors) != {tensor.name for tensor in outgoing}:
+        raise ValueError("the written child has other tensors than were to be written")
+    for tensor in outgoing:
+        info = tensors[tensor.name]
+        same = (info.dtype, info.shape) == (tensor.dtype, tensor.shape)
+        with info.file.open("rb") as file:
+            file.seek(info.start)
+            same = same and all(part == file.read(len(part)) for part in _bytes_of(tensor))
+            if not same or file.tell() != info.end:
+                raise ValueError(f"{tensor.name!r} of the written child differs from what its parent has")
+
+
+def _bytes_of(tensor: Outgoing) -> Iterator[bytes]:
+    """Yield the bytes of a tensor that is to be written."""
+    for chunk in tensor.chunks():
+        if isinstance(chunk, Span):
+            with chunk.file.open("rb") as file:
+                file.seek(chunk.start)
+                for start, end in pairwise([*range(chunk.start, chunk.end, BLOCK), chunk.end]):
+                    yield file.read(end - start)
+        else:
+            yield chunk if isinstance(chunk, bytes) else np.ascontiguousarray(chunk).tobytes()

@@ -1,0 +1,87 @@
+"""How many experts a layer may keep: what its router needs of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from zerolm.carving.experts.fewer_experts import AXIS, expert_layers
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import text_config
+from zerolm.settings.units import parse_amount, parse_share
+
+GROUP_LEAST: Final = 2
+"""Routers with groups judge one by its two best experts, or by its best."""
+LIMITED: Final = "group_limited_greedy"
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Experts of a layer, those that a token is sent to, and the router's groups, of which some are chosen.
+
+    Experts of a group follow one another. Without groups there is one, which is chosen.
+    """
+
+    experts: int
+    active: int
+    groups: int = 1
+    chosen: int = 1
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Routing:
+        """Return the routing of a checkpoint; ``ValueError`` for one without experts."""
+        if not checkpoint.family.has_experts or not expert_layers(checkpoint):
+            raise ValueError(f"a {checkpoint.family.name} like this one has no experts to take out")
+        sizes, config = checkpoint.layout.sizes, text_config(checkpoint)
+        experts, active = sizes[AXIS], sizes["active"]
+        groups = int(getattr(config, "n_group", None) or 1)
+        if getattr(config, "topk_method", LIMITED) not in (LIMITED, "noaux_tc"):
+            groups = 1
+        chosen = int(getattr(config, "topk_group", None) or 1) if groups > 1 else 1
+        if experts % groups:
+            raise ValueError(f"{groups} groups of routing do not divide {experts} experts")
+        return cls(experts, active, groups, chosen)
+
+    def possible(self, multiple_of: int = 1) -> list[int]:
+        """Return the numbers of experts that a layer may keep, ascending."""
+        return [count for count in range(1, self.experts + 1) if not self._fault(count, multiple_of)]
+
+    def size(self, text: str, multiple_of: int = 1) -> int:
+        """Return how many experts ``8``, ``0.5`` or ``0.5x`` keep; ``ValueError`` for what cannot be."""
+        share = parse_share(text) or parse_share(f"{text}x" if "." in text else None)
+        try:
+            exact = (
+                Decimal(share[:-1]) * self.experts if share else Decimal(parse_amount("keep_experts", text))
+            )
+        except ValueError:
+            raise ValueError(
+                f"--keep-experts takes a number of experts, a share such as 0.5, or auto, not {text[:40]!r}"
+            ) from None
+        count = int(exact)
+        if share and not 0 < Decimal(share[:-1]) <= 1:
+            raise ValueError(f"--keep-experts {text} is no share of the experts: it must lie in 0 to 1")
+        fault = self._fault(count, multiple_of)
+        if exact != count:
+            fault = f"{text} of {self.experts} experts is no whole number"
+        if fault:
+            near = min(self.possible(multiple_of), key=lambda other: (abs(other - exact), -other))
+            raise ValueError(f"--keep-experts {text}: {fault}; the nearest that can be is {near}")
+        return count
+
+    def _fault(self, count: int, multiple_of: int) -> str:
+        """Return why a layer cannot keep so many; empty where it can."""
+        each = count // self.groups
+        if count > self.experts:
+            return f"a layer has {self.experts} experts"
+        if count < self.active:
+            return f"a token is sent to {self.active} experts, so that as many have to stay"
+        if count % self.groups:
+            return f"the router has {self.groups} groups, which do not divide {count}"
+        if self.groups > 1 and each < GROUP_LEAST:
+            return f"the router judges a group by {GROUP_LEAST} experts, and {each} would be left"
+        if each * self.chosen < self.active:
+            return f"{self.chosen} groups of {each} experts are fewer than the {self.active} of a token"
+        if count % multiple_of:
+            return f"{count} is no multiple of {multiple_of} (--expert-parallel)"
+        return ""

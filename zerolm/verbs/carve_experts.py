@@ -1,0 +1,51 @@
+"""The experts of a child: how many stay in each layer, by what, and which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zerolm.show.sheet import NOTEBOOK, PAGE, Sheet
+
+
+@dataclass(frozen=True)
+class ExpertRow:
+    """A layer: the experts that stay, and the share of tokens and of gates that were sent to them.
+
+    ``tokens`` and ``gates`` are None where no tokens were read.
+    """
+
+    layer: int
+    kept: list[int]
+    tokens: float | None = None
+    gates: float | None = None
+
+
+@dataclass(frozen=True)
+class ChildExperts:
+    """The experts of a layer of the ``parent`` and of the ``child``; a token meets ``active`` of them."""
+
+    parent: int
+    child: int
+    active: int
+    groups: int = 1
+    layers: list[ExpertRow] = field(default_factory=list)
+
+    def line(self, criterion: str) -> str:
+        """Return how many experts stay, by what, and how much of the text's gates they had."""
+        gates = [row.gates for row in self.layers if row.gates is not None]
+        share = f"; {sum(gates) / len(gates):.1%} of the gates of the text were theirs" if gates else ""
+        groups = f", equal in {self.groups} groups" if self.groups > 1 else ""
+        return (
+            f"experts {self.child} of {self.parent} in {len(self.layers)} layers{groups} "
+            f"({self.active} active), chosen by {criterion}{share}"
+        )
+
+    def sheets(self) -> list[Sheet]:
+        """Return the experts that stay, layer by layer."""
+        rows = [
+            [str(row.layer), *("" if x is None else f"{x:.1%}" for x in (row.tokens, row.gates)),
+             " ".join(map(str, row.kept))]
+            for row in self.layers
+        ]  # fmt: skip
+        head = ["layer", "of the tokens", "of the gates", "experts that stay"]
+        return [Sheet("Experts, layer by layer", head, rows, on=(PAGE, NOTEBOOK))]

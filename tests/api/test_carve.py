@@ -16,6 +16,7 @@ from repeated import check_report
 from tiny import saved, word_tokenizer
 
 import zerolm as package
+from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
 from zerolm.carving.export.formats import FORMATS
 from zerolm.carving.importance.criteria import WEIGHTS_ONLY, WITH_TOKENS
 from zerolm.carving.planning.lonas import SPACES
@@ -197,7 +198,9 @@ def test_the_declaration_names_what_the_registries_hold() -> None:
     """The declaration is read without them, for they are heavy."""
     settings = {setting.name: setting for setting in CarveSettings.settings()}
     assert [name for name in SPACES if name not in settings["space"].help] == []
-    from_weights, from_tokens = settings["criterion"].help.split("from tokens:")
+    of_units, of_experts = settings["criterion"].help.split("of experts:")
+    from_weights, from_tokens = of_units.split("from tokens:")
+    assert [entry.name for entry in EXPERT_CRITERIA.entries() if entry.name not in of_experts] == []
     assert [name for name in WEIGHTS_ONLY if name not in from_weights] == []
     assert [name for name in WITH_TOKENS if name not in from_tokens] == []
     assert [entry.name for entry in REPAIRS.entries() if entry.name not in settings["repair"].help] == []

@@ -230,8 +230,8 @@ class MethodRequest:
         None,
         "what a unit is worth; from weights: capacity (without text), zerolm, max_weight, "
         "max_weight_strict, magnitude, random, prefix; from tokens: surgeon (with text), amp, output_energy; "
-        "of experts: aimer (without text), random; from tokens: reap (with text), gated_norm, frequency, "
-        "gate_mass, mean_norm, mean_square, total_norm",
+        "of experts: aimer (without text), random; by tokens sent to them: reap (with text), gated_norm, "
+        "frequency, gate_mass, mean_norm, mean_square, total_norm",
         group="What goes",
         metavar="NAME",
     )

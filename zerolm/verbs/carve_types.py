@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zerolm.checkpoints.weight_types import BY_NAME, QUANTISED
 from zerolm.show.charts import Heat
 from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Sheet
 from zerolm.show.text import show_cost
@@ -44,6 +43,8 @@ class ChildTypes:
 
     def line(self) -> str:
         """Return how many matrices have which type, the largest first; empty where none is chosen."""
+        from zerolm.checkpoints.weight_types import BY_NAME
+
         counts = Counter(row.type for row in self.rows)
         ordered = sorted(counts, key=lambda name: (-BY_NAME[name].bits, name))
         return (
@@ -74,6 +75,8 @@ class ChildTypes:
 
     def _map(self) -> Heat:
         """Return a map of bits a weight by role and layer, what is outside the layers last."""
+        from zerolm.checkpoints.weight_types import BY_NAME, QUANTISED
+
         layers = sorted({row.layer for row in self.rows if row.layer is not None})
         roles = list(dict.fromkeys(row.role for row in self.rows if row.layer is not None))
         roles += [row.role for row in self.rows if row.layer is None]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tiny import saved, word_tokenizer
+from tiny_families import saved as saved_tiny
 
 PER_LAYER = ("--max-body-params", "0.6x", "--shape", "per-layer", "--format", "gguf")
 TOKENS = ("--text", "random", "--sequences", "8", "--length", "16")
@@ -38,7 +39,7 @@ def test_a_per_layer_child_opens_in_llama_cpp(
 
 def test_what_gguf_cannot_hold_is_refused_before_the_work(zerolm: Callable[..., Any], tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
-    parent = saved(tmp_path / "parent", "gemma2")
+    parent = saved_tiny(tmp_path / "parent", "vaultgemma")
     word_tokenizer(parent)
     before = sorted(tmp_path.iterdir())
     ran = zerolm("carve", str(parent), *PER_LAYER, "--out", str(tmp_path / "child"))

@@ -80,6 +80,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "amount": (*(text for text in NUMBERS if text != "1.5x"), "0.5", "-1"),
     "duration": (*NUMBERS, "0", "0.2s", "-1h", "5 weeks", "1h30m", "9" * 400 + "d"),
     "number": ("many", "", "nan", "inf", "-inf", "1e400", "1,5", "\udcff"),
+    "cache bits": ("many", "", "nan", "inf", "0", "-8", "q8", "Q9_9", "1,5", "\udcff"),
     "percent": ("many", "", "nan%", "inf", "%", "10%%", "1e400", "-5%", "\udcff"),
     "integers": ("many", "", "8:4", "1:9:0", "1:2:3:4", "1:999999999999", "nan", ","),
     "numbers": ("many", "", "nan", "1,,2", "inf"),

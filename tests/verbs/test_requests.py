@@ -106,6 +106,7 @@ def sound(one: Any) -> st.SearchStrategy[Any]:
         "amount": st.sampled_from([7, "8kB" if one.name.endswith("bytes") else "8k", "0.5x"]),
         "number": st.just(one.high if one.high is not None and one.high < 1 else 1.0),
         "percent": st.sampled_from(["10%", 0.25]),
+        "cache bits": st.sampled_from(["q8_0", "q4_0", 16, 4.5]),
         "duration": st.sampled_from(["90s", "1.5h", 60]),
         "integers": st.sampled_from(["300,400", "300:600:100", [512]]),
         "numbers": st.sampled_from(["1,2", [0.5]]),

@@ -49,11 +49,11 @@ def roles_in(family: Family) -> dict[str, str]:
     return names
 
 
-def _mapped(known: Any, stored: str, suffix: str) -> str | None:
+def _mapped(mapped: Any, stored: str, suffix: str) -> str | None:
     """Return what llama.cpp calls a tensor, with a suffix also where none is stored."""
-    name: str | None = known.get_name(stored, try_suffixes=SUFFIXES)
+    name: str | None = mapped.get_name(stored, try_suffixes=SUFFIXES)
     if name is None and stored.endswith(BIAS):
-        name = known.get_name(stored.removesuffix(BIAS) + SUFFIXES[1], try_suffixes=SUFFIXES)
+        name = mapped.get_name(stored.removesuffix(BIAS) + SUFFIXES[1], try_suffixes=SUFFIXES)
     return name if name is None or name.endswith(SUFFIXES) else name + suffix
 
 

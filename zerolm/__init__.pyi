@@ -352,6 +352,8 @@ def carve(
     keep_layers: float | None = ...,
     keep_hidden: float | None = ...,
     keep: float | None = ...,
+    keep_vocab: str | None = ...,
+    keep_tokens: str | PathLike[str] | None = ...,
     shape: str | None = ...,
     space: str | None = ...,
     multiple_of: int | str | None = ...,

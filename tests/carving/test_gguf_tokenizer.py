@@ -23,10 +23,11 @@ from zerolm.networks.opener import open_model
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
-from zerolm.carving.export.gguf.check import PAGE, check  # noqa: E402
+from zerolm.carving.export.gguf.check import check  # noqa: E402
 from zerolm.carving.export.gguf.tokenizer import opened  # noqa: E402
 from zerolm.carving.export.gguf.vocabulary import SPLIT_PATTERNS  # noqa: E402
 from zerolm.carving.export.gguf.write import expressible, write  # noqa: E402
+from zerolm.text.many_scripts import PAGE  # noqa: E402
 
 VOCAB = 640
 SPECIAL = ["<unk>", "<s>", "</s>"]

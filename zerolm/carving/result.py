@@ -40,8 +40,8 @@ class Carved:
     empty where the stream was not looked at. ``widths`` are the sizes of each kept layer, ``stream`` the
     width of a narrower stream and how it came about, ``parent_sizes`` those of the parent. ``types`` are
     those of the matrices of a child whose weights have types of their own, and ``equal_bytes`` what other
-    ways to spend the same bytes lose. ``kept`` lists all units; a result that was read back has none, for
-    its recipe lists them.
+    ways to spend the same bytes lose. ``vocabulary`` tells of tokens, None where nothing is
+    known of them. ``kept`` lists all units; a result that was read back has none, for its recipe lists them.
     """
 
     parent: str
@@ -59,6 +59,7 @@ class Carved:
     spectrum: list[dict[str, Any]] = field(default_factory=list)
     types: list[dict[str, Any]] = field(default_factory=list)
     equal_bytes: list[dict[str, Any]] = field(default_factory=list)
+    vocabulary: dict[str, Any] | None = None
     kept: Cut | None = None
 
     @property

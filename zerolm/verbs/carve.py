@@ -18,6 +18,7 @@ from zerolm.show.text import base_name, sentence, show_cost, span
 from zerolm.text.defaults import RANDOM
 from zerolm.verbs import shared
 from zerolm.verbs.carve_types import ChildTypes, EqualBytesRow, TypeRow
+from zerolm.verbs.carve_vocabulary import ChildVocabulary
 from zerolm.verbs.carve_width import ChildStream, SpectrumRow, StreamWidths
 from zerolm.verbs.heal import HealingReport, Verification
 from zerolm.verbs.report import Report, run_of
@@ -235,6 +236,7 @@ class CarvingReport(Report):
     spectrum: list[SpectrumRow] = field(default_factory=list)
     types: list[TypeRow] = field(default_factory=list)
     equal_bytes: list[EqualBytesRow] = field(default_factory=list)
+    vocabulary: ChildVocabulary | None = None
     criterion: str
     repair: str
     plan: str
@@ -278,11 +280,14 @@ class CarvingReport(Report):
         return [
             f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
             f"ffn {span(self._all('ffn'))}",
-            *filter(None, [self.stream_widths.line(), self.child_types.line()]),
+            *filter(None, [self.stream_widths.line(), self.child_types.line(), self._vocabulary()]),
             *([f"loss on the calibration text: {losses}"] if losses else []),
             *([f"healed: {self.healing.gains}"] if self.healing else []),
             *([f"verified: opened again, {self._proof()}"] if self.verified else []),
         ]
+
+    def _vocabulary(self) -> str:
+        return self.vocabulary.line() if self.vocabulary else ""
 
     def _all(self, name: str) -> list[int]:
         """Return a size of all layers."""
@@ -352,6 +357,7 @@ class CarvingReport(Report):
             *self._layer_sheets(),
             self._costs_sheet(),
             *self.child_types.sheets(),
+            *(self.vocabulary.sheets() if self.vocabulary else []),
             *self.stream_widths.sheets((PAGE, TERMINAL) if is_plan else (PAGE,)),
             *([self._losses_sheet()] if self.losses else []),
             *([self._healing_sheet(self.healing)] if self.healing else []),
@@ -416,7 +422,8 @@ class CarvingReport(Report):
         names = ("parent", "family", "criterion", "repair", "plan", "shape", "format", "space")
         values = {name: getattr(self, name) for name in names}
         rows = [(name, str(value)) for name, value in values.items() if value is not None]
-        return rows + ([("stream", self.stream_widths.line())] if self.stream else [])
+        rows += [("stream", self.stream_widths.line())] if self.stream else []
+        return rows + ([("vocabulary", self._vocabulary())] if self._vocabulary() else [])
 
     def _rebuilding(self) -> str:
         line = f"zerolm carve {shlex.quote(self.parent)} --recipe recipe.json --out child"

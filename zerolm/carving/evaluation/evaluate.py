@@ -124,7 +124,10 @@ def evaluate(
         return _of_file(
             file, parent, text, sequences=sequences, length=length, running=running, progress=progress
         )
-    ours, theirs = opened(child, parent)
+    ours, theirs = opened_alone(child, parent)
+    if ours.layout.vocab != theirs.layout.vocab and data is None and not beside and text is not None:
+        return _of_other_tokens(ours, theirs, str(text), length, running, progress)
+    check_comparable(ours, theirs)
     cut = cut_of(ours, theirs)
     if str(text) == RANDOM:
         raise ValueError("random tokens tell nothing of what a model is worth: give a text")
@@ -151,6 +154,23 @@ def evaluate(
     rows += tuple(_row(name, _params(other, None), [next(judged)]) for name, other in named)
     note = COMPARED if cuts else NOT_COMPARED
     return Evaluated(rows, len(tokens), tokens.count, note, _shortened(theirs, tokens, length))
+
+
+def _of_other_tokens(
+    ours: Checkpoint, theirs: Checkpoint, text: str, length: int, running: Compute, progress: Progress
+) -> Evaluated:
+    """Return what a child of another vocabulary has lost, in bits a byte; of an encoder by embeddings."""
+    from zerolm.carving.evaluation.other_vocabulary import Reader, compared
+
+    if text == RANDOM:
+        raise ValueError("random tokens tell nothing of what a model is worth: give a text")
+    _check_same_kind(ours, theirs)
+    progress("opening both")
+    child, parent = (Reader(one, put_on(open_model(one), running)) for one in (ours, theirs))
+    both = compared(child, parent, text, length, progress)
+    child_row = _row("child", _params(ours, None), [both.child])
+    parent_row = _row("parent", _params(theirs, None), [both.parent])
+    return Evaluated((child_row, parent_row), both.stretches, both.tokens, both.note)
 
 
 def names_of(folders: Sequence[Path]) -> list[str]:
@@ -218,10 +238,17 @@ def _params(checkpoint: Checkpoint, cut: Cut | None) -> int:
 
 def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoint]:
     """Return both checkpoints; ``ValueError`` where they cannot be compared, or weights are not finite."""
+    ours, theirs = opened_alone(child, parent)
+    check_comparable(ours, theirs)
+    return ours, theirs
+
+
+def opened_alone(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoint]:
+    """Return both checkpoints, whatever their vocabularies; ``ValueError`` where weights are not finite."""
     if gguf_of(child) is not None:
         raise ValueError(f"{str(child)!r} is GGUF, which is compared with its parent alone")
     ours, theirs = Checkpoint.open(child), Checkpoint.open(parent)
-    check_comparable(ours, theirs)
+    _check_same_kind(ours, theirs)
     sizes = ours.layout.hidden, theirs.layout.hidden
     if not is_decoder(theirs) and sizes[0] != sizes[1]:
         raise ValueError(f"embeddings of {sizes[0]} and {sizes[1]} dimensions cannot be compared")
@@ -281,12 +308,16 @@ def _of_file(
 
 def check_comparable(ours: Checkpoint, theirs: Checkpoint) -> None:
     """Raise ``ValueError`` where the predictions of two checkpoints cannot be compared."""
-    if is_decoder(ours) != is_decoder(theirs):
-        kinds = f"{ours.family.name} and {theirs.family.name}"
-        raise ValueError(f"a decoder and an encoder cannot be compared: {kinds}")
+    _check_same_kind(ours, theirs)
     if ours.layout.vocab != theirs.layout.vocab:
         sizes = f"{ours.layout.vocab} and {theirs.layout.vocab}"
         raise ValueError(f"vocabularies of {sizes} tokens cannot be compared")
+
+
+def _check_same_kind(ours: Checkpoint, theirs: Checkpoint) -> None:
+    if is_decoder(ours) != is_decoder(theirs):
+        kinds = f"{ours.family.name} and {theirs.family.name}"
+        raise ValueError(f"a decoder and an encoder cannot be compared: {kinds}")
 
 
 def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:

@@ -17,23 +17,13 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from zerolm.carving.export.verify import Verified
+from zerolm.text.many_scripts import PAGE
 
 CHECKED_LENGTH: Final = 32
 LOGIT_ROUNDING: Final = {LlamaFileType.ALL_F32: 0.0, LlamaFileType.MOSTLY_F16: 4e-3}
 """The error, of the largest logit, of readers that round to 16 bits what they multiply by weights."""
 COARSELY: Final = 3e-2
 """The same of readers that round to bfloat16, or to blocks of 8 bits as beside quantised weights."""
-PAGE: Final = """def mean(values: list[float]) -> float:
-    \"\"\"What 12345 numbers have in common; it's 3.14159, isn't it?\"\"\"
-
-    total  =   sum(values)\t# tabs,  two  spaces
-    if not values: raise ValueError(f"{values!r} won't do: {1_000_000:,}")
-    return total/len(values)   \n\n\n
-They'll say WE'RE done; I'd've said so. 1 22 333 4444 55555 ... !!! ??? -- -> <= >= != && || :: //
-Straße, naïve café, Ærøskøbing, Übergröße; Привет, мир! Γειά σου Κόσμε. שלום עולם. مرحبا بالعالم
-你好，世界。今天是2024年3月15日。こんにちは世界、안녕하세요. नमस्ते दुनिया ١٢٣ ½ ² Ⅷ
-🙂 👩‍👩‍👧 🇪🇺 e\u0301 a\u0308 \u200b zero\u00a0width … “quotes” ‘single’ — dash
-\t\tindented\r\nwith carriage returns\r\n\r\n     five spaces        eight        \n   \n end"""  # noqa: RUF001
 
 
 def require() -> None:

@@ -7,6 +7,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import torch
@@ -16,17 +18,26 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from zerolm.carving.evaluation.divergence import embeddings
+from zerolm.carving.evaluation.evaluated import Evaluated, evaluated_row
+from zerolm.carving.kept_units import Cut
+from zerolm.carving.planning.sizes import costs_of
+from zerolm.carving.recipe import read_recipe
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
+from zerolm.carving.vocabulary.fewer_tokens import with_tokens
 from zerolm.checkpoints import Checkpoint
-from zerolm.networks.compute import as_noted
-from zerolm.networks.opener import is_decoder, stock_tokenizer
+from zerolm.checkpoints.identity import fingerprint
+from zerolm.costs import CostModel
+from zerolm.networks.compute import Compute, as_noted, put_on
+from zerolm.networks.opener import is_decoder, open_model, stock_tokenizer
 from zerolm.networks.pooling import TokenPooling
 from zerolm.progress import Progress
 from zerolm.text.calibration import longest_line
+from zerolm.text.defaults import RANDOM
 from zerolm.text.encoding import separator
 from zerolm.text.tokens import padded_lines
 
 BATCH: Final = 32
+RECIPE: Final = "recipe.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +72,54 @@ class Compared:
     stretches: int
     tokens: int
     note: str
+
+
+def of_other_tokens(
+    ours: Checkpoint, theirs: Checkpoint, text: str, length: int, running: Compute, progress: Progress
+) -> Evaluated:
+    """Return what a child of another vocabulary has lost, in bits a byte; of an encoder by embeddings."""
+    if text == RANDOM:
+        raise ValueError("random tokens tell nothing of what a model is worth: give a text")
+    progress("opening both")
+    child, parent = (Reader(one, put_on(open_model(one), running)) for one in (ours, theirs))
+    return _beside(child, parent, None, text, length, progress)
+
+
+def of_file_of_other_tokens(
+    file: Path, parent: Checkpoint, text: str, length: int, running: Compute, progress: Progress
+) -> Evaluated:
+    """Return what a GGUF child with fewer tokens has lost, in bits a byte.
+
+    Text is read as by the parent with these tokens alone. The recipe beside the file tells which they are;
+    ``ValueError`` without one.
+    """
+    from zerolm.carving.export.gguf.network import cut_in, network_in, rows_in
+
+    recipe = file.parent / RECIPE
+    kept = read_recipe(recipe, parent, fingerprint(parent)).kept if recipe.is_file() else None
+    if kept is None:
+        raise ValueError(
+            f"{str(file)!r} has {rows_in(file)} tokens and its parent {parent.layout.vocab}: which they are "
+            f"is told by the {RECIPE} of its folder, which is not there"
+        )
+    with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
+        fewer = with_tokens(parent, kept, Path(folder) / "tokens", progress=progress)
+        cut = cut_in(file, fewer)
+        progress("opening both")
+        ours = Reader(fewer, put_on(network_in(file, fewer), running))
+        return _beside(ours, Reader(parent, put_on(open_model(parent), running)), cut, text, length, progress)
+
+
+def _beside(
+    ours: Reader, theirs: Reader, cut: Cut | None, text: str, length: int, progress: Progress
+) -> Evaluated:
+    both = compared(ours, theirs, text, length, progress)
+    params = costs_of(ours.checkpoint, CostModel(), cut), costs_of(theirs.checkpoint, CostModel())
+    rows = (
+        evaluated_row("child", params[0]["params"], [both.child]),
+        evaluated_row("parent", params[1]["params"], [both.parent]),
+    )
+    return Evaluated(rows, both.stretches, both.tokens, both.note)
 
 
 def compared(ours: Reader, theirs: Reader, text: str, length: int, progress: Progress) -> Compared:

@@ -355,6 +355,8 @@ def carve(
     keep: float | None = ...,
     keep_experts: str | None = ...,
     expert_parallel: int | str = ...,
+    keep_vocab: str | None = ...,
+    keep_tokens: str | PathLike[str] | None = ...,
     shape: str | None = ...,
     space: str | None = ...,
     multiple_of: int | str | None = ...,

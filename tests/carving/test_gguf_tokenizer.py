@@ -26,8 +26,8 @@ llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not ins
 from zerolm.carving.export.gguf.check import check  # noqa: E402
 from zerolm.carving.export.gguf.tokenizer import opened  # noqa: E402
 from zerolm.carving.export.gguf.write import expressible, write  # noqa: E402
-from zerolm.checkpoints.gguf.same_tokens import PAGE  # noqa: E402
 from zerolm.checkpoints.gguf.words import SPLIT_PATTERNS  # noqa: E402
+from zerolm.checkpoints.many_scripts import PAGE  # noqa: E402
 
 VOCAB = 640
 SPECIAL = ["<unk>", "<s>", "</s>"]

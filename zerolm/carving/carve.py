@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from zerolm.carving.export.child_tensors import Child
@@ -13,6 +14,7 @@ from zerolm.carving.export.formats import FORMATS, UNEVEN, Format
 from zerolm.carving.importance.criteria import criterion_of, needs_tokens
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planning.part_costs import StoredCosts, stored_bits, window_note
 from zerolm.carving.planning.plan import Planned
 from zerolm.carving.planning.size_spaces import SIZE_SPACES
@@ -25,8 +27,8 @@ from zerolm.carving.planning.sizes import (
     rounding,
     width_note,
 )
-from zerolm.carving.recipe import Recipe, document, read_recipe, versions_of
-from zerolm.carving.request import BY_LOSS, Destination, Methods, SizeRequest, WeightsRequest
+from zerolm.carving.recipe import Recipe, document, read_recipe, versions_of, with_kept
+from zerolm.carving.request import AUTO, BY_LOSS, Destination, Methods, SizeRequest, WeightsRequest
 from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, spectrum, stream, widths
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
@@ -39,6 +41,7 @@ from zerolm.families.reading import current
 from zerolm.io.folders import REPORT, check_new, new_folder
 from zerolm.progress import Progress, about, announce, silent
 from zerolm.settings.compute import ComputeRequest
+from zerolm.text.defaults import RANDOM
 
 if TYPE_CHECKING:
     from zerolm.carving.bits.planner import TypePlanner
@@ -87,9 +90,14 @@ def carve(
     compute.check()
     place = replace(destination, form=destination.form or "hf")
     size.weights.check(str(place.form), limits)
-    session = _session(checkpoint, methods, compute, progress)
-    size = size.within(limits)
-    return Carving(str(parent), checkpoint, size, methods, place, costs, compute, progress, session).planned()
+    size.vocabulary.check(methods.text, limits)
+    size, whole = size.within(limits), ParentModel(str(parent), checkpoint)
+    with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
+        model = _with_vocabulary(whole, size, methods, place, costs, compute, Path(folder), progress)
+        if not size.cuts_layers and size.vocabulary.cuts:
+            methods = Methods()  # nothing but tokens leaves
+        session = _session(model.checkpoint, methods, compute, progress)
+        return Carving(model, size, methods, place, costs, compute, progress, session).planned()
 
 
 def rebuild(
@@ -120,13 +128,48 @@ def rebuild(
         size = SizeRequest(shape=read.method.shape)
         mixture = str(parent), checkpoint, size, methods, destination, costs, compute, progress
         return ExpertCarving(*mixture, recipe=read).carved()
-    session = _session(checkpoint, methods, compute, progress)
-    if session is not None:
-        read.check_text(session.tokens.text)
     place = replace(destination, form=destination.form or read.method.format)
     size = SizeRequest(shape=read.method.shape, space=read.method.space)
-    carving = Carving(str(parent), checkpoint, size, methods, place, costs, compute, progress, session, read)
-    return carving.finished(carving.narrowed(read.cut, read.width))
+    with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
+        model = ParentModel(str(parent), checkpoint)
+        if read.kept is not None:
+            from zerolm.carving.vocabulary.cut_parent import cut_parent
+
+            model = cut_parent(
+                model, read.kept, Path(folder), methods.text, place.folder is not None, progress=progress
+            )
+        session = _session(model.checkpoint, methods, compute, progress)
+        if session is not None:
+            read.check_text(session.tokens.text)
+        carving = Carving(model, size, methods, place, costs, compute, progress, session, read)
+        return carving.finished(carving.narrowed(read.cut, read.width))
+
+
+def _with_vocabulary(
+    parent: ParentModel,
+    size: SizeRequest,
+    methods: Methods,
+    destination: Destination,
+    costs: CostModel,
+    compute: ComputeRequest,
+    folder: Path,
+    progress: Progress,
+) -> ParentModel:
+    """Return the parent with the tokens that are kept; whole, with what fewer would save, if none go."""
+    if not size.vocabulary.cuts and methods.text in (None, RANDOM):
+        return parent
+    from zerolm.carving.vocabulary.cut_parent import chosen, cut_parent, suggested
+
+    if not size.vocabulary.cuts:
+        return suggested(parent, methods.text, costs, progress)
+    ledger_of(parent.checkpoint, progress=progress)  # refuses weights that are not finite
+    whole = Carving(parent, size, methods, destination, costs, compute, progress, None)
+    model, kept = chosen(parent, size, methods, costs, whole.beside(), progress)
+    if len(kept) == parent.checkpoint.layout.vocab:
+        if not size.cuts_layers:
+            raise ValueError(f"nothing would be cut: all {len(kept):,} tokens stay")
+        return model
+    return cut_parent(model, kept, folder, methods.text, destination.folder is not None, progress=progress)
 
 
 def _opened(parent: str | Path, destination: Destination) -> Checkpoint:
@@ -184,8 +227,7 @@ class Carving:
     ``recipe`` is that of a child that is built again.
     """
 
-    parent: str
-    checkpoint: Checkpoint
+    parent: ParentModel
     size: SizeRequest
     methods: Methods
     destination: Destination
@@ -194,6 +236,11 @@ class Carving:
     progress: Progress
     session: Session | None
     recipe: Recipe | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The parent as it is carved, with the tokens that are kept."""
+        return self.parent.checkpoint
 
     @property
     def format(self) -> Format:
@@ -263,6 +310,8 @@ class Carving:
         checkpoint, size, session = self.checkpoint, self.size, self.session
         if self.typing is not None:
             return self._typed(self.typing)
+        if not self.size.cuts_layers:
+            return self.finished(Cut.whole(dimensions(checkpoint)))
         criterion = self._criterion()
         if self.methods.plan == "heuristic":
             return self.finished(heuristic_of(checkpoint, criterion, size))
@@ -274,6 +323,32 @@ class Carving:
         by_width = table.stream.by_width(checkpoint.layout.tied) if table.stream else None
         name = "predicted_repaired" if table.is_repaired else "predicted"
         return self._with_notes(plan, {name: predicted}, by_width, measured)
+
+    def beside(self) -> Callable[[int], tuple[int, float]]:
+        """Return the best child within the budgets as a function of its tokens: parameters, and its loss.
+
+        The loss is that of all other cuts, in nats a token; of an encoder 1 - cosine. ``ValueError`` where
+        nothing tells it.
+        """
+        from zerolm.carving.vocabulary.fewer_tokens import shaped
+
+        tables: list[LossTable] = []
+
+        def best(tokens: int) -> tuple[int, float]:
+            if self.methods.plan not in BY_LOSS or self.size.space is not None or self.typing is not None:
+                raise ValueError(
+                    f"--keep-vocab {AUTO} weighs tokens against cuts whose losses are known, of weights of "
+                    "one type: give it --plan prices or measured, and no --max-weight-bytes of a gguf file"
+                )
+            if not tables:
+                session = _session(self.checkpoint, self.methods, self.compute, self.progress)
+                assert session is not None
+                whole = replace(self, session=session)
+                tables.append(whole._table(session, whole._criterion()))
+            plan = plans_of(shaped(self.checkpoint, tokens), tables[0], self.size, self.costs)[0]
+            return plan.costs["params"], -plan.worth
+
+        return best
 
     def _table(self, session: Session, criterion: Criterion) -> LossTable:
         """Return the losses of cutting one layer alone, and of narrowing the stream where that may be."""
@@ -320,7 +395,7 @@ class Carving:
             raise ValueError(UNEVEN)
         if self.typing is not None:
             self.typing.check(self.methods.plan in BY_LOSS and self.session is not None)
-        elif self.methods.plan != "heuristic":
+        elif self.methods.plan != "heuristic" and (size.cuts_layers or checkpoint.fewer is None):
             any_layer = Indifferent(-1.0 if self.methods.plan in BY_LOSS else None)
             rounding(checkpoint, size, plan_of(checkpoint, any_layer, size, self.costs))
         if is_written and form != "hf":
@@ -394,7 +469,8 @@ class Carving:
         """
         if self.destination.folder is not None:
             self.format.check(self.checkpoint, cut)
-        costs = {"parent": self.costs_of(), "child": self.costs_of(cut)}
+        whole = costs_of(self.checkpoint.whole, self.costs, None, self.size.space)
+        costs = {"parent": whole, "child": self.costs_of(cut)}
         if self.format.pads:
             costs["stored"] = self.costs_of(cut.padded())
         if typed is not None:
@@ -402,7 +478,7 @@ class Carving:
         methods, size, form = self.methods, self.size, str(self.destination.form)
         measured = {} if self.session is None else {"measured": self.session.loss(cut)}
         carved = Carved(
-            self.parent,
+            self.parent.name,
             self.checkpoint.family.name,
             CarvingMethod(
                 methods.criterion, methods.repair, methods.plan, size.layer_shape, form, size.space
@@ -418,6 +494,7 @@ class Carving:
             spectrum=list(rows),
             types=typed.rows if typed else [],
             equal_bytes=typed.equal_bytes if typed else [],
+            vocabulary=self.parent.vocabulary,
             kept=cut,
         )
         folder = self.destination.folder
@@ -442,10 +519,13 @@ class Carving:
                 losses["as_read_back"] = session.typed_loss(typed, repaired)
         notes = [carved.note, repaired.note]
         versions = versions_of("torch", "transformers") | session.compute.to_json()
-        parent = origin_of(self.checkpoint.root), session.fingerprint
+        whole = self.checkpoint.whole
+        parent = origin_of(whole.root), fingerprint(whole, progress=self.progress)
         recipe = document(
             replace(carved, losses=losses), *parent, session.calibration, repaired.ridges, versions
         )
+        if self.checkpoint.fewer is not None:
+            recipe = with_kept(recipe, self.checkpoint.fewer.kept)
         with new_folder(out, self.destination.force) as folder:
             child, more = Child(self.checkpoint, cut, repaired), REPORT if finish else ()
             more = (*more, *self._more_files(typed))

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 import zerolm
-from zerolm.architecture import Ints
+from zerolm.architecture import MAX_VOCAB, Ints
 from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
 from zerolm.carving.importance.criteria import CRITERIA
 from zerolm.carving.kept_units import Cut, Dimensions, LayerCut, dimensions
@@ -28,14 +28,15 @@ from zerolm.settings import nearest
 from zerolm.text.defaults import RANDOM
 
 RECIPE_FORMAT: Final = "zerolm-recipe"
-RECIPE_VERSION: Final = 5
+RECIPE_VERSION: Final = 6
 """The first two knew a parent by the extremes of its weights, which a shuffled one has too; the third had no
-width of the stream."""
+width of the stream. Those of a child with all the tokens of its parent are of an earlier version."""
 EXPERTS_VERSION: Final = 7
 """Of recipes that keep some experts of each layer."""
+TYPED_VERSION: Final = 5
 UNTYPED_VERSION: Final = 4
 """Of recipes without types of weights, which earlier versions of zerolm read as well."""
-READABLE: Final = (3, UNTYPED_VERSION, RECIPE_VERSION, EXPERTS_VERSION)
+READABLE: Final = (3, UNTYPED_VERSION, TYPED_VERSION, RECIPE_VERSION, EXPERTS_VERSION)
 MAX_RECIPE_BYTES: Final = 64 << 20
 MAX_NAME: Final = 80
 Place = tuple[int, str]
@@ -61,8 +62,7 @@ class Recipe:
     ``calibration`` is None without tokens; ``ridges`` are by (layer, role); ``sha256`` is that of the files
     with the weights that were written; ``versions`` are those of the software that did it. ``width`` is that
     of a narrower stream, and ``basis`` how its directions were chosen. ``types`` are those of the weights by
-    layer and role, None where they are as stored.
-    ``document`` is all that the file says.
+    layer and role, None where they are as stored. ``document`` is all that the file says.
     """
 
     cut: Cut
@@ -75,6 +75,11 @@ class Recipe:
     basis: str | None = None
     types: dict[tuple[int | None, str], str] | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> Ints | None:
+        """Return the parent's tokens that stay, ascending; None for all."""
+        return _kept(self.document, MAX_VOCAB)
 
     @property
     def is_healed(self) -> bool:
@@ -175,7 +180,7 @@ def document(
     written_as, space = method.pop("format"), method.pop("space")
     return {
         "format": RECIPE_FORMAT,
-        "version": RECIPE_VERSION if carved.types else UNTYPED_VERSION,
+        "version": TYPED_VERSION if carved.types else UNTYPED_VERSION,
         "parent": parent.name,
         "revision": parent.revision,
         **parent.licence,
@@ -230,6 +235,7 @@ def _recipe(document: Any, checkpoint: Checkpoint, weights: str) -> Recipe:
         SIZE_SPACES[_text("space", space)].choices(checkpoint)
     _check_healing(document.get("healing", []))
     _check_experts(document.get("experts", []), checkpoint.layout.sizes.get("experts", 0))
+    _kept(document, checkpoint.layout.vocab)  # refuses tokens that the parent has not
     whole = dimensions(checkpoint)
     return Recipe(
         from_layers(whole, document.get("layers")),
@@ -258,6 +264,30 @@ def _check_experts(rows: Any, count: int) -> None:
         sound = type(layer) is int and isinstance(kept, list) and kept and all(type(x) is int for x in kept)
         if not sound or kept != sorted(set(kept)) or not 0 <= kept[0] <= kept[-1] < count:
             raise ValueError(f"its experts are {str(row)[:60]!r}, not ascending within 0 to {count - 1}")
+
+
+def with_kept(recipe: Mapping[str, Any], kept: Ints) -> dict[str, Any]:
+    """Return a recipe that keeps these of the parent's tokens, ascending, as ranges: ``0-256 300``."""
+    breaks = np.flatnonzero(np.diff(kept) != 1) + 1
+    runs = ((int(run[0]), int(run[-1])) for run in np.split(kept, breaks))
+    text = " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return {**recipe, "version": RECIPE_VERSION, "tokens": text}
+
+
+def _kept(document: Mapping[str, Any], rows: int) -> Ints | None:
+    """Return the kept tokens of a recipe, None for all; ``ValueError`` where they do not fit the parent."""
+    text = document.get("tokens")
+    if text is None:
+        return None
+    last, runs = -1, list[Ints]()
+    for part in text.split() if isinstance(text, str) else [""]:
+        first, _, end = part.partition("-")
+        sound = len(part) < 24 and first.isdecimal() and (end or first).isdecimal()
+        if not sound or not last < int(first) <= int(end or first) < rows:
+            raise ValueError(f"its tokens must ascend within 0 to {rows - 1}, unlike {part[:40]!r}")
+        last = int(end or first)
+        runs.append(np.arange(int(first), last + 1))
+    return np.concatenate(runs) if runs else np.zeros(0, np.int64)
 
 
 def _types(rows: Any, depth: int) -> dict[tuple[int | None, str], str] | None:

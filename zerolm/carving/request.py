@@ -20,7 +20,9 @@ PLANS: Final = ("weights", "prices", "measured", "heuristic")
 BY_LOSS: Final = ("prices", "measured")
 """Plans by the losses of single cuts: foretold from one backward pass, or measured one by one."""
 STORED: Final = "stored"
+USED: Final = "used"
 AUTO: Final = "auto"
+RANDOM: Final = defaults.RANDOM
 MAX_TOKENS: Final = 1 << 26
 """Calibration tokens, of whose hidden states three are in memory."""
 Limits: Any = budgets(["max"], "amount", shares=", or 0.8x of the parent's")
@@ -71,6 +73,40 @@ class ExpertsRequest:
         """Raise ``ValueError`` for what is of experts that leave, where none do."""
         if self.keep is None and self.parallel != 1:
             raise ValueError("--expert-parallel is of experts that are kept: give --keep-experts N too")
+
+
+@dataclass(frozen=True)
+class VocabularyRequest:
+    """The tokens that a child keeps; None for all of them."""
+
+    size: str | None = setting(
+        "text",
+        None,
+        "tokens to keep, the least used in the text leaving first: a number (64k), a share (0.5), used (what "
+        "the text needs, and no more), or auto (as many as pay within the budgets)",
+        name="keep_vocab",
+        metavar="SIZE",
+    )
+    tokens: str | None = setting(
+        "path", None, "tokens that stay in any case: their ids, one a line or as JSON", name="keep_tokens"
+    )
+
+    @property
+    def cuts(self) -> bool:
+        """Return whether tokens may leave."""
+        return self.size is not None or self.tokens is not None
+
+    def check(self, text: str | None, budgets: Mapping[str, Any]) -> None:
+        """Raise ``ValueError`` for a request that needs a text or budgets, and has none."""
+        if self.size is not None and text in (None, RANDOM):
+            raise ValueError(
+                "which tokens leave is told by the text that the model is to serve: --keep-vocab needs "
+                "--text FILE; --keep-tokens FILE alone names those that stay"
+            )
+        if self.size == AUTO and not budgets:
+            raise ValueError(
+                f"--keep-vocab {AUTO} chooses within budgets: give one such as --max-params 0.8x"
+            )
 
 
 @dataclass(frozen=True)
@@ -145,15 +181,16 @@ class WeightsRequest:
 class SizeRequest:
     """The sizes of a child: widths outright (shares of the parent's), or within budgets.
 
-    What has no share is free within budgets, whole without; experts leave where that is asked for, and
-    alone. ``multiple_of`` holds for FFN widths and the
-    stream's. ``space`` names one of ``SIZE_SPACES``, whose sizes and whose costs then count.
+    What has no share is free within budgets, whole without; tokens leave where that is asked for, and so do
+    experts, alone. ``multiple_of`` holds for FFN widths, the stream's and the vocabulary. ``space`` names one
+    of ``SIZE_SPACES``, whose sizes and whose costs then count.
     """
 
     limits: Any = part(Limits, group="How small")
     weights: WeightsRequest = part(WeightsRequest)
     shares: KeptShares = part(KeptShares)
     experts: ExpertsRequest = part(ExpertsRequest)
+    vocabulary: VocabularyRequest = part(VocabularyRequest)
     shape: str | None = setting(
         "text",
         None,
@@ -169,7 +206,11 @@ class SizeRequest:
         metavar="NAME",
     )
     multiple_of: int | None = setting(
-        "integer", None, "number that divides FFN widths and hidden size", low=1, high=1 << 24
+        "integer",
+        None,
+        "number that divides FFN widths, hidden size and, where tokens leave, their number",
+        low=1,
+        high=1 << 24,
     )
     tensor_parallel: int = setting(
         "integer", 1, "number that divides KV groups and FFN widths", low=1, high=1 << 16
@@ -208,13 +249,18 @@ class SizeRequest:
         return self.layer_shape == "uniform"
 
     @property
+    def cuts_layers(self) -> bool:
+        """Return whether anything but tokens may be cut."""
+        return bool(self.budgets or self.keep)
+
+    @property
     def is_fixed(self) -> bool:
         """Return whether shares say all sizes, so that nothing has to be planned."""
         return not self.budgets and "layers" not in self.keep
 
     def of_space(self) -> Self:
         """Return the same request without what a space says itself: sizes, and what they divide by."""
-        return type(self)(self.limits, shape=self.shape, space=self.space)
+        return type(self)(self.limits, vocabulary=self.vocabulary, shape=self.shape, space=self.space)
 
     def within(self, budgets: Mapping[str, int]) -> Self:
         """Return the same request within these budgets."""

@@ -40,9 +40,9 @@ class Carved:
     empty where the stream was not looked at. ``widths`` are the sizes of each kept layer, ``stream`` the
     width of a narrower stream and how it came about, ``parent_sizes`` those of the parent. ``types`` are
     those of the matrices of a child whose weights have types of their own, and ``equal_bytes`` what other
-    ways to spend the same bytes lose. ``experts`` tells which experts stay, None where all do.
-    ``kept`` lists all units; a result that was read back has none, for
-    its recipe lists them.
+    ways to spend the same bytes lose. ``experts`` tells which experts stay, None where all do; ``vocabulary``
+    tells of tokens, None where nothing is known of them. ``kept`` lists all units; a result that was read
+    back has none, for its recipe lists them.
     """
 
     parent: str
@@ -61,6 +61,7 @@ class Carved:
     types: list[dict[str, Any]] = field(default_factory=list)
     equal_bytes: list[dict[str, Any]] = field(default_factory=list)
     experts: dict[str, Any] | None = None
+    vocabulary: dict[str, Any] | None = None
     kept: Cut | None = None
 
     @property

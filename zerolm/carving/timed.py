@@ -21,6 +21,7 @@ from zerolm.carving.fisher import Fisher
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.pace import PACED_TOKENS, CarvingWork, Pace, quickest
+from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import LossTable
 from zerolm.carving.planning.sizes import budgets_of, costs_of, plan_of
@@ -245,7 +246,8 @@ def carve_timed(
         session.clock = clock = PartClock()
         target, costs, size = Destination(place / "child", "hf"), StoredCosts(), size_within(checkpoint)
         name, methods = str(checkpoint.root), command.methods
-        Carving(name, checkpoint, size, methods, target, costs, request, silent, session).planned()
+        parent = ParentModel(name, checkpoint)
+        Carving(parent, size, methods, target, costs, request, silent, session).planned()
         clock.charge()
     return clock
 

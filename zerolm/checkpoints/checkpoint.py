@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from zerolm.architecture import Ints
 from zerolm.checkpoints.dtypes import RAW_TYPES, widened
 from zerolm.checkpoints.fitting import fitting_family
 from zerolm.checkpoints.folder import fetched, other_files, read_object
@@ -30,13 +31,25 @@ FOLLOWED: Final = "modules.json puts others behind it, which take embeddings of 
 """Why the hidden size of a sentence-transformers folder stays."""
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class FewerTokens:
+    """The ``whole`` checkpoint that one with fewer tokens is of, and its rows that are ``kept``, ascending.
+
+    The weights that have no row for each token are those of the whole one, where they lie.
+    """
+
+    whole: Checkpoint
+    kept: Ints
+
+
 @dataclass(frozen=True, repr=False)
 class Checkpoint:
     """A folder, read and checked; no weights are in memory.
 
     ``tensors`` are those of all ``shards`` by name; ``layout`` says what each of them is. ``sentences`` are
     the modules of a sentence-transformers folder, which then is ``root``: its transformer may lie in a
-    ``folder`` of its own. ``source`` is the GGUF file that it is read of, if it is one.
+    ``folder`` of its own. ``fewer`` says of what it is, if it has fewer tokens than another; ``source`` is
+    the GGUF file that it is read of, if it is one.
     """
 
     folder: Path
@@ -47,7 +60,13 @@ class Checkpoint:
     tensors: dict[str, TensorInfo]
     root: Path
     sentences: SentenceModules | None = None
+    fewer: FewerTokens | None = None
     source: GgufSource | None = None
+
+    @property
+    def whole(self) -> Checkpoint:
+        """The checkpoint with all its tokens."""
+        return self.fewer.whole if self.fewer else self
 
     def __repr__(self) -> str:
         return brief(self, str(self.root), f"{self.family.name}, {len(self.tensors)} tensors")

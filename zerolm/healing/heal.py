@@ -7,6 +7,7 @@ import shutil
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import torch
@@ -83,14 +84,15 @@ def heal(
         progress = silent
     out, force = destination.place, destination.force
     of_first(lambda: check_new(out, force))
-    patient = Patient.of(child, parent, teacher, progress)
-    healing = Healing(patient, request, progress)
-    form = destination.form or patient.recipe.method.format
-    FORMATS[form].check(patient.child, healing.compact.cut)
-    identity = of_first(lambda: healing.identity)
-    with owned_by_first(lambda: work_folder(out, identity, force)) as work:
-        healed = healing.healed(work)
-        return Healed(**of_first(lambda: asdict(healing.put(healed, destination, form, work))))
+    with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
+        patient = Patient.of(child, parent, teacher, Path(folder), progress)
+        healing = Healing(patient, request, progress)
+        form = destination.form or patient.recipe.method.format
+        FORMATS[form].check(patient.child, healing.compact.cut)
+        identity = of_first(lambda: healing.identity)
+        with owned_by_first(lambda: work_folder(out, identity, force)) as work:
+            healed = healing.healed(work)
+            return Healed(**of_first(lambda: asdict(healing.put(healed, destination, form, work))))
 
 
 class Healing:
@@ -334,5 +336,5 @@ class Healing:
     def _names(self) -> dict[str, str]:
         patient = self.patient
         checkpoints = {"child": patient.child, "parent": patient.parent, "teacher": patient.teacher}
-        folders = {name: str(checkpoint.place) for name, checkpoint in checkpoints.items()}
+        folders = {name: str(checkpoint.whole.place) for name, checkpoint in checkpoints.items()}
         return {"family": patient.child.family.name} | folders

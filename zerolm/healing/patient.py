@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerolm.carving.evaluation.evaluate import check_comparable, opened
+from zerolm.carving.evaluation.evaluate import check_comparable, opened_alone
 from zerolm.carving.recipe import Recipe, read_recipe
+from zerolm.carving.vocabulary.fewer_tokens import with_tokens
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.identity import fingerprint
 from zerolm.networks.opener import differing_tokens, stock_tokenizer
@@ -24,10 +25,19 @@ class Patient:
 
     @classmethod
     def of(
-        cls, child: str | Path, parent: str | Path, teacher: str | Path | None, progress: Progress
+        cls,
+        child: str | Path,
+        parent: str | Path,
+        teacher: str | Path | None,
+        folder: Path,
+        progress: Progress,
     ) -> Patient:
-        """Open all three; ``ValueError`` says in what they do not belong together."""
-        ours, theirs = opened(child, parent)
+        """Open all three; ``ValueError`` says in what they do not belong together.
+
+        The parent of a child with fewer tokens has the same: it reads what the child reads, and predicts none
+        but what the child has. Its files are then below the empty ``folder``.
+        """
+        ours, theirs = opened_alone(child, parent)
         file = ours.root / "recipe.json"
         if not file.is_file():
             raise ValueError(
@@ -35,6 +45,9 @@ class Patient:
                 f"{str(theirs.root)!r}"
             )
         recipe = read_recipe(file, theirs, fingerprint(theirs, progress=progress))
+        if recipe.kept is not None:
+            theirs = with_tokens(theirs, recipe.kept, folder / "tokens", progress=progress)
+        check_comparable(ours, theirs)
         master = theirs
         if teacher is not None:
             master = Checkpoint.open(teacher)

@@ -13,7 +13,7 @@ from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sizes import budgets_of, costs_of
 from zerolm.carving.recipe import MAX_RECIPE_BYTES
-from zerolm.carving.request import Destination, KeptShares, Methods, SizeRequest
+from zerolm.carving.request import Destination, KeptShares, Methods, SizeRequest, VocabularyRequest
 from zerolm.carving.result import Carved
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.costs import CostModel
@@ -178,6 +178,8 @@ def _size(stages: Stages, stage: int, parent: Checkpoint, source: Checkpoint) ->
         whole, left = (getattr(dimensions(one), SIZES_OF_SHARES[name]) for one in (parent, source))
         keep[name] = min(1.0, share**way * whole / left)
     size = replace(size, shares=KeptShares(**keep))
+    if stage > 1:
+        size = replace(size, vocabulary=VocabularyRequest())  # tokens leave at once, before all else
     if not size.budgets:
         return size
     wholes = costs_of(parent, stages.costs, space=size.space)
@@ -211,10 +213,11 @@ def _rebased(cut: Path, source: Path, first: Mapping[str, Any], document: dict[s
     licence = {name: before[name] for name in before if name.startswith("license")}
     costs = {**recipe["costs"], "parent": first["costs"]["parent"]}
     changes = {"layers": layers, "stream": stream, "costs": costs, "ridges": {}, "healing": before["healing"]}
+    changes |= {name: before[name] for name in ("tokens", "version") if "tokens" in before}
     write_json(cut / RECIPE, {**recipe, **origin, **licence, **changes})
     numbers = [entry["layer"] for entry in layers]
     widths = [{**one, "layer": layer} for one, layer in zip(document["widths"], numbers, strict=True)]
-    whole = {name: first[name] for name in ("parent", "parent_sizes")}
+    whole = {name: first[name] for name in ("parent", "parent_sizes", "vocabulary")}
     return {**document, **whole, "widths": widths, "stream": stream, "costs": costs}
 
 

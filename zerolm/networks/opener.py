@@ -133,7 +133,7 @@ def load_model(folder: Path, decoder: bool) -> PreTrainedModel:
 
 def open_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """Return the model of a checkpoint in float32, in memory: of one that sees or hears, the text part."""
-    if checkpoint.family.config.at is None and checkpoint.source is None:
+    if checkpoint.family.config.at is None and checkpoint.fewer is None and checkpoint.source is None:
         return load_model(checkpoint.folder, is_decoder(checkpoint))
     model: PreTrainedModel = in_memory(mapped_model(checkpoint))
     nn.Module.float(model)

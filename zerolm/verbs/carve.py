@@ -19,6 +19,7 @@ from zerolm.text.defaults import RANDOM
 from zerolm.verbs import shared
 from zerolm.verbs.carve_experts import ChildExperts
 from zerolm.verbs.carve_types import ChildTypes, EqualBytesRow, TypeRow
+from zerolm.verbs.carve_vocabulary import ChildVocabulary
 from zerolm.verbs.carve_width import ChildStream, SpectrumRow, StreamWidths
 from zerolm.verbs.heal import HealingReport, Verification
 from zerolm.verbs.report import Report, run_of
@@ -237,6 +238,7 @@ class CarvingReport(Report):
     types: list[TypeRow] = field(default_factory=list)
     equal_bytes: list[EqualBytesRow] = field(default_factory=list)
     experts: ChildExperts | None = None
+    vocabulary: ChildVocabulary | None = None
     criterion: str
     repair: str
     plan: str
@@ -280,12 +282,15 @@ class CarvingReport(Report):
         return [
             f"{len(self.widths)} layers: heads {span(self._all('heads'))}, kv {span(self._all('kv_heads'))}, "
             f"ffn {span(self._all('ffn'))}",
-            *filter(None, [self.stream_widths.line(), self.child_types.line()]),
+            *filter(None, [self.stream_widths.line(), self.child_types.line(), self._vocabulary()]),
             *([self.experts.line(self.criterion)] if self.experts else []),
             *([f"loss on the calibration text: {losses}"] if losses else []),
             *([f"healed: {self.healing.gains}"] if self.healing else []),
             *([f"verified: opened again, {self._proof()}"] if self.verified else []),
         ]
+
+    def _vocabulary(self) -> str:
+        return self.vocabulary.line() if self.vocabulary else ""
 
     def _all(self, name: str) -> list[int]:
         """Return a size of all layers."""
@@ -356,6 +361,7 @@ class CarvingReport(Report):
             self._costs_sheet(),
             *self.child_types.sheets(),
             *(self.experts.sheets() if self.experts else []),
+            *(self.vocabulary.sheets() if self.vocabulary else []),
             *self.stream_widths.sheets((PAGE, TERMINAL) if is_plan else (PAGE,)),
             *([self._losses_sheet()] if self.losses else []),
             *([self._healing_sheet(self.healing)] if self.healing else []),
@@ -420,7 +426,8 @@ class CarvingReport(Report):
         names = ("parent", "family", "criterion", "repair", "plan", "shape", "format", "space")
         values = {name: getattr(self, name) for name in names}
         rows = [(name, str(value)) for name, value in values.items() if value is not None]
-        return rows + ([("stream", self.stream_widths.line())] if self.stream else [])
+        rows += [("stream", self.stream_widths.line())] if self.stream else []
+        return rows + ([("vocabulary", self._vocabulary())] if self._vocabulary() else [])
 
     def _rebuilding(self) -> str:
         line = f"zerolm carve {shlex.quote(self.parent)} --recipe recipe.json --out child"

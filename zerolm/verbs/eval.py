@@ -36,6 +36,7 @@ class Measure:
 
 
 MEASURES: Final = {
+    "bits": Measure("bits a byte", "Bits a byte of the text", "bits a byte", False, ",.4f"),
     "perplexity": Measure("perplexity", "Perplexity", "perplexity", False, ",.2f"),
     "kl": Measure("KL", "Divergence from the parent", "KL in nats a token", False, ",.4f"),
     "cosine": Measure("cosine", "Likeness of embeddings", "cosine to the parent's", True, ",.4f"),
@@ -155,6 +156,7 @@ class JudgedNetwork:
 
     name: str
     params: int
+    bits: float | None = None
     perplexity: float | None = None
     kl: float | None = None
     cosine: float | None = None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from transformers import PreTrainedModel
 
 from zerolm.carving.evaluation.divergence import Made, perplexities_and_kls
+from zerolm.carving.evaluation.evaluated import Evaluated, evaluated_row
 from zerolm.carving.evaluation.neighbours import Judged
 from zerolm.carving.importance.criteria import criterion_of
 from zerolm.carving.importance.criterion import Criterion
@@ -51,51 +52,6 @@ NOT_COMPARED: Final = (
 )
 
 
-@dataclass(frozen=True)
-class EvaluatedRow:
-    """A network: its parameters and its ``perplexity`` and ``kl``, or what its embeddings are worth.
-
-    ``spread`` holds the smallest and the largest of several draws, of which ``values`` are the means.
-    """
-
-    name: str
-    params: int
-    values: dict[str, float]
-    spread: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        more = {"spread": self.spread} if self.spread else {}
-        return {"name": self.name, "params": self.params, **self.values, **more}
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """``rows``: the child, the parent, carvings of the child's size; ``note`` says what these are.
-
-    ``shortened`` says why sequences are shorter than they were to be; it is empty where they are not.
-    """
-
-    rows: tuple[EvaluatedRow, ...]
-    sequences: int
-    tokens: int
-    note: str
-    shortened: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        child, parent = (row.values for row in self.rows[:2])
-        of_parent = {"parent_perplexity": parent["perplexity"]} if "perplexity" in parent else {}
-        shortened = {"shortened": self.shortened} if self.shortened else {}
-        return {
-            "sequences": self.sequences,
-            "tokens": self.tokens,
-            **child,
-            **of_parent,
-            "rows": [row.to_json() for row in self.rows],
-            "note": self.note,
-            **shortened,
-        }
-
-
 def evaluate(
     child: str | Path,
     parent: str | Path,
@@ -125,7 +81,12 @@ def evaluate(
         return _of_file(
             file, parent, text, sequences=sequences, length=length, running=running, progress=progress
         )
-    ours, theirs = opened(child, parent)
+    ours, theirs = opened_alone(child, parent)
+    if ours.layout.vocab != theirs.layout.vocab and data is None and not beside and text is not None:
+        from zerolm.carving.evaluation.other_vocabulary import of_other_tokens
+
+        return of_other_tokens(ours, theirs, str(text), length, running, progress)
+    check_comparable(ours, theirs)
     cut = cut_of(ours, theirs)
     if str(text) == RANDOM:
         raise ValueError("random tokens tell nothing of what a model is worth: give a text")
@@ -143,13 +104,15 @@ def evaluate(
     makers += [partial(_same, put_on(open_model(other), running)) for other in neighbours]
     judged = iter(_judged(makers, reference, judged_by, theirs, progress))
     params = partial(_params, theirs)
-    parent_row = _row("parent", params(None), [next(judged)])
-    child_row = _row("child", params(cut) if cut else _params(ours, None), [next(judged)])
-    others = (_row(name, params(draws[0]), [next(judged) for _ in draws]) for name, draws in cuts.items())
+    parent_row = evaluated_row("parent", params(None), [next(judged)])
+    child_row = evaluated_row("child", params(cut) if cut else _params(ours, None), [next(judged)])
+    others = (
+        evaluated_row(name, params(draws[0]), [next(judged) for _ in draws]) for name, draws in cuts.items()
+    )
     rows = (child_row, parent_row, *others)
     names = names_of([other.root.resolve() for other in neighbours])
     named = zip(names, neighbours, strict=True)
-    rows += tuple(_row(name, _params(other, None), [next(judged)]) for name, other in named)
+    rows += tuple(evaluated_row(name, _params(other, None), [next(judged)]) for name, other in named)
     note = COMPARED if cuts else NOT_COMPARED
     return Evaluated(rows, len(tokens), tokens.count, note, _shortened(theirs, tokens, length))
 
@@ -219,10 +182,17 @@ def _params(checkpoint: Checkpoint, cut: Cut | None) -> int:
 
 def opened(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoint]:
     """Return both checkpoints; ``ValueError`` where they cannot be compared, or weights are not finite."""
+    ours, theirs = opened_alone(child, parent)
+    check_comparable(ours, theirs)
+    return ours, theirs
+
+
+def opened_alone(child: str | Path, parent: str | Path) -> tuple[Checkpoint, Checkpoint]:
+    """Return both checkpoints, whatever their vocabularies; ``ValueError`` where weights are not finite."""
     if gguf_file(child) is not None:
         raise ValueError(f"{str(child)!r} is GGUF, which is compared with its parent alone")
     ours, theirs = Checkpoint.open(child), Checkpoint.open(parent)
-    check_comparable(ours, theirs)
+    _check_same_kind(ours, theirs)
     sizes = ours.layout.hidden, theirs.layout.hidden
     if not is_decoder(theirs) and sizes[0] != sizes[1]:
         raise ValueError(f"embeddings of {sizes[0]} and {sizes[1]} dimensions cannot be compared")
@@ -246,12 +216,16 @@ def _of_file(
     ``ValueError`` where it is none of this parent's.
     """
     from zerolm.carving.bits.single import of_one_type
-    from zerolm.carving.export.gguf.network import cut_in, network_in
+    from zerolm.carving.export.gguf.network import cut_in, network_in, rows_in
 
     theirs = Checkpoint.open(parent)
     ledger_of(theirs)  # refuses weights that are not finite
     if text is None or str(text) == RANDOM:
         raise ValueError("random tokens tell nothing of what a model is worth: give a text")
+    if rows_in(file) not in (None, theirs.layout.vocab):
+        from zerolm.carving.evaluation.other_vocabulary import of_file_of_other_tokens
+
+        return of_file_of_other_tokens(file, theirs, str(text), length, running, progress)
     cut = cut_in(file, theirs)
     tokens = tokens_of(theirs, str(text), sequences=sequences, length=length)
     progress("opening both")
@@ -260,20 +234,27 @@ def _of_file(
     makers = [partial(_same, put_on(network_in(file, theirs), running))]
     makers += [partial(single.applied, reference)] if single else []
     ours = [asdict(row) for row in perplexities_and_kls(makers, reference, tokens, progress=progress)]
-    rows = [_row("child", _params(theirs, cut), [ours[1]]), _row("parent", _params(theirs, None), [ours[0]])]
-    rows += [_row(single.name, _params(theirs, None), [ours[2]])] if single else []
+    rows = [
+        evaluated_row("child", _params(theirs, cut), [ours[1]]),
+        evaluated_row("parent", _params(theirs, None), [ours[0]]),
+    ]
+    rows += [evaluated_row(single.name, _params(theirs, None), [ours[2]])] if single else []
     note = READ_BACK + (f"; {single.name}: the parent with all matrices of this type" if single else "")
     return Evaluated(tuple(rows), len(tokens), tokens.count, note, _shortened(theirs, tokens, length))
 
 
 def check_comparable(ours: Checkpoint, theirs: Checkpoint) -> None:
     """Raise ``ValueError`` where the predictions of two checkpoints cannot be compared."""
-    if is_decoder(ours) != is_decoder(theirs):
-        kinds = f"{ours.family.name} and {theirs.family.name}"
-        raise ValueError(f"a decoder and an encoder cannot be compared: {kinds}")
+    _check_same_kind(ours, theirs)
     if ours.layout.vocab != theirs.layout.vocab:
         sizes = f"{ours.layout.vocab} and {theirs.layout.vocab}"
         raise ValueError(f"vocabularies of {sizes} tokens cannot be compared")
+
+
+def _check_same_kind(ours: Checkpoint, theirs: Checkpoint) -> None:
+    if is_decoder(ours) != is_decoder(theirs):
+        kinds = f"{ours.family.name} and {theirs.family.name}"
+        raise ValueError(f"a decoder and an encoder cannot be compared: {kinds}")
 
 
 def cut_of(child: Checkpoint, parent: Checkpoint) -> Cut | None:
@@ -363,13 +344,3 @@ def _cut(like: Cut, groups: int, ffn: int) -> Cut:
     """Return a cut of the same layers and stream with so many units of each."""
     cut = Cut.of(like.parent, [layer.layer for layer in like.layers], lambda layer: (groups, ffn))
     return replace(cut, narrowing=like.narrowing)
-
-
-def _row(name: str, params: int, draws: Sequence[Mapping[str, float]]) -> EvaluatedRow:
-    """Return the mean of several draws, and how far they spread; ``ValueError`` where one is not finite."""
-    columns = {key: [draw[key] for draw in draws] for key in draws[0]}
-    for key, column in columns.items():
-        if not np.isfinite(column).all():
-            raise ValueError(f"what the {name} makes of the text is not finite: its {key} is {column[0]}")
-    spread = {key: (min(column), max(column)) for key, column in columns.items()} if len(draws) > 1 else {}
-    return EvaluatedRow(name, params, {key: fmean(column) for key, column in columns.items()}, spread)

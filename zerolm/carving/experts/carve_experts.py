@@ -95,6 +95,7 @@ class ExpertCarving:
         """Refuse before any work what cannot be."""
         size, methods, family = self.size, self.methods, self.checkpoint.family
         others = [f"--keep-{name}" for name in size.keep] + (["--space"] if size.space else [])
+        others += ["--keep-vocab"] if size.vocabulary.cuts else []
         if size.experts.keep != AUTO and self.recipe is None:
             others += [f"--{name.replace('_', '-')}" for name in size.budgets]
         if others:

@@ -141,7 +141,7 @@ class GgufFile(Format):
         from zerolm.carving.export.gguf.write import write
         from zerolm.checkpoints.origin import origin_of
 
-        name = origin_of(child.parent.root).name.rpartition("/")[2]
+        name = origin_of(child.parent.whole.root).name.rpartition("/")[2]
         write(child, folder / f"{name}-carved.gguf", typed, progress=progress)
         gguf = child.parent.family.gguf
         return gguf.architecture if gguf else "", None

@@ -8,19 +8,9 @@ from contextlib import redirect_stderr
 from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-PAGE: Final = """def mean(values: list[float]) -> float:
-    \"\"\"What 12345 numbers have in common; it's 3.14159, isn't it?\"\"\"
-
-    total  =   sum(values)\t# tabs,  two  spaces
-    if not values: raise ValueError(f"{values!r} won't do: {1_000_000:,}")
-    return total/len(values)   \n\n\n
-They'll say WE'RE done; I'd've said so. 1 22 333 4444 55555 ... !!! ??? -- -> <= >= != && || :: //
-Straße, naïve café, Ærøskøbing, Übergröße; Привет, мир! Γειά σου Κόσμε. שלום עולם. مرحبا بالعالم
-你好，世界。今天是2024年3月15日。こんにちは世界、안녕하세요. नमस्ते दुनिया ١٢٣ ½ ² Ⅷ
-🙂 👩‍👩‍👧 🇪🇺 e\u0301 a\u0308 \u200b zero\u00a0width … “quotes” ‘single’ — dash
-\t\tindented\r\nwith carriage returns\r\n\r\n     five spaces        eight        \n   \n end"""  # noqa: RUF001
+from zerolm.checkpoints.many_scripts import PAGE
 
 
 def require() -> None:

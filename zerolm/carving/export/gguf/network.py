@@ -27,6 +27,7 @@ from zerolm.families.family import Family
 from zerolm.networks.opener import open_model
 from zerolm.networks.roles import body_of
 
+EMBEDDING: Final = "token_embd.weight"
 HEAD: Final = "output.weight"
 
 
@@ -62,6 +63,12 @@ def cut_in(file: Path, parent: Checkpoint) -> Cut:
     layers = _layers(file, header, parent, len(groups))
     sizes = dict(zip(layers, zip(groups, ffn, strict=True), strict=True))
     return _with_stream(parent, whole, sizes, hidden, HEAD not in header.tensors)
+
+
+def rows_in(file: Path) -> int | None:
+    """Return how many tokens a file's embedding has; None where it does not tell."""
+    shape = read_gguf_header(file).tensors.get(EMBEDDING)
+    return shape[-1] if shape else None
 
 
 def is_read_back(family: Family) -> bool:

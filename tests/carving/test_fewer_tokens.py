@@ -1,0 +1,292 @@
+"""Carvings in which tokens leave: the folder, its proof, its recipe, and all that is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from carvings import rebuild
+from made_tokenizers import CORPUS, byte_level, unigram, word_piece
+from sentence_folders import sentence_folder
+from tiny import DECODER, MODELS
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from zerolm.carving.carve import carve
+from zerolm.carving.evaluation.evaluate import evaluate
+from zerolm.carving.request import Destination, Methods, SizeRequest, VocabularyRequest
+from zerolm.carving.vocabulary import byte_losses
+from zerolm.carving.vocabulary.byte_losses import TokenLosses
+from zerolm.carving.vocabulary.cut_parent import use_of
+from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.opener import mapped_model, open_model
+from zerolm.progress import silent
+
+ROWS = 960
+NAMED = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "</s>"}
+TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+
+
+def decoder(folder: Path, tokenizer: str, **changes: Any) -> Path:
+    """A tiny llama with a tokenizer; its configuration names tokens by their ids."""
+    config = LlamaConfig(
+        **DECODER | {"vocab_size": ROWS, "bos_token_id": 1, "eos_token_id": [2, 4], "head_dim": 8} | changes
+    )
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config)
+    model.generation_config.bos_token_id, model.generation_config.eos_token_id = 1, [2, 4]
+    model.save_pretrained(folder)
+    stock = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer), **NAMED)
+    stock.chat_template = TEMPLATE
+    stock.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses are measured on little of a text."""
+    monkeypatch.setattr(byte_losses, "LOSS_TOKENS", 512)
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return decoder(tmp_path_factory.mktemp("parent") / "llama", byte_level(), tie_word_embeddings=True)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("text") / "text.txt"
+    file.write_text(CORPUS[0] * 3, "utf-8")
+    return file
+
+
+def cut(
+    parent: Path, out: Path | None, text: Path | None, size: str | None, keep: Any = None, **more: Any
+) -> Any:
+    """Carve with a vocabulary of this size."""
+    tokens = more.pop("tokens", None)
+    request = SizeRequest.of(keep, vocabulary=VocabularyRequest(size, tokens), **more)
+    methods = Methods() if text is None else Methods(text=str(text), sequences=4, length=16)
+    return carve(parent, request, methods, Destination(out))
+
+
+def test_a_child_reads_its_text_and_predicts_as_its_parent(parent: Path, text: Path, tmp_path: Path) -> None:
+    carved = cut(parent, tmp_path / "child", text, "used")
+    child = Checkpoint.open(tmp_path / "child")
+    vocabulary = carved.vocabulary
+    assert child.layout.vocab == vocabulary["child"] == vocabulary["used"] < ROWS
+    assert vocabulary["proof"]["relative"] <= 1e-5
+    saved = carved.costs["parent"]["params"] - carved.costs["child"]["params"]
+    assert saved == vocabulary["saves"] == (ROWS - child.layout.vocab) * 48
+    theirs, ours = (AutoTokenizer.from_pretrained(folder) for folder in (parent, tmp_path / "child"))
+    before, after = (tokenizer(CORPUS[0])["input_ids"] for tokenizer in (theirs, ours))
+    assert ours.convert_ids_to_tokens(after) == theirs.convert_ids_to_tokens(before)
+    ids = [torch.tensor([row[:40]]) for row in (before, after)]
+    kept = torch.tensor(theirs.convert_tokens_to_ids(ours.convert_ids_to_tokens(range(len(ours)))))
+    with torch.no_grad():
+        wanted, sent = (
+            open_model(one)(input_ids=row).logits
+            for one, row in zip((Checkpoint.open(parent), child), ids, strict=True)
+        )
+    torch.testing.assert_close(sent, wanted[..., kept], rtol=1e-5, atol=1e-5)
+    config, generation = (
+        json.loads((tmp_path / "child" / name).read_text())
+        for name in ("config.json", "generation_config.json")
+    )
+    for document in (config, generation):
+        assert document["bos_token_id"] == ours.convert_tokens_to_ids("<s>")
+        assert document["eos_token_id"] == ours.convert_tokens_to_ids(["</s>", "<|im_end|>"])
+    chat = [{"role": "user", "content": "naïve 🙂"}]
+    turns = [tokenizer.apply_chat_template(chat, tokenize=False) for tokenizer in (ours, theirs)]
+    assert turns[0] == turns[1] == ours.decode(ours(turns[0])["input_ids"])
+
+
+def test_a_recipe_builds_the_same_child_again(parent: Path, text: Path, tmp_path: Path) -> None:
+    cut(parent, tmp_path / "child", text, "0.6", {"ffn": 0.5})
+    rebuild(tmp_path / "child" / "recipe.json", parent, tmp_path / "again")
+    for name in ("model.safetensors", "tokenizer.json", "config.json"):
+        ours, theirs = ((tmp_path / one / name).read_bytes() for one in ("again", "child"))
+        assert ours == theirs
+    recipe = json.loads((tmp_path / "child" / "recipe.json").read_text())
+    assert recipe["version"] == 6
+    for damage in ("5-2", "0-9 4", "x", f"0-{ROWS}", ""):
+        (tmp_path / "bad.json").write_text(json.dumps(recipe | {"tokens": damage or "a b"}))
+        with pytest.raises(ValueError, match="its tokens must ascend"):
+            rebuild(tmp_path / "bad.json", parent, tmp_path / "none")
+
+
+def test_an_untied_head_and_padding(text: Path, tmp_path: Path) -> None:
+    parent = decoder(tmp_path / "parent", byte_level())
+    carved = cut(parent, tmp_path / "child", text, "300", multiple_of=64)
+    child = Checkpoint.open(tmp_path / "child")
+    assert child.layout.vocab == carved.vocabulary["child"] == 320
+    assert child.tensors["lm_head.weight"].shape == (320, 48)
+    assert carved.vocabulary["losses"]["child"] > 0
+
+
+def test_a_plan_says_what_used_would_save(parent: Path, text: Path) -> None:
+    carved = carve(parent, SizeRequest.of({"ffn": 0.5}), Methods(text=str(text), sequences=2, length=8))
+    assert carved.vocabulary["child"] == ROWS
+    assert carved.vocabulary["saves"] == (ROWS - carved.vocabulary["used"]) * 48
+    assert carve(parent, SizeRequest.of({"ffn": 0.5}), Methods()).vocabulary is None
+
+
+def test_sizes_within_budgets(parent: Path, text: Path) -> None:
+    """Each size is worth what fewer tokens and all other cuts beside them lose; the least is chosen."""
+    from zerolm.carving.request import MethodRequest, methods_of
+
+    size = SizeRequest.of(None, {"max_params": "0.7x"}, vocabulary=VocabularyRequest("auto"))
+    methods = methods_of(size, MethodRequest(text=str(text), sequences=4, length=16))
+    carved = carve(parent, size, methods)
+    rows = carved.vocabulary["sizes"]
+    chosen = min(rows, key=lambda row: (row["tokens"] + row["rest"], row["size"]))
+    assert carved.vocabulary["child"] == chosen["size"]
+    assert [row["size"] for row in rows] == sorted((row["size"] for row in rows), reverse=True)
+    assert carved.costs["child"]["params"] <= 0.7 * carved.costs["parent"]["params"]
+    free = [row for row in rows if row["size"] >= carved.vocabulary["used"]]
+    assert all(row["tokens"] == 0 for row in free)
+    assert [row["rest"] for row in free] == sorted((row["rest"] for row in free), reverse=True)
+
+
+def test_a_sentence_transformer_stays_whole(text: Path, tmp_path: Path) -> None:
+    folder = sentence_folder(tmp_path / "parent", inside="0_Transformer")
+    place = folder / "0_Transformer"
+    model = transformers.BertModel(transformers.BertConfig(**MODELS["bert"][1] | {"vocab_size": ROWS}))
+    model.save_pretrained(place)
+    stock = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(word_piece()), pad_token="[PAD]", unk_token="[UNK]"
+    )
+    stock.save_pretrained(place)
+    carved = cut(folder, tmp_path / "child", text, "used")
+    child = Checkpoint.open(tmp_path / "child")
+    assert child.layout.vocab == carved.vocabulary["used"] < ROWS
+    assert child.sentences is not None
+    assert (tmp_path / "child" / "LICENSE").is_file() == (folder / "LICENSE").is_file()
+    judged = evaluate(tmp_path / "child", folder, text, length=12)
+    assert judged.rows[0].values["cosine"] == pytest.approx(1, abs=1e-5)
+
+
+def test_bits_a_byte_of_the_network_with_fewer_tokens(parent: Path, text: Path, tmp_path: Path) -> None:
+    """The parent, with its softmax over kept tokens, loses what the child itself does by its own tokens."""
+    checkpoint = Checkpoint.open(parent)
+    use = use_of(checkpoint, str(text), progress=silent)
+    kept = use.kept(use.used - 100)
+    child = with_tokens(checkpoint, kept, tmp_path / "tokens")
+    losses = TokenLosses.on(checkpoint, mapped_model(checkpoint), str(text), 16)
+    ours = TokenLosses.on(child, mapped_model(child), str(text), 16)
+    assert losses.stretches == ours.stretches
+    assert losses.bits(kept) == pytest.approx(ours.bits(None), rel=1e-5)
+    assert losses.bits(np.arange(ROWS)) == pytest.approx(losses.bits(None), rel=1e-6)
+    assert ours.tokens > losses.tokens
+
+
+def test_a_child_is_judged_by_bytes(parent: Path, text: Path, tmp_path: Path) -> None:
+    cut(parent, tmp_path / "child", text, "used")
+    judged = evaluate(tmp_path / "child", parent, text, length=16)
+    child, whole = (row.values for row in judged.rows)
+    assert child["kl"] == pytest.approx(0, abs=1e-5)
+    assert child["bits"] < whole["bits"]  # its softmax has no terms that the text never needs
+    assert "at the 100.0% of" in judged.note
+
+
+def test_counted_shapes_are_those_that_are_written(parent: Path, text: Path, tmp_path: Path) -> None:
+    checkpoint = Checkpoint.open(parent)
+    use = use_of(checkpoint, str(text), progress=silent)
+    child = with_tokens(checkpoint, use.kept(use.used), tmp_path / "tokens")
+    counted = shaped(checkpoint, use.used)
+    assert counted.layout.vocab == child.layout.vocab
+    assert {name: info.shape for name, info in counted.tensors.items()} == {
+        name: info.shape for name, info in child.tensors.items()
+    }
+
+
+def test_a_text_streams_and_is_counted_once(parent: Path, tmp_path: Path) -> None:
+    """A text that is read in pieces has the tokens that it has as a whole, here and from the cache."""
+    from zerolm.carving.vocabulary.counted_text import PIECE
+
+    file = tmp_path / "long.txt"
+    content = CORPUS[1] * (1 + 3 * PIECE // len(CORPUS[1]))
+    file.write_text(content, "utf-8")
+    checkpoint = Checkpoint.open(parent)
+    first, second = (use_of(checkpoint, str(file), progress=silent).counts for _ in range(2))
+    assert (first == second).all()
+    ids = Tokenizer.from_str(byte_level()).encode(content).ids
+    template = Tokenizer.from_str(byte_level()).encode(TEMPLATE).ids
+    assert (first == np.bincount(ids + template, minlength=ROWS)).all()
+
+
+REFUSED: dict[str, tuple[str | None, str]] = {
+    "too few": ("20", "have to stay.*--keep-vocab 261 is the least"),
+    "too many": ("5k", "more than the 960 tokens"),
+    "a share": ("1.5", "must lie in 0 to 1"),
+    "a word": ("most", "a number of tokens such as 64k"),
+    "all": ("1x", "nothing would be cut"),
+    "without budgets": ("auto", "chooses within budgets"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_kept_is_refused(case: str, parent: Path, text: Path, tmp_path: Path) -> None:
+    size, message = REFUSED[case]
+    with pytest.raises(ValueError, match=message) as error:
+        cut(parent, tmp_path / "child", text, size)
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_texts_lists_and_tokenizers_that_are_refused(parent: Path, text: Path, tmp_path: Path) -> None:
+    latin = tmp_path / "latin.txt"
+    latin.write_bytes("naïve".encode("latin-1"))
+    with pytest.raises(ValueError, match="not text in UTF-8: byte 2 is wrong"):
+        cut(parent, None, latin, "used")
+    with pytest.raises(ValueError, match="needs --text FILE"):
+        cut(parent, None, None, "used")
+    listed = tmp_path / "ids.txt"
+    for content, message in (
+        ("5000", "no token of id 5000"),
+        ("a", "cannot be read"),
+        ("", "no list of ids"),
+    ):
+        listed.write_text(content)
+        with pytest.raises(ValueError, match=message):
+            cut(parent, None, None, None, tokens=str(listed))
+    for name, change, message in (
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["a.B", None]}}, "Python code"),
+        ("tokenizer.json", {"model": {"type": "WordLevel", "vocab": {}}}, "'WordLevel'; BPE"),
+    ):
+        odd = decoder(tmp_path / name, byte_level())
+        document = json.loads((odd / name).read_text())
+        (odd / name).write_text(json.dumps(document | change))
+        with pytest.raises(ValueError, match=message):
+            cut(odd, None, text, "used")
+    small = decoder(tmp_path / "small", byte_level(), vocab_size=700)
+    with pytest.raises(ValueError, match=r"ids up to 89\d, and the embedding has 700 rows"):
+        cut(small, None, text, "used")
+
+
+def test_listed_tokens_alone(parent: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "ids.json"
+    listed.write_text("[300, 301, 880]")
+    carved = cut(parent, tmp_path / "child", None, None, tokens=str(listed))
+    ours, theirs = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "child", parent))
+    assert set(theirs.convert_ids_to_tokens([300, 301, 880])) <= ours.get_vocab().keys()
+    assert carved.vocabulary["child"] < 300
+
+
+def test_a_unigram_of_an_encoder(text: Path, tmp_path: Path) -> None:
+    kind = transformers.XLMRobertaConfig(
+        **MODELS["bert"][1] | {"vocab_size": ROWS, "max_position_embeddings": 80, "pad_token_id": 1}
+    )
+    transformers.XLMRobertaModel(kind).save_pretrained(tmp_path / "parent")
+    PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(unigram()), **NAMED).save_pretrained(
+        tmp_path / "parent"
+    )
+    carved = cut(tmp_path / "parent", tmp_path / "child", text, "used")
+    assert carved.vocabulary["proof"]["relative"] <= 1e-5
+    assert Checkpoint.open(tmp_path / "child").layout.vocab == carved.vocabulary["used"] < ROWS

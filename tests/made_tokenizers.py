@@ -1,0 +1,128 @@
+"""Tokenizers of each kind, trained on a few pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tokenizers import (
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+
+from zerolm.checkpoints.many_scripts import PAGE
+
+CHAT = ["<|im_start|>", "<|im_end|>"]
+SPECIAL = ["<unk>", "<s>", "</s>", *CHAT]
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+CORPUS = [PAGE, Path(__file__).read_text("utf-8"), Path(json.__file__).read_text("utf-8")]
+WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+@cache
+def byte_level(*, whole_words: bool = False, size: int = 900) -> str:
+    """A byte-level BPE, as GPT-2 has it, or with words that are taken whole, as Llama 3."""
+    tokenizer = Tokenizer(models.BPE(ignore_merges=whole_words))
+    step = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not whole_words)
+    split = pre_tokenizers.Split(Regex(WORDS), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, step]) if whole_words else step
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer.to_str()
+
+
+@cache
+def sentence_piece(*, with_bytes: bool = True, size: int = 900) -> str:
+    """A BPE as Llama 2 has it: all pairs that make a token are merges, bytes stand for other characters."""
+    tokenizer = Tokenizer(models.BPE(byte_fallback=with_bytes, fuse_unk=True, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    special = [*SPECIAL, *(BYTES if with_bytes else [])]
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, limit_alphabet=90, special_tokens=special, show_progress=False
+    )
+    tokenizer.train_from_iterator(
+        [w for text in CORPUS for w in text.replace(" ", "\n ").split("\n")], trainer
+    )
+    document: dict[str, Any] = json.loads(tokenizer.to_str())
+    document["added_tokens"] = document["added_tokens"][: len(SPECIAL)]
+    vocab, order = document["model"]["vocab"], dict[str, int]()
+    for left, right in document["model"]["merges"]:
+        order.setdefault(left + right, len(order))
+    document["model"]["merges"] = [pair for token in order for pair in _halves(token, vocab)]
+    whole = Tokenizer.from_str(json.dumps(document))
+    whole.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    whole.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    whole.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return whole.to_str()
+
+
+def _halves(token: str, vocab: dict[str, int]) -> Iterator[list[str]]:
+    for cut in range(1, len(token)):
+        if token[:cut] in vocab and token[cut:] in vocab:
+            yield [token[:cut], token[cut:]]
+
+
+@cache
+def unigram(*, with_bytes: bool = False, size: int = 700) -> str:
+    """A Unigram as XLM-R has it, or with bytes for characters that it has not, as newer ones of T5."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    special = [*SPECIAL, *(BYTES if with_bytes else [])]
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size + len(special), special_tokens=special, unk_token="<unk>", show_progress=False
+    )
+    tokenizer.train_from_iterator([line for text in CORPUS for line in text.splitlines()], trainer)
+    document: dict[str, Any] = json.loads(tokenizer.to_str())
+    document["model"]["byte_fallback"] = with_bytes
+    document["added_tokens"] = document["added_tokens"][: len(SPECIAL)]
+    whole = Tokenizer.from_str(json.dumps(document))
+    if with_bytes:
+        whole.decoder = decoders.Sequence([decoders.Metaspace(), decoders.ByteFallback(), decoders.Fuse()])
+    whole.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+    return whole.to_str()
+
+
+@cache
+def word_piece(size: int = 700) -> str:
+    """A WordPiece as BERT has it."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
+    return tokenizer.to_str()
+
+
+KINDS: dict[str, Callable[[], str]] = {
+    "byte level": byte_level,
+    "byte level, whole words": lambda: byte_level(whole_words=True),
+    "SentencePiece with bytes": sentence_piece,
+    "SentencePiece without bytes": lambda: sentence_piece(with_bytes=False),
+    "Unigram": unigram,
+    "Unigram with bytes": lambda: unigram(with_bytes=True),
+    "WordPiece": word_piece,
+}

@@ -1,0 +1,227 @@
+"""The loss of fewer tokens, by the parent's own weights: bits a byte of a decoder, 1 - cosine of an encoder.
+
+The network with fewer tokens is the parent whose text is read otherwise and whose softmax has fewer terms, so
+that no weight has to be cut to measure it. Windows hold as many tokens as before: a text of more tokens has
+shorter contexts, which is part of what it costs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+import zerolm
+from zerolm.architecture import Ints
+from zerolm.carving.vocabulary.tokenizer_json import cut_document
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.identity import fingerprint
+from zerolm.io.cache import ArrayCache
+from zerolm.networks.blocks import Blocks, tokens_at_once
+from zerolm.networks.opener import is_decoder, stock_tokenizer
+from zerolm.networks.pooling import TokenPooling
+from zerolm.text.calibration import longest_line
+from zerolm.text.documents import documents
+from zerolm.text.encoding import separator
+
+LOSS_TOKENS: Final = 1 << 14
+"""About so many tokens of a text tell what a vocabulary loses."""
+CHARACTERS: Final = 4
+"""Characters that a token has, about."""
+BATCH_TOKENS: Final = 1 << 10
+"""Tokens that are run at a time, about."""
+LOSSES_VERSION: Final = 1
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLosses:
+    """The losses of vocabularies of a parent, whose ``model`` runs by layers, on ``stretches`` of a text.
+
+    Windows have ``length`` tokens at most.
+    """
+
+    checkpoint: Checkpoint
+    model: PreTrainedModel
+    stretches: tuple[str, ...]
+    length: int
+
+    @classmethod
+    def on(cls, checkpoint: Checkpoint, model: PreTrainedModel, text: str, length: int) -> TokenLosses:
+        """Return losses on some of a text, evenly from all of it."""
+        length = longest_line(checkpoint, length)
+        count = max(8, LOSS_TOKENS // length)
+        size = length * CHARACTERS
+        stretches = stretches_of(text, count, size)
+        if not is_decoder(checkpoint):
+            lines = (line.strip() for part in stretches for line in part.splitlines())
+            stretches = [line for line in lines if line][: 4 * count]
+        return cls(checkpoint, model, tuple(stretches), length)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the stretches."""
+        return sum(len(stretch.encode()) for stretch in self.stretches)
+
+    @cached_property
+    def tokens(self) -> int:
+        """The tokens of the stretches by the parent's own tokenizer."""
+        return sum(len(row) for row in self._read(None))
+
+    def loss(self, kept: Ints | None) -> float:
+        """Return bits a byte with the kept tokens alone, None for all; of an encoder 1 - cosine."""
+        if kept is None and not is_decoder(self.checkpoint):
+            return 0.0
+        digest = "" if kept is None else hashlib.sha256(kept.astype(np.int64).tobytes()).hexdigest()
+        cache = ArrayCache.of("token losses", *self._key, digest)
+        row = cache.get("loss")
+        if row is None:
+            of = self.bits if is_decoder(self.checkpoint) else self._distance
+            row = {"loss": np.array(of(kept))}
+            cache.put("loss", row)
+        return float(row["loss"])
+
+    @cached_property
+    def _key(self) -> tuple[object, ...]:
+        content = hashlib.sha256("\0".join(self.stretches).encode()).hexdigest()
+        parent = self.checkpoint
+        config = repr(sorted(parent.config.items()))
+        rules = hashlib.sha256(json.dumps(self._document).encode()).hexdigest()
+        return LOSSES_VERSION, zerolm.__version__, fingerprint(parent), config, rules, content, self.length
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        """The tokenizer as transformers has it."""
+        document: dict[str, Any] = json.loads(
+            stock_tokenizer(self.checkpoint.folder).backend_tokenizer.to_str()
+        )
+        return document | {"truncation": None, "padding": None}
+
+    def _read(self, kept: Ints | None, *, around: bool = False) -> list[Ints]:
+        """Return the stretches as ids of the parent's, by a tokenizer that has the kept ones alone."""
+        document = self._document if kept is None else cut_document(self._document, kept)
+        tokenizer = Tokenizer.from_str(json.dumps(document))
+        rows = tokenizer.encode_batch_fast(list(self.stretches), add_special_tokens=around)
+        ids = [np.array(row.ids, np.int64) for row in rows]
+        return ids if kept is None else [kept[row] for row in ids]
+
+    def bits(self, kept: Ints | None) -> float:
+        """Return bits a byte with the kept tokens alone, None for all."""
+        stock = stock_tokenizer(self.checkpoint.folder)
+        start = np.array(separator(stock, self.checkpoint.layout.vocab)[:1], np.int64)
+        windows = [
+            window
+            for row in self._read(kept)
+            for window in _windows(np.concatenate([start, row]), self.length)
+        ]
+        gone = torch.ones(self.checkpoint.layout.vocab, dtype=torch.bool)
+        gone[torch.from_numpy(np.arange(len(gone)) if kept is None else kept)] = False
+        windows.sort(key=len)
+        batch = self._batch
+        nats = math.fsum(
+            self._nats(windows[first : first + batch], gone) for first in range(0, len(windows), batch)
+        )
+        return nats / math.log(2) / self.bytes
+
+    @torch.no_grad()
+    def _nats(self, windows: Sequence[Ints], gone: Tensor) -> float:
+        """Return the surprise of all tokens of windows but their first ones, among those not ``gone``."""
+        blocks, ids, mask = self._padded(windows)
+        hidden = self._hidden(blocks)
+        step, total = tokens_at_once(blocks, len(windows)), 0.0
+        for first in range(0, ids.shape[1] - 1, step):
+            last = min(first + step, ids.shape[1] - 1)
+            logits: Tensor = blocks.finish(0, hidden[:, first:last]).logits.float().cpu()  # (b, n, v)
+            logits[..., : len(gone)].masked_fill_(gone, -torch.inf)
+            wanted = torch.where(mask[:, first + 1 : last + 1], ids[:, first + 1 : last + 1], -100)
+            total += float(
+                functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="sum").double()
+            )
+        return total
+
+    @torch.no_grad()
+    def _distance(self, kept: Ints | None) -> float:
+        pooling, apart = TokenPooling.of(self.checkpoint), list[float]()
+        pairs = list(zip(self._read(None, around=True), self._read(kept, around=True), strict=True))
+        for first in range(0, len(pairs), self._batch):
+            both = []
+            for place in (0, 1):
+                rows = [pair[place][: self.length] for pair in pairs[first : first + self._batch]]
+                blocks, _, mask = self._padded(rows)
+                hidden = blocks.finish(0, self._hidden(blocks)).last_hidden_state
+                both.append(pooling(hidden.float().cpu(), mask))
+            apart += (1 - functional.cosine_similarity(both[0], both[1], dim=-1).double()).tolist()
+        return math.fsum(apart) / len(apart)
+
+    @property
+    def _batch(self) -> int:
+        """How many windows are run at a time."""
+        return max(1, BATCH_TOKENS // self.length)
+
+    def _hidden(self, blocks: Blocks) -> Tensor:
+        """Return the states behind the last layer, (b, t, d)."""
+        hidden = blocks.embed(0)
+        for layer in range(self.checkpoint.layout.depth):
+            hidden = blocks.call(0, layer, hidden)
+        return hidden
+
+    def _padded(self, rows: Sequence[Ints]) -> tuple[Blocks, Tensor, Tensor]:
+        """Return a model for rows of ids, these as one tensor (b, t), and where it has tokens."""
+        longest = max(map(len, rows))
+        ids, mask = torch.zeros(len(rows), longest, dtype=torch.long), torch.zeros(len(rows), longest)
+        for place, row in enumerate(rows):
+            ids[place, : len(row)] = torch.from_numpy(row)
+            mask[place, : len(row)] = 1
+        batch = {"input_ids": ids}
+        if not bool(mask.all()):
+            batch["attention_mask"] = mask.long()
+        return Blocks(self.model, [batch]), ids, mask.bool()
+
+
+def _windows(ids: Ints, length: int) -> Iterator[Ints]:
+    """Yield windows of at most so many ids; each begins with the last of the one before."""
+    for first in range(0, len(ids) - 1, length - 1):
+        yield ids[first : first + length]
+
+
+def stretches_of(text: str, count: int, size: int) -> list[str]:
+    """Return at most so many stretches of a text, of about ``size`` characters, evenly from all of it.
+
+    Each begins with a line and ends with one, or with a word. ``text`` is a file of any size, or a folder.
+    """
+    file = Path(text)
+    if not file.is_file():
+        few = (document.content for document, _ in zip(documents(text), range(count), strict=False))
+        return [_beginning(content, size) for content in few if content.strip()]
+    length, parts = file.stat().st_size, list[str]()
+    with file.open("rb") as opened:
+        for step in range(count):
+            start = step * max(0, length - 2 * size) // max(1, count - 1)
+            opened.seek(start)
+            part = opened.read(2 * size).decode("utf-8", "ignore")
+            if start:
+                part = part[part.find("\n") + 1 :]
+            parts.append(_beginning(part, size))
+    return [part for part in dict.fromkeys(parts) if part.strip()]
+
+
+def _beginning(text: str, size: int) -> str:
+    """Return the beginning of a text up to the end of a line, or else of a word, within a size."""
+    if len(text) <= size:
+        return text
+    for end in ("\n", " "):
+        place = text.rfind(end, size // 2, size)
+        if place > 0:
+            return text[: place + (end == "\n")]
+    return text[:size]

@@ -1,0 +1,167 @@
+"""The parent of a carving with the tokens that its request keeps, and what is to be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from zerolm.architecture import Ints
+from zerolm.carving.parent_model import ParentModel
+from zerolm.carving.planning.sizes import costs_of
+from zerolm.carving.request import AUTO, USED, Methods, SizeRequest, VocabularyRequest
+from zerolm.carving.vocabulary.byte_losses import TokenLosses
+from zerolm.carving.vocabulary.counted_text import token_counts_of
+from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
+from zerolm.carving.vocabulary.kept_tokens import TokenUse, listed
+from zerolm.carving.vocabulary.planned_size import best_size, tried_sizes
+from zerolm.carving.vocabulary.same_strings import proven
+from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
+from zerolm.checkpoints import Checkpoint
+from zerolm.costs import CostModel
+from zerolm.io.files import parse_json, read_text
+from zerolm.networks.opener import mapped_model
+from zerolm.progress import Progress
+from zerolm.settings.units import parse_amount, parse_share
+
+MAX_LIST: Final = 64 << 20
+
+
+def use_of(
+    checkpoint: Checkpoint, text: str | None, tokens: str | None = None, *, progress: Progress
+) -> TokenUse:
+    """Return how often the tokens of a checkpoint are met in a text; without one all are met as often.
+
+    Those of a file with a list stay. ``ValueError`` for a tokenizer that cannot be cut.
+    """
+    files = TokenizerFiles(checkpoint)
+    table, rows = files.table, checkpoint.layout.vocab
+    wanted = set(files.named)
+    if tokens is not None:
+        wanted |= set(listed(table, read_list(Path(tokens))).tolist())
+    counts = np.zeros(rows, np.int64) if text is None else token_counts_of(files, text, progress)
+    return TokenUse(table, counts, frozenset(wanted))
+
+
+def suggested(parent: ParentModel, text: str | None, costs: CostModel, progress: Progress) -> ParentModel:
+    """Return a parent whole, with what it would save to keep the text's tokens alone, if that is known."""
+    checkpoint = parent.checkpoint
+    try:
+        use = use_of(checkpoint, text, progress=progress)
+        return replace(parent, vocabulary=described(checkpoint, use, checkpoint.layout.vocab, costs))
+    except ValueError:  # a tokenizer that cannot be cut
+        return parent
+
+
+def chosen(
+    parent: ParentModel,
+    size: SizeRequest,
+    methods: Methods,
+    costs: CostModel,
+    beside: Callable[[int], tuple[int, float]],
+    progress: Progress,
+) -> tuple[ParentModel, Ints]:
+    """Return the parent with what is to be said of its tokens, and those that a request keeps.
+
+    ``beside`` gives the parameters of the best child within the budgets with so many tokens, and what it
+    loses by other cuts.
+    """
+    checkpoint, request = parent.checkpoint, size.vocabulary
+    use = use_of(checkpoint, methods.text, request.tokens, progress=progress)
+    more: dict[str, Any] = {}
+    losses = None
+    if methods.text is not None:
+        losses = TokenLosses.on(checkpoint, mapped_model(checkpoint), methods.text, methods.length)
+    if request.size == AUTO and losses is not None:
+        tried = tried_sizes(use, losses, beside, size.multiple_of or 1, progress)
+        rows, more = best_size(tried), {"sizes": [one.to_json() for one in tried]}
+    else:
+        rows = size_of(request, use, size.multiple_of)
+    kept = use.kept(rows)
+    if losses is not None and rows < use.used:
+        progress("measuring what fewer tokens lose")
+        more |= {"losses": {"parent": losses.loss(None), "child": losses.loss(kept)}}
+    return replace(parent, vocabulary=described(checkpoint, use, rows, costs) | more), kept
+
+
+def cut_parent(
+    parent: ParentModel, kept: Ints, folder: Path, text: str | None, is_written: bool, *, progress: Progress
+) -> ParentModel:
+    """Return a parent with the kept tokens alone, its files below a folder; proven, if a child is written."""
+    checkpoint = parent.checkpoint
+    progress(f"cutting the vocabulary to {len(kept):,} of {checkpoint.layout.vocab:,} tokens")
+    child = with_tokens(checkpoint, kept, folder / "tokens", progress=progress)
+    vocabulary = dict(parent.vocabulary or {"parent": checkpoint.layout.vocab, "child": len(kept)})
+    if is_written:
+        progress("comparing the tokenizers")
+        vocabulary["proof"] = proven(child, text).to_json()
+    return ParentModel(parent.name, child, vocabulary)
+
+
+def described(checkpoint: Checkpoint, use: TokenUse, size: int, costs: CostModel) -> dict[str, Any]:
+    """Return what is to be said of a vocabulary of so many tokens as plain JSON.
+
+    ``used`` are the tokens that the text needs, ``saves`` the parameters less with those alone, ``grows`` by
+    how many tokens of ``tokens`` the text grows at this size.
+    """
+    whole, of_used = (costs_of(one, costs)["params"] for one in (checkpoint, shaped(checkpoint, use.used)))
+    return {
+        "parent": checkpoint.layout.vocab,
+        "child": size,
+        "used": use.used if use.counts.any() else None,
+        "saves": whole - of_used if use.counts.any() else None,
+        "tokens": int(use.counts.sum()),
+        "grows": use.growth(size),
+    }
+
+
+def size_of(request: VocabularyRequest, use: TokenUse, multiple_of: int | None) -> int:
+    """Return how many rows a request keeps, rounded up to a multiple; ``ValueError`` for what cannot be."""
+    rows, value = use.table.rows, request.size
+    if value is None:
+        size = use.least
+    elif value == USED:
+        size = use.used
+    else:
+        size = _size(value, rows)
+    if size > rows:
+        raise ValueError(f"--keep-vocab {value} is more than the {rows} tokens of the parent")
+    if size < use.least:
+        raise ValueError(
+            f"--keep-vocab {value} is {size} of {rows} tokens, and {use.least} have to stay: bytes or "
+            f"characters, special tokens and what they need; --keep-vocab {use.least} is the least"
+        )
+    step = multiple_of or 1
+    return min(rows, -(-size // step) * step)
+
+
+def _size(value: str, rows: int) -> int:
+    """Return a size of 64k, 0.5 or 0.5x."""
+    share = parse_share(value) or parse_share(f"{value}x" if "." in value else None)
+    if share is not None:
+        if not 0 < Decimal(share[:-1]) <= 1:
+            raise ValueError(f"--keep-vocab {value} is no share of the tokens: it must lie in 0 to 1")
+        return round(Decimal(share[:-1]) * rows)
+    try:
+        return parse_amount("--keep-vocab", value)
+    except ValueError:
+        raise ValueError(
+            f"--keep-vocab takes a number of tokens such as 64k, a share such as 0.5, {USED} or {AUTO}, not "
+            f"{value[:40]!r}"
+        ) from None
+
+
+def read_list(file: Path) -> list[int]:
+    """Return the ids of a file: a list in JSON, or one a line; ``ValueError`` for anything else in it."""
+    try:
+        text = read_text(file, MAX_LIST)
+        ids = parse_json(text) if text.lstrip().startswith("[") else [int(line) for line in text.split()]
+        if not isinstance(ids, list) or not all(type(number) is int for number in ids) or not ids:
+            raise ValueError("it holds no list of ids")
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"the tokens to keep in {str(file)!r} cannot be read: {error}") from None
+    return ids

@@ -1,0 +1,88 @@
+"""Which tokens stay: those that a text uses, or as many as wanted, the least used ones leaving first."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from zerolm.architecture import Ints
+from zerolm.carving.vocabulary.token_table import TokenTable
+
+
+@dataclass(frozen=True, eq=False)
+class TokenUse:
+    """How often each row of an embedding is met in a text: ``counts`` (rows,), by the tokens of ``table``.
+
+    ``wanted`` ids stay whatever their counts.
+    """
+
+    table: TokenTable
+    counts: Ints
+    wanted: frozenset[int] = frozenset()
+
+    @cached_property
+    def leaving(self) -> list[tuple[int, int]]:
+        """The tokens that may leave, in their order, each with how many tokens a text grows by.
+
+        The least used goes first, of those that no other is merged from; its uses become uses of its parts.
+        Rows without a token go before all.
+        """
+        table, counts = self.table, self.counts.astype(np.int64).copy()
+        staying = table.needed(self.wanted)
+        names = set(table.ids.values())
+        filled = names | staying
+        empty = [(row, 0) for row in range(table.rows - 1, -1, -1) if row not in filled]
+        merged_into = np.zeros(table.rows, np.int64)
+        for pair in table.parts.values():
+            for part in set(pair):
+                merged_into[part] += 1
+        waiting = [(int(counts[row]), -row) for row in names - staying if not merged_into[row]]
+        heapq.heapify(waiting)
+        order: list[tuple[int, int]] = []
+        while waiting:
+            count, negative = heapq.heappop(waiting)
+            row = -negative
+            order.append((row, count))
+            for part in table.parts.get(row, ()):
+                counts[part] += count
+            for part in set(table.parts.get(row, ())):
+                merged_into[part] -= 1
+                if not merged_into[part] and part not in staying:
+                    heapq.heappush(waiting, (int(counts[part]), -part))
+        return empty + order
+
+    @property
+    def least(self) -> int:
+        """The fewest rows that can be kept."""
+        return self.table.rows - len(self.leaving)
+
+    @cached_property
+    def used(self) -> int:
+        """How many rows are kept where all leave that the text never needs."""
+        return self.table.rows - sum(count == 0 for _, count in self.leaving)
+
+    def kept(self, size: int) -> Ints:
+        """Return the ids of so many rows that stay, ascending; ``ValueError`` where more have to."""
+        if not self.least <= size <= self.table.rows:
+            raise ValueError(
+                f"{size} tokens cannot be kept: {self.least} have to stay, and there are {self.table.rows}"
+            )
+        gone = [row for row, _ in self.leaving[: self.table.rows - size]]
+        return np.setdiff1d(np.arange(self.table.rows), np.array(gone, np.int64))
+
+    def growth(self, size: int) -> int:
+        """Return by how many tokens the text grows where so many rows stay, each parted once at a time."""
+        return sum(count for _, count in self.leaving[: self.table.rows - size])
+
+
+def listed(table: TokenTable, tokens: Sequence[int]) -> Ints:
+    """Return the ids of a list with all they need, ascending; ``ValueError`` for one that is not known."""
+    names = set(table.ids.values())
+    unknown = next((token for token in tokens if token not in names), None)
+    if unknown is not None:
+        raise ValueError(f"the tokenizer has no token of id {unknown}; its ids go up to {max(names)}")
+    return np.array(sorted(table.needed(tokens)), np.int64)

@@ -1,0 +1,139 @@
+"""The proof of a parent with fewer tokens: no string is lost, and its network is the parent's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from zerolm.architecture import Ints
+from zerolm.carving.export.verify import apart, outputs
+from zerolm.carving.vocabulary.tokenizer_files import TokenizerFiles
+from zerolm.carving.vocabulary.tokenizer_json import numbers
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.many_scripts import PAGE
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.opener import mapped_model, stock_tokenizer
+
+LINES: Final = 400
+READ: Final = 1 << 20
+TOLERANCE: Final = 1e-5
+LENGTH: Final = 32
+
+
+@dataclass(frozen=True)
+class SameStrings:
+    """Strings that both read, of which so many as the ``same`` pieces, and how far kept logits are apart.
+
+    ``difference`` is the largest, ``relative`` to the largest output of the parent's.
+    """
+
+    strings: int
+    same: int
+    difference: float
+    relative: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def proven(child: Checkpoint, text: str | None) -> SameStrings:
+    """Return how a parent with fewer tokens compares with the whole one; ``ValueError`` where it differs.
+
+    Every string is written back as the whole one writes it, strings of kept tokens are the same tokens, and
+    on those the outputs for kept tokens are the same to 1e-5.
+    """
+    assert child.fewer is not None
+    whole, kept = child.fewer.whole, child.fewer.kept
+    theirs, ours = (stock_tokenizer(one.folder) for one in (whole, child))
+    strings = [*some_strings(text), *theirs.get_added_vocab(), *TokenizerFiles(whole).prompts]
+    same = same_strings(theirs, ours, kept, strings)
+    rows = _rows(theirs, kept, strings)
+    proof = _compared(whole, child, rows, kept)
+    return SameStrings(len(strings), same, proof[0], proof[1])
+
+
+def some_strings(text: str | None) -> list[str]:
+    """Return a page in many scripts, its lines, and lines of the beginning of a text where there is one."""
+    strings = [PAGE, *PAGE.splitlines()]
+    if text is not None and Path(text).is_file():
+        with Path(text).open("rb") as opened:
+            lines = opened.read(READ).decode("utf-8", "ignore").splitlines()
+        step = max(1, len(lines) // LINES)
+        strings += lines[::step]
+    return [string for string in strings if string.strip()]
+
+
+def same_strings(
+    theirs: PreTrainedTokenizerBase, ours: PreTrainedTokenizerBase, kept: Ints, strings: Iterable[str]
+) -> int:
+    """Return how many strings two tokenizers read as the same tokens; ``ValueError`` where one is lost.
+
+    Each has to be written back alike, and one of kept tokens alone read alike.
+    """
+    new, same = numbers(kept), 0
+    for string in strings:
+        before, after = (_ids(tokenizer, string) for tokenizer in (theirs, ours))
+        if all(token in new for token in before):
+            if [new[token] for token in before] != after:
+                raise ValueError(f"{string[:40]!r} is of kept tokens alone, and would be read otherwise")
+            same += 1
+        elif written(theirs, before) != written(ours, after):
+            raise ValueError(f"{string[:40]!r} would be written back otherwise than by the parent")
+    return same
+
+
+def written(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+    """Return what tokens are written back as; pieces are joined where a tokenizer has no decoder for it."""
+    if tokenizer.backend_tokenizer.decoder is None:
+        text = " ".join(tokenizer.convert_ids_to_tokens(list(ids)))
+        return text.replace(" ##", "")
+    return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+
+def _ids(tokenizer: PreTrainedTokenizerBase, string: str) -> list[int]:
+    ids: list[int] = tokenizer(string, verbose=False)["input_ids"]
+    return ids
+
+
+def _rows(tokenizer: PreTrainedTokenizerBase, kept: Ints, strings: Iterable[str]) -> Tensor:
+    """Return two sequences of kept tokens, (2, t): of strings as far as there are any, and at random."""
+    stays, ids = set(kept.tolist()), list[int]()
+    for string in strings:
+        ids += [token for token in _ids(tokenizer, string) if token in stays]
+    drawn = np.random.default_rng(0).choice(kept, LENGTH)
+    read = np.resize(np.array(ids or kept.tolist(), np.int64), LENGTH)
+    return torch.from_numpy(np.stack([read, drawn]).astype(np.int64))
+
+
+@torch.no_grad()
+def _compared(whole: Checkpoint, child: Checkpoint, rows: Tensor, kept: Ints) -> tuple[float, float]:
+    """Return how far the outputs for kept tokens are apart at most, and relative to the largest."""
+    longest = whole.layout.sizes.get("positions", rows.shape[1] + 2)
+    rows = rows[:, : max(1, longest - 2)]  # some classes count positions from behind padding
+    new = torch.from_numpy(np.searchsorted(kept, rows.numpy()))
+    theirs, ours = (_sent(one, ids) for one, ids in ((whole, rows), (child, new)))
+    if theirs.shape[-1] != ours.shape[-1]:
+        theirs = theirs[..., torch.from_numpy(kept)]
+    far = apart(ours, theirs)
+    if not far.relative <= TOLERANCE:
+        raise ValueError(
+            f"with fewer tokens the parent's outputs differ by {far.difference:.3g} "
+            f"({far.relative:.2g} of the largest)"
+        )
+    return far.difference, far.relative
+
+
+def _sent(checkpoint: Checkpoint, ids: Tensor) -> Tensor:
+    """Return what a model sends for ids (b, t), one layer in memory at a time."""
+    blocks = Blocks(mapped_model(checkpoint), [{"input_ids": ids}])
+    hidden = blocks.embed(0)
+    for layer in range(checkpoint.layout.depth):
+        hidden = blocks.call(0, layer, hidden)
+    return outputs(blocks.finish(0, hidden))

@@ -1,0 +1,164 @@
+"""The files of a checkpoint's tokenizer: read, and written again with fewer tokens."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from zerolm.architecture import Ints
+from zerolm.carving.vocabulary.token_table import TokenTable
+from zerolm.carving.vocabulary.tokenizer_json import cut_document, ids_in, numbers, renumbered
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.folder import inside, read_object
+from zerolm.io.files import write_json
+from zerolm.networks.opener import one_line, stock_tokenizer
+
+DOCUMENT: Final = "tokenizer.json"
+SETTINGS: Final = "tokenizer_config.json"
+ADDED: Final = "added_tokens.json"
+BY_ID: Final = "added_tokens_decoder"
+MODELS: Final = ("tokenizer.model", "sentencepiece.bpe.model", "spiece.model", "sentencepiece.model")
+LISTS: Final = ("vocab.json", "merges.txt", "vocab.txt")
+"""Older files of the same tokenizer, written again from the new one."""
+SENTENCES: Final = "config_sentence_transformers.json"
+CONFIGURATIONS: Final = ("config.json", "generation_config.json")
+
+
+@dataclass(frozen=True, eq=False)
+class TokenizerFiles:
+    """The tokenizer in the folder of a checkpoint, of one of the kinds of ``TokenTable``."""
+
+    checkpoint: Checkpoint
+
+    @property
+    def folder(self) -> Path:
+        return self.checkpoint.folder
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The ``tokenizer.json``, that of the folder or as transformers makes it of older files.
+
+        ``ValueError`` for a tokenizer that runs as Python code.
+        """
+        folder = self.folder
+        settings = read_object(folder, SETTINGS) if inside(folder, SETTINGS) else {}
+        if settings.get("auto_map"):
+            raise ValueError(
+                f"the tokenizer of {str(folder)!r} is Python code of its folder (auto_map), not run"
+            )
+        if inside(folder, DOCUMENT):
+            return read_object(folder, DOCUMENT)
+        backend = getattr(stock_tokenizer(folder), "backend_tokenizer", None)
+        if backend is None:
+            raise ValueError(f"the tokenizer of {str(folder)!r} runs as Python code, and cannot be cut")
+        document: dict[str, Any] = json.loads(backend.to_str())
+        return document
+
+    @cached_property
+    def table(self) -> TokenTable:
+        """The tokens; ``ValueError`` in one line for a tokenizer that cannot be cut."""
+        try:
+            return TokenTable.of(self.document, self.checkpoint.layout.vocab)
+        except (ValueError, KeyError, TypeError) as error:
+            reason = error if isinstance(error, ValueError) else f"it is damaged at {error}"
+            raise ValueError(f"the tokenizer of {str(self.folder)!r} cannot be cut: {reason}") from None
+
+    @cached_property
+    def named(self) -> frozenset[int]:
+        """The ids that configurations name: those that begin, end or pad a text, and their like."""
+        rows = self.checkpoint.layout.vocab
+        return frozenset().union(*(ids_in(config, rows) for config in self.configurations.values()))
+
+    @cached_property
+    def configurations(self) -> dict[str, dict[str, Any]]:
+        """The configurations that name tokens by their ids, by the names of their files."""
+        names = [name for name in CONFIGURATIONS if inside(self.folder, name)]
+        return {name: read_object(self.folder, name) for name in names}
+
+    @cached_property
+    def prompts(self) -> tuple[str, ...]:
+        """The texts that sentence-transformers puts before sentences."""
+        root = self.checkpoint.root
+        if not inside(root, SENTENCES):
+            return ()
+        prompts = read_object(root, SENTENCES).get("prompts")
+        texts = prompts.values() if isinstance(prompts, dict) else ()
+        return tuple(text for text in texts if isinstance(text, str))
+
+    def write(self, kept: Ints, place: Path) -> None:
+        """Write the files of a tokenizer that has the kept ids alone, and the configurations, into a folder.
+
+        ``ValueError`` where what is written cannot be read again.
+        """
+        rows, new = self.checkpoint.layout.vocab, numbers(kept)
+        document = cut_document(self.document, kept)
+        write_compact(place / DOCUMENT, document)
+        for name, config in self.configurations.items():
+            write_json(place / name, renumbered(config, new, rows))
+        if inside(self.folder, SETTINGS):
+            write_json(place / SETTINGS, _settings(read_object(self.folder, SETTINGS), new, rows))
+        if inside(self.folder, ADDED):
+            added = read_object(self.folder, ADDED)
+            write_json(
+                place / ADDED, {token: new[number] for token, number in added.items() if number in new}
+            )
+        self._write_lists(document["model"], place)
+        for name in MODELS:
+            if inside(self.folder, name):
+                from zerolm.carving.vocabulary.sentencepiece_model import write_cut
+
+                with one_line(f"the tokenizer {str(self.folder / name)!r}"):
+                    write_cut(self.folder / name, place / name, _pieces(document))
+
+    def _write_lists(self, model: Mapping[str, Any], place: Path) -> None:
+        """Write the older files that the folder has beside the ``tokenizer.json``."""
+        for name in LISTS:
+            if not inside(self.folder, name):
+                continue
+            if name == "vocab.json" and isinstance(model["vocab"], dict):
+                write_compact(place / name, model["vocab"])
+            elif name == "merges.txt" and "merges" in model:
+                pairs = (merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"])
+                text = "\n".join(["#version: 0.2", *pairs, ""])
+                (place / name).write_text(text, encoding="utf-8", newline="\n")
+            elif name == "vocab.txt" and isinstance(model["vocab"], dict):
+                text = "".join(f"{token}\n" for token in model["vocab"])
+                (place / name).write_text(text, encoding="utf-8", newline="\n")
+            else:
+                raise ValueError(f"{str(self.folder / name)!r} is of another tokenizer than its {DOCUMENT}")
+
+
+def copy_others(checkpoint: Checkpoint, root: Path) -> None:
+    """Copy the other files of a checkpoint below another root, but for those that are there already."""
+    for name in checkpoint.other_files():
+        target = root / name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(checkpoint.root / name, target)
+
+
+def write_compact(path: Path, value: Any) -> None:
+    """Write JSON with one line for each token, as large lists are."""
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _settings(settings: dict[str, Any], new: Mapping[int, int], rows: int) -> dict[str, Any]:
+    """Return a ``tokenizer_config.json`` with the new ids."""
+    by_id = settings.get(BY_ID)
+    rest = renumbered({name: part for name, part in settings.items() if name != BY_ID}, new, rows)
+    if not isinstance(by_id, dict):
+        return dict(rest)
+    kept = {str(new[int(old)]): row for old, row in by_id.items() if old.isdecimal() and int(old) in new}
+    return {**rest, BY_ID: kept}
+
+
+def _pieces(document: Mapping[str, Any]) -> set[str]:
+    """Return the tokens of a ``tokenizer.json``."""
+    vocab = document["model"]["vocab"]
+    pieces = set(vocab) if isinstance(vocab, dict) else {row[0] for row in vocab}
+    return pieces | {row["content"] for row in document["added_tokens"]}

@@ -1,0 +1,93 @@
+"""The vocabulary of a child: how many tokens stay, what the text needs, and what fewer would cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zerolm.show.sheet import NOTEBOOK, PAGE, TERMINAL, Sheet
+from zerolm.show.text import show_amount
+
+
+@dataclass(frozen=True)
+class VocabularyRow:
+    """A size of the vocabulary: the parameters of the whole child with it, and what it is foretold to lose.
+
+    ``tokens`` is what fewer tokens cost, ``rest`` what all other cuts beside them do, both in bits a byte; of
+    an encoder 1 - cosine.
+    """
+
+    size: int
+    params: int
+    tokens: float
+    rest: float
+
+
+@dataclass(frozen=True)
+class StringsProof:
+    """Strings that were read and written back by both tokenizers, and how far outputs were apart."""
+
+    strings: int
+    same: int
+    difference: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class ChildVocabulary:
+    """The tokens of the ``parent`` and of the ``child``, and those ``used`` by the text, None without one.
+
+    ``saves`` are the parameters less with these alone. The text has ``tokens``, and ``grows`` by some.
+    ``sizes`` were compared within budgets. ``losses`` are of the ``parent`` and with fewer tokens, in bits a
+    byte of the text; of an encoder 1 - cosine.
+    """
+
+    parent: int
+    child: int
+    used: int | None = None
+    saves: int | None = None
+    tokens: int = 0
+    grows: int = 0
+    sizes: list[VocabularyRow] = field(default_factory=list)
+    losses: dict[str, float] = field(default_factory=dict)
+    proof: StringsProof | None = None
+
+    def line(self) -> str:
+        """Return how many tokens stay, or what it would save to keep those alone that the text needs."""
+        if self.child < self.parent:
+            grown = (
+                f", the text grows by {self.grows / self.tokens:.2%}" if self.tokens and self.grows else ""
+            )
+            needed = "" if self.used is None else f" (the text needs {self.used:,}{grown})"
+            return f"{self.child:,} of {self.parent:,} tokens{needed}{self._lost()}{self._proven()}"
+        if self.used is None or self.saves is None or self.used >= self.parent:
+            return ""
+        return (
+            f"the text needs {self.used:,} of {self.parent:,} tokens: --keep-vocab used saves "
+            f"{show_amount(self.saves)} parameters"
+        )
+
+    def _lost(self) -> str:
+        if not self.losses:
+            return ""
+        before, after = self.losses["parent"], self.losses["child"]
+        unit = "bits a byte" if before else "1 - cosine"
+        return f"; {before:.4g} becomes {after:.4g} {unit}"
+
+    def _proven(self) -> str:
+        if self.proof is None:
+            return ""
+        return f"; {self.proof.strings} strings read back alike, outputs apart {self.proof.relative:.1g}"
+
+    def sheets(self) -> list[Sheet]:
+        """Return what each size of the vocabulary was foretold to cost within the budgets."""
+        if not self.sizes:
+            return []
+        rows = [
+            [f"{row.size:,}", show_amount(row.params), f"{row.tokens:.4f}", f"{row.rest:.4f}",
+             f"{row.tokens + row.rest:.4f}"]
+            for row in self.sizes
+        ]  # fmt: skip
+        head = ["tokens", "parameters", "fewer tokens", "all other cuts", "both, bits a byte"]
+        return [
+            Sheet("Sizes of the vocabulary within the budgets", head, rows, on=(PAGE, TERMINAL, NOTEBOOK))
+        ]

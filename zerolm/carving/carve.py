@@ -91,6 +91,8 @@ def carve(
     place = replace(destination, form=destination.form or "hf")
     size.weights.check(str(place.form), limits)
     size.vocabulary.check(methods.text, limits)
+    if size.vocabulary.cuts:
+        size.weights.check_parent(_quantised(checkpoint), types_alone=False)
     size, whole = size.within(limits), ParentModel(str(parent), checkpoint)
     with TemporaryDirectory(prefix="zerolm-tokens-") as folder:
         model = _with_vocabulary(whole, size, methods, place, costs, compute, Path(folder), progress)
@@ -469,7 +471,7 @@ class Carving:
         """
         if self.destination.folder is not None:
             self.format.check(self.checkpoint, cut)
-        whole = costs_of(self.checkpoint.whole, self.costs, None, self.size.space)
+        whole = _whole_costs(self.checkpoint.whole, self.costs, self.size.space)
         costs = {"parent": whole, "child": self.costs_of(cut)}
         if self.format.pads:
             costs["stored"] = self.costs_of(cut.padded())

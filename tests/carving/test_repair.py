@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from carvings import carve
 from tiny import model
 from tiny_families import BIASED, DECODER, random_model
 
@@ -244,3 +245,23 @@ def test_factors_of_the_residual_are_those_of_the_matrices_that_write_to_it() ->
     for place, matrix_of in ours.items():
         wanted = theirs[place]
         assert np.abs(factor * matrix_of - wanted).max() <= 2e-3 * np.abs(wanted).max(), place
+
+
+@pytest.mark.parametrize("criterion", ["surgeon", "amp", "output_energy"])
+def test_layers_may_have_heads_of_two_sizes(criterion: str, tmp_path: Path) -> None:
+    """Full attention of a gemma4 has larger heads than its windows have."""
+    network = random_model("gemma4_text", enable_moe_block=False)
+    network.save_pretrained(tmp_path / "parent")
+    carved = carve(
+        tmp_path / "parent",
+        tmp_path / "child",
+        keep_ffn=0.5,
+        keep_heads=0.5,
+        criterion=criterion,
+        repair="least-squares",
+        text="random",
+        sequences=32,
+        length=16,
+    )
+    assert carved.verified is not None
+    assert carved.losses["repaired"] < carved.losses["measured"]

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import torch
 from tiny import MODELS, model
+from tiny_families import TINY, random_model
 from torch import Tensor
 
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.hooks import watching
-from zerolm.networks.roles import layers_of
+from zerolm.networks.roles import layer_list, layers_of
 
 
 def batches(name: str) -> list[dict[str, Tensor]]:
@@ -45,6 +46,28 @@ def test_layer_by_layer_equals_the_model(name: str) -> None:
             wanted = network(**batch, use_cache=False)
         assert torch.allclose(blocks.finish(index, hidden)[0], wanted[0], atol=1e-5)
     assert not left_behind(network)
+
+
+PLAIN_GEMMA4 = {"attention_k_eq_v": False, "num_global_key_value_heads": None, "enable_moe_block": False}
+
+
+@pytest.mark.parametrize("kind", [*TINY, "gemma4_text with inputs of layers"])
+def test_each_batch_gets_what_its_tokens_say(kind: str) -> None:
+    """Of all families: what a model hands to its layers may depend on the tokens of a batch."""
+    more: dict[str, Any] = {}
+    if kind not in TINY:
+        kind, more = kind.split()[0], PLAIN_GEMMA4 | {"hidden_size_per_layer_input": 8}
+    network = random_model(kind, **more)
+    inputs = batches(kind)[:2]
+    blocks = Blocks(network, inputs)
+    states = [blocks.embed(index) for index in range(len(inputs))]
+    for layer in range(len(layer_list(network))):
+        states = [blocks.call(index, layer, hidden) for index, hidden in enumerate(states)]
+    for index, batch in enumerate(inputs):
+        with torch.no_grad():
+            wanted = network(**batch, use_cache=False)[0]
+        sent = blocks.finish(index, states[index])[0]
+        assert (sent - wanted).abs().max() <= 1e-4 * wanted.abs().max()
 
 
 def test_calls_do_not_depend_on_the_order_of_batches() -> None:

@@ -22,6 +22,8 @@ LOGITS: Final = 1 << 24
 """Logits at most that are made at a time (64 MiB, with gradients some five times as much)."""
 STATES_HELD: Final = 6
 """Hidden states of all batches that a pass holds at a time, at most."""
+INPUTS_OF_LAYERS: Final = "hidden_size_per_layer_input"
+"""The field of models whose layers get more of each token than hidden states (gemma4)."""
 Inputs = Mapping[str, Tensor]
 """Inputs of a model: ``input_ids`` (b, t) and, where sequences are padded, ``attention_mask`` (b, t)."""
 
@@ -65,9 +67,10 @@ class Blocks:
     """The layers of a model as functions of hidden states, for the batches that it was made for.
 
     The model itself runs only its embeddings, and what follows the last layer. It is put into evaluation
-    mode. What the model hands to its layers is kept once for all batches of a shape without padding. It is
-    computed as is noted on it (``compute_of``): of a model that is stored otherwise, or elsewhere, one layer
-    or the head is held so at a time; on a device as many as half of its free memory takes.
+    mode. What the model hands to its layers is kept once for all batches of a shape without padding, unless
+    it depends on the tokens. It is computed as is noted on it (``compute_of``): of a model that is stored
+    otherwise, or elsewhere, one layer or the head is held so at a time; on a device as many as half of its
+    free memory takes.
     """
 
     def __init__(self, model: PreTrainedModel, batches: Sequence[Inputs]) -> None:
@@ -191,4 +194,5 @@ class Blocks:
 
     def _key(self, index: int) -> object:
         batch = self.batches[index]
-        return index if "attention_mask" in batch else tuple(batch["input_ids"].shape)
+        alone = "attention_mask" in batch or getattr(self.model.config, INPUTS_OF_LAYERS, 0)
+        return index if alone else tuple(batch["input_ids"].shape)

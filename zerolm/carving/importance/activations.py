@@ -34,7 +34,7 @@ class Amp:
         self.sizes, self.count = sizes, 0
         self.columns = per_head(matrix(layer.writers["o"]), sizes)  # (d, h, e)
         self.heads = self.columns.new_zeros(sizes.heads, dtype=torch.float64)
-        self.neurons = self.columns.new_zeros(sizes.ffn, dtype=torch.float64)
+        self.neurons = self.columns.new_zeros(matrix(layer.writers["down"]).shape[1], dtype=torch.float64)
 
     def add(self, heads: Tensor, neurons: Tensor) -> None:
         self.count += len(heads)
@@ -46,7 +46,8 @@ class Amp:
 
     def importance(self) -> tuple[Floats, Floats]:
         heads = (self.heads / self.count).reshape(self.sizes.kv_heads, -1)  # (g, heads of a group)
-        return heads.mean(1).cpu().numpy(), (self.neurons / self.count).cpu().numpy()
+        neurons = (self.neurons / self.count).reshape(self.sizes.ffn, -1)  # (f, neurons of a unit)
+        return heads.mean(1).cpu().numpy(), neurons.mean(1).cpu().numpy()
 
 
 class OutputEnergy:
@@ -59,8 +60,8 @@ class OutputEnergy:
 
     def __init__(self, sizes: Dimensions, layer: StockLayer) -> None:
         self.sizes, self.layer, self.count = sizes, layer, 0
-        zeros = matrix(layer.writers["o"]).new_zeros
-        h, e, f = sizes.heads, sizes.head_size, sizes.ffn
+        o, down = (matrix(layer.writers[role]) for role in ("o", "down"))
+        zeros, h, e, f = o.new_zeros, sizes.heads, o.shape[1] // sizes.heads, down.shape[1]
         self.heads, self.head_sums = zeros(h, e, e, dtype=torch.float64), zeros(h, e, dtype=torch.float64)
         self.neurons, self.neuron_sums = zeros(f, dtype=torch.float64), zeros(f, dtype=torch.float64)
 
@@ -84,9 +85,10 @@ class OutputEnergy:
         energy = torch.einsum("dhe,hef,dhf->h", columns, heads, columns)
         groups = energy.reshape(self.sizes.kv_heads, -1).sum(1)
         neurons = neurons * matrix(self.layer.writers["down"]).square().sum(0, dtype=torch.float64)
+        neurons = neurons.reshape(self.sizes.ffn, -1).sum(1)
         return groups.cpu().numpy(), neurons.cpu().numpy()
 
 
 def per_head(x: Tensor, sizes: Dimensions) -> Tensor:
     """(n, heads x head size) as (n, heads, head size)."""
-    return x.reshape(len(x), sizes.heads, sizes.head_size)
+    return x.reshape(len(x), sizes.heads, -1)

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zerolm.architecture import Ints
-from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.kept_units import Cut, LayerCut, spread
 from zerolm.carving.pruning import Place, Repaired, carved_layer, enter
 from zerolm.carving.repair.ridge import RIDGES, Fit
 from zerolm.carving.repair.rules import REPAIRS
@@ -307,11 +307,14 @@ class Walk:
     def on_parent(self, layer: int, *, bias_only: bool) -> None:
         """Repair a layer on what the parent's own layers send."""
         ours, kept = self.carved(layer), self.kept[layer]
-        columns = {"o": spread_heads(self.cut, kept), "down": kept.ffn}
+        units, parent = {"o": kept.groups, "down": kept.ffn}, self.cut.parent
+        wholes = {"o": parent.kv_heads, "down": parent.ffn}
         fits = {role: self._output_fit(module) for role, module in ours.writers.items()}
         for i, _, seen in self.parent.through(layer, parts):
             for role, fit in fits.items():
-                x = seen.inputs[role][..., torch.as_tensor(columns[role], device=self.blocks.device)]
+                x = seen.inputs[role]
+                places = spread(units[role], x.shape[-1] // wholes[role])  # heads may have two sizes
+                x = x[..., torch.as_tensor(places, device=self.blocks.device)]
                 fit.add(x, self._kept(seen.outputs[role]), self.masks[i], self.firsts[i])
         for role, module in ours.writers.items():
             self.solve((layer, role), module, fits[role], bias_only=bias_only)

@@ -194,5 +194,5 @@ class Blocks:
 
     def _key(self, index: int) -> object:
         batch = self.batches[index]
-        alone = "attention_mask" in batch or getattr(self.model.config, INPUTS_OF_LAYERS, 0)
+        alone = "attention_mask" in batch or bool(getattr(self.model.config, INPUTS_OF_LAYERS, 0))
         return index if alone else tuple(batch["input_ids"].shape)

@@ -17,7 +17,7 @@ from training.decoder import DecoderSettings, batches, stream
 from training.folder import card, write_model
 from training.loop import train
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
-from vocab_languages import SIZE
+from vocab_languages import SIZE, texts
 
 from zerolm.architecture import Ints
 from zerolm.carving.planning.part_costs import StoredCosts
@@ -102,22 +102,23 @@ def _documents(text: str) -> Iterator[str]:
         start = end
 
 
-def judged(folder: Path, kept: Ints | None, texts: dict[str, Path]) -> dict[str, Any]:
+def judged(folder: Path, kept: Ints | None, held: dict[str, Path]) -> dict[str, Any]:
     """Return the parameters and bits a byte of all texts with the kept tokens alone, None for all."""
     parent = Checkpoint.open(folder)
     model = open_model(parent)
     size = parent.layout.vocab if kept is None else len(kept)
     bits = {
         name: TokenLosses.on(parent, model, str(file), SETTINGS.length).bits(kept)
-        for name, file in texts.items()
+        for name, file in held.items()
     }
     return {"size": size, "params": costs_of(shaped(parent, size), StoredCosts())["params"], "bits": bits}
 
 
-def measure(parts: Parts, split: Split, tokenizers: Path, work: Path, seconds: float) -> None:
+def measure(parts: Parts, pages: Path, code: Path, work: Path, seconds: float) -> None:
     """Train the model, and measure it cut to English, to French and to code."""
-    folder = work / "mix"
-    parts.measured("mix trained", lambda: trained(folder, split, tokenizers / "byte-level BPE.json", seconds))
+    folder, split = work / "mix", texts(pages, code.read_text("utf-8"))
+    tokenizer = work / "tok" / "byte-level BPE.json"
+    parts.measured("mix trained", lambda: trained(folder, split, tokenizer, seconds))
     held = {name: work / f"held-{name}.txt" for name in split}
     for name, (seen, unseen) in split.items():
         held[name].write_text(unseen, "utf-8")

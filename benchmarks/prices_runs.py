@@ -21,6 +21,7 @@ from zerolm.architecture import Ints
 from zerolm.carving.carve import Carving
 from zerolm.carving.importance.criterion import Criterion
 from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.carving.parent_model import ParentModel
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.plan import GONE
 from zerolm.carving.planning.sensitivity import LOSS_BATCH, Loss, LossTable
@@ -302,8 +303,7 @@ class Parent:
         size = self._request(cost, share)
         session.importance()
         carving = Carving(
-            str(self.folder),
-            self.checkpoint,
+            ParentModel(str(self.folder), self.checkpoint),
             size,
             session.methods,
             NOWHERE,

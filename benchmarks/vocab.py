@@ -20,6 +20,7 @@ from vocab_curve import Curve
 from vocab_curve import measure as measure_curve
 from vocab_languages import BYTES_EACH, manual_pages
 from vocab_languages import measure as measure_languages
+from vocab_mix import measure as measure_mix
 from vocab_page import page
 from vocab_shapes import measure as measure_shapes
 
@@ -31,9 +32,10 @@ def main() -> None:
     parser.add_argument("--pages", type=Path, default=Path("/usr/share/man"), help="manual pages")
     parser.add_argument("--model", type=Path, required=True, help="the folder of pydec")
     parser.add_argument("--work", type=Path, required=True, help="a folder for what is measured")
-    parser.add_argument("--only", choices=("curve", "languages", "shapes", "page"), action="append")
+    parser.add_argument("--minutes", type=float, default=40.0, help="of training the model of all languages")
+    parser.add_argument("--only", choices=("curve", "languages", "mix", "shapes", "page"), action="append")
     chosen = parser.parse_args()
-    only = chosen.only or ["curve", "languages", "shapes"]
+    only = chosen.only or ["curve", "languages", "mix", "shapes"]
     one_thread()
     chosen.work.mkdir(parents=True, exist_ok=True)
     parts = Parts(chosen.work / "vocab.jsonl")
@@ -47,6 +49,8 @@ def main() -> None:
         measure_curve(parts, Curve(chosen.model, seen, unseen))
     if "languages" in only:
         measure_languages(parts, chosen.pages, seen, tokenizers)
+    if "mix" in only:
+        measure_mix(parts, chosen.pages, seen, chosen.work, 60.0 * chosen.minutes)
     if "shapes" in only:
         measure_shapes(parts, english, tokenizers, chosen.work / "shapes")
     written = StringIO()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,10 +13,11 @@ from parts import Parts
 from torch import Tensor
 
 from zerolm.architecture import Ints
+from zerolm.carving.carve import carve
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sizes import costs_of
-from zerolm.carving.request import Methods
+from zerolm.carving.request import MethodRequest, Methods, SizeRequest, VocabularyRequest, methods_of
 from zerolm.carving.session import Session
 from zerolm.carving.vocabulary.byte_losses import TokenLosses
 from zerolm.carving.vocabulary.cut_parent import use_of
@@ -30,6 +31,8 @@ from zerolm.progress import silent
 SHARES: Final = (0.94, 0.88, 0.75, 0.62, 0.5, 0.38, 0.25, 0.12)
 BESIDE: Final = (0.88, 0.5, 0.12)
 """Shares of tokens beside which the FFN and the stream are cut to as many parameters."""
+BUDGETS: Final = (0.98, 0.93, 0.87)
+"""Shares of the parameters that plans keep."""
 LENGTH: Final = 256
 
 
@@ -110,6 +113,16 @@ class Curve:
 
         size = min(sizes, key=lambda n: abs(self.params(cut=cut_to(n)) - params))
         return {"hidden": size, **self._judged(cut_to(size))}
+
+    def planned(self, share: float) -> dict[str, Any]:
+        """Return the sizes that a plan within a share of the parameters tried, and the one that it took."""
+        text = MethodRequest(text=str(self.seen), sequences=64, length=LENGTH)
+        size = SizeRequest.of(
+            None, {"max_params": f"{share}x"}, shape="uniform", vocabulary=VocabularyRequest("auto")
+        )
+        carved = carve(self.folder, size, methods_of(size, text))
+        assert carved.vocabulary is not None
+        return {"child": carved.vocabulary["child"], "sizes": carved.vocabulary["sizes"]}
 
     def _judged(self, cut: Cut) -> dict[str, Any]:
         repaired = self.session.repaired(cut)
@@ -227,6 +240,8 @@ def measure(parts: Parts, curve: Curve) -> None:
     parts.measured("curve whole", curve.whole)
     for share in SHARES:
         parts.measured(f"curve {share}", lambda share=share: curve.cut(share))
+    for share in BUDGETS:
+        parts.measured(f"planned {share}", partial(curve.planned, share))
     for share in BESIDE:
         params = curve.params(len(curve.kept(share)))
         parts.measured(f"ffn {share}", lambda params=params: curve.ffn(params))

@@ -22,9 +22,12 @@ def page(parts: Mapping[str, Any]) -> None:
     if "curve whole" in parts:
         curve(parts)
         beside(parts)
+        planned(parts)
         repaired(parts)
     if any(name.startswith("cut ") for name in parts):
         languages(parts)
+    if "mix whole" in parts:
+        mixed(parts)
     if any(name.startswith("shape ") for name in parts):
         shapes(parts)
 
@@ -79,6 +82,34 @@ def beside(parts: Mapping[str, Any]) -> None:
     table(["parameters", "tokens", "FFN, cut / repaired", "hidden, cut / repaired"], rows)
 
 
+def planned(parts: Mapping[str, Any]) -> None:
+    """Print where a plan stops taking tokens."""
+    plans = {
+        name.split()[1]: part
+        for name, part in sorted(parts.items(), reverse=True)
+        if name.startswith("planned ")
+    }
+    if not plans:
+        return
+    print("### Where a plan stops\n")
+    print(
+        "`--keep-vocab auto` within a share of the parameters, all layers of one size, by 64 sequences of "
+        "the text that tokens are counted on: what fewer tokens and all other cuts beside them are foretold "
+        "to lose, in bits a byte. Smaller vocabularies are not tried once tokens alone lose more than the "
+        "best size does in all.\n"
+    )
+    rows: list[list[str | float]] = []
+    for share, part in plans.items():
+        for size in part["sizes"]:
+            chosen = " chosen" if size["size"] == part["child"] else ""
+            both = f"{size['tokens'] + size['rest']:.4f}{chosen}"
+            rows.append(
+                [f"{float(share):.0%}", f"{size['size']:,}", f"{size['tokens']:.4f}", f"{size['rest']:.4f}"]
+            )
+            rows[-1].append(both)
+    table(["parameters", "tokens", "fewer tokens", "all other cuts", "both"], rows)
+
+
 def repaired(parts: Mapping[str, Any]) -> None:
     """Print whether repairing rows pays."""
     rows: list[list[str | float]] = []
@@ -126,6 +157,26 @@ def languages(parts: Mapping[str, Any]) -> None:
         kept = f"{part['kept']:,} ({part['kept'] / part['rows']:.0%})"
         rows.append([kind, language, kept, *lengths, f"{part['same']} of {part['strings']}"])
     table(["kind", "cut to", "tokens kept", *names, "same tokens"], rows)
+
+
+def mixed(parts: Mapping[str, Any]) -> None:
+    """Print bits a byte of the model of all languages, cut to one of them."""
+    training = parts["mix trained"]
+    names = [*LANGUAGES, "code"]
+    print("## A model of four languages and code\n")
+    print(
+        f"A llama of {training['params']:,} parameters, four layers, with the byte-level BPE of all, that "
+        f"has read {training['read']:,} tokens of the mix ({training['steps']:,} steps), cut to the tokens "
+        "of one of them, and to half of these. Bits a byte of text that is held out. Nothing is repaired.\n"
+    )
+    rows: list[list[str | float]] = []
+    for name, part in parts.items():
+        if name.startswith("mix ") and name != "mix trained":
+            bits = [f"{part['bits'][each]:.3f}" for each in names]
+            rows.append(
+                [name.removeprefix("mix "), f"{part['size']:,}", f"{part['params'] / 1e6:.2f}", *bits]
+            )
+    table(["cut to", "tokens", "M parameters", *names], rows)
 
 
 def shapes(parts: Mapping[str, Any]) -> None:

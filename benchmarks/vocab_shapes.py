@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 import torch
@@ -84,12 +84,14 @@ def carved(folder: Path, text: Path, work: Path) -> dict[str, Any]:
     command += ["--text", str(text), "--out", str(out), "--force", "--json"]
     environment = os.environ | {"ZEROLM_CACHE": str(work / "cache")}
     start = time.monotonic()
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    seconds = time.monotonic() - start
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    result = json.loads(done.stdout)
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with TemporaryFile() as printed:
+        process = subprocess.Popen(command, env=environment, stdout=printed)
+        _, status, usage = os.wait4(process.pid, 0)  # of this process alone
+        seconds = time.monotonic() - start
+        if status:
+            raise RuntimeError(f"{' '.join(command)} failed")
+        printed.seek(0)
+        result = json.load(printed)
     tokens = len(json.loads((folder / "tokenizer.json").read_text("utf-8"))["model"]["vocab"])
     return {
         "vocabulary": result["vocabulary"],

@@ -19,22 +19,28 @@ from tokenizers import (
     trainers,
 )
 
+from zerolm.checkpoints.gguf.words import SPLIT_PATTERNS
 from zerolm.checkpoints.many_scripts import PAGE
 
 CHAT = ["<|im_start|>", "<|im_end|>"]
 SPECIAL = ["<unk>", "<s>", "</s>", *CHAT]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 CORPUS = [PAGE, Path(__file__).read_text("utf-8"), Path(json.__file__).read_text("utf-8")]
-WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 @cache
-def byte_level(*, whole_words: bool = False, size: int = 900) -> str:
-    """A byte-level BPE, as GPT-2 has it, or with words that are taken whole, as Llama 3."""
-    tokenizer = Tokenizer(models.BPE(ignore_merges=whole_words))
-    step = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not whole_words)
-    split = pre_tokenizers.Split(Regex(WORDS), "isolated")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, step]) if whole_words else step
+def byte_level(words: str = "gpt-2", size: int = 900) -> str:
+    """A byte-level BPE that cuts words as ``gpt-2``, ``smollm``, ``qwen2`` or ``llama-bpe``, by GGUF's names.
+
+    The last takes a word whole that is a token.
+    """
+    expressions = {name: expression for (expression, _), name in SPLIT_PATTERNS.items()}
+    tokenizer = Tokenizer(models.BPE(ignore_merges=words == "llama-bpe"))
+    steps: list[Any] = [pre_tokenizers.Digits(individual_digits=True)] if words == "smollm" else []
+    if words in expressions:
+        steps = [pre_tokenizers.Split(Regex(expressions[words]), "isolated")]
+    last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=words not in expressions)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*steps, last]) if steps else last
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
@@ -47,8 +53,11 @@ def byte_level(*, whole_words: bool = False, size: int = 900) -> str:
 
 
 @cache
-def sentence_piece(*, with_bytes: bool = True, size: int = 900) -> str:
-    """A BPE as Llama 2 has it: all pairs that make a token are merges, bytes stand for other characters."""
+def sentence_piece(*, with_bytes: bool = True, in_front: bool = True, size: int = 900) -> str:
+    """A BPE as Llama 2 has it: all pairs that make a token are merges, bytes stand for other characters.
+
+    A text gets a space ``in_front``, or none, as Gemma has it.
+    """
     tokenizer = Tokenizer(models.BPE(byte_fallback=with_bytes, fuse_unk=True, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     special = [*SPECIAL, *(BYTES if with_bytes else [])]
@@ -65,10 +74,11 @@ def sentence_piece(*, with_bytes: bool = True, size: int = 900) -> str:
         order.setdefault(left + right, len(order))
     document["model"]["merges"] = [pair for token in order for pair in _halves(token, vocab)]
     whole = Tokenizer.from_str(json.dumps(document))
-    whole.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    whole.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    written: list[Any] = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    if in_front:
+        whole.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        written.append(decoders.Strip(" ", 1, 0))
+    whole.decoder = decoders.Sequence(written)
     whole.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return whole.to_str()
 
@@ -119,8 +129,9 @@ def word_piece(size: int = 700) -> str:
 
 KINDS: dict[str, Callable[[], str]] = {
     "byte level": byte_level,
-    "byte level, whole words": lambda: byte_level(whole_words=True),
+    "byte level, whole words": lambda: byte_level("llama-bpe"),
     "SentencePiece with bytes": sentence_piece,
+    "SentencePiece without a space in front": lambda: sentence_piece(in_front=False),
     "SentencePiece without bytes": lambda: sentence_piece(with_bytes=False),
     "Unigram": unigram,
     "Unigram with bytes": lambda: unigram(with_bytes=True),

@@ -167,7 +167,7 @@ def test_a_recipe_stands_alone() -> None:
         if name == "text":
             continue
         other = setting.choices[0] if setting.choices else "none" if setting.kind == "text" else 1
-        other = {"integer": 7, "flag": True}.get(setting.kind, other)
+        other = {"integer": 7, "flag": True, "path": "none"}.get(setting.kind, other)
         with pytest.raises(ValueError, match=f"{name.replace('_', '-')} cannot stand beside it"):
             package.carve("parent", recipe="child/recipe.json", **{name: other})
 

@@ -12,10 +12,11 @@ import torch
 import transformers
 from carvings import rebuild
 from made_tokenizers import CORPUS, byte_level, unigram, word_piece
+from made_vocabularies import NAMED, ROWS, TEMPLATE, decoder
 from sentence_folders import sentence_folder
-from tiny import DECODER, MODELS
+from tiny import MODELS
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from zerolm.carving.carve import carve
 from zerolm.carving.evaluation.evaluate import evaluate
@@ -27,25 +28,6 @@ from zerolm.carving.vocabulary.fewer_tokens import shaped, with_tokens
 from zerolm.checkpoints import Checkpoint
 from zerolm.networks.opener import mapped_model, open_model
 from zerolm.progress import silent
-
-ROWS = 960
-NAMED = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "</s>"}
-TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-
-
-def decoder(folder: Path, tokenizer: str, **changes: Any) -> Path:
-    """A tiny llama with a tokenizer; its configuration names tokens by their ids."""
-    config = LlamaConfig(
-        **DECODER | {"vocab_size": ROWS, "bos_token_id": 1, "eos_token_id": [2, 4], "head_dim": 8} | changes
-    )
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(config)
-    model.generation_config.bos_token_id, model.generation_config.eos_token_id = 1, [2, 4]
-    model.save_pretrained(folder)
-    stock = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer), **NAMED)
-    stock.chat_template = TEMPLATE
-    stock.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +123,7 @@ def test_sizes_within_budgets(parent: Path, text: Path) -> None:
     """Each size is worth what fewer tokens and all other cuts beside them lose; the least is chosen."""
     from zerolm.carving.request import MethodRequest, methods_of
 
-    size = SizeRequest.of(None, {"max_params": "0.7x"}, vocabulary=VocabularyRequest("auto"))
+    size = SizeRequest.of({"hidden": 1.0}, {"max_params": "0.7x"}, vocabulary=VocabularyRequest("auto"))
     methods = methods_of(size, MethodRequest(text=str(text), sequences=4, length=16))
     carved = carve(parent, size, methods)
     rows = carved.vocabulary["sizes"]

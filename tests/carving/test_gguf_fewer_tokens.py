@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,11 @@ from zerolm.carving.request import (  # noqa: E402
 
 ROWS = 960
 STRINGS = 500
-KINDS = {"byte level": byte_level, "SentencePiece": sentence_piece}
+KINDS = {
+    **{words: partial(byte_level, words) for words in ("gpt-2", "smollm", "qwen2", "llama-bpe")},
+    "SentencePiece": sentence_piece,
+    "SentencePiece without a space in front": partial(sentence_piece, in_front=False),
+}
 
 
 def strings() -> list[str]:

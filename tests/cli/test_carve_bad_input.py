@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import Zerolm, refused, state
 from safetensors.torch import load_file, save_file
 from tiny import saved, word_tokenizer
 
@@ -25,7 +26,6 @@ from zerolm.carving.export.formats import StockFolder
 from zerolm.diagnosis import examine
 from zerolm.diagnosis.opening import opened
 
-Zerolm = Callable[..., Any]
 CARVE = ("--keep-ffn", "0.5", "--out", "child")
 TOKENS = ("--sequences", "4", "--length", "8")
 
@@ -38,26 +38,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(examine, "attempt", opened)
     return tmp_path / "here"
-
-
-def state(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """What is in a folder: times of change and contents by path."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        content = os.readlink(path).encode() if path.is_symlink() else b""
-        content = path.read_bytes() if path.is_file() and not path.is_symlink() else content
-        found[str(path.relative_to(folder))] = (path.lstat().st_mtime_ns, content)
-    return found
-
-
-def refused(zerolm: Zerolm, *arguments: str, words: str) -> None:
-    """That a command fails in one line, with these words, and changes nothing here."""
-    before = state(Path.cwd())
-    ran = zerolm(*arguments)
-    lines = [line for line in ran.err.splitlines() if not line.endswith(" ...")]
-    assert (ran.status, ran.out, len(lines)) == (2, "", 1), (ran.out, ran.err)
-    assert words in lines[0], lines[0]
-    assert state(Path.cwd()) == before
 
 
 def parent(name: str = "llama", **settings: Any) -> Path:

@@ -312,7 +312,7 @@ class Carving:
         checkpoint, size, session = self.checkpoint, self.size, self.session
         if self.typing is not None:
             return self._typed(self.typing)
-        if not self.size.cuts_layers:
+        if checkpoint.fewer is not None and not size.cuts_layers:
             return self.finished(Cut.whole(dimensions(checkpoint)))
         criterion = self._criterion()
         if self.methods.plan == "heuristic":

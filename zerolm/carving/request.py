@@ -251,7 +251,7 @@ class SizeRequest:
     @property
     def cuts_layers(self) -> bool:
         """Return whether anything but tokens may be cut."""
-        return bool(self.budgets or self.keep)
+        return bool(self.budgets or self.keep or self.space)
 
     @property
     def is_fixed(self) -> bool:

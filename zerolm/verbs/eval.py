@@ -204,6 +204,7 @@ class EvaluationReport(Report):
     command: ClassVar[str] = "eval"
     sequences: int | None = None
     tokens: int | None = None
+    bits: float | None = None
     perplexity: float | None = None
     kl: float | None = None
     cosine: float | None = None

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -47,14 +48,14 @@ class Reader:
     checkpoint: Checkpoint
     model: PreTrainedModel
 
-    @property
+    @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer as transformers has it, without padding and truncation."""
         stock = stock_tokenizer(self.checkpoint.folder)
         document = json.loads(stock.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
         return Tokenizer.from_str(json.dumps(document))
 
-    @property
+    @cached_property
     def start(self) -> list[int]:
         """The token that stands before a text, or none."""
         return separator(stock_tokenizer(self.checkpoint.folder), self.checkpoint.layout.vocab)[:1]
@@ -80,6 +81,14 @@ def of_other_tokens(
     """Return what a child of another vocabulary has lost, in bits a byte; of an encoder by embeddings."""
     if text == RANDOM:
         raise ValueError("random tokens tell nothing of what a model is worth: give a text")
+    for one in (ours, theirs):
+        try:
+            stock_tokenizer(one.folder)
+        except ValueError as error:
+            sizes = f"{ours.layout.vocab} and {theirs.layout.vocab}"
+            raise ValueError(
+                f"vocabularies of {sizes} tokens cannot be compared without both tokenizers: {error}"
+            ) from None
     progress("opening both")
     child, parent = (Reader(one, put_on(open_model(one), running)) for one in (ours, theirs))
     return _beside(child, parent, None, text, length, progress)
@@ -212,10 +221,10 @@ def _logits(model: PreTrainedModel, ids: Sequence[int]) -> Tensor:
 
 def _embedded(ours: Reader, theirs: Reader, lines: Sequence[str], length: int) -> Compared:
     apart, tokens = list[float](), 0
+    stocks = [stock_tokenizer(reader.checkpoint.folder) for reader in (ours, theirs)]
     for first in range(0, len(lines), BATCH):
         vectors = []
-        for reader in (ours, theirs):
-            stock = stock_tokenizer(reader.checkpoint.folder)
+        for reader, stock in zip((ours, theirs), stocks, strict=True):
             most = longest_line(reader.checkpoint, length)
             rows = padded_lines(lines[first : first + BATCH], stock, most)
             pooling = TokenPooling.of(reader.checkpoint)

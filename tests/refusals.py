@@ -1,0 +1,30 @@
+"""What every wrong command does: one line, status 2, nothing changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Zerolm = Callable[..., Any]
+
+
+def state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """What is in a folder: times of change and contents by path."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        content = os.readlink(path).encode() if path.is_symlink() else b""
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else content
+        found[str(path.relative_to(folder))] = (path.lstat().st_mtime_ns, content)
+    return found
+
+
+def refused(zerolm: Zerolm, *arguments: str, words: str) -> None:
+    """That a command fails in one line, with these words, and changes nothing here."""
+    before = state(Path.cwd())
+    ran = zerolm(*arguments)
+    lines = [line for line in ran.err.splitlines() if not line.endswith(" ...")]
+    assert (ran.status, ran.out, len(lines)) == (2, "", 1), (ran.out, ran.err)
+    assert words in lines[0], lines[0]
+    assert state(Path.cwd()) == before

@@ -12,7 +12,7 @@ INTRODUCTION = """# Vocabulary
 
 Written by `python benchmarks/vocab.py`. {machine}, one thread, other work on the machine.
 
-Tokens leave a tokenizer with their rows of embedding and head: see [vocabulary](../docs/vocabulary.md).
+Tokens leave a tokenizer with their rows of embedding and head, by `zerolm carve --keep-vocab`.
 """
 
 

@@ -127,7 +127,9 @@ def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
     tiny = Checkpoint.open(saved(tmp_path / "tiny", "llama"))
     with pytest.raises(ValueError, match=r"32 layers, attention 4096, FFN 11008; the parent has 3 layers"):
         SIZE_SPACES["lonas-llama-7b"].choices(tiny)
-    with pytest.raises(ValueError, match=r"space 'lonas' is not known; .*there are lonas-bert, lonas-llama"):
+    with pytest.raises(
+        ValueError, match=r"space 'lonas' is not known; .*there are heads-ffn, lonas-bert, lonas-llama"
+    ):
         SIZE_SPACES["lonas"]
     with pytest.raises(ValueError, match="without budgets"):
         heuristic_of(

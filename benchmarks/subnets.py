@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from corpus import seen_files, seen_text, summaries, unseen_text
+from subnets_attacks import attack_each
 from subnets_data import rows, versions, write_rows
 from subnets_page import page
-from subnets_runs import SETS, carved_seconds, foretold, proxies, sliced
+from subnets_runs import SETS, foretold, proxies, seconds_alone, sliced
 from timing import note, one_thread
 
 from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
@@ -104,13 +105,19 @@ def measure(models: Path, work: Path) -> None:
             document = sliced(
                 parent, draw, CutRequest(criterion, calibration=text), requests[name], work / model, name
             )
-            foretold(parent, CutRequest(criterion, calibration=str(calibration)), document, work / model)
-        file = work / model / "carved.json"
+            how = CutRequest(criterion, calibration=str(calibration))
+            foretold(parent, how, requests[name], document, work / model)
+        file = work / model / "seconds.json"
         if not file.exists():
-            file.write_text(json.dumps(carved_seconds(parent, "prefix")))
+            file.write_text(json.dumps(seconds_alone(parent, "prefix", requests["first"])))
     for model, criterion, sets in RUNS[:2]:
         document = json.loads((work / model / f"{criterion}-{sets[0]}.json").read_text())
         proxies(document, work / model / f"{criterion}-proxies.json")
+    model, criterion, (first, _) = RUNS[1]
+    parent, requests, calibration = judging(model, models, work)
+    document = json.loads((work / model / f"{criterion}-{first}.json").read_text())
+    cutting, file = CutRequest(criterion, calibration=str(calibration)), f"{criterion}-attacks.jsonl"
+    attack_each(parent, cutting, requests[first], document, work / model / file)
 
 
 def main() -> None:

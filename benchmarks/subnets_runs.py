@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,18 +14,22 @@ from timing import note
 
 from zerolm.architecture import Floats
 from zerolm.carving.carve import carve
-from zerolm.carving.importance.criteria import WEIGHTS_ONLY, criterion_of
-from zerolm.carving.importance.criterion import Additive, Criterion
-from zerolm.carving.kept_units import Cut
+from zerolm.carving.importance.criteria import WEIGHTS_ONLY, criterion_of, needs_tokens
+from zerolm.carving.importance.criterion import Additive, Criterion, Indifferent
+from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.request import Destination, MethodRequest, Methods, SizeRequest, methods_of
 from zerolm.carving.session import Session
 from zerolm.carving.subnets.document import slices_document
 from zerolm.carving.subnets.draws import Sizes
+from zerolm.carving.subnets.judging import Judging
+from zerolm.carving.subnets.reading import judged_by
 from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest
 from zerolm.carving.subnets.slicing import cuts_of, slice_parent
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.groundtruth.truth import check, thinned
+from zerolm.networks.compute import compute
 from zerolm.networks.opener import load_model
+from zerolm.settings.compute import USUALLY
 from zerolm.spaces.choices import by_layer
 from zerolm.zero_cost.measure import ProxyRequest, Selection, measure
 
@@ -61,8 +66,17 @@ def sizes_in(document: dict[str, Any], depth: int) -> list[Sizes]:
     return [tuple(zip(*pair, strict=True)) for pair in columns]
 
 
+def criterion_in(checkpoint: Checkpoint, cutting: CutRequest, judging: JudgingRequest) -> Criterion:
+    """Return the criterion by which ``sliced`` cut, on the same tokens."""
+    if not needs_tokens(cutting.criterion):
+        return criterion_of(cutting.criterion, checkpoint, ledger_of(checkpoint))
+    sizes = {"sequences": judging.sequences, "length": judging.length}
+    methods = Methods(cutting.criterion, text=cutting.calibration, **sizes)
+    return Session(checkpoint, methods, note).importance()
+
+
 def foretold(
-    parent: Path, cutting: CutRequest, document: dict[str, Any], place: Path
+    parent: Path, cutting: CutRequest, judging: JudgingRequest, document: dict[str, Any], place: Path
 ) -> dict[str, list[float]]:
     """Return what the weights, the tokens and the prices say of each sub-network; higher is better.
 
@@ -85,7 +99,7 @@ def foretold(
     for name in ("amp", "output_energy", "surgeon"):
         session.methods = Methods(name, text=text, sequences=sequences, length=256)
         by_name[name] = session.importance()
-    chosen = by_name.get(cutting.criterion) or criterion_of(cutting.criterion, checkpoint, ledger)
+    chosen = criterion_in(checkpoint, cutting, judging)
     cuts = cuts_of(checkpoint, chosen, sizes_in(document, checkpoint.layout.depth))
     columns: dict[str, list[float]] = {}
     for name, criterion in by_name.items():
@@ -120,21 +134,30 @@ def _kept(criterion: Additive, cut: Cut) -> tuple[float, float]:
     return sum(sums), float(np.mean(shares))
 
 
-def carved_seconds(parent: Path, criterion: str, count: int = 3) -> dict[str, float]:
-    """Return the processor's seconds to carve a child with its proof, and to open it again, on average."""
-    taken, opened = [], []
+def seconds_alone(parent: Path, criterion: str, judging: JudgingRequest, count: int = 3) -> dict[str, float]:
+    """Return the processor's seconds to carve a child with its proof, to open it and to judge it; means."""
+    taken: dict[str, list[float]] = {"carve": [], "open": [], "judge": []}
+    checkpoint = Checkpoint.open(parent)
+    judged, _ = judged_by(checkpoint, judging)
+    work = Judging(str(parent), judged, compute(USUALLY))
+    work([Cut.whole(dimensions(checkpoint))])  # opens the parent
     for number in range(count):
         share = 0.5 + 0.15 * number
         size = SizeRequest.of({"ffn": share})
         methods = methods_of(size, MethodRequest(criterion=criterion))
+        units = (checkpoint.layout.kv_heads, int(share * checkpoint.layout.ffn))
+        (cut,) = cuts_of(checkpoint, Indifferent(None), [(units,) * checkpoint.layout.depth])
         with tempfile.TemporaryDirectory() as scratch:
-            start = time.process_time()
-            carve(parent, size, methods, Destination(Path(scratch) / "child"))
-            taken.append(time.process_time() - start)
-            start = time.process_time()
-            load_model(Path(scratch) / "child", Checkpoint.open(parent).family.task == "next")
-            opened.append(time.process_time() - start)
-    return {"carve": float(np.mean(taken)), "open": float(np.mean(opened))}
+            child = Path(scratch) / "child"
+            for name, step in (
+                ("carve", partial(carve, parent, size, methods, Destination(child))),
+                ("open", partial(load_model, child, checkpoint.family.task == "next")),
+                ("judge", partial(work, [cut])),
+            ):
+                start = time.process_time()
+                step()
+                taken[name].append(time.process_time() - start)
+    return {name: float(np.mean(each)) for name, each in taken.items()}
 
 
 def proxies(document: dict[str, Any], file: Path) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,18 +97,15 @@ def attacked(victim: Victim, text: str, label: int) -> dict[str, Any]:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def main(model: Path, file: Path, out: Path, count: int | None = None) -> dict[str, float]:
-    """Attack ``count`` rows (all), write the table, and return TextAttack's three rates, in percent."""
-    with file.open(encoding="utf-8", newline="") as text:
-        rows = list(csv.DictReader(text))[:count]
-    network = AutoModelForSequenceClassification.from_pretrained(model).eval()
-    victim = Victim(network, AutoTokenizer.from_pretrained(model))
-    numbers = {**network.config.label2id, **{str(number): number for number in network.config.id2label}}
-    table = [attacked(victim, row["text"], numbers[row["label"]]) for row in rows]
-    with out.open("w", encoding="utf-8", newline="") as text:
-        writer = csv.DictWriter(text, COLUMNS, quoting=csv.QUOTE_NONNUMERIC)
-        writer.writeheader()
-        writer.writerows(table)
+def attack(victim: Victim, rows: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Return TextAttack's table of ``rows`` with ``text`` and ``label``, a name or a number."""
+    classes = victim.model.config.id2label
+    numbers = {**{name: number for number, name in classes.items()}, **{str(each): each for each in classes}}
+    return [attacked(victim, row["text"], numbers[row["label"]]) for row in rows]
+
+
+def rates(table: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return TextAttack's three rates, in percent."""
     outcomes = Counter(row["result_type"] for row in table)
     tried = outcomes["Failed"] + outcomes["Successful"]
     return {
@@ -116,6 +113,19 @@ def main(model: Path, file: Path, out: Path, count: int | None = None) -> dict[s
         "accuracy under attack": 100.0 * outcomes["Failed"] / len(table),
         "attack success rate": 100.0 * outcomes["Successful"] / max(1, tried),
     }
+
+
+def main(model: Path, file: Path, out: Path, count: int | None = None) -> dict[str, float]:
+    """Attack ``count`` rows (all), write the table, and return its rates."""
+    with file.open(encoding="utf-8", newline="") as text:
+        rows = list(csv.DictReader(text))[:count]
+    network = AutoModelForSequenceClassification.from_pretrained(model).eval()
+    table = attack(Victim(network, AutoTokenizer.from_pretrained(model)), rows)
+    with out.open("w", encoding="utf-8", newline="") as text:
+        writer = csv.DictWriter(text, COLUMNS, quoting=csv.QUOTE_NONNUMERIC)
+        writer.writeheader()
+        writer.writerows(table)
+    return rates(table)
 
 
 if __name__ == "__main__":

@@ -23,20 +23,16 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from zerolm.carving.evaluation.divergence import perplexities_and_kls
 from zerolm.carving.importance.criterion import Indifferent
 from zerolm.carving.kept_units import dimensions
-from zerolm.carving.planning.part_costs import Choices
-from zerolm.carving.planning.sizes import costs_of, prices_of
 from zerolm.carving.pruning import apply_in_memory
 from zerolm.carving.request import Methods
 from zerolm.carving.session import Session
 from zerolm.carving.subnets import slicing
-from zerolm.carving.subnets.draws import drawn_sizes, space_size
 from zerolm.carving.subnets.judging import Judging
 from zerolm.carving.subnets.metrics import share_right, under_attack
 from zerolm.carving.subnets.reading import judged_by, judged_text
 from zerolm.carving.subnets.request import CutRequest, DrawRequest, JudgingRequest, Limits
 from zerolm.carving.subnets.slicing import KeptRows, cuts_of, digest_of, slice_parent
 from zerolm.checkpoints import Checkpoint
-from zerolm.costs import COSTS, CostModel
 from zerolm.networks.compute import Compute
 from zerolm.networks.opener import open_model
 from zerolm.settings.compute import RunningRequest
@@ -63,15 +59,28 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tiny, random, and with a bias by which its two classes are as common."""
-    folder = saved(tmp_path_factory.mktemp("encoder") / "bert", "bert_classes")
-    word_tokenizer(folder, "w0")
+    return classifier(tmp_path_factory.mktemp("encoder") / "bert", "bert_classes")
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a head of classes, which reads the last token that is no padding."""
+    return classifier(tmp_path_factory.mktemp("decoder") / "llama", "llama_classes")
+
+
+def classifier(folder: Path, kind: str) -> Path:
+    """Tiny, random, and with weights by which its two classes are as common."""
+    word_tokenizer(saved(folder, kind), "w0")
     network = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    head = network.classifier if kind == "bert_classes" else network.score
     with torch.no_grad():
-        logits = [network(**tokenizer(text, return_tensors="pt")).logits[0] for text in TEXTS]
-        apart = torch.stack(logits).diff(dim=1).quantile(0.5)  # between two: no text is on the edge
-        network.classifier.bias[1] -= apart
+        each = [network(**tokenizer(text, return_tensors="pt")).logits[0] for text in TEXTS]
+        logits = torch.stack(each)
+        if head.bias is not None:
+            head.bias[1] -= logits.diff(dim=1).quantile(0.5)  # between two: no text is on the edge
+        else:
+            head.weight[1] *= float((logits[:, 0] / logits[:, 1]).quantile(0.5))
     network.save_pretrained(folder)
     return folder
 
@@ -147,18 +156,27 @@ def test_bits_a_byte_are_perplexity_by_bytes(parent: Path) -> None:
     assert ours["bits_a_byte"] == pytest.approx(nats / np.log(2) / bytes_, rel=1e-9)
 
 
-def test_classes_are_those_of_each_text_alone(encoder: Path, tmp_path: Path) -> None:
+SIZES_CUT = {
+    "encoder": [[(6, 40 - less), (6, 40 - 2 * less), (6 - less % 2, 40)] for less in range(6)],
+    "decoder": [[(2, 40 - less), (2 - less % 2, 40 - 2 * less), (2, 40 - 3 * less)] for less in range(6)],
+}
+
+
+@pytest.mark.parametrize("kind", SIZES_CUT)
+def test_classes_are_those_of_each_text_alone(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """In batches with padding, from the stock class cut in place, one text at a time without any."""
+    parent: Path = request.getfixturevalue(kind)
     labels = [number % 3 // 2 for number in range(len(TEXTS))]
     rows = [f"{text},{label}" for text, label in zip(TEXTS, labels, strict=True)]
     (tmp_path / "rows.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
-    checkpoint = Checkpoint.open(encoder)
+    checkpoint = Checkpoint.open(parent)
     judged, _ = judged_by(checkpoint, JudgingRequest(data=str(tmp_path / "rows.csv")))
-    sizes = [[(6, 40 - less), (6, 40 - 2 * less), (6 - less % 2, 40)] for less in range(6)]
-    cuts = cuts_of(checkpoint, Indifferent(None), sizes)
-    together = Judging(str(encoder), judged, Compute())(cuts)
-    model = AutoModelForSequenceClassification.from_pretrained(encoder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    cuts = cuts_of(checkpoint, Indifferent(None), SIZES_CUT[kind])
+    together = Judging(str(parent), judged, Compute())(cuts)
+    model = AutoModelForSequenceClassification.from_pretrained(parent).eval()
+    tokenizer = AutoTokenizer.from_pretrained(parent)
     assert len({each["accuracy"] for each in together}) > 2
     for cut, ours in zip(cuts, together, strict=True):
         network = apply_in_memory(model, cut)
@@ -200,70 +218,6 @@ def test_for_its_victim_they_are_what_textattack_prints(outcomes: list[str]) -> 
         "attack_success_rate": successful / (successful + failed) if successful + failed else 0.0,
         "accuracy_drop": pytest.approx(1 - skipped / len(outcomes) - failed / len(outcomes)),
     }
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_draws_keep_to_their_budgets(seed: int) -> None:
-    """Each costs what ``carve`` would count for its cut, and none comes twice."""
-    checkpoint, choices, prices = drawing()
-    whole = costs_of(checkpoint, CostModel())
-    low = 0.5 + 0.03 * seed
-    limits = {"min_params": int(low * whole["params"]), "max_params": int((low + 0.1) * whole["params"])}
-    limits["max_macs"] = int(0.9 * whole["macs"])
-    sizes = drawn_sizes(choices, prices, 3, 5, seed, limits)
-    assert len(set(sizes)) == 5
-    for cut in cuts_of(checkpoint, Indifferent(None), sizes):
-        costs = costs_of(checkpoint, CostModel(), cut)
-        assert limits["min_params"] <= costs["params"] <= limits["max_params"]
-        assert costs["macs"] <= limits["max_macs"]
-
-
-CACHE: dict[str, Any] = {}
-
-
-def drawing() -> tuple[Checkpoint, Choices, Any]:
-    return CACHE["checkpoint"], CACHE["choices"], CACHE["prices"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def drawn_from(parent: Path) -> None:
-    checkpoint = Checkpoint.open(parent)
-    _, choices = slicing.space_of(checkpoint, "heads-ffn")
-    CACHE.update(
-        checkpoint=checkpoint,
-        choices=choices,
-        prices=prices_of(checkpoint, choices, CostModel(), "heads-ffn"),
-    )
-
-
-def test_a_small_space_is_drawn_to_its_end() -> None:
-    checkpoint, _, _ = drawing()
-    choices = Choices((1, 2), (10, 40), (3,))
-    prices = prices_of(checkpoint, choices, CostModel(), "heads-ffn")
-    assert space_size(choices, 3) == 64
-    sizes = drawn_sizes(choices, prices, 3, 64, 0, {})
-    assert set(sizes) == set(product(product((1, 2), (10, 40)), repeat=3))
-    assert drawn_sizes(choices, prices, 3, 64, 1, {}) != sizes
-    with pytest.raises(ValueError, match="has 64 sub-networks of this parent, so 65 cannot be drawn"):
-        drawn_sizes(choices, prices, 3, 65, 0, {})
-    most = sorted(int(prices.of(dict(enumerate(each)))[COSTS.index("macs")]) for each in sizes)
-    within = sum(one >= most[-5] for one in most)
-    assert len(drawn_sizes(choices, prices, 3, within, 0, {"min_macs": most[-5]})) == within
-    with pytest.raises(ValueError, match=f"^only {within} different sub-networks within the budgets"):
-        drawn_sizes(choices, prices, 3, within + 1, 0, {"min_macs": most[-5]})
-    with pytest.raises(
-        ValueError, match=f"have fewer than {most[-1] + 1:,} macs, the most of them {most[-1]:,}$"
-    ):
-        drawn_sizes(choices, prices, 3, 2, 0, {"min_macs": most[-1] + 1})
-
-
-def test_draws_are_of_all_sub_networks_alike() -> None:
-    """Of 40 widths in three layers the mean of many draws is that of the space, by six deviations."""
-    _, choices, prices = drawing()
-    sizes = np.array(drawn_sizes(choices, prices, 3, 4000, 0, {}))
-    for kind, values in enumerate((choices.groups, choices.ffn)):
-        deviation = np.std(values) / np.sqrt(4000)
-        assert (abs(sizes[:, :, kind].mean(0) - np.mean(values)) < 6 * deviation).all()
 
 
 JUDGING = {"draw": DrawRequest("heads-ffn", 40, seed=3), "cutting": CutRequest()}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from corpus import seen_files, seen_text, summaries, unseen_text
+from parts import Parts
 from subnets_attacks import attack_each
 from subnets_data import rows, versions, write_rows
 from subnets_page import page
@@ -117,7 +118,7 @@ def measure(models: Path, work: Path) -> None:
     parent, requests, calibration = judging(model, models, work)
     document = json.loads((work / model / f"{criterion}-{first}.json").read_text())
     cutting, file = CutRequest(criterion, calibration=str(calibration)), f"{criterion}-attacks.jsonl"
-    attack_each(parent, cutting, requests[first], document, work / model / file)
+    attack_each(parent, cutting, requests[first], document, Parts(work / model / file))
 
 
 def main() -> None:

@@ -1,16 +1,16 @@
-"""Attacks of sub-networks themselves, for ``subnets.py``: each is its own victim, as in ZeroLM's tables."""
+"""Attacks of sub-networks themselves, for ``subnets.py``: each is its own victim."""
 
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from parts import Parts
 from subnets_runs import criterion_in, sizes_in
-from timing import note
 
 from zerolm.architecture import Floats
 from zerolm.carving.kept_units import Cut, dimensions
@@ -31,44 +31,31 @@ STRENGTHS: Final = {"one word changed at most": 1, "three words in ten changed a
 
 
 def attack_each(
-    parent: Path, cutting: CutRequest, judging: JudgingRequest, document: dict[str, Any], file: Path
+    parent: Path, cutting: CutRequest, judging: JudgingRequest, document: dict[str, Any], parts: Parts
 ) -> None:
-    """Attack every row of the clean table for each victim; a line of the file holds the outcomes of one.
+    """Attack every row of the clean table for each victim; the outcomes of one are a part.
 
-    An outcome is the result and the number of changed words, as ``Successful 2``. What is there already is
-    not attacked again.
+    An outcome is the result and the number of changed words, as ``Successful 2``.
     """
     import attack_texts
 
-    few = [PARENT, *(entry.id for entry in thinned(check(document["benchmark"]), VICTIMS).architectures)]
-    kept = outcomes(file)
-    waiting = [one for one in few if one not in kept]
-    if not waiting:
-        return
     checkpoint = Checkpoint.open(parent)
-    cuts = cuts_of(
-        checkpoint,
-        criterion_in(checkpoint, cutting, judging),
-        sizes_in(document, checkpoint.layout.depth),
-    )
+    criterion = criterion_in(checkpoint, cutting, judging)
+    cuts = cuts_of(checkpoint, criterion, sizes_in(document, checkpoint.layout.depth))
     ids = [entry["id"] for entry in document["benchmark"]["architectures"]]
+    by_id = {PARENT: Cut.whole(dimensions(checkpoint)), **dict(zip(ids, cuts, strict=True))}
     network, tokenizer = classifier(checkpoint), stock_tokenizer(checkpoint.folder)
     with Path(str(judging.data)).open(encoding="utf-8", newline="") as text:
         rows = list(csv.DictReader(text))
-    for done, one in enumerate(waiting, len(few) - len(waiting)):
-        note("attacking sub-networks", done, len(few))
-        cut = Cut.whole(dimensions(checkpoint)) if one == PARENT else cuts[ids.index(one)]
-        victim = attack_texts.Victim(apply_in_memory(network, cut), tokenizer)
+
+    def outcomes(name: str) -> list[str]:
+        victim = attack_texts.Victim(apply_in_memory(network, by_id[name]), tokenizer)
         table = attack_texts.attack(victim, rows)
-        ends = [f"{row['result_type']} {row['perturbed_text'].count('[[')}" for row in table]
-        with file.open("a") as lines:
-            lines.write(json.dumps({"id": one, "outcomes": ends}) + "\n")
+        return [f"{row['result_type']} {row['perturbed_text'].count('[[')}" for row in table]
 
-
-def outcomes(file: Path) -> dict[str, list[str]]:
-    """Return the outcomes of the rows by the ids of their victims."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    return {row["id"]: row["outcomes"] for row in map(json.loads, lines)}
+    few = thinned(check(document["benchmark"]), VICTIMS).architectures
+    for name in (PARENT, *(entry.id for entry in few)):
+        parts.measured(name, partial(outcomes, name))
 
 
 def stands(row: Sequence[str], most: int | None) -> Floats:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from subnets_attacks import PARENT, STRENGTHS, outcomes, right_before, stands, victims_in
+from parts import Parts
+from subnets_attacks import PARENT, STRENGTHS, right_before, stands, victims_in
 from subnets_compared import DRAWS, MEASURED, PRICES, Compared, Estimate, within
 from subnets_runs import column
 
@@ -32,7 +33,7 @@ def findings(measured: Mapping[str, Any], every: Sequence[Compared], work: Path)
             if "accuracy_under_attack" in run["sets"]["first"]["parent"]:
                 yield ""
                 yield from _transferred(model, criterion, run["sets"])
-                kept = outcomes(work / model / f"{criterion}-attacks.jsonl")
+                kept = Parts(work / model / f"{criterion}-attacks.jsonl").every()
                 if kept:
                     yield ""
                     yield from _themselves(every, model, criterion, run["sets"]["first"], kept)
@@ -131,7 +132,7 @@ def _themselves(
     rows = len(next(iter(kept.values())))
     clean = np.array([right_before(row).mean() for row in kept.values()])
     yield (
-        f"Then each of {len(kept)} of them, evenly spread, is attacked itself, on the {rows} rows of the "
+        f"Then {len(kept)} of them, drawn like all, are attacked themselves, on the {rows} rows of the "
         f"first set. Their clean accuracy on these is {clean.min():.3f} to "
         f"{clean.max():.3f}"
         + ("." if parent is None else f", the parent's {right_before(parent).mean():.3f}.")

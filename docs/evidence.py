@@ -204,7 +204,7 @@ def facts() -> dict[str, str]:
             numbers[f"best_{key}"], numbers[f"best_{key}_tau"] = best.score, plain(best.tau)
             numbers[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
     numbers |= _calibration() | _carving() | _width() | _bits() | _healing()
-    return numbers | _llama_small() | _llama_pairs() | _blocks()
+    return numbers | _llama_small() | _llama_pairs() | _blocks() | _subnets()
 
 
 def _calibration() -> dict[str, str]:
@@ -274,6 +274,14 @@ def _healing() -> dict[str, str]:
     minutes = round(int(seconds.replace(",", "")) / 60)
     share = f"{100 * float(left):.0f}%"
     return {"healed_tokens": tokens, "healed_left": share, "healed_minutes": str(minutes)}
+
+
+def _subnets() -> dict[str, str]:
+    """Return how sub-networks of one model are ordered, by KL, and how the order holds under attack."""
+    row = r"\n\| pydec \| prefix \| kl \| ([0-9.]+) \| ([0-9.]+) \([^|]*\| ([0-9.]+) \| ([0-9.]+) \|"
+    values = (*_find("subnets", row), *_find("subnets", r"\n\| first set \| first set \| (-?[0-9.]+) "))
+    names = ("counting", "other", "prices", "measured", "attacked")
+    return {f"subnets_{name}": plain(float(value)) for name, value in zip(names, values, strict=True)}
 
 
 LLAMA_SCORES = ("law of depth", "width", "params", "geo", "depth_width2", "body_params", "depth", "ceiling")

@@ -78,6 +78,13 @@ QUESTIONS = (
         "bits",
     ),
     (
+        "What orders 300 sub-networks of one trained model, by KL?",
+        "A plan's predicted loss, measured cut by cut: tau-b **{subnets_measured}**; foretold from one pass "
+        "back {subnets_prices}, the best other score {subnets_other}, counting {subnets_counting}. Accuracy "
+        "on clean texts does not tell accuracy on texts that fooled the parent: {subnets_attacked}.",
+        "subnets",
+    ),
+    (
         "How does carving compare with Torch-Pruning (group magnitude; FFN alone, same repair)?",
         "{ffn_75} against {rival_ffn_75} with 0.75 of the FFN, {ffn_50} against {rival_ffn_50} with 0.5.",
         "carving",

@@ -241,6 +241,12 @@ def make_folder(folder: Path) -> None:
         word_tokenizer(saved(folder / name, "llama"))
     for name in ("ENCODER", "ENCODED"):
         word_tokenizer(saved(folder / name, "bert"))
+    word_tokenizer(saved(folder / "CLASSIFIER", "bert_classes"), "w0")
+    rows = [f"w{i} w{i + 1},{i % 2}" for i in range(9)]
+    (folder / "ROWS.csv").write_text("\n".join(["text,label", *rows]))
+    rows = [f"w{i} w{i + 1},w{i} w{i + 2},{i % 2},Failed" for i in range(9)]
+    head = "original_text,perturbed_text,ground_truth_output,result_type"
+    (folder / "ATTACKED.csv").write_text("\n".join([head, *rows]))
     rows = [f"w{i},w{i * i % 64},{i % 5}" for i in range(9)]
     (folder / "PAIRS.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]))
     (folder / "TEXT").write_text(" ".join(f"w{i * 7 % 64}" for i in range(8000)))
@@ -267,6 +273,8 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
                 words += ["--batch", "4", "--length", "16", "--micro-batches", "2"]
             elif words[1:3] == ["bench", "train"]:
                 words += TINY
+            elif words[1:3] == ["bench", "slice"]:
+                words += ["--count", "12", "--sequences", "8", "--length", "16"]
             elif words[1:3] == ["bench", "ablate"]:
                 words = [*words[:3], "labels.csv"]
             elif "--vocabularies" in words:

@@ -15,6 +15,7 @@ from zerolm.verbs.ablate_report import AblationReport as AblationReport
 from zerolm.verbs.bench_carve import CarvingTimes as CarvingTimes
 from zerolm.verbs.bench_ls import BenchmarksReport as BenchmarksReport
 from zerolm.verbs.bench_report import BenchReport as BenchReport
+from zerolm.verbs.bench_slice import SlicesReport as SlicesReport
 from zerolm.verbs.bench_train import LabelsReport as LabelsReport
 from zerolm.verbs.calibrate_report import CalibrationReport as CalibrationReport
 from zerolm.verbs.carve import CarvingReport as CarvingReport
@@ -111,7 +112,7 @@ class _Bench(Protocol):
         mlp_ratio: float | str | Sequence[float] | None = ...,
         classes: int | str | None = ...,
         head_size: int | str | Sequence[int] | None = ...,
-        ffn: int | str | Sequence[int] | None = ...,
+        ffn: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
         hidden_per_depth: str | Sequence[float] | None = ...,
         ffn_per_hidden: str | Sequence[float] | None = ...,
         multiple_of: int | str | None = ...,
@@ -142,8 +143,38 @@ class _Bench(Protocol):
         depth1: int | str | Sequence[int] | None = ...,
         depth2: int | str | Sequence[int] | None = ...,
         depth3: int | str | Sequence[int] | None = ...,
+        parent_config: str | None = ...,
+        kv_heads: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
         progress: Progress = ...,
     ) -> LabelsReport: ...
+    @staticmethod
+    def slice(
+        parent: str | PathLike[str],
+        out: str | PathLike[str] | None = ...,
+        *,
+        like: str | None = ...,
+        space: str = ...,
+        count: int | str = ...,
+        max_macs: int | str | None = ...,
+        max_params: int | str | None = ...,
+        min_macs: int | str | None = ...,
+        min_params: int | str | None = ...,
+        seed: int | str = ...,
+        criterion: str = ...,
+        repair: str = ...,
+        calibration: str | PathLike[str] | None = ...,
+        text: str | PathLike[str] | None = ...,
+        data: str | PathLike[str] | None = ...,
+        attacked: str | PathLike[str] | None = ...,
+        sequences: int | str = ...,
+        length: int | str = ...,
+        device: str = ...,
+        dtype: str = ...,
+        jobs: int | str = ...,
+        backend: str = ...,
+        force: bool = ...,
+        progress: Progress = ...,
+    ) -> SlicesReport: ...
     @staticmethod
     def carve(
         model: str | PathLike[str],
@@ -194,7 +225,7 @@ class _Elastic(Protocol):
         mlp_ratio: float | str | Sequence[float] | None = ...,
         classes: int | str | None = ...,
         head_size: int | str | Sequence[int] | None = ...,
-        ffn: int | str | Sequence[int] | None = ...,
+        ffn: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
         hidden_per_depth: str | Sequence[float] | None = ...,
         ffn_per_hidden: str | Sequence[float] | None = ...,
         multiple_of: int | str | None = ...,
@@ -225,6 +256,8 @@ class _Elastic(Protocol):
         depth1: int | str | Sequence[int] | None = ...,
         depth2: int | str | Sequence[int] | None = ...,
         depth3: int | str | Sequence[int] | None = ...,
+        parent_config: str | None = ...,
+        kv_heads: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
         progress: Progress = ...,
     ) -> SupernetReport: ...
     @staticmethod
@@ -609,7 +642,7 @@ def search(
     mlp_ratio: float | str | Sequence[float] | None = ...,
     classes: int | str | None = ...,
     head_size: int | str | Sequence[int] | None = ...,
-    ffn: int | str | Sequence[int] | None = ...,
+    ffn: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     hidden_per_depth: str | Sequence[float] | None = ...,
     ffn_per_hidden: str | Sequence[float] | None = ...,
     multiple_of: int | str | None = ...,
@@ -640,6 +673,8 @@ def search(
     depth1: int | str | Sequence[int] | None = ...,
     depth2: int | str | Sequence[int] | None = ...,
     depth3: int | str | Sequence[int] | None = ...,
+    parent_config: str | None = ...,
+    kv_heads: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     alpha: float | None = ...,
     init: str | None = ...,
     progress: Progress = ...,
@@ -712,7 +747,7 @@ def train_labels(
     mlp_ratio: float | str | Sequence[float] | None = ...,
     classes: int | str | None = ...,
     head_size: int | str | Sequence[int] | None = ...,
-    ffn: int | str | Sequence[int] | None = ...,
+    ffn: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     hidden_per_depth: str | Sequence[float] | None = ...,
     ffn_per_hidden: str | Sequence[float] | None = ...,
     multiple_of: int | str | None = ...,
@@ -743,6 +778,8 @@ def train_labels(
     depth1: int | str | Sequence[int] | None = ...,
     depth2: int | str | Sequence[int] | None = ...,
     depth3: int | str | Sequence[int] | None = ...,
+    parent_config: str | None = ...,
+    kv_heads: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     progress: Progress = ...,
 ) -> LabelsReport: ...
 
@@ -776,7 +813,7 @@ def train_supernet(
     mlp_ratio: float | str | Sequence[float] | None = ...,
     classes: int | str | None = ...,
     head_size: int | str | Sequence[int] | None = ...,
-    ffn: int | str | Sequence[int] | None = ...,
+    ffn: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     hidden_per_depth: str | Sequence[float] | None = ...,
     ffn_per_hidden: str | Sequence[float] | None = ...,
     multiple_of: int | str | None = ...,
@@ -807,6 +844,8 @@ def train_supernet(
     depth1: int | str | Sequence[int] | None = ...,
     depth2: int | str | Sequence[int] | None = ...,
     depth3: int | str | Sequence[int] | None = ...,
+    parent_config: str | None = ...,
+    kv_heads: str | PathLike[str] | Sequence[str | PathLike[str]] | None = ...,
     progress: Progress = ...,
 ) -> SupernetReport: ...
 

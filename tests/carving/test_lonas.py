@@ -15,12 +15,14 @@ import transformers
 from carvings import carve, rebuild
 from tiny import saved
 
-from zerolm.carving.importance.criterion import Criterion
+from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import dimensions
 from zerolm.carving.planning.part_costs import Choices, StoredCosts
 from zerolm.carving.planning.size_spaces import SIZE_SPACES, SizeSpace
 from zerolm.carving.planning.sizes import costs_of, heuristic_of, plan_of
 from zerolm.carving.request import SizeRequest
+from zerolm.carving.subnets.request import DrawRequest, Limits
+from zerolm.carving.subnets.slicing import cuts_of, draws_of, space_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import CostModel
 from zerolm.registry import Entry
@@ -118,6 +120,28 @@ def test_plans_within_the_space_are_exact(llama: Checkpoint) -> None:
     assert planned.costs == costs_of(llama, COST, planned.cut, "lonas-llama-7b")
 
 
+@pytest.mark.parametrize("asked", ["lonas-llama", "lonas-bert"])
+def test_sub_networks_are_drawn_of_the_space_within_macs(
+    asked: str, llama: Checkpoint, bert: Checkpoint
+) -> None:
+    """By LoNAS's own MACs; each layer of the sizes that its list allows, and no sub-network twice."""
+    parent = llama if asked == "lonas-llama" else bert
+    name, choices = space_of(parent, asked)
+    draw = DrawRequest(asked, 40, Limits(min_macs="0.75x", max_macs="0.8x"))
+    sizes = draws_of(parent, name, choices, draw)
+    whole = costs_of(parent, COST, space=name)["macs"]
+    assert len(set(sizes)) == 40
+    for each in sizes:
+        allowed = (choices.of(layer) for layer in range(len(each)))
+        assert all(
+            size in options
+            for layer in zip(each, allowed, strict=True)
+            for size, options in zip(*layer, strict=True)
+        )
+    for cut in cuts_of(parent, Indifferent(None), sizes[:8]):
+        assert 0.75 * whole <= costs_of(parent, COST, cut, name)["macs"] <= 0.8 * whole
+
+
 def test_the_heuristic_takes_the_middle(llama: Checkpoint) -> None:
     space = SIZE_SPACES["lonas-llama-7b"]
     assert set(space.heuristic(space.choices(llama))) == {(32, 8256)}
@@ -127,7 +151,9 @@ def test_another_parent_is_refused(tmp_path: Path, llama: Checkpoint) -> None:
     tiny = Checkpoint.open(saved(tmp_path / "tiny", "llama"))
     with pytest.raises(ValueError, match=r"32 layers, attention 4096, FFN 11008; the parent has 3 layers"):
         SIZE_SPACES["lonas-llama-7b"].choices(tiny)
-    with pytest.raises(ValueError, match=r"space 'lonas' is not known; .*there are lonas-bert, lonas-llama"):
+    with pytest.raises(
+        ValueError, match=r"space 'lonas' is not known; .*there are heads-ffn, lonas-bert, lonas-llama"
+    ):
         SIZE_SPACES["lonas"]
     with pytest.raises(ValueError, match="without budgets"):
         heuristic_of(

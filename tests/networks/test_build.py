@@ -63,6 +63,17 @@ def small(draw: st.DrawFn, name: str) -> Architecture:
         return make_space(name, classes=7).read(
             {"base_dim": 4, "mlp_ratio": 1.5, "depth": depths, "num_heads": heads}
         )
+    if name.startswith("sliced"):
+        family = draw(st.sampled_from(("llama", "qwen2", "qwen3"))) if name == "sliced-decoder" else "bert"
+        config = {
+            "model_type": family, "hidden_size": 16, "num_hidden_layers": depth, "num_attention_heads": 4,
+            "intermediate_size": 12, "vocab_size": 40, "max_position_embeddings": 20, "type_vocab_size": 2,
+        }  # fmt: skip
+        if family != "bert":
+            config |= {"num_key_value_heads": 2, "head_dim": 4, "tie_word_embeddings": draw(st.booleans())}
+        groups = each(draw, depth, 1, 2) if family != "bert" else each(draw, depth, 1, 2, 3, 4)
+        space = make_space(name, parent_config=json.dumps(config))
+        return space.read({"kv_heads": groups, "ffn": each(draw, depth, 5, 12)})
     if name.startswith("elastic"):
         space = make_space(name, hidden=16, heads=2, embedding=6, vocab=40, positions=20)
         layer = st.fixed_dictionaries(
@@ -281,6 +292,8 @@ def test_weights_are_normal_with_the_deviations_of_the_scores(name: str) -> None
         wide[one] = {"layers": [{"block": block, "share": share, "ffn": 200} for block, share in blocks]}
     for one in ("llama", "blocks", "qwen3", "bert", "gpt2-uniform"):
         wide[one] = {"depth": 2, "hidden": 96, "heads": 2, "head_size": 48, "ffn": 200}
+    for one in ("sliced-decoder", "sliced-encoder"):
+        wide[one] = {"kv_heads": [1, 2, 2, 2, 2, 2, 2, 2][: 8 if one == "sliced-decoder" else 6], "ffn": 200}
     architecture = make_space(name).read(wide[name])
     network, again, other = build(architecture), build(architecture), build(architecture, seed=1)
     for linear, (_, matrix) in zip(network.linears, projections(architecture), strict=True):

@@ -202,7 +202,7 @@ class SizeRequest:
         "text",
         None,
         "sizes, and how costs are counted, of a space of LoNAS: lonas-bert, lonas-llama-7b, lonas-llama-13b; "
-        "or of a plug-in",
+        "heads-ffn, of any parent; or of a plug-in",
         metavar="NAME",
     )
     multiple_of: int | None = setting(

@@ -118,6 +118,14 @@ def sizes_of(family: Family, config: Mapping[str, Any]) -> ModelSizes:
     )
 
 
+def resized(sizes: ModelSizes, groups: int, ffn: int) -> ModelSizes:
+    """Return the sizes of a model whose layers keep so many KV groups and FFN neurons."""
+    counts = {"heads": groups * (sizes.heads // sizes.kv_heads), "kv_heads": groups, "ffn": ffn}
+    axes = {"q": counts["heads"] * sizes.head_size, "kv": groups * sizes.head_size, "ffn": ffn}
+    axes |= {label: counts[each] * size for label, (each, size) in sizes.units.items() if each in counts}
+    return replace(sizes, heads=counts["heads"], kv_heads=groups, ffn=ffn, sizes=sizes.sizes | axes)
+
+
 def size_of(family: Family, config: Mapping[str, Any], label: str) -> int:
     """Return a size by its label; ``ValueError`` where it is no integer within reason."""
     return _size(family, described(family, config), label)
@@ -192,7 +200,7 @@ def from_config(config: Mapping[str, Any]) -> Architecture:
     present = [pattern for pattern in family.tensors.body if has(family, pattern, config, head=True)]
     inside = [pattern for pattern in present if pattern.in_layer]
     kinds = list(zip(sizes.windows, sizes.kinds, strict=True))
-    by_kind = {kind: _layer(family, inside, sizes, *kind) for kind in set(kinds)}
+    by_kind = {kind: layer_with(family, inside, sizes, *kind) for kind in set(kinds)}
     outside = [pattern for pattern in present if not pattern.in_layer]
     head = [pattern for pattern in family.tensors.head if has(family, pattern, config, head=True)]
     experts = {name: sizes.sizes[name] for name in ("experts", "active") if name in sizes.sizes}
@@ -216,7 +224,7 @@ def remembered(family: Family, sizes: ModelSizes, kinds: frozenset[str]) -> Reme
     return Remembered(2 * sizes.sizes["kv"], 0, 2 * sizes.sizes["q"])
 
 
-def _layer(
+def layer_with(
     family: Family, patterns: list[Pattern], sizes: ModelSizes, window: int, kinds: frozenset[str]
 ) -> Layer:
     """Return a layer that has these tensors, an expert's as many times as there are experts."""

@@ -18,11 +18,13 @@ from zerolm.groundtruth.reader import locate, named_corpus, quality, read, views
 from zerolm.groundtruth.truth import GroundTruth, Line
 from zerolm.io.files import parse_json, read_text
 from zerolm.io.plain import first_problem
-from zerolm.spaces import SearchSpace, make_space
+from zerolm.settings import shown
+from zerolm.spaces import SPACES, SearchSpace, make_space
 
 MAX_CALIBRATION_BYTES: Final = 64 << 20
-READING: Final = ("view", "corpus")
+READING: Final = ("view", "corpus", "parent_config")
 """Settings that decide what a configuration means; the others are ranges."""
+LONGEST_SHOWN: Final = 40
 
 
 def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: str | None = None) -> Labels:
@@ -64,6 +66,18 @@ def read_labels(path: Path | str, *, space: SearchSpace | None = None, metric: s
     )
 
 
+def labelled_settings(path: Path | str, space: str) -> dict[str, Any]:
+    """Return the settings of a label file where they say which network all others are cut out of; else none.
+
+    So they are where ``space`` is of one parent, and the file is of that space.
+    """
+    if not SPACES[space].is_of_one_parent:
+        return {}
+    file = Path(path)
+    truth = read(file if file.exists() else locate(str(path), None))
+    return dict(truth.settings or {}) if truth.space == space else {}
+
+
 def benchmark_of(labels: Labels) -> dict[str, Any]:
     """Return labels as a document in the format of benchmark files."""
     sign = 1.0 if labels.higher_is_better else -1.0
@@ -96,9 +110,13 @@ def same_reading(settings: Mapping[str, Any], space: SearchSpace, what: str) -> 
     for name, value in _reading(space).items():
         if name in settings and settings[name] != value:
             raise ValueError(
-                f"{what} are of {name} {settings[name]!r}, but the search is of {value!r}: give --{name} "
-                f"{settings[name]}"
+                f"{what} are of {name} {_short(settings[name])}, but the search is of {_short(value)}: give "
+                f"--{name} {settings[name]}"
             )
+
+
+def _short(value: Any) -> str:
+    return shown(value) if len(str(value)) > LONGEST_SHOWN else repr(value)
 
 
 def _distinct(architectures: Sequence[Architecture], results: Mapping[str, float], metric: str) -> list[int]:

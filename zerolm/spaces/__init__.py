@@ -1,6 +1,17 @@
 """Search spaces: what may be chosen, and the layers that a choice gives."""
 
-from zerolm.spaces import autoformer, bert, blocks, elastic, flexibert, gpt2, gpt2_uniform, llama, pit
+from zerolm.spaces import (
+    autoformer,
+    bert,
+    blocks,
+    elastic,
+    flexibert,
+    gpt2,
+    gpt2_uniform,
+    llama,
+    pit,
+    subnetworks,
+)
 from zerolm.spaces.base import (
     SPACES,
     Bound,
@@ -44,4 +55,5 @@ __all__ = [
     "space",
     "space_names",
     "space_settings",
+    "subnetworks",
 ]

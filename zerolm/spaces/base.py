@@ -39,6 +39,8 @@ class SearchSpace(ABC):
     declared: ClassVar[tuple[Setting, ...]] = ()
     task: ClassVar[Task] = "next"
     network: ClassVar[str] = ""
+    is_of_one_parent: ClassVar[bool] = False
+    """Whether its settings say which network it is cut out of: labels of another mean nothing here."""
     settings: dict[str, Any]
     """The ranges and settings in force, plain JSON; ``type(self)(**settings)`` rebuilds the space."""
 

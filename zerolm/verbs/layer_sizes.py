@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from zerolm.architecture import Architecture, Layer
 from zerolm.show.charts import LayerSizes
+from zerolm.spaces import SPACES
+from zerolm.spaces.subnetworks import heads_of
 
 HEAD_CHOICES: Final = ("heads", "n_head", "num_heads", "num_operation_heads")
 """What spaces call the number of heads."""
@@ -27,6 +29,8 @@ def _ffn(layer: Layer) -> int:
 
 def head_counts(architecture: Architecture) -> list[int]:
     """Return the heads of each layer as the choices tell them; 0 where they do not."""
+    if architecture.space in SPACES and SPACES[architecture.space].is_of_one_parent:
+        return heads_of(architecture)[0]
     choices, depth = architecture.choices, architecture.depth
     layers = choices.get("encoder_layers", choices.get("layers"))
     layers = layers if isinstance(layers, list) and len(layers) == depth else [choices] * depth

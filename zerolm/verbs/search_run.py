@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerolm.calibration import Calibration, calibrate, explained
 from zerolm.costs import CostModel
-from zerolm.groundtruth.labels import read_labels
+from zerolm.groundtruth.labels import labelled_settings, read_labels
 from zerolm.progress import Progress
 from zerolm.scores import SCORES, make_score, score_settings
 from zerolm.settings import Setting, nearest, setting_of, shown
@@ -33,6 +33,8 @@ def run_search(request: SearchSettings, progress: Progress) -> SearchReport:
     model = _baseline(request, costs)
     name = model.space if model else str(request.space)
     of_space, of_score = divided(request, name, score)
+    if request.labels is not None:
+        of_space = labelled_settings(request.labels, name) | of_space
     scope, model = _scope(request, model, of_space, costs)
     calibration = _calibration(request, scope.space)
     maximised = calibration.score() if calibration else make_score(str(score), costs, **of_score)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,7 @@ from zerolm.carving.kept_units import Dimensions, dimensions
 from zerolm.carving.width.narrowing import Width
 from zerolm.checkpoints import Checkpoint
 from zerolm.costs import COSTS, CostModel
-from zerolm.families.config import TABLES, ModelSizes, remembered
+from zerolm.families.config import TABLES, remembered, resized
 
 PARAMS: Final = COSTS.index("params")
 WEIGHT_BYTES: Final = COSTS.index("weight_bytes")
@@ -127,7 +127,7 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
             kinds = {part.kind for label in slot.axes for part in parent.parts(label)}
             matrices.append(Matrix("ffn" if "ffn" in kinds else "attention", count // shape[-1], shape[-1]))
             routed += count if slot.of_experts else 0
-        kept = remembered(checkpoint.family, _resized(checkpoint, groups, ffn), layout.kinds[number])
+        kept = remembered(checkpoint.family, resized(layout, groups, ffn), layout.kinds[number])
         one = Layer(
             tuple(matrices),
             width.hidden,
@@ -149,14 +149,6 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
         {ffn: layer(least_g, ffn) - rest for ffn in choices.ffn},
         rest,
     )
-
-
-def _resized(checkpoint: Checkpoint, groups: int, ffn: int) -> ModelSizes:
-    """Return the sizes of a checkpoint whose layers keep so many units."""
-    layout, parent = checkpoint.layout, dimensions(checkpoint)
-    cut = {label: parent.length(label, groups, ffn) for label in layout.sizes}
-    sizes = {label: cut[label] or whole for label, whole in layout.sizes.items()}
-    return replace(layout, heads=groups * parent.heads_per_group, kv_heads=groups, ffn=ffn, sizes=sizes)
 
 
 def _length(parent: Dimensions, label: str, groups: int, ffn: int, width: Width) -> int:

@@ -38,12 +38,16 @@ class Probabilities(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """q, k, v and o with biases, d to d; ``weighted`` multiplies the queries by one more matrix."""
+    """q, k, v and o with biases, d to d; ``weighted`` multiplies the queries by one more matrix.
 
-    def __init__(self, d: int, heads: int, weighted: bool = False) -> None:
+    ``width`` is that of all heads together, d unless it is named.
+    """
+
+    def __init__(self, d: int, heads: int, weighted: bool = False, width: int | None = None) -> None:
         super().__init__()
         self.heads = heads
-        self.q, self.k, self.v, self.o = (nn.Linear(d, d) for _ in range(4))
+        self.q, self.k, self.v = (nn.Linear(d, width or d) for _ in range(3))
+        self.o = nn.Linear(width or d, d)
         self.weight = nn.Linear(d, d) if weighted else None
         self.probabilities = Probabilities()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import torch
@@ -18,15 +19,20 @@ SEGMENTS: Final = 2
 
 def bert(architecture: Architecture) -> Stack:
     """The same sizes as ``BertForMaskedLM``; the FFN width may differ from layer to layer."""
+    return encoder(architecture, [int(architecture.choices["heads"])] * architecture.depth)
+
+
+def encoder(architecture: Architecture, heads: Sequence[int]) -> Stack:
+    """As bert, of so many ``heads`` in each layer, as wide together as its queries."""
     d, ends = architecture.layers[0].width, architecture.ends
     words = ends.tied_head // d
     embeddings = NormedTokens(words, ends.embedding // d - words - SEGMENTS, SEGMENTS, d)
     layers = [
         ResidualLayer(
-            PostNorm(SelfAttention(d, int(architecture.choices["heads"])), nn.LayerNorm(d, EPS)),
+            PostNorm(SelfAttention(d, count, width=layer.query_width), nn.LayerNorm(d, EPS)),
             PostNorm(FeedForward(ffn_widths(layer)), nn.LayerNorm(d, EPS)),
         )
-        for layer in architecture.layers
+        for layer, count in zip(architecture.layers, heads, strict=True)
     ]
     return Stack(embeddings, layers, nn.Identity(), MaskedWordHead(embeddings.tokens, d))
 

@@ -23,7 +23,11 @@ def llama(architecture: Architecture) -> Stack:
     What a layer has beside its matrices and two norms are the biases of q, k and v (Qwen2), or the norms of
     queries and keys (Qwen3).
     """
-    size = int(architecture.choices["head_size"])
+    return gated(architecture, int(architecture.choices["head_size"]))
+
+
+def gated(architecture: Architecture, size: int) -> Stack:
+    """As llama, of heads of this size; queries and keys may be of other widths in every layer."""
     layers = []
     for layer in architecture.layers:
         d, more = layer.width, layer.vectors - 2 * layer.width

@@ -1,0 +1,98 @@
+"""Sizes of sub-networks, each of a space equally likely, within budgets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from zerolm.architecture import Ints
+from zerolm.carving.planning.part_costs import Choices, PartCosts
+from zerolm.costs import COSTS
+from zerolm.solvers.problem import Budgets
+
+LISTED: Final = 1 << 16
+"""Spaces of so many sub-networks at most are listed, and shuffled."""
+DRAWN_AT_ONCE: Final = 1 << 14
+USELESS_ROUNDS: Final = 512
+"""Rounds of draws in a row that may give nothing new."""
+
+Sizes = tuple[tuple[int, int], ...]
+"""The KV groups and neurons that each layer keeps."""
+
+
+def space_size(choices: Choices, depth: int) -> int:
+    """Return the number of sub-networks of a space, exactly."""
+    return math.prod(len(kind) for layer in range(depth) for kind in choices.of(layer))
+
+
+def drawn_sizes(
+    choices: Choices, costs: PartCosts, depth: int, count: int, seed: int, budgets: Mapping[str, int]
+) -> list[Sizes]:
+    """Return ``count`` different sub-networks, each within the budgets equally likely, of all layers.
+
+    ``budgets`` are ``max_`` and ``min_`` of costs. ``ValueError`` where there are not so many, or those
+    within budgets are too rare to be drawn; it names the nearest.
+    """
+    total = space_size(choices, depth)
+    if count > total:
+        raise ValueError(f"the space has {total:,} sub-networks of this parent, so {count:,} cannot be drawn")
+    lists = [kind for layer in range(depth) for kind in choices.of(layer)]  # groups and neurons in turn
+    tables = [
+        np.array([parts[size] for size in sizes])
+        for layer in range(depth)
+        for parts, sizes in zip(
+            (costs.layers[layer].groups, costs.layers[layer].ffn), choices.of(layer), strict=True
+        )
+    ]
+    limits = Budgets.of(dict(budgets))
+    generator = np.random.default_rng(seed)
+    chosen: dict[bytes, Ints] = {}
+    nearest: dict[str, int] = {}
+    rounds = 0
+    while len(chosen) < count and rounds < USELESS_ROUNDS:
+        rounds += 1
+        if total <= LISTED:
+            places = generator.permutation(np.array(list(product(*map(range, map(len, lists))))))
+            rounds = USELESS_ROUNDS
+        else:
+            sides = [generator.integers(len(sizes), size=DRAWN_AT_ONCE) for sizes in lists]
+            places = np.stack(sides, axis=1)
+        sums = costs.fixed + sum(table[places[:, i]] for i, table in enumerate(tables))
+        _note(nearest, sums, budgets)
+        for row in places[limits.allow(sums)]:
+            key = row.tobytes()
+            if key not in chosen and len(chosen) < count:
+                chosen[key] = row
+                rounds = rounds if total <= LISTED else 0
+    if len(chosen) < count:
+        raise ValueError(_rare(budgets, nearest, len(chosen), count))
+    return [
+        tuple((int(lists[i][row[i]]), int(lists[i + 1][row[i + 1]])) for i in range(0, len(lists), 2))
+        for row in chosen.values()
+    ]
+
+
+def _note(nearest: dict[str, int], sums: Ints, budgets: Mapping[str, int]) -> None:
+    """Note down the draw that comes nearest to each budget."""
+    for name in budgets:
+        side, _, cost = name.partition("_")
+        column = sums[:, COSTS.index(cost)]
+        best, value = (min, column.min()) if side == "max" else (max, column.max())
+        nearest[name] = best(nearest.get(name, int(value)), int(value))
+
+
+def _rare(budgets: Mapping[str, int], nearest: Mapping[str, int], count: int, wanted: int) -> str:
+    """Return why no more sub-networks come, and what would let them."""
+    for name, limit in budgets.items():
+        side, _, cost = name.partition("_")
+        if nearest[name] > limit if side == "max" else nearest[name] < limit:
+            word, end = ("more than", "least") if side == "max" else ("fewer than", "most")
+            return f"all sub-networks drawn have {word} {limit:,} {cost}, the {end} of them {nearest[name]:,}"
+    within = " within the budgets" if budgets else ""
+    return (
+        f"only {count:,} different sub-networks{within} were drawn, not {wanted:,}; ask for so many at most"
+    )

@@ -1,0 +1,252 @@
+"""Results of several sub-networks at a time: on a text, and on texts with classes (torch)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
+
+from zerolm.architecture import Floats
+from zerolm.carving.evaluation.divergence import MOST_NATS
+from zerolm.carving.kept_units import Cut
+from zerolm.carving.pruning import dimensions_of
+from zerolm.carving.subnets import metrics
+from zerolm.carving.subnets.walk import SubNetwork, last_states
+from zerolm.checkpoints import Checkpoint
+from zerolm.networks.blocks import Blocks, tokens_at_once
+from zerolm.networks.compute import Compute, computed, put_on
+from zerolm.networks.opener import mapped_model, one_line, stored_model
+from zerolm.networks.pooling import TokenPooling
+from zerolm.networks.states import HiddenStates
+from zerolm.text.classified import AttackedTexts, ClassifiedTexts
+from zerolm.text.tokens import Tokens
+
+TEXT_BATCH: Final = 4
+LINES_BATCH: Final = 32
+Results = dict[str, float]
+
+
+class Judge(Protocol):
+    """Judges networks cut out of the model of ``blocks``."""
+
+    @property
+    def blocks(self) -> Blocks: ...
+
+    def results(self, networks: Sequence[SubNetwork]) -> list[Results]:
+        """Return the results of each network."""
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedText:
+    """Tokens of a text, and how many ``bytes`` of it are predicted (0 of an encoder, which predicts none)."""
+
+    tokens: Tokens
+    bytes: int
+
+    def digest(self) -> str:
+        """Return what tells these tokens from others."""
+        return f"{self.tokens.digest()} {self.bytes}"
+
+    def judge(self, checkpoint: Checkpoint, compute: Compute) -> Judge:
+        """Return what judges by them, with its network open."""
+        model = computed(mapped_model(checkpoint), compute)
+        if self.bytes:
+            return PredictionJudge(Blocks(model, self.tokens.batches(TEXT_BATCH)), self.bytes)
+        blocks = Blocks(model, self.tokens.batches(LINES_BATCH))
+        return EmbeddingJudge(blocks, TokenPooling.of(checkpoint))
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedClasses:
+    """Texts with classes as a model reads them: each text once, ``tokens`` (n, t) in order of their length.
+
+    ``clean`` are the rows of the clean table and ``attacked`` those of the attacked one, if any; ``places``
+    says where a text is among the tokens.
+    """
+
+    tokens: Tokens
+    places: Mapping[str, int]
+    clean: ClassifiedTexts | None
+    attacked: AttackedTexts | None
+
+    def digest(self) -> str:
+        """Return what tells these tokens and rows from others."""
+        rows = [vars(each) for each in (self.clean, self.attacked) if each is not None]
+        return f"{self.tokens.digest()} {hashlib.sha256(repr(rows).encode()).hexdigest()}"
+
+    def judge(self, checkpoint: Checkpoint, compute: Compute) -> Judge:
+        """Return what judges by them; ``ValueError`` where the parent does not classify."""
+        model = put_on(classifier(checkpoint), compute)
+        return ClassJudge(Blocks(model, self.tokens.batches(LINES_BATCH)), self)
+
+
+def classifier(checkpoint: Checkpoint) -> PreTrainedModel:
+    """Return the parent with its head of classes, in memory; ``ValueError`` where it has none."""
+    with one_line(f"the model in {str(checkpoint.folder)!r}"):
+        model, report = stored_model(checkpoint.folder, AutoModelForSequenceClassification)
+    if report["missing_keys"]:
+        raise ValueError(
+            f"{str(checkpoint.folder)!r} has no head that classifies texts, for it lacks "
+            f"{min(map(str, report['missing_keys']))!r}: train one first, as examples/classify_texts.py does"
+        )
+    model.train(False)
+    return model
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionJudge:
+    """Perplexity, bits a byte and KL(parent || network) of predictions of the next token."""
+
+    blocks: Blocks
+    bytes: int
+
+    def results(self, networks: Sequence[SubNetwork]) -> list[Results]:
+        whole = SubNetwork(Cut.whole(dimensions_of(self.blocks.model)))
+        states = last_states(self.blocks, [whole, *networks])
+        sums, count = np.zeros((1 + len(networks), 2)), 0
+        for index in range(len(self.blocks.batches)):
+            more, tokens = self._sums(index, [each[index] for each in states])
+            sums, count = sums + more, count + tokens
+        return [self._of(surprise, apart, count) for surprise, apart in sums[1:].tolist()]
+
+    def _of(self, surprise: float, divergence: float, count: int) -> Results:
+        return {
+            metrics.PERPLEXITY: math.exp(min(surprise / count, MOST_NATS)),
+            metrics.BITS: surprise / math.log(2.0) / self.bytes,
+            metrics.KL: max(0.0, divergence / count),
+        }
+
+    def _sums(self, index: int, states: Sequence[Tensor]) -> tuple[Floats, int]:
+        """Return nats of surprise and of divergence of a batch for each of the states, the parent's first.
+
+        The parent's predictions are made once for all, few at a time.
+        """
+        ids = self.blocks.batches[index]["input_ids"]
+        size, last = tokens_at_once(self.blocks, len(ids)), ids.shape[1] - 1
+        sums = np.zeros((len(states), 2))
+        for start in range(0, last, size):
+            end = min(start + size, last)
+            following = ids[:, start + 1 : end + 1, None]
+            theirs = self._log(index, states[0][:, start:end])
+            p = theirs.exp()
+            for row, each in enumerate(states):
+                ours = theirs if row == 0 else self._log(index, each[:, start:end])
+                surprise = -ours.gather(-1, following).double().sum()
+                sums[row] += float(surprise), float((p * (theirs - ours)).sum(-1).double().sum())
+        return sums, len(ids) * last
+
+    def _log(self, index: int, states: Tensor) -> Tensor:
+        logits: Tensor = self.blocks.finish(index, states).logits
+        return functional.log_softmax(logits.float(), dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingJudge:
+    """1 - cosine of embeddings to the parent's."""
+
+    blocks: Blocks
+    pooling: TokenPooling
+
+    def results(self, networks: Sequence[SubNetwork]) -> list[Results]:
+        whole = SubNetwork(Cut.whole(dimensions_of(self.blocks.model)))
+        theirs, *ours = (self._embeddings(each) for each in last_states(self.blocks, [whole, *networks]))
+        cosines = (functional.cosine_similarity(each, theirs, dim=-1).double().mean() for each in ours)
+        return [{metrics.DISTANCE: max(0.0, 1.0 - float(cosine))} for cosine in cosines]
+
+    def _embeddings(self, states: HiddenStates) -> Tensor:
+        sent = (self.blocks.finish(i, each).last_hidden_state for i, each in enumerate(states))
+        return torch.cat([self.pooling(x, self.blocks.tokens(i)) for i, x in enumerate(sent)])
+
+
+@dataclass(frozen=True, eq=False)
+class ClassJudge:
+    """Accuracy on clean texts, and accuracy, success and drop under attack."""
+
+    blocks: Blocks
+    texts: JudgedClasses
+
+    def results(self, networks: Sequence[SubNetwork]) -> list[Results]:
+        return [self._of(self._classes(each)) for each in last_states(self.blocks, networks)]
+
+    def _classes(self, states: HiddenStates) -> list[int]:
+        """Return the class of each text."""
+        sent = (self.blocks.finish(index, each).logits for index, each in enumerate(states))
+        return [int(one) for logits in sent for one in logits.argmax(-1).tolist()]
+
+    def _of(self, classes: Sequence[int]) -> Results:
+        def of(texts: Sequence[str]) -> list[int]:
+            return [classes[self.texts.places[text]] for text in texts]
+
+        clean, attacked = self.texts.clean, self.texts.attacked
+        results = {}
+        if clean is not None:
+            results[metrics.ACCURACY] = metrics.share_right(of(clean.texts), clean.labels)
+        if attacked is not None:
+            rows = (of(attacked.texts), of(attacked.perturbed), attacked.labels, attacked.attacked)
+            results |= metrics.under_attack(*rows)
+        return results
+
+
+@dataclass(frozen=True, eq=False)
+class Judging:
+    """Judges networks cut out of a parent on all that is ``judged``, repaired by a ``rule`` on ``tokens``.
+
+    It can be sent to another process, which opens the parent itself.
+    """
+
+    parent: str
+    judged: Sequence[Any]
+    compute: Compute
+    rule: str = "none"
+    tokens: Tokens | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        fields = ("parent", "judged", "compute", "rule", "tokens")
+        return {name: self.__dict__[name] for name in fields}
+
+    @cached_property
+    def judges(self) -> list[Judge]:
+        """The judges, with their networks open."""
+        checkpoint = Checkpoint.open(self.parent)
+        return [one.judge(checkpoint, self.compute) for one in self.judged]
+
+    @cached_property
+    def repairing(self) -> PreTrainedModel:
+        """The parent, for repairs."""
+        return computed(mapped_model(Checkpoint.open(self.parent)), self.compute)
+
+    def __call__(self, cuts: Sequence[Cut]) -> list[Results]:
+        """Return the results of each cut."""
+        size, results = self._at_a_time, list[Results]()
+        for start in range(0, len(cuts), size):
+            results += self._together(cuts[start : start + size])
+        return results
+
+    @property
+    def _at_a_time(self) -> int:
+        """How many networks pass a layer before any passes the next: memory has their states twice."""
+        state = max(sum(judge.blocks.state_bytes) for judge in self.judges)
+        return max(1, self.compute.limit // (2 * state) - 1)
+
+    def _together(self, cuts: Sequence[Cut]) -> list[Results]:
+        networks = [SubNetwork(cut, self._repaired(cut)) for cut in cuts]
+        parts = [judge.results(networks) for judge in self.judges]
+        return [
+            {name: value for part in row for name, value in part.items()} for row in zip(*parts, strict=True)
+        ]
+
+    def _repaired(self, cut: Cut) -> Any:
+        if self.tokens is None or self.rule == "none" or cut.is_whole:
+            return None
+        from zerolm.carving.repair.walk import repair
+
+        return repair(self.repairing, cut, self.tokens, self.rule)

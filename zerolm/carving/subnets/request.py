@@ -1,0 +1,76 @@
+"""A request for sub-networks of one parent: which, how they are cut, and what they are judged on.
+
+The fields declare the settings of ``zerolm bench slice``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from zerolm.settings.budgets import budgets, limits
+from zerolm.settings.request import part, setting
+from zerolm.text import defaults
+
+COUNT: Final = 1000
+Limits: Any = budgets(("max", "min"), "amount", costs=("macs", "params"), shares=", or 0.8x of the parent's")
+
+
+@dataclass(frozen=True)
+class DrawRequest:
+    """The space of sub-networks, how many are drawn of it, and within what budgets."""
+
+    space: str = setting(
+        "text", "heads-ffn", "sizes of layers: heads-ffn (of any parent), lonas-bert, lonas-llama; or of a "
+        "plug-in", metavar="NAME",
+    )  # fmt: skip
+    count: int = setting("integer", COUNT, "different sub-networks", low=2, high=1 << 20)
+    limits: Any = part(Limits)
+    seed: int = setting("integer", 0, "seed of the draws", low=0, high=2**63 - 1)
+
+    @property
+    def budgets(self) -> dict[str, Any]:
+        """Return ``max_`` and ``min_`` of costs: an integer, or ``"0.8x"`` of the parent's."""
+        return limits(self.limits)
+
+
+@dataclass(frozen=True)
+class CutRequest:
+    """How sub-networks are cut: who stays, and whether output matrices are solved again."""
+
+    criterion: str = setting(
+        "text", "prefix", "who stays: prefix (the first, as LoNAS), output_energy, surgeon, or another of "
+        "`carve`", metavar="NAME",
+    )  # fmt: skip
+    repair: str = setting(
+        "text", "none", "how the output matrices are solved again: none, bias, least-squares", metavar="NAME"
+    )
+    calibration: str | None = setting(
+        "path", None, "text for criterion and repair; another than they are judged on", metavar="FILE|random"
+    )
+
+
+@dataclass(frozen=True)
+class JudgingRequest:
+    """The text and the tables that sub-networks are judged on; at least one."""
+
+    text: str | None = setting(
+        "path", None, "of decoders perplexity, bits a byte and KL to the parent; of encoders 1 - cosine",
+        metavar="FILE",
+    )  # fmt: skip
+    data: str | None = setting(
+        "path", None, "table with text and label, for accuracy: the parent classifies", metavar="ROWS.csv"
+    )
+    attacked: str | None = setting(
+        "path", None, "attacked texts as TextAttack writes them, for accuracy under attack, success, drop",
+        metavar="ATTACKED.csv",
+    )  # fmt: skip
+    sequences: int = defaults.sequences()
+    length: int = defaults.length()
+
+    def check(self) -> None:
+        """Raise ``ValueError`` where nothing judges, or what does cannot."""
+        if self.text is None and self.data is None and self.attacked is None:
+            raise ValueError("nothing judges the sub-networks: give --text, --data or --attacked")
+        if self.text == defaults.RANDOM:
+            raise ValueError("random tokens tell nothing of what a network is worth: give a text")

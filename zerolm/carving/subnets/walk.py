@@ -1,0 +1,100 @@
+"""Several sub-networks on their way through the layers of their parent, side by side (torch)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zerolm.carving.kept_units import Cut, LayerCut
+from zerolm.carving.pruning import Repaired, carved_layer, dimensions_of, masked_layer
+from zerolm.networks.blocks import Blocks
+from zerolm.networks.states import HiddenStates
+
+PROVEN: Final = 1e-3
+"""Outputs may differ by this share of the largest in the proof of a cut; rounding is far below."""
+
+
+@dataclass(frozen=True, eq=False)
+class SubNetwork:
+    """The ``cut`` of a parent, and its output matrices where they were ``repaired``."""
+
+    cut: Cut
+    repaired: Repaired | None = None
+
+
+def last_states(blocks: Blocks, networks: Sequence[SubNetwork]) -> list[HiddenStates]:
+    """Return the states behind the last layer of each network, for all batches, (b, t, d) each.
+
+    All pass a layer before any passes the next. Networks that kept the same of all layers so far are one:
+    what the parent's own first layers send is computed once. Nothing else is shared, so this is exact.
+    """
+    at = [0] * len(networks)
+    nodes = {0: blocks.states()}
+    for index in range(len(blocks.batches)):
+        nodes[0].append(blocks.embed(index))
+    for number in range(len(networks[0].cut.layers)):
+        ways: dict[object, int] = {}
+        following: dict[int, HiddenStates] = {}
+        waiting = Counter(_way(at[place], place, each, number) for place, each in enumerate(networks))
+        readers = Counter(way[0] for way in waiting)
+        for place, each in enumerate(networks):
+            way = _way(at[place], place, each, number)
+            if way not in ways:
+                ways[way] = len(ways)
+                readers[way[0]] -= 1
+                source = nodes[way[0]] if readers[way[0]] else nodes.pop(way[0])
+                following[ways[way]] = _through(blocks, each, number, source)
+            at[place] = ways[way]
+        nodes = following
+    return [nodes[node] for node in at]
+
+
+def _way(node: int, place: int, network: SubNetwork, number: int) -> tuple[int, object]:
+    """Return what tells the states behind a layer of one network from those of the others."""
+    kept = network.cut.layers[number]
+    is_repaired = network.repaired is not None and bool(network.repaired.arrays)
+    return node, place if is_repaired else (kept.groups.tobytes(), kept.ffn.tobytes())
+
+
+def _through(blocks: Blocks, network: SubNetwork, number: int, source: HiddenStates) -> HiddenStates:
+    kept, sent = network.cut.layers[number], blocks.states()
+    module = carved_layer(blocks.model, network.cut, kept, network.repaired).module
+    for index, states in enumerate(source):
+        sent.append(blocks.call(index, kept.layer, states, module))
+    return sent
+
+
+def check_cut(blocks: Blocks, cuts: Sequence[Cut]) -> None:
+    """Refuse a parent that cannot be cut in memory: a sliced layer has to do what a masked one does.
+
+    The first layer of which something goes is looked at, on the first batch.
+    """
+    parent = dimensions_of(blocks.model)
+    smaller = [
+        (cut, kept)
+        for cut in cuts
+        for kept in cut.layers
+        if len(kept.groups) < parent.kv_heads or len(kept.ffn) < parent.ffn
+    ]
+    if not smaller:
+        return
+    cut, kept = min(smaller, key=lambda pair: (len(pair[1].groups) == parent.kv_heads, pair[1].layer))
+    hidden = blocks.embed(0)
+    sent = []
+    for make in (carved_layer, masked_layer):
+        try:
+            sent.append(blocks.call(0, kept.layer, hidden, make(blocks.model, cut, kept).module))
+        except (RuntimeError, AttributeError, StopIteration) as error:
+            raise ValueError(_not_cut(blocks, kept, " ".join(str(error).split())[:120])) from None
+    apart = float((sent[0] - sent[1]).abs().max() / sent[1].abs().max())
+    if not apart <= PROVEN:
+        raise ValueError(_not_cut(blocks, kept, f"it sends something else, {apart:.2g} apart"))
+
+
+def _not_cut(blocks: Blocks, kept: LayerCut, why: str) -> str:
+    return (
+        f"layer {kept.layer} of this {blocks.model.config.model_type} with {len(kept.groups)} KV groups and "
+        f"{len(kept.ffn)} neurons does not compute what the whole one does without the others: {why}"
+    )

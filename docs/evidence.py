@@ -187,7 +187,7 @@ def facts() -> dict[str, str]:
             key = f"{kind.split()[0]}_{benchmark}"
             numbers[f"best_{key}"], numbers[f"best_{key}_tau"] = best.score, plain(best.tau)
             numbers[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
-    numbers |= _calibration() | _carving() | _width() | _bits() | _healing()
+    numbers |= _calibration() | _carving() | _width() | _bits() | _healing() | _vocabulary()
     return numbers | _llama_small() | _llama_pairs() | _blocks()
 
 
@@ -257,6 +257,27 @@ def _healing() -> dict[str, str]:
     minutes = round(int(seconds.replace(",", "")) / 60)
     share = f"{100 * float(left):.0f}%"
     return {"healed_tokens": tokens, "healed_left": share, "healed_minutes": str(minutes)}
+
+
+def _vocabulary() -> dict[str, str]:
+    """Return what fewer tokens lose and save."""
+    (half,) = _find("vocab", r"\n\| 2,048 \|[^|]*\|[^|]*\| \+([0-9.]+)% \|")
+    kept = sorted(map(int, re.findall(r"\| English \| [0-9,]+ \((\d+)%\)", read("vocab"))))
+    shape = (
+        r"\| gemma-3-270m \|[^|]*\|[^|]*\| ([0-9.]+) → ([0-9.]+) \| (\d+)% \| (\d+) \|[^|]*\| ([0-9.]+) \|"
+    )
+    before, after, _, seconds, memory = _find("vocab", shape)
+    (used,) = _find("vocab", r"which need ([0-9,]+) of them")
+    return {
+        "vocab_used": used,
+        "vocab_half": half,
+        "vocab_english_least": str(kept[0]),
+        "vocab_english_most": str(kept[-1]),
+        "vocab_gemma_before": before,
+        "vocab_gemma_after": after,
+        "vocab_gemma_seconds": seconds,
+        "vocab_gemma_memory": memory,
+    }
 
 
 LLAMA_SCORES = ("law of depth", "width", "params", "geo", "depth_width2", "body_params", "depth", "ceiling")

@@ -203,7 +203,7 @@ def facts() -> dict[str, str]:
             key = f"{kind.split()[0]}_{benchmark}"
             numbers[f"best_{key}"], numbers[f"best_{key}_tau"] = best.score, plain(best.tau)
             numbers[f"best_{key}_interval"] = f"[{plain(best.interval[0])}, {plain(best.interval[1])}]"
-    numbers |= _calibration() | _carving() | _width() | _bits() | _healing()
+    numbers |= _calibration() | _carving() | _width() | _bits() | _healing() | _vocabulary()
     return numbers | _llama_small() | _llama_pairs() | _blocks() | _subnets()
 
 
@@ -282,6 +282,27 @@ def _subnets() -> dict[str, str]:
     values = (*_find("subnets", row), *_find("subnets", r"\n\| first set \| first set \| (-?[0-9.]+) "))
     names = ("counting", "other", "prices", "measured", "attacked")
     return {f"subnets_{name}": plain(float(value)) for name, value in zip(names, values, strict=True)}
+
+
+def _vocabulary() -> dict[str, str]:
+    """Return what fewer tokens lose and save."""
+    (half,) = _find("vocab", r"\n\| 2,048 \|[^|]*\|[^|]*\| \+([0-9.]+)% \|")
+    kept = sorted(map(int, re.findall(r"\| English \| [0-9,]+ \((\d+)%\)", read("vocab"))))
+    shape = (
+        r"\| gemma-3-270m \|[^|]*\|[^|]*\| ([0-9.]+) → ([0-9.]+) \| (\d+)% \| (\d+) \|[^|]*\| ([0-9.]+) \|"
+    )
+    before, after, _, seconds, memory = _find("vocab", shape)
+    (used,) = _find("vocab", r"which need ([0-9,]+) of them")
+    return {
+        "vocab_used": used,
+        "vocab_half": half,
+        "vocab_english_least": str(kept[0]),
+        "vocab_english_most": str(kept[-1]),
+        "vocab_gemma_before": before,
+        "vocab_gemma_after": after,
+        "vocab_gemma_seconds": seconds,
+        "vocab_gemma_memory": memory,
+    }
 
 
 LLAMA_SCORES = ("law of depth", "width", "params", "geo", "depth_width2", "body_params", "depth", "ceiling")

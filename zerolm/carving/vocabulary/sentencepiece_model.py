@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,16 +10,21 @@ NORMAL: Final = 1
 SPECIAL: Final = ("unk_id", "bos_id", "eos_id", "pad_id")
 
 
-def write_cut(source: Path, target: Path, kept: Set[str]) -> None:
-    """Write the model of ``source`` without the usual pieces that are not ``kept``, in their order.
+def write_cut(source: Path, target: Path, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+    """Write the model of ``source`` without the usual pieces that are not in ``after``, in their order.
 
-    Pieces of any other type (unknown, control, bytes, those that users defined) stay. ``ModuleNotFoundError``
-    without sentencepiece and protobuf.
+    Both maps are ids by token, of the parent's tokenizer and of that with fewer tokens. Pieces of any other
+    type (unknown, control, bytes, those that users defined) stay. ``ValueError`` where what is written would
+    number pieces otherwise beside the ids than the source does. ``ModuleNotFoundError`` without
+    sentencepiece and protobuf.
     """
     proto = opened(source)
-    pieces = [piece for piece in proto.pieces if piece.type != NORMAL or piece.piece in kept]
     names = [piece.piece for piece in proto.pieces]
+    pieces = [piece for piece in proto.pieces if piece.type != NORMAL or piece.piece in after]
     places = {piece.piece: place for place, piece in enumerate(pieces)}
+    for place, name in enumerate(names):
+        if name in after and name in before and after[name] - places[name] != before[name] - place:
+            raise ValueError(f"its piece {name!r:.40} would have another place than its id says")
     trainer = proto.trainer_spec
     for name in SPECIAL:
         old = getattr(trainer, name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zerolm.architecture import Ints
-from zerolm.carving.vocabulary.token_table import TokenTable
+from zerolm.carving.vocabulary.token_table import TokenTable, added_of, model_of, pieces_of
 from zerolm.carving.vocabulary.tokenizer_json import cut_document, ids_in, numbers, renumbered
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import inside, read_object
@@ -113,7 +113,7 @@ class TokenizerFiles:
                 from zerolm.carving.vocabulary.sentencepiece_model import write_cut
 
                 with one_line(f"the tokenizer {str(self.folder / name)!r}"):
-                    write_cut(self.folder / name, place / name, _pieces(document))
+                    write_cut(self.folder / name, place / name, _ids(self.document), _ids(document))
 
     def _write_lists(self, model: Mapping[str, Any], place: Path) -> None:
         """Write the older files that the folder has beside the ``tokenizer.json``."""
@@ -157,8 +157,6 @@ def _settings(settings: dict[str, Any], new: Mapping[int, int], rows: int) -> di
     return {**rest, BY_ID: kept}
 
 
-def _pieces(document: Mapping[str, Any]) -> set[str]:
-    """Return the tokens of a ``tokenizer.json``."""
-    vocab = document["model"]["vocab"]
-    pieces = set(vocab) if isinstance(vocab, dict) else {row[0] for row in vocab}
-    return pieces | {row["content"] for row in document["added_tokens"]}
+def _ids(document: Mapping[str, Any]) -> dict[str, int]:
+    """Return the ids of a ``tokenizer.json`` by token."""
+    return pieces_of(model_of(document)) | added_of(document)

@@ -229,7 +229,7 @@ class ExpertCarving:
             more = REPORT if finish else ()
             sha256 = complete(checkpoint, recipe, folder, str(config["model_type"]), config, more)
             note = self.recipe.difference(sha256, versions) if self.recipe else ""
-            proof = self._verified(Checkpoint.open(folder), fewer)
+            proof = self._verified(Checkpoint.open(folder, packed=True), fewer)
             carved = replace(carved, note=note, verified=proof.to_json())
             if finish:
                 finish(folder, carved)

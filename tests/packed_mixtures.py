@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from saved_mixtures import mixture
 from safetensors.torch import load_file, save_file
+from saved_mixtures import mixture
 from torch import Tensor
 from torch.nn import functional
 

@@ -34,6 +34,7 @@ from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
 from zerolm.checkpoints import Checkpoint, ledger_of
 from zerolm.checkpoints.checkpoint import QUANTISED
+from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
@@ -76,6 +77,13 @@ def carve(
     one line, for what cannot be done; nothing is written then.
     """
     size.experts.check()
+    file = gguf_file(parent) if size.experts.keep is not None else None
+    if file is not None:
+        from zerolm.carving.experts.carve_gguf import GgufExpertCarving
+
+        if destination.folder is not None:
+            check_new(destination.folder, destination.force)
+        return GgufExpertCarving(file, size, methods, destination, progress).carved()
     checkpoint = _opened(parent, destination, packed=size.experts.keep is not None)
     costs = costs or StoredCosts()
     if size.experts.keep is not None:

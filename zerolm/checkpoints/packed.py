@@ -157,15 +157,14 @@ def packed_tensors(packing: Packing, tensors: Mapping[str, TensorInfo]) -> dict[
             base_of[name] = name.removesuffix(ending)
         elif not packing.codes and info.dtype == CODES[packing.kind]:
             base_of[name] = name
-    packed: dict[str, TensorInfo] = {}
+    bases, packed = set(base_of.values()), dict[str, TensorInfo]()
     for name, info in tensors.items():
-        base = base_of.get(name)
-        if base is None:
+        base = base_of.get(name, name)
+        if name in bases and packing.codes:
+            raise ValueError(f"tensor {name!r} is stored beside the parts of a packed one of this name")
+        if base not in bases:
             packed[name] = info
-            continue
-        if packing.codes and base in tensors:
-            raise ValueError(f"tensor {base!r} is stored beside {name!r}, which is a part of it")
-        if base not in packed:
+        elif base not in packed:
             packed[base] = packing.packed(base, tensors)
     return packed
 

@@ -51,7 +51,7 @@ def dequantised(tensor: PackedTensor) -> NDArray[np.float32]:
     rows, columns = tensor.shape[-2:]
     scales, (high, wide) = _scales(tensor.packs[1]), tensor.block
     scales = np.repeat(scales, high or rows, -2)[..., :rows, :]
-    return values * np.repeat(scales, wide or columns, -1)[..., :columns]
+    return np.asarray(values * np.repeat(scales, wide or columns, -1)[..., :columns])
 
 
 def totals_of(tensor: PackedTensor) -> Totals:

@@ -33,6 +33,8 @@ from zerolm.carving.result import Carved, CarvingMethod, TypedWeights, rows_of, 
 from zerolm.carving.width.narrowing import Basis, Width
 from zerolm.carving.width.weights_basis import weights_basis
 from zerolm.checkpoints import Checkpoint, ledger_of
+from zerolm.checkpoints.checkpoint import QUANTISED
+from zerolm.checkpoints.gguf.unpack import gguf_file
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.origin import origin_of
 from zerolm.costs import CostModel
@@ -74,8 +76,16 @@ def carve(
     weights are stored in. A run that was killed goes on when it is started again. Raises ``ValueError``, in
     one line, for what cannot be done; nothing is written then.
     """
-    checkpoint, costs = _opened(parent, destination), costs or StoredCosts()
     size.experts.check()
+    file = gguf_file(parent) if size.experts.keep is not None else None
+    if file is not None:
+        from zerolm.carving.experts.carve_gguf import GgufExpertCarving
+
+        if destination.folder is not None:
+            check_new(destination.folder, destination.force)
+        return GgufExpertCarving(file, size, methods, destination, progress).carved()
+    checkpoint = _opened(parent, destination, packed=size.experts.keep is not None)
+    costs = costs or StoredCosts()
     if size.experts.keep is not None:
         from zerolm.carving.experts.carve_experts import ExpertCarving
 
@@ -117,9 +127,11 @@ def rebuild(
     Without repair the bytes are the same anywhere; with it ``text`` must be the text that the recipe names,
     and the bytes are the same on the same machine. The ``note`` says where they are not.
     """
-    checkpoint, costs = _opened(parent, destination), costs or StoredCosts()
+    checkpoint, costs = _opened(parent, destination, packed=True), costs or StoredCosts()
     ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
     read = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))
+    if checkpoint.packed and read.experts is None:
+        raise ValueError(f"checkpoint {str(checkpoint.folder)!r}: {QUANTISED}")
     if _quantised(checkpoint):
         alone = bool(read.types) and read.cut.is_whole and read.width is None
         WeightsRequest(requantize=True).check_parent(_quantised(checkpoint), types_alone=alone)
@@ -174,15 +186,15 @@ def _with_vocabulary(
     return cut_parent(model, kept, folder, methods.text, destination.folder is not None, progress=progress)
 
 
-def _opened(parent: str | Path, destination: Destination) -> Checkpoint:
-    """Return the parent, when the child may be written where it is to be."""
+def _opened(parent: str | Path, destination: Destination, *, packed: bool) -> Checkpoint:
+    """Return the parent, when the child may be written where it is to be; if asked, also a ``packed`` one."""
     place = destination.folder
     if place is None:
-        return Checkpoint.open(parent)
+        return Checkpoint.open(parent, packed=packed)
     if Path(parent).is_dir() and not place.exists():
         _check_outside(place, Path(parent))
     check_new(place, destination.force)  # before a model of the hub is downloaded
-    checkpoint = Checkpoint.open(parent)
+    checkpoint = Checkpoint.open(parent, packed=packed)
     _check_outside(place, checkpoint.root)
     if current() is not None:
         from zerolm.networks.opener import check_stock_class

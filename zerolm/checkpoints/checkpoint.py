@@ -17,6 +17,15 @@ from zerolm.checkpoints.folder import fetched, other_files, read_object
 from zerolm.checkpoints.gguf.unpack import GgufSource, gguf_file, unpacked
 from zerolm.checkpoints.headers import Shard, TensorInfo
 from zerolm.checkpoints.layout import Layout
+from zerolm.checkpoints.packed import (
+    PackedTensor,
+    Packing,
+    check_stated_shapes,
+    packed_tensors,
+    packing_of,
+    quantisation_of,
+)
+from zerolm.checkpoints.packed_values import dequantised
 from zerolm.checkpoints.sentences import SentenceModules
 from zerolm.checkpoints.shards import read_shards
 from zerolm.families.config import cut_of
@@ -29,6 +38,11 @@ logger = logging.getLogger(__name__)
 
 FOLLOWED: Final = "modules.json puts others behind it, which take embeddings of the parent's size"
 """Why the hidden size of a sentence-transformers folder stays."""
+
+QUANTISED: Final = (
+    "its weights are quantized; weights in BF16, F16 or F32 can be read, and experts alone can be taken out "
+    "of it as it is: zerolm carve --keep-experts"
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -72,10 +86,11 @@ class Checkpoint:
         return brief(self, str(self.root), f"{self.family.name}, {len(self.tensors)} tensors")
 
     @classmethod
-    def open(cls, name: str | Path) -> Checkpoint:
+    def open(cls, name: str | Path, *, packed: bool = False) -> Checkpoint:
         """Open a local folder, or fetch a model of the hub (``owner/name``) and open it.
 
-        Raises ``ValueError``, in one line, for anything that is not a sound checkpoint of a known family.
+        With ``packed`` also one whose matrices are stored quantised (``PackedTensor``). Raises
+        ``ValueError``, in one line, for anything that is not a sound checkpoint of a known family.
         """
         file = gguf_file(name)
         if file is not None:
@@ -85,9 +100,12 @@ class Checkpoint:
         folder = root / sentences.transformer if sentences else root
         config = read_object(folder, "config.json")
         try:
-            check_format(folder, config)
+            packing = check_format(folder, config, packed=packed)
             shards = read_shards(folder)
             tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
+            if packing is not None:
+                tensors = packed_tensors(packing, tensors)
+                check_stated_shapes(tensors)
             family = _family(config, tensors)
             family = replace(family, cut=cut_of(family, config))
             layout = Layout.of(family, config, tensors)
@@ -115,6 +133,11 @@ class Checkpoint:
         return cls(folder, stored.config, family, layout, stored.shards, tensors, folder, source=source)
 
     @property
+    def packed(self) -> tuple[str, ...]:
+        """The types of the matrices that are stored quantised, in tensors of the folder; none of others."""
+        return tuple(sorted({each.dtype for each in self.tensors.values() if isinstance(each, PackedTensor)}))
+
+    @property
     def place(self) -> Path:
         """The folder or the file that opens as this checkpoint."""
         return self.root if self.source is None else self.source.file
@@ -122,12 +145,16 @@ class Checkpoint:
     def raw(self, name: str) -> NDArray[Any]:
         """Return a tensor as it is stored, mapped and read-only: uint16 for BF16 and F16, float32 for F32."""
         tensor = self.tensors[name]
+        assert tensor.dtype in RAW_TYPES, "packed tensors are read as numbers"
         if not tensor.count:
             return np.empty(tensor.shape, RAW_TYPES[tensor.dtype])
         return np.memmap(tensor.file, RAW_TYPES[tensor.dtype], "r", tensor.start, tensor.shape)
 
     def read(self, name: str, rows: slice | None = None) -> NDArray[np.float32]:
         """Return a tensor, or some of its rows, in memory as float32 (exact for BF16, F16 and F32)."""
+        tensor = self.tensors[name]
+        if isinstance(tensor, PackedTensor):
+            return dequantised(tensor)[rows or slice(None)]
         raw = self.raw(name)
         return widened(np.asarray(raw if rows is None else raw[rows]), self.tensors[name].dtype)
 
@@ -147,10 +174,16 @@ def _family(config: dict[str, Any], tensors: dict[str, TensorInfo]) -> Family:
         raise ValueError(f"{error}; its tensors fit {fits}: --like {fits}" if fits else str(error)) from None
 
 
-def check_format(folder: Path, config: dict[str, Any]) -> None:
-    """Refuse what would be read otherwise than it is stored: quantized weights, adapters, kernels."""
-    if config.get("quantization_config") is not None:
-        raise ValueError("its weights are quantized; weights in BF16, F16 or F32 can be read")
+def check_format(folder: Path, config: dict[str, Any], *, packed: bool = False) -> Packing | None:
+    """Return how quantised weights are stored; None where they are not.
+
+    Refuse what would be read otherwise than it is stored: quantised weights unless ``packed``, adapters,
+    kernels.
+    """
+    quantisation = quantisation_of(config)
+    if quantisation is not None and not packed:
+        raise ValueError(QUANTISED)
+    packing = None if quantisation is None else packing_of(quantisation)
     if (folder / "adapter_config.json").exists():
         raise ValueError("it holds an adapter (adapter_config.json); merge it first")
     kernel = next((n for n in config if n.endswith("attn_implementation") and "/" in str(config[n])), None)
@@ -159,3 +192,4 @@ def check_format(folder: Path, config: dict[str, Any]) -> None:
     classes = config.get("architectures")
     if classes is not None and not (isinstance(classes, list) and all(isinstance(x, str) for x in classes)):
         raise ValueError(f"its architectures are {str(classes)[:60]!r}, not a list of names")
+    return packing

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from zerolm.io.brief import brief
 from zerolm.io.files import parse_json
@@ -40,7 +40,8 @@ FLOATS: Final = ("BF16", "F16", "F32")
 class TensorInfo:
     """Where a tensor lies: bytes ``start`` to ``end`` of ``file``, counted from its beginning.
 
-    ``dtype`` is the name that safetensors has for it: BF16, F16, F32, ...
+    ``dtype`` is the name that safetensors has for it: BF16, F16, F32, ... A matrix that several tensors hold
+    is a ``PackedTensor``.
     """
 
     name: str
@@ -58,6 +59,26 @@ class TensorInfo:
     def count(self) -> int:
         """How many numbers it holds."""
         return math.prod(self.shape)
+
+    @property
+    def stored(self) -> tuple[TensorInfo, ...]:
+        """The tensors of files that hold its numbers: itself."""
+        return (self,)
+
+    @property
+    def bits(self) -> int:
+        """The bits of a number."""
+        return 8 * self.item_bytes
+
+    def bytes_of(self, count: int) -> int:
+        """Return how many bytes so many of its numbers take."""
+        return count * self.item_bytes
+
+    def one(self, index: int) -> Self:
+        """Return what has this index along the first axis, where it lies."""
+        size = (self.end - self.start) // self.shape[0]
+        start = self.start + index * size
+        return replace(self, shape=self.shape[1:], start=start, end=start + size)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -75,10 +75,14 @@ def fingerprint(checkpoint: Checkpoint, *, progress: Progress = silent) -> str:
             cache.put("tensors", {"sha256": stored})
         done += shard.size
         digests |= {name: row.tobytes() for name, row in zip(shard.tensors, stored, strict=True)}
-    lines = (
-        f"{name} {info.dtype} {info.shape} {digests[name].hex()}"
-        for name, info in sorted(checkpoint.tensors.items())
+    hashed = {
+        part.name: part
+        for name, info in checkpoint.tensors.items()
         if name in checkpoint.layout.slots
+        for part in info.stored
+    }
+    lines = (
+        f"{name} {info.dtype} {info.shape} {digests[name].hex()}" for name, info in sorted(hashed.items())
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

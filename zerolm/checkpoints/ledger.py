@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Final
 
 from zerolm.checkpoints.checkpoint import Checkpoint
-from zerolm.checkpoints.headers import Shard
+from zerolm.checkpoints.headers import FLOATS, Shard
 from zerolm.checkpoints.identity import check_unchanged, threads
 from zerolm.checkpoints.layout import Slot
 from zerolm.checkpoints.matrix_sums import Summing, Sums, Totals, plain, sums_of
@@ -62,7 +62,8 @@ def ledger_of(
     done = 0
     for shard in checkpoint.shards:
         check_unchanged(shard)
-        wanted = {name: _is_matrix_in_layer(slots[name]) for name in shard.tensors if name in slots}
+        names = [name for name in shard.tensors if name in slots and checkpoint.tensors[name].dtype in FLOATS]
+        wanted = {name: _is_matrix_in_layer(slots[name]) for name in names}
         content = content_of(shard) if verify else ""
         path = record_path(shard, wanted)
         record = load(path, shard, wanted, content) if cache else None

@@ -64,6 +64,12 @@ QUANTISED: Final = (
 """From the largest to the smallest. Source: ``gguf`` (``GGML_QUANT_SIZES``), and llama.cpp's quantiser."""
 BY_NAME: Final = {each.name: each for each in (*STORED, *QUANTISED)}
 BY_NUMBER: Final = {each.number: each for each in (*STORED, *QUANTISED, WeightType("F64", 28, 1, 8, 0))}
+BLOCKS: Final = {number: (each.weights, each.bytes) for number, each in BY_NUMBER.items()} | {
+    9: (32, 40), 15: (256, 292), 16: (256, 66), 17: (256, 74), 19: (256, 50), 24: (1, 1), 25: (1, 2),
+    26: (1, 4), 27: (1, 8), 29: (256, 56), 34: (256, 54), 35: (256, 66), 39: (32, 17), 40: (64, 36),
+    41: (128, 18),
+}  # fmt: skip
+"""Weights and bytes of a block of every type by its number, also of those that are copied and never read."""
 ALL: Final = "all"
 
 

@@ -127,7 +127,7 @@ def _write(file: BinaryIO, tensor: Outgoing) -> None:
     begin = file.tell()
     for chunk in tensor.chunks():
         if isinstance(chunk, Span):
-            _copy(chunk, file)
+            copy_span(chunk, file)
         else:
             file.write(chunk if isinstance(chunk, bytes) else np.ascontiguousarray(chunk).data)
     written = file.tell() - begin
@@ -135,7 +135,7 @@ def _write(file: BinaryIO, tensor: Outgoing) -> None:
         raise ValueError(f"tensor {tensor.name!r} came as {written} bytes instead of {tensor.bytes}")
 
 
-def _copy(span: Span, target: BinaryIO) -> None:
+def copy_span(span: Span, target: BinaryIO) -> None:
     """Append a span, within the kernel if both file systems allow."""
     with span.file.open("rb", buffering=0) as source:
         at = span.start

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -13,7 +14,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from zerolm.checkpoints import Checkpoint, TensorInfo
+from zerolm.checkpoints import Checkpoint, Part, TensorInfo
+from zerolm.checkpoints.packed import PackedTensor
+from zerolm.checkpoints.packed_values import dequantised
 from zerolm.networks.roles import body_of
 
 M = TypeVar("M", bound=nn.Module)
@@ -31,7 +34,8 @@ STORED: Final = {
 def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
     """Give a model without memory the mapped tensors; ``ValueError`` where a weight is missing.
 
-    A parameter that is stored in several tensors, as those of experts are, is put together when it is used.
+    A parameter that is stored in several tensors, as those of experts are, is put together when it is used;
+    one that is packed is dequantised then.
     Buffers that are stored, as are biases of routers, are in memory.
     """
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
@@ -40,25 +44,23 @@ def map_parameters(model: PreTrainedModel, checkpoint: Checkpoint) -> None:
     prefix = "".join(f"{name}." for name, part in model.named_children() if part is body)
     parts: dict[str, list[TensorInfo]] = {}
     for stored, names in parameters(checkpoint, prefix).items():
-        slot, shape = checkpoint.layout.slots[stored], checkpoint.tensors[stored].shape
+        slot, info = checkpoint.layout.slots[stored], checkpoint.tensors[stored]
+        shape = info.shape
         for name, part in zip(names, slot.parts, strict=False):
             if len(names) > 1 and name in shapes:
-                whole = mapped_tensor(checkpoint.tensors[stored])
-                rows = whole.narrow(part.axis, part.along.start, part.along.stop - part.along.start)
-                rows.__dict__.update(whole.__dict__)
-                put(model, name, rows)
+                _give(model, name, info, partial(_narrowed, part=part))
         name = names[0] if len(names) == 1 else ""
         if name in shapes and shapes[name] == shape:
-            put(model, name, mapped_tensor(checkpoint.tensors[stored]))
+            _give(model, name, info)
         elif name in shapes and slot.transposed and shapes[name] == (shape[0], *shape[:0:-1]):
-            put(model, name, turned(mapped_tensor(checkpoint.tensors[stored])))
+            _give(model, name, info, turned)
         elif name in shapes:
-            parts.setdefault(name, []).append(checkpoint.tensors[stored])
-        elif buffers.get(name) == checkpoint.tensors[stored].shape:
-            model.get_buffer(name).copy_(mapped_tensor(checkpoint.tensors[stored]))
+            parts.setdefault(name, []).append(info)
+        elif buffers.get(name) == shape:
+            model.get_buffer(name).copy_(mapped_tensor(info))
     for name, infos in parts.items():
-        if sum(info.count for info in infos) == shapes[name].numel():
-            model.get_parameter(name).__dict__[_PARTS] = infos
+        if sum(info.count for info in infos) == shapes[name].numel() and not len(infos) % shapes[name][0]:
+            model.get_parameter(name).__dict__[_PARTS] = partial(_experts, infos, shapes[name][0])
     model.tie_weights()
     missing = [
         name for name, weight in model.named_parameters() if weight.is_meta and not is_in_parts(weight)
@@ -84,16 +86,19 @@ def is_in_parts(weight: Tensor) -> bool:
 
 
 def assembled(weight: Tensor) -> Tensor:
-    """Return a parameter (experts, rows, columns) from its parts (rows, columns), in memory as stored.
+    """Return a parameter from the tensors that it is stored in: in memory as stored, or dequantised."""
+    make: Callable[[], Tensor] = weight.__dict__[_PARTS]
+    return make()
+
+
+def _experts(parts: Sequence[TensorInfo], experts: int) -> Tensor:
+    """Return a parameter (experts, rows, columns) from its parts (rows, columns).
 
     The parts of an expert follow one another: all gates, then all up projections.
     """
-    parts: list[TensorInfo] = weight.__dict__[_PARTS]
-    kinds = len(parts) // len(weight)
     tensors = [mapped_tensor(info) for info in parts]
-    by_expert = [torch.cat(tensors[expert :: len(weight)]) for expert in range(len(weight))]
+    by_expert = [torch.cat(tensors[expert::experts]) for expert in range(experts)]
     released(tensors)
-    assert kinds * len(weight) == len(parts)
     return torch.stack(by_expert)
 
 
@@ -105,12 +110,34 @@ def in_memory(module: M) -> M:
 
 
 def mapped_tensor(info: TensorInfo) -> Tensor:
-    """Return a stored tensor over the mapped file; what is written into it stays in memory."""
+    """Return a stored tensor over the mapped file; what is written into it stays in memory.
+
+    One that is packed is in memory, dequantised.
+    """
+    if isinstance(info, PackedTensor):
+        return torch.from_numpy(dequantised(info))
     stored, dtype = STORED[info.dtype]
     raw: Any = np.memmap(info.file, np.uint8, "c", info.start, (info.end - info.start,))
     values = torch.from_numpy(np.require(raw.view(stored), requirements="A")).view(dtype).reshape(info.shape)
     values.__dict__[_MAP] = raw
     return values
+
+
+def _narrowed(whole: Tensor, part: Part) -> Tensor:
+    """Return one part of a fused tensor, still mapped."""
+    rows = whole.narrow(part.axis, part.along.start, part.along.stop - part.along.start)
+    rows.__dict__.update(whole.__dict__)
+    return rows
+
+
+def _give(
+    model: nn.Module, name: str, info: TensorInfo, view: Callable[[Tensor], Tensor] = lambda whole: whole
+) -> None:
+    """Give a model a view of a stored tensor as this parameter; of one that is packed, when it is used."""
+    if isinstance(info, PackedTensor):
+        model.get_parameter(name).__dict__[_PARTS] = lambda: view(mapped_tensor(info))
+    else:
+        put(model, name, view(mapped_tensor(info)))
 
 
 def turned(stored: Tensor) -> Tensor:

@@ -308,7 +308,8 @@ class CarvingReport(Report):
         return f"{self.costs[who][cost] / parent if parent else 1.0:.1%}"
 
     def _shown(self) -> tuple[str, ...]:
-        return shown_costs(COLUMNS, self.costs.values())
+        """Return the costs that are known: a gguf file of any architecture tells only some."""
+        return tuple(c for c in shown_costs(COLUMNS, self.costs.values()) if c in self.costs["parent"])
 
     def heading(self) -> Heading:
         return Heading(

@@ -13,6 +13,7 @@ import numpy as np
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_worth
 from zerolm.carving.experts.expert_choice import best_experts
+from zerolm.carving.experts.expert_count import check_alone, count_of
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_bytes, compare_with_masked
@@ -21,15 +22,16 @@ from zerolm.carving.export.verify import Verified, fits
 from zerolm.carving.export.write_child import complete
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import stored_bits
-from zerolm.carving.planning.sizes import budgets_of, costs_of
+from zerolm.carving.planning.sizes import costs_of
 from zerolm.carving.recipe import Recipe, document, versions_of, with_experts
-from zerolm.carving.request import AUTO, Destination, Methods, SizeRequest
+from zerolm.carving.request import Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod, widths
 from zerolm.carving.session import Session
 from zerolm.checkpoints import Checkpoint, ledger_of, write_shards
 from zerolm.checkpoints.identity import check_unchanged, fingerprint
 from zerolm.checkpoints.ledger import Ledger
 from zerolm.checkpoints.origin import origin_of
+from zerolm.checkpoints.packed import PackedTensor
 from zerolm.costs import CostModel
 from zerolm.families.config import CoreSizes
 from zerolm.io.cache import Arrays
@@ -93,20 +95,8 @@ class ExpertCarving:
 
     def _check(self) -> None:
         """Refuse before any work what cannot be."""
-        size, methods, family = self.size, self.methods, self.checkpoint.family
-        others = [f"--keep-{name}" for name in size.keep] + (["--space"] if size.space else [])
-        others += ["--keep-vocab"] if size.vocabulary.cuts else []
-        if size.experts.keep != AUTO and self.recipe is None:
-            others += [f"--{name.replace('_', '-')}" for name in size.budgets]
-        if others:
-            raise ValueError(
-                f"experts are taken out alone: {others[0]} cannot stand beside --keep-experts; "
-                "carve the child again"
-            )
-        if size.experts.keep == AUTO and not size.budgets:
-            raise ValueError("--keep-experts auto chooses within budgets: give one such as --max-params 0.7x")
-        if methods.repair != "none" or methods.plan != "weights":
-            raise ValueError("experts are taken out as they are: --repair and --plan are for other cuts")
+        methods, family = self.methods, self.checkpoint.family
+        check_alone(self.size, methods, rebuilt=self.recipe is not None)
         if self.destination.form not in (None, FORMAT):
             raise ValueError(
                 f"experts are taken out of a folder into a folder, not as {shown(self.destination.form)}: "
@@ -123,25 +113,18 @@ class ExpertCarving:
             and not self.checkpoint.layout.tied
         ):
             raise ValueError(f"a {family.name} without a language-model head cannot be compared")
+        embedding = self.checkpoint.layout.name("embedding")
+        if embedding is not None and isinstance(self.checkpoint.tensors[embedding], PackedTensor):
+            raise ValueError(
+                f"tensor {embedding!r} is stored quantised, and rows of an embedding are not read so"
+            )
         _ = self.routing, self._count() if self.recipe is None else None
 
     def _count(self) -> int:
         """Return how many experts a layer keeps: as many as asked, or the most within the budgets."""
-        request, routing = self.size.experts, self.routing
-        parallel = request.parallel
-        if routing.experts % parallel:
-            raise ValueError(f"--expert-parallel {parallel} does not divide the {routing.experts} experts")
-        if request.keep != AUTO:
-            return routing.size(str(request.keep), parallel)
-        limits = budgets_of(self.size.budgets, costs_of(self.checkpoint, self.costs))
-        for count in reversed(routing.possible(parallel)):
-            costs = costs_of(self._first(count).shaped(), self.costs)
-            over = [name for name, limit in limits.items() if costs[name.removeprefix("max_")] > limit]
-            if not over:
-                return count
-        least = costs[over[0].removeprefix("max_")]
-        raise ValueError(
-            f"{over[0]} {limits[over[0]]} would have to be at least {least}, with {count} experts a layer"
+        whole = costs_of(self.checkpoint, self.costs)
+        return count_of(
+            self.size, self.routing, whole, lambda count: costs_of(self._first(count).shaped(), self.costs)
         )
 
     def _first(self, count: int) -> FewerExperts:
@@ -229,7 +212,7 @@ class ExpertCarving:
             more = REPORT if finish else ()
             sha256 = complete(checkpoint, recipe, folder, str(config["model_type"]), config, more)
             note = self.recipe.difference(sha256, versions) if self.recipe else ""
-            proof = self._verified(Checkpoint.open(folder), fewer)
+            proof = self._verified(Checkpoint.open(folder, packed=True), fewer)
             carved = replace(carved, note=note, verified=proof.to_json())
             if finish:
                 finish(folder, carved)

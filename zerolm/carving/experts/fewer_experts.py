@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zerolm.architecture import Ints
+from zerolm.carving.experts.listed_modules import renumbered
 from zerolm.carving.export.folder import configuration
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.checkpoints import Checkpoint, Outgoing, Span, TensorInfo, sliced
-from zerolm.checkpoints.layout import Layout
+from zerolm.checkpoints.layout import Layout, Slot
+from zerolm.checkpoints.packed import PackedTensor, packed_tensors, packing_of, quantisation_of
 from zerolm.checkpoints.writer import Chunk
 from zerolm.families.values import part_at
 
@@ -42,22 +44,28 @@ class FewerExperts:
         layout, tensors = self.parent.layout, list[Outgoing]()
         for name, info in self.parent.tensors.items():
             slot = layout.slots.get(name)
-            if slot is None:
-                if name in layout.carried:
-                    tensors.append(_whole(name, info))
-                continue
-            kept = None if slot.layer is None else self.by_layer.get(slot.layer)
-            if kept is None:
-                tensors.append(_whole(name, info))
-            elif slot.expert is not None:
-                place = int(kept.searchsorted(slot.expert))
-                if place < len(kept) and kept[place] == slot.expert:
-                    tensors.append(_whole(_renamed(name, slot.expert, place), info))
-            elif AXIS in slot.axes:
-                tensors.append(_rows(info, slot.axes.index(AXIS), kept))
-            else:
-                tensors.append(_whole(name, info))
+            if slot is not None or name in layout.carried:
+                tensors += self._left_of(info, slot)
         return tensors
+
+    def _left_of(self, info: TensorInfo, slot: Slot | None) -> list[Outgoing]:
+        """Return what is left of a tensor, or of those that hold it; ``ValueError`` where it is not cut."""
+        kept = None if slot is None or slot.layer is None else self.by_layer.get(slot.layer)
+        if slot is None or kept is None:
+            return [_whole(part.name, part) for part in info.stored]
+        if slot.expert is not None:
+            place = int(kept.searchsorted(slot.expert))
+            if place == len(kept) or kept[place] != slot.expert:
+                return []
+            return [_whole(_renamed(part.name, slot.expert, place), part) for part in info.stored]
+        if AXIS not in slot.axes:
+            return [_whole(part.name, part) for part in info.stored]
+        axis = slot.axes.index(AXIS)
+        if isinstance(info, PackedTensor) and not (slot.of_experts and axis == 0):
+            raise ValueError(
+                f"tensor {info.name!r} is stored in {info.dtype}, whose blocks hold rows of several experts"
+            )
+        return [_rows(part, axis, kept) for part in info.stored]
 
     def configuration(self) -> dict[str, Any]:
         """Return the configuration of the child: the parent's, with another number of experts."""
@@ -69,7 +77,7 @@ class FewerExperts:
         if described.field:
             part[described.field] = self.count
         part |= {name: self.count for name in described.also if name in part}
-        return part if at is None else config | {at: part}
+        return renumbered(part if at is None else config | {at: part}, self.by_layer)
 
     def shaped(self) -> Checkpoint:
         """Return the child as a checkpoint that can be counted: its tensors have shapes and no bytes.
@@ -78,10 +86,13 @@ class FewerExperts:
         """
         parent, config = self.parent, self.configuration()
         somewhere = next(iter(parent.tensors.values())).file
-        tensors = {
+        tensors: dict[str, TensorInfo] = {
             tensor.name: TensorInfo(tensor.name, tensor.dtype, tensor.shape, somewhere, 0, 0)
             for tensor in self.outgoing()
         }
+        quantisation = quantisation_of(config)
+        if quantisation is not None:
+            tensors = packed_tensors(packing_of(quantisation), tensors)
         layout = Layout.of(parent.family, config, tensors)
         return replace(parent, config=config, layout=layout, tensors=tensors, shards=())
 
@@ -103,11 +114,8 @@ def expert_matrices(checkpoint: Checkpoint, layer: int) -> list[list[TensorInfo]
         if slot.expert is not None:
             matrices[slot.expert].append(info)
             continue
-        size = (info.end - info.start) // info.shape[0]
         for expert in range(info.shape[0]):
-            start = info.start + expert * size
-            part = replace(info, name=f"{key}.{expert}", shape=info.shape[1:], start=start, end=start + size)
-            matrices[expert].append(part)
+            matrices[expert].append(replace(info.one(expert), name=f"{key}.{expert}"))
     return matrices
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Final
@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from zerolm.architecture import Ints
 from zerolm.carving.experts.fewer_experts import ROUTER, FewerExperts
 from zerolm.carving.export.verify import Verified, apart, outputs, within_rounding
-from zerolm.checkpoints import Checkpoint, Outgoing, Span, TensorInfo
+from zerolm.checkpoints import Checkpoint, Outgoing, Span
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.opener import mapped_model
 
@@ -109,7 +109,7 @@ def compare_with_masked(child: Checkpoint, fewer: FewerExperts, *, seed: int = 0
 
 def compare_bytes(child: Checkpoint, outgoing: Sequence[Outgoing]) -> None:
     """Read a child again, and its parent; ``ValueError`` names the first tensor whose bytes differ."""
-    tensors: Mapping[str, TensorInfo] = child.tensors
+    tensors = {part.name: part for tensor in child.tensors.values() for part in tensor.stored}
     if set(tensors) != {tensor.name for tensor in outgoing}:
         raise ValueError("the written child has other tensors than were to be written")
     for tensor in outgoing:

@@ -119,7 +119,7 @@ def _layer_costs(checkpoint: Checkpoint, choices: Choices, costs: CostModel, num
             lengths = zip(slot.axes, info.shape, strict=True)
             shape = [_length(parent, label, groups, ffn, width) or whole for label, whole in lengths]
             count = int(np.prod(shape))
-            size += count * info.item_bytes
+            size += info.bytes_of(count)
             if not slot.is_matrix:
                 vectors += count
                 routed_vectors += count if slot.of_experts else 0
@@ -157,24 +157,24 @@ def _length(parent: Dimensions, label: str, groups: int, ffn: int, width: Width)
 
 
 def _outside(checkpoint: Checkpoint, width: Width | None) -> Iterator[tuple[str, tuple[int, ...], int]]:
-    """Yield role, shape and bytes a number of the tensors outside the layers."""
+    """Yield role, shape and bytes of the tensors outside the layers."""
     layout = checkpoint.layout
     for role, name in layout.layer(None).items():
         info, axes = checkpoint.tensors[name], layout.slots[name].axes
         if width is None:
-            yield role, info.shape, info.item_bytes
+            yield role, info.shape, info.bytes_of(info.count)
             continue
         if role == "head" and layout.tied:
             continue  # stored beside the embedding, and not used
         lengths = zip(axes, info.shape, strict=True)
         shape = tuple(width.hidden if label == "hidden" else size for label, size in lengths)
-        yield role, shape, info.item_bytes
+        yield role, shape, info.bytes_of(math.prod(shape))
         if role == "embedding" and layout.tied and not width.tied:
-            yield "head", shape, info.item_bytes
+            yield "head", shape, info.bytes_of(math.prod(shape))
 
 
 def _stored_outside(checkpoint: Checkpoint, width: Width | None) -> int:
-    return sum(math.prod(shape) * size for _, shape, size in _outside(checkpoint, width))
+    return sum(size for _, _, size in _outside(checkpoint, width))
 
 
 def common_window(checkpoint: Checkpoint) -> int:
@@ -196,7 +196,7 @@ def stored_bits(checkpoint: Checkpoint, costs: CostModel) -> list[int]:
     """Return how many bits a weight has: those of the cost model, else all that the tensors are stored in."""
     if not isinstance(costs, StoredCosts):
         return [costs.bits]
-    return sorted({8 * checkpoint.tensors[name].item_bytes for name in checkpoint.layout.slots})
+    return sorted({checkpoint.tensors[name].bits for name in checkpoint.layout.slots})
 
 
 def _with_bytes(costs: Iterable[int], size: int | None) -> Ints:

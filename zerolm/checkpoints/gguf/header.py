@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-from zerolm.checkpoints.weight_types import BY_NUMBER
+from zerolm.checkpoints.weight_types import BLOCKS
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
@@ -21,6 +21,7 @@ KEPT: Final = 4096
 """Values of longer arrays (vocabularies) are passed over."""
 SCALARS: Final = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 STRING, ARRAY = 8, 9
+ALIGNMENT: Final = "general.alignment"
 UNKNOWN: Final = (1, 0)
 """Weights and bytes of a block of other types: their tensors are checked for where they begin only."""
 
@@ -30,7 +31,8 @@ class GgufHeader:
     """Short metadata by key, and the shape of each tensor (the fastest axis first, as GGUF has it).
 
     ``types`` are the numbers of the tensors' types, ``places`` their first bytes and those behind their last.
-    ``digest`` is the SHA-256 of all that is before the tensors.
+    ``digest`` is the SHA-256 of all that is before the tensors. ``entries`` are the first byte of each entry
+    of metadata and that behind its last.
     """
 
     metadata: dict[str, Any]
@@ -38,6 +40,12 @@ class GgufHeader:
     types: dict[str, int]
     places: dict[str, tuple[int, int]]
     digest: str
+    entries: dict[str, tuple[int, int]]
+
+    @property
+    def alignment(self) -> int:
+        """The number of bytes that the place of each tensor is a multiple of."""
+        return int(self.metadata.get(ALIGNMENT, 32))
 
     @property
     def architecture(self) -> str:
@@ -135,9 +143,15 @@ def _header(cursor: _Cursor, size: int) -> GgufHeader:
         raise ValueError(
             f"it is said to have {tensors} tensors and {entries} entries; {MAX_ENTRIES} are read"
         )
-    metadata = dict(cursor.entry() for _ in range(entries))
+    metadata, spans = dict[str, Any](), dict[str, tuple[int, int]]()
+    for _ in range(entries):
+        start = cursor.at
+        key, value = cursor.entry()
+        if key in metadata:
+            raise ValueError(f"two entries of its metadata are {key!r}")
+        metadata[key], spans[key] = value, (start, cursor.at)
     placed = [_tensor(cursor) for _ in range(tensors)]
-    alignment = metadata.get("general.alignment", 32)
+    alignment = metadata.get(ALIGNMENT, 32)
     if type(alignment) is not int or not 0 < alignment <= 1 << 20:
         raise ValueError(f"it has alignment {alignment!r}")
     data = -(-cursor.at // alignment) * alignment
@@ -152,7 +166,7 @@ def _header(cursor: _Cursor, size: int) -> GgufHeader:
     places = {name: (data + start, data + start + length) for name, _, _, start, length in placed}
     _check_apart(places)
     types = {name: kind for name, _, kind, *_ in placed}
-    return GgufHeader(metadata, shapes, types, places, cursor.digest)
+    return GgufHeader(metadata, shapes, types, places, cursor.digest, spans)
 
 
 def _check_apart(places: dict[str, tuple[int, int]]) -> None:
@@ -171,8 +185,7 @@ def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, ...], int, int, int]:
         raise ValueError(f"tensor {name!r} has {axes} axes")
     shape = cursor.numbers("Q", axes)
     kind, start = cursor.number("I"), cursor.number("Q")
-    of_type = BY_NUMBER.get(kind)
-    weights, size = (of_type.weights, of_type.bytes) if of_type else UNKNOWN
+    weights, size = BLOCKS.get(kind, UNKNOWN)
     if shape[0] % weights:
         raise ValueError(f"tensor {name!r} has rows of {shape[0]}, not in blocks of {weights}")
     return name, shape, kind, start, prod(shape) // weights * size

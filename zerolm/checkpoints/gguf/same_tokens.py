@@ -13,9 +13,14 @@ from typing import Any
 from zerolm.checkpoints.many_scripts import PAGE
 
 
+def has_llama_cpp() -> bool:
+    """Return whether llama-cpp-python is installed."""
+    return importlib.util.find_spec("llama_cpp") is not None
+
+
 def require() -> None:
     """``ModuleNotFoundError`` where llama-cpp-python is not installed."""
-    if importlib.util.find_spec("llama_cpp") is None:
+    if not has_llama_cpp():
         raise ModuleNotFoundError("a gguf file is checked with llama-cpp-python: pip install 'zerolm[gguf]'")
 
 

@@ -1,0 +1,303 @@
+"""Experts of GGUF files: bytes that stay, llama.cpp beside the masked parent, what is refused."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from carvings import carve
+from saved_mixtures import mixture
+from tiny import logits_of
+
+from zerolm.carving.kept_units import Cut, dimensions
+from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints.gguf.header import read_gguf_header
+from zerolm.checkpoints.weight_types import BLOCKS
+from zerolm.cli import main
+from zerolm.networks.opener import open_model
+
+gguf: Any = pytest.importorskip("gguf", reason="gguf is not installed")
+llama_cpp: Any = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+
+from zerolm.carving.experts.gguf_fewer import FewerGgufExperts  # noqa: E402
+from zerolm.carving.experts.gguf_mixture import GgufMixture  # noqa: E402
+from zerolm.carving.export.child_tensors import Child  # noqa: E402
+from zerolm.carving.export.gguf.check import check  # noqa: E402
+from zerolm.carving.export.gguf.write import write  # noqa: E402
+
+PLAIN: dict[str, dict[str, Any]] = {
+    "qwen3_moe": {
+        "attention_bias": False, "norm_topk_prob": True, "mlp_only_layers": [], "hidden_size": 64,
+        "moe_intermediate_size": 32,
+    },
+    "gpt_oss": {"hidden_size": 64, "intermediate_size": 32},
+    "deepseek_v3": {"attention_bias": False, "hidden_size": 64, "moe_intermediate_size": 32},
+}  # fmt: skip
+"""What llama.cpp has of these, and rows that fall into blocks of 32."""
+TYPES = {"Q8_0": 7, "Q4_0": 2, "MXFP4": 38}
+"""The numbers that llama.cpp's quantiser has for types of whole files."""
+
+
+def written(folder: Path, file: Path) -> Path:
+    """Return the file, with the mixture in the folder."""
+    checkpoint = Checkpoint.open(folder)
+    write(Child(checkpoint, Cut.whole(dimensions(checkpoint))), file)
+    return file
+
+
+def gguf_parent(folder: Path, kind: str) -> Path:
+    return written(mixture(folder / "parent", kind, **PLAIN[kind]), folder / "parent.gguf")
+
+
+def quantised(source: Path, kind: str, target: Path) -> Path:
+    """Return the file as llama.cpp quantises it."""
+    lib = llama_cpp.llama_cpp
+    settings = lib.llama_model_quantize_default_params()
+    settings.nthread, settings.ftype = 1, TYPES[kind]
+    assert lib.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(settings)) == 0
+    return target
+
+
+def fewer_of(file: Path, target: Path, **flags: Any) -> tuple[Path, dict[int, list[int]]]:
+    """Return the child of a file, and the experts that stay by layer."""
+    flags = {"keep_experts": "0.5", "criterion": "random", "seed": 3} | flags
+    carved = carve(file, target, form="gguf", **flags)
+    assert carved.note == ""
+    assert carved.verified is not None
+    recipe = json.loads((target / "recipe.json").read_text())
+    return target / f"{file.stem}-carved.gguf", {row["layer"]: row["kept"] for row in recipe["experts"]}
+
+
+def read(file: Path) -> dict[str, Any]:
+    """Return type and raw data of each tensor, as the library reads them."""
+    return {one.name: (one.tensor_type, np.array(one.data)) for one in gguf.GGUFReader(file).tensors}
+
+
+def logits(file: Path, ids: list[int]) -> np.ndarray[Any, Any]:
+    """Return the logits that llama.cpp sends, one token at a time."""
+    opened = llama_cpp.Llama(str(file), n_ctx=32, n_batch=32, logits_all=True, verbose=False, n_threads=1)
+    for token in ids:
+        opened.eval([token])
+    scores = np.array(opened.scores[: len(ids)])
+    opened.close()
+    return scores
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_a_child_is_the_file_of_the_child_of_the_folder(kind: str, tmp_path: Path) -> None:
+    """The folder's child equals its masked parent; llama.cpp computes the same from the file's."""
+    file = gguf_parent(tmp_path, kind)
+    child, kept = fewer_of(file, tmp_path / "child")
+    carve(tmp_path / "parent", tmp_path / "folder", keep_experts="0.5", criterion="random", seed=3)
+    recipe = json.loads((tmp_path / "folder" / "recipe.json").read_text())
+    assert kept == {row["layer"]: row["kept"] for row in recipe["experts"]}
+    theirs = read(written(tmp_path / "folder", tmp_path / "folder.gguf"))
+    ours = read(child)
+    assert ours.keys() == theirs.keys()
+    assert all(ours[name][0] == theirs[name][0] for name in ours)
+    assert all(np.array_equal(ours[name][1], theirs[name][1]) for name in ours)
+    checked = check(child, logits_of(open_model(Checkpoint.open(tmp_path / "folder"))), None, tolerance=5e-3)
+    assert checked.difference <= 5e-3
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss"])
+@pytest.mark.parametrize("name", TYPES)
+def test_taken_out_and_quantised_in_either_order(kind: str, name: str, tmp_path: Path) -> None:
+    """Blocks lie within rows, so that the child of the quantised file is the quantised child."""
+    file = gguf_parent(tmp_path, kind)
+    typed = quantised(file, name, tmp_path / "typed.gguf")
+    kinds = {tensor[0].name for key, tensor in read(typed).items() if "_exps.weight" in key}
+    assert name in kinds
+    child, _ = fewer_of(typed, tmp_path / "child")
+    plain, _ = fewer_of(file, tmp_path / "plain")
+    wanted, ours = read(quantised(plain, name, tmp_path / "other.gguf")), read(child)
+    assert ours.keys() == wanted.keys()
+    for key, (of_type, data) in ours.items():
+        assert of_type == wanted[key][0]
+        assert data.tobytes() == wanted[key][1].tobytes(), key
+
+
+@pytest.mark.parametrize(
+    ("kind", "bias"), [("gpt_oss", "ffn_gate_inp.bias"), ("deepseek_v3", "exp_probs_b.bias")]
+)
+def test_llama_cpp_computes_what_the_masked_parent_does(kind: str, bias: str, tmp_path: Path) -> None:
+    """The parent's router cannot choose what has gone: minus 10^9 is added to it."""
+    typed = quantised(gguf_parent(tmp_path, kind), "Q8_0", tmp_path / "typed.gguf")
+    child, kept = fewer_of(typed, tmp_path / "child", keep_experts="4")
+    masked, header = tmp_path / "masked.gguf", read_gguf_header(typed)
+    shutil.copyfile(typed, masked)
+    for layer, stay in kept.items():
+        start, end = header.places[f"blk.{layer}.{bias}"]
+        values = np.memmap(masked, np.float32, "r+", start, ((end - start) // 4,))
+        values[np.setdiff1d(np.arange(8), stay)] = -1e9
+        values.flush()
+    ids = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
+    ours, wanted, whole = (logits(place, ids) for place in (child, masked, typed))
+    scale = float(np.abs(wanted).max())
+    assert float(np.abs(ours - wanted).max()) <= 1e-5 * scale
+    assert float(np.abs(whole - wanted).max()) > 1e-3 * scale, "masking does something"
+
+
+def test_metadata_stay_but_for_the_number_of_experts(tmp_path: Path) -> None:
+    typed = quantised(gguf_parent(tmp_path, "qwen3_moe"), "Q8_0", tmp_path / "typed.gguf")
+    child, _ = fewer_of(typed, tmp_path / "child")
+    ours, theirs = (gguf.GGUFReader(place).fields for place in (child, typed))
+    assert list(ours) == list(theirs)
+    different = {name for name in ours if ours[name].contents() != theirs[name].contents()}
+    assert different == {"qwen3moe.expert_count"}
+    assert ours["qwen3moe.expert_count"].contents() == 4
+
+
+@pytest.mark.parametrize("name", [None, "Q8_0", "MXFP4"])
+def test_what_goes_by_weights(name: str | None, tmp_path: Path) -> None:
+    """The ratio of the paper, over all weights of an expert, from numbers that the library reads."""
+    file = gguf_parent(tmp_path, "qwen3_moe")
+    file = file if name is None else quantised(file, name, tmp_path / "typed.gguf")
+    _, kept = fewer_of(file, tmp_path / "child", criterion="aimer")
+    numbers = {
+        one.name: np.asarray(gguf.quants.dequantize(one.data, one.tensor_type), np.float64)
+        for one in gguf.GGUFReader(file).tensors
+        if "_exps.weight" in one.name
+    }
+    for layer, stay in kept.items():
+        parts = [
+            numbers[f"blk.{layer}.ffn_{role}_exps.weight"].reshape(8, -1) for role in ("gate", "up", "down")
+        ]
+        weights = np.concatenate(parts, 1)
+        ratios = np.abs(weights).mean(1) / np.sqrt(np.square(weights).mean(1))
+        assert stay == sorted(np.argsort(ratios, kind="stable")[:4].tolist())
+
+
+def test_other_bytes_are_seen(tmp_path: Path) -> None:
+    child, kept = fewer_of(gguf_parent(tmp_path, "qwen3_moe"), tmp_path / "child")
+    stay = {layer: np.array(row) for layer, row in kept.items()}
+    fewer = FewerGgufExperts(GgufMixture.open(tmp_path / "parent.gguf"), stay)
+    fewer.compare(child)
+    start, end = read_gguf_header(child).places["blk.1.ffn_up_exps.weight"]
+    with child.open("r+b") as file:
+        file.seek(end - 1)
+        byte = file.read(1)
+        file.seek(end - 1)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(ValueError, match=r"blk\.1\.ffn_up_exps.weight' of the written child differs"):
+        fewer.compare(child)
+    assert end > start
+
+
+def test_auto_keeps_the_most_within_a_budget(tmp_path: Path) -> None:
+    file = gguf_parent(tmp_path, "qwen3_moe")
+    flags: dict[str, Any] = {"form": "gguf", "keep_experts": "auto", "criterion": "random"}
+    carved = carve(file, budgets={"max_weight_bytes": "0.8x"}, **flags)
+    assert carved.experts is not None
+    costs = carved.costs
+    assert costs["child"]["weight_bytes"] <= 0.8 * costs["parent"]["weight_bytes"]
+    more = carve(file, **flags | {"keep_experts": str(carved.experts["child"] + 1)})
+    assert more.costs["child"]["weight_bytes"] > 0.8 * costs["parent"]["weight_bytes"]
+    folder = carve(tmp_path / "parent", keep_experts=str(carved.experts["child"]), criterion="random")
+    for name in ("params", "active_params"):
+        assert costs["child"][name] == folder.costs["child"][name]
+    with pytest.raises(ValueError, match="max_macs is not known of this parent; params, active_params"):
+        carve(file, budgets={"max_macs": 10}, **flags)
+
+
+def test_blocks_of_all_types_are_those_of_the_library() -> None:
+    assert {number.value: sizes for number, sizes in gguf.GGML_QUANT_SIZES.items()} == BLOCKS
+
+
+def torn(file: Path, **changes: Any) -> Path:
+    """Return a small file with a layer of four experts, changed: None takes a tensor away."""
+    writer = gguf.GGUFWriter(file, "some")
+    for key, value in {"expert_count": 4, "expert_used_count": 2, "block_count": 1}.items():
+        value = changes.pop(key, value)
+        if isinstance(value, str):
+            writer.add_string(f"some.{key}", value)
+        elif value is not None:
+            writer.add_uint32(f"some.{key}", value)
+    shapes: dict[str, Any] = {
+        "blk.0.ffn_gate_inp.weight": (4, 32), "blk.0.ffn_up_exps.weight": (4, 8, 32),
+        "blk.0.ffn_down_exps.weight": (4, 32, 8), "blk.0.ffn_norm_exps.weight": (32,),
+    } | changes  # fmt: skip
+    for name, shape in shapes.items():
+        if shape is not None:
+            writer.add_tensor(name, np.ones(shape, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+TORN: dict[str, tuple[dict[str, Any], str]] = {
+    "no experts": ({"expert_count": None}, "has no experts to take out"),
+    "no number": ({"expert_count": "four"}, "some.expert_count is four, which is no size"),
+    "more active than there are": ({"expert_used_count": 5}, "it has 4 experts, 5 active"),
+    "a router with other rows": ({"blk.0.ffn_gate_inp.weight": (3, 32)}, "no part for each of 4 experts"),
+    "other experts": ({"blk.0.ffn_up_exps.weight": (5, 8, 32)}, "no part for each of 4 experts"),
+    "one matrix": ({"blk.0.ffn_up_exps.weight": (8, 4)}, "no part for each of 4 experts"),
+    "no router": ({"blk.0.ffn_gate_inp.weight": None}, "layer 0 has experts without a router"),
+    "not all matrices": ({"blk.0.ffn_down_exps.weight": None}, "not all of their matrices"),
+    "another kind": ({"blk.0.ffn_up_chexps.weight": (2, 8, 32)}, "may be one of experts"),
+}
+
+
+@pytest.mark.parametrize("fault", TORN)
+def test_files_that_do_not_fit_are_refused(
+    fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes, message = TORN[fault]
+    file, out = torn(tmp_path / "x.gguf", **changes), tmp_path / "child"
+    refused(capsys, [str(file), "--keep-experts", "2", "--format", "gguf", "--out", str(out)], message)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.gguf"]
+
+
+def refused(capsys: pytest.CaptureFixture[str], flags: list[str], message: str) -> None:
+    capsys.readouterr()
+    assert main(["carve", *flags, "-q"]) == 2
+    last = capsys.readouterr().err.strip().splitlines()
+    assert message in last[-1]
+    assert len(last) == 1
+
+
+WRONG: dict[str, tuple[list[str], str]] = {
+    "into a folder": (["--format", "hf"], "give --format gguf"),
+    "a text": (["--format", "gguf", "--text", "random"], "is not run: give --criterion aimer or random"),
+    "another cut": (["--format", "gguf", "--keep-heads", ".5"], "--keep-heads cannot stand beside"),
+    "too few": (["--format", "gguf", "--keep-experts", "1"], "the nearest that can be is 2"),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_what_is_not_done_is_refused(fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags, message = WRONG[fault]
+    file = torn(tmp_path / "x.gguf")
+    flags = ["--keep-experts", "2", *flags] if "--keep-experts" not in flags else flags
+    refused(capsys, [str(file), *flags, "--out", str(tmp_path / "child")], message)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.gguf"]
+
+
+def test_types_that_are_not_known_are_refused(tmp_path: Path) -> None:
+    content, name = torn(tmp_path / "x.gguf").read_bytes(), b"blk.0.ffn_up_exps.weight"
+    at = content.index(name) + len(name) + 4 + 3 * 8
+    (tmp_path / "y.gguf").write_bytes(content[:at] + struct.pack("<I", 99) + content[at + 4 :])
+    with pytest.raises(ValueError, match="has type number 99, whose size is not known"):
+        GgufMixture.open(tmp_path / "y.gguf")
+
+
+def test_metadata_that_are_there_twice_are_refused(tmp_path: Path) -> None:
+    """Readers take the one or the other."""
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "some")
+    writer.add_uint32("some.expert_count", 4)
+    writer.add_uint32("some.expert_counu", 8)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    content = (tmp_path / "x.gguf").read_bytes().replace(b"expert_counu", b"expert_count")
+    (tmp_path / "x.gguf").write_bytes(content)
+    with pytest.raises(ValueError, match=r"two entries of its metadata are 'some\.expert_count'"):
+        read_gguf_header(tmp_path / "x.gguf")

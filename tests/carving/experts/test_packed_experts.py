@@ -1,0 +1,193 @@
+"""Experts of parents that are stored quantised: bytes that stay, the masked parent, the stock class."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from carvings import carve, rebuild
+from packed_mixtures import FP8, INT4, WAYS, change, packed_mixture, plain_twin, rewritten
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from zerolm.carving.experts.fewer_experts import FewerExperts
+from zerolm.carving.experts.listed_modules import renumbered
+from zerolm.carving.experts.masked_parent import masked
+from zerolm.checkpoints import Checkpoint
+from zerolm.cli import main
+from zerolm.networks.roles import layer_list
+
+FILE = "model.safetensors"
+BY_CHANCE: dict[str, Any] = {"keep_experts": "0.5", "criterion": "random", "seed": 3}
+TOKENS: dict[str, Any] = {"text": "random", "sequences": 4, "length": 12}
+
+
+def kept_in(child: Path) -> dict[int, list[int]]:
+    """Return the experts that stay by layer, as the recipe says."""
+    recipe = json.loads((child / "recipe.json").read_text())
+    return {row["layer"]: row["kept"] for row in recipe["experts"]}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_stored_tensor_has_the_parents_bytes(way: str, tmp_path: Path) -> None:
+    """Names and rows are found from the recipe alone; codes, scales and shapes among them."""
+    folder, out = packed_mixture(tmp_path / "parent", way), tmp_path / "child"
+    carved = carve(folder, out, **BY_CHANCE)
+    assert carved.verified is not None
+    assert carved.verified["by"] == "outputs"
+    parent, child = load_file(folder / FILE), load_file(out / FILE)
+    wanted = {}
+    for name, tensor in parent.items():
+        parts = name.split(".")
+        layer = int(parts[2]) if parts[1] == "layers" else -1
+        kept = kept_in(out).get(layer)
+        if kept is None:
+            wanted[name] = tensor
+        elif ".experts." in name and parts[5].isdecimal():
+            if int(parts[5]) in kept:
+                place = kept.index(int(parts[5]))
+                wanted[".".join([*parts[:5], str(place), *parts[6:]])] = tensor
+        elif ".experts." in name or "mlp.gate." in name or "router" in name:
+            wanted[name] = tensor[kept]
+        else:
+            wanted[name] = tensor
+    assert child.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        assert child[name].dtype == tensor.dtype
+        assert torch.equal(child[name].view(torch.uint8), tensor.view(torch.uint8)), name
+    config = json.loads((out / "config.json").read_text())
+    assert (
+        config["quantization_config"]
+        == json.loads((folder / "config.json").read_text())["quantization_config"]
+    )
+    assert carved.costs["child"]["weight_bytes"] == sum(x.numel() * x.element_size() for x in wanted.values())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("way", WAYS)
+def test_a_child_sends_what_the_masked_parent_sends(way: str, tmp_path: Path) -> None:
+    """In the stock class over numbers that torch alone dequantised, of both."""
+    folder = packed_mixture(tmp_path / "parent", way)
+    carve(folder, tmp_path / "child", **BY_CHANCE)
+    twins = {name: plain_twin(tmp_path / f"plain {name}", tmp_path / name) for name in ("parent", "child")}
+    child, parent = (AutoModelForCausalLM.from_pretrained(twins[name]).eval() for name in ("child", "parent"))
+    kept = {layer: np.array(row) for layer, row in kept_in(tmp_path / "child").items()}
+    fewer = FewerExperts(Checkpoint.open(twins["parent"]), kept)
+    ids = torch.arange(1, 25)[None]
+    with ExitStack() as stack:
+        for layer in kept:
+            stack.enter_context(masked(layer_list(parent)[layer], fewer, layer))
+        wanted = parent(input_ids=ids, use_cache=False).logits
+    sent = child(input_ids=ids, use_cache=False).logits
+    assert float((sent - wanted).abs().max()) <= 1e-5 * float(wanted.abs().max())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("way", [way for way in WAYS if "int4" not in way])
+def test_the_stock_class_opens_a_child_as_it_is_stored(way: str, tmp_path: Path) -> None:
+    """It dequantises on a CPU; what it then sends is what our numbers send."""
+    folder = packed_mixture(tmp_path / "parent", way)
+    carve(folder, tmp_path / "child", **BY_CHANCE)
+    stock = AutoModelForCausalLM.from_pretrained(tmp_path / "child", dtype=torch.float32).eval().float()
+    plain = AutoModelForCausalLM.from_pretrained(plain_twin(tmp_path / "plain", tmp_path / "child")).eval()
+    ids = torch.arange(1, 25)[None]
+    theirs, wanted = (model(input_ids=ids, use_cache=False).logits.float() for model in (stock, plain))
+    assert float((theirs - wanted).abs().max()) <= 1e-4 * float(wanted.abs().max())
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "method", [{"criterion": "aimer"}, {"criterion": "reap", **TOKENS}], ids=["aimer", "reap"]
+)
+def test_what_goes_is_what_goes_of_the_plain_twin(way: str, method: dict[str, Any], tmp_path: Path) -> None:
+    folder = packed_mixture(tmp_path / "parent", way)
+    plain = plain_twin(tmp_path / "plain", folder)
+    ours, theirs = (carve(place, keep_experts="0.5", **method) for place in (folder, plain))
+    assert ours.experts is not None
+    assert theirs.experts is not None
+    assert [row["kept"] for row in ours.experts["layers"]] == [
+        row["kept"] for row in theirs.experts["layers"]
+    ]
+
+
+def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
+    folder = packed_mixture(tmp_path / "parent", "qwen3_moe fp8")
+    carve(folder, tmp_path / "first", keep_experts="0.5", criterion="aimer")
+    rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "again")
+    assert (tmp_path / "again" / FILE).read_bytes() == (tmp_path / "first" / FILE).read_bytes()
+    scales = "model.layers.0.mlp.experts.0.up_proj.weight_scale_inv"
+    rewritten(folder, {scales: load_file(folder / FILE)[scales] * 2})
+    with pytest.raises(ValueError, match=r"other weights|another"):
+        rebuild(tmp_path / "first" / "recipe.json", folder, tmp_path / "other")
+
+
+def test_modules_that_are_listed_get_their_new_numbers() -> None:
+    kept, before = {2: np.array([1, 3]), 3: np.array([0, 3])}, "model.layers."
+    listed = ["lm_head", f"{before}2.mlp.experts.3.up_proj", f"{before}2.mlp.experts.0", "re:.*attn.*"]
+    listed += [f"{before}3.mlp.experts.3.down_proj", f"{before}0.mlp.experts.7", f"{before}3.mlp.gate"]
+    wanted = ["lm_head", f"{before}2.mlp.experts.1.up_proj", "re:.*attn.*"]
+    wanted += [f"{before}3.mlp.experts.1.down_proj", *listed[-2:]]
+    config = {"layers": listed, "quantization_config": FP8 | {"modules_to_not_convert": listed}}
+    assert renumbered(config, kept) == {
+        "layers": listed, "quantization_config": FP8 | {"modules_to_not_convert": wanted},
+    }  # fmt: skip
+    assert renumbered({"text_config": config}, kept) == {"text_config": renumbered(config, kept)}
+    groups = {"group_0": {"targets": listed}}
+    inner = renumbered({"quantization_config": INT4 | {"config_groups": groups}}, kept)["quantization_config"]
+    assert inner["config_groups"] == {"group_0": {"targets": wanted}}
+    with pytest.raises(ValueError, match="tells experts by the pattern"):
+        renumbered({"quantization_config": {"ignore": [r"re:.*experts\.[0-3]\..*"]}}, kept)
+
+
+WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], list[str], str]] = {
+    "scales without weights": (
+        {}, {"model.layers.0.mlp.experts.0.up_proj.weight": None}, ["--keep-experts", "4"],
+        "up_proj.weight' is missing",
+    ),
+    "a router in blocks": (
+        {},
+        {
+            f"model.layers.{layer}.mlp.gate.{part}": tensor
+            for layer in (0, 2, 3)
+            for part, tensor in (
+                ("weight", torch.ones(8, 48).to(torch.float8_e4m3fn)),
+                ("weight_scale_inv", torch.ones(2, 12)),
+            )
+        },
+        ["--keep-experts", "4"],
+        "gate.weight' is stored in FP8, whose blocks hold rows of several experts",
+    ),
+    "an embedding in blocks": (
+        {},
+        {
+            "model.embed_tokens.weight": torch.ones(64, 48).to(torch.float8_e4m3fn),
+            "model.embed_tokens.weight_scale_inv": torch.ones(16, 12),
+        },
+        ["--keep-experts", "4"],
+        "embed_tokens.weight' is stored quantised",
+    ),
+    "another method": (
+        {"quantization_config": {"quant_method": "gptq"}}, {}, ["--keep-experts", "4"], "quantized by 'gptq'",
+    ),
+    "another cut": ({}, {}, ["--keep-heads", ".5"], "experts alone can be taken out"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_it_is_refused(fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fields, tensors, flags, message = WRONG[fault]
+    folder, out = packed_mixture(tmp_path / "parent", "qwen3_moe fp8"), tmp_path / "child"
+    change(folder, **fields)
+    rewritten(folder, tensors)
+    capsys.readouterr()
+    flags += ["--criterion", "random"] if "--keep-experts" in flags else []
+    assert main(["carve", str(folder), *flags, "--out", str(out), "-q"]) == 2
+    last = capsys.readouterr().err.strip().splitlines()
+    assert message in last[-1]
+    assert len(last) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parent"]

@@ -1,0 +1,135 @@
+"""A GGUF file with fewer experts, byte for byte: a new header, and what is left of each tensor."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import numpy as np
+
+from zerolm.architecture import Ints
+from zerolm.carving.experts.gguf_mixture import GgufMixture
+from zerolm.checkpoints.gguf.header import SCALARS, read_gguf_header
+from zerolm.checkpoints.writer import Span, copy_span
+from zerolm.io.full_disk import check_room
+from zerolm.progress import Progress, silent
+
+BLOCK: Final = 1 << 20
+"""Bytes compared at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class FewerGgufExperts:
+    """A file, and the numbers of the experts that stay in each layer that has any, ascending."""
+
+    parent: GgufMixture
+    by_layer: Mapping[int, Ints]
+
+    @property
+    def count(self) -> int:
+        """How many experts a layer keeps."""
+        return len(next(iter(self.by_layer.values())))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of what is left of a tensor, the fastest axis first."""
+        shape = self.parent.header.tensors[name]
+        return (*shape[:-1], self.count) if name in self.parent.of_experts else shape
+
+    def spans(self, name: str) -> list[Span]:
+        """Return where what is left of a tensor lies in the parent's file."""
+        start, end = self.parent.header.places[name]
+        if name not in self.parent.of_experts:
+            return [Span(self.parent.file, start, end)]
+        kept = self.by_layer[self.parent.of_experts[name][0]]
+        size = (end - start) // self.parent.routing.experts
+        runs = np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1)
+        return [
+            Span(self.parent.file, start + int(r[0]) * size, start + (int(r[-1]) + 1) * size) for r in runs
+        ]
+
+    def write(self, file: Path, progress: Progress = silent) -> None:
+        """Write the file, new, and leave it on the disk; ``DiskFull`` before where it does not fit."""
+        header, spans = self._header(), {name: self.spans(name) for name in self._in_order()}
+        total = len(header) + sum(map(self._padded, map(_size, spans.values())))
+        check_room(file.parent, total)
+        with file.open("xb") as opened:
+            opened.write(header)
+            for parts in spans.values():
+                for span in parts:
+                    copy_span(span, opened)
+                opened.write(bytes(self._padded(_size(parts)) - _size(parts)))
+                progress("writing the weights", opened.tell(), total)
+            opened.flush()
+            os.fsync(opened.fileno())
+
+    def compare(self, file: Path) -> None:
+        """Read the written file again, and its parent; ``ValueError`` names what differs."""
+        child, parent = read_gguf_header(file), self.parent.header
+        metadata = {**parent.metadata, self.parent.count_key: self.count}
+        if child.metadata != metadata or list(child.tensors) != list(parent.tensors):
+            raise ValueError("the written child has other metadata or tensors than were to be written")
+        with file.open("rb") as ours, self.parent.file.open("rb") as theirs:
+            if not all(
+                _bytes(ours, *child.entries[key]) == _bytes(theirs, *parent.entries[key])
+                for key in parent.entries
+                if key != self.parent.count_key
+            ):
+                raise ValueError("the written child has other metadata than its parent")
+            for name in parent.tensors:
+                start, end = child.places[name]
+                same = (child.tensors[name], child.types[name]) == (self.shape(name), parent.types[name])
+                same = same and end - start == _size(self.spans(name))
+                ours.seek(start)
+                if not same or not all(
+                    part == ours.read(len(part)) for part in _parts(theirs, self.spans(name))
+                ):
+                    raise ValueError(f"{name!r} of the written child differs from what its parent has")
+
+    def _in_order(self) -> list[str]:
+        """Return the tensors as they lie in the file."""
+        return sorted(self.parent.header.tensors, key=lambda name: self.parent.header.places[name])
+
+    def _padded(self, size: int) -> int:
+        alignment = self.parent.header.alignment
+        return -(-size // alignment) * alignment
+
+    def _header(self) -> bytes:
+        """Return all before the tensors: the parent's metadata but for the number of experts, new places."""
+        header, key = self.parent.header, self.parent.count_key
+        end = max(last for _, last in header.entries.values())
+        with self.parent.file.open("rb") as opened:
+            text = bytearray(_bytes(opened, 0, end))
+        at = header.entries[key][0]
+        at += 8 + struct.unpack_from("<Q", text, at)[0]
+        code = SCALARS[struct.unpack_from("<I", text, at)[0]]
+        struct.pack_into(f"<{code}", text, at + 4, self.count)
+        places, start = dict[str, int](), 0
+        for name in self._in_order():
+            places[name] = start
+            start += self._padded(_size(self.spans(name)))
+        for name in header.tensors:
+            shape, encoded = self.shape(name), name.encode()
+            text += struct.pack("<Q", len(encoded)) + encoded + struct.pack("<I", len(shape))
+            text += struct.pack(f"<{len(shape)}QIQ", *shape, header.types[name], places[name])
+        return bytes(text) + bytes(self._padded(len(text)) - len(text))
+
+
+def _size(spans: list[Span]) -> int:
+    return sum(span.end - span.start for span in spans)
+
+
+def _bytes(opened: BinaryIO, start: int, end: int) -> bytes:
+    opened.seek(start)
+    return opened.read(end - start)
+
+
+def _parts(opened: BinaryIO, spans: list[Span]) -> Iterator[bytes]:
+    """Yield the bytes of spans, a block at a time."""
+    for span in spans:
+        for start, end in pairwise([*range(span.start, span.end, BLOCK), span.end]):
+            yield _bytes(opened, start, end)

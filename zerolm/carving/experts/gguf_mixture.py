@@ -1,0 +1,163 @@
+"""A GGUF file of any architecture with experts: which of its tensors have a part for each, and its router."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from zerolm.architecture import Floats
+from zerolm.carving.experts.routing import Routing
+from zerolm.checkpoints.gguf.dequantise import dequantised
+from zerolm.checkpoints.gguf.header import GgufHeader, read_gguf_header
+from zerolm.checkpoints.weight_types import BLOCKS, BY_NUMBER, WeightType
+
+OF_EXPERTS: Final = re.compile(
+    r"blk\.(\d+)\.(ffn_(?:gate|up|down|gate_up)_exps\.(?:weight|bias|scale|input_scale)"
+    r"|ffn_gate_inp\.(?:weight|bias)|exp_probs_b(?:\.bias|\.weight)?)"
+)
+"""Tensors whose slowest axis has a part for each expert: matrices, biases and scales, routers, what they add.
+
+Source: the names of ``gguf`` (``TENSOR_NAMES``) and of llama.cpp's ``llama-arch.cpp``.
+"""
+OF_ALL: Final = re.compile(r"blk\.\d+\.(.*_shexp\..*|ffn_norm_exps\..*|ffn_gate_inp\.scale)")
+"""Tensors of the same kind of name that have none."""
+LIKE_THEM: Final = re.compile(r"blk\.\d+\..*(exp|gate_inp)")
+ROUTER: Final = "ffn_gate_inp.weight"
+MATRICES: Final = re.compile(r"ffn_\w+_exps\.weight")
+WEIGHTS: Final = 1 << 22
+"""Weights that are dequantised at a time, about."""
+
+
+@dataclass(frozen=True, eq=False)
+class GgufMixture:
+    """A file, its header, and its tensors with a part for each expert: layer, and the rest of the name."""
+
+    file: Path
+    header: GgufHeader
+    of_experts: dict[str, tuple[int, str]]
+
+    @classmethod
+    def open(cls, file: Path) -> GgufMixture:
+        """Read the header; ``ValueError``, in one line, for a file that is not sound or has no experts."""
+        header = read_gguf_header(file)
+        try:
+            matches = {name: OF_EXPERTS.fullmatch(name) for name in header.tensors}
+            of_experts = {name: (int(match[1]), match[2]) for name, match in matches.items() if match}
+            mixture = cls(file, header, of_experts)
+            mixture._check()
+        except ValueError as error:
+            raise ValueError(f"{str(file)!r}: {error}") from None
+        return mixture
+
+    @property
+    def count_key(self) -> str:
+        """The key of the number of experts."""
+        return f"{self.header.architecture}.expert_count"
+
+    @cached_property
+    def routing(self) -> Routing:
+        """The experts of a layer and how the router chooses; ``ValueError`` for what is no number."""
+        experts, active = self._size("expert_count"), self._size("expert_used_count")
+        groups, chosen = self._size("expert_group_count", 1), self._size("expert_group_used_count", 1)
+        if experts % groups or active > experts or chosen > groups:
+            raise ValueError(f"it has {experts} experts, {active} active, {chosen} of {groups} groups")
+        return Routing(experts, active, groups, chosen if groups > 1 else 1)
+
+    @cached_property
+    def layers(self) -> list[int]:
+        """The layers that have experts, ascending."""
+        return sorted({layer for layer, _ in self.of_experts.values()})
+
+    def count_of(self, name: str) -> int:
+        """Return how many numbers a tensor has."""
+        return int(np.prod(self.header.tensors[name], dtype=object))
+
+    def worth(self, layer: int) -> Floats:
+        """Return the worth (e,) of a layer's experts by their weights alone, as ``by_weights`` has it.
+
+        Some rows are dequantised at a time. ``ValueError`` for weights that are not finite, or of a type that
+        is not dequantised.
+        """
+        count, absolute, squares = (np.zeros(self.routing.experts) for _ in range(3))
+        for name, (number, rest) in self.of_experts.items():
+            if number == layer and MATRICES.fullmatch(rest):
+                for expert, rows in self._rows(name):
+                    count[expert] += rows.size
+                    absolute[expert] += np.abs(rows).sum()
+                    squares[expert] += np.square(rows).sum()
+        if not np.isfinite(squares).all():
+            raise ValueError(f"layer {layer} of {str(self.file)!r} has weights that are not finite")
+        means = np.sqrt(squares / count)
+        return -np.divide(absolute / count, means, out=np.ones_like(means), where=means > 0)
+
+    def _rows(self, name: str) -> Iterator[tuple[int, Floats]]:
+        """Yield some rows after the other of a stack of matrices, each with the number of its expert."""
+        kind = self._readable(name)
+        columns, rows, experts = self.header.tensors[name]
+        start, _ = self.header.places[name]
+        shape = (experts, rows, kind.size(columns))
+        raw: Any = np.memmap(self.file, np.uint8, "r", start, shape)
+        step = max(1, WEIGHTS // columns)
+        for expert in range(experts):
+            for first in range(0, rows, step):
+                yield expert, dequantised(np.asarray(raw[expert, first : first + step]), kind).astype(float)
+
+    def _readable(self, name: str) -> WeightType:
+        """Return a type that is dequantised; ``ValueError`` names one that is not."""
+        from gguf import GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        number = self.header.types[name]
+        weights, size = BLOCKS[number]
+        kind = BY_NUMBER.get(number) or WeightType(
+            GGMLQuantizationType(number).name, number, weights, size, -1
+        )
+        try:
+            dequantize(np.zeros((1, size), np.uint8), GGMLQuantizationType(number))
+        except NotImplementedError:
+            raise ValueError(
+                f"tensor {name!r} is {kind.name}, whose numbers are not read: --criterion random needs none"
+            ) from None
+        return kind
+
+    def _size(self, key: str, missing: int | None = None) -> int:
+        value = self.header.metadata.get(f"{self.header.architecture}.{key}", missing)
+        if type(value) is not int or not 0 < value < 1 << 20:
+            raise ValueError(f"its {self.header.architecture}.{key} is {str(value)[:40]}, which is no size")
+        return value
+
+    def _check(self) -> None:
+        """Refuse what would not be cut as it has to be."""
+        header = self.header
+        if header.metadata.get("split.count", 1) not in (0, 1):
+            raise ValueError("it is one of several parts: join them with llama-gguf-split --merge")
+        if self.count_key not in header.metadata or not self.of_experts:
+            raise ValueError(f"a {header.architecture} like this one has no experts to take out (ffn_*_exps)")
+        experts = self.routing.experts
+        for name in header.tensors:
+            if "\ufffd" in name:
+                raise ValueError(f"tensor {name!r} has a name that is no text")
+            if header.types[name] not in BLOCKS:
+                raise ValueError(
+                    f"tensor {name!r} has type number {header.types[name]}, whose size is not known"
+                )
+            if name not in self.of_experts and LIKE_THEM.match(name) and not OF_ALL.fullmatch(name):
+                raise ValueError(f"tensor {name!r} may be one of experts, and how it is cut is not known")
+        for name, (_, rest) in self.of_experts.items():
+            shape, blocks = header.tensors[name], BLOCKS[header.types[name]]
+            matrix = MATRICES.fullmatch(rest) is not None
+            if shape[-1] != experts or (len(shape) == 1 and blocks[0] > 1) or (matrix and len(shape) != 3):
+                raise ValueError(
+                    f"tensor {name!r} of {list(shape)} has no part for each of {experts} experts"
+                )
+        for layer in self.layers:
+            present = {rest for number, rest in self.of_experts.values() if number == layer}
+            joined = "ffn_gate_up_exps.weight" in present or "ffn_up_exps.weight" in present
+            if ROUTER not in present or "ffn_down_exps.weight" not in present or not joined:
+                raise ValueError(f"layer {layer} has experts without a router, or not all of their matrices")

@@ -1,0 +1,58 @@
+"""The modules that a ``quantization_config`` lists by name, for a child whose experts have other numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from zerolm.architecture import Ints
+
+FIELD: Final = "quantization_config"
+EXPERT: Final = re.compile(r"(.*\blayers\.(\d+)\..*\bexperts\.)(\d+)(\b.*)")
+"""The name of what belongs to one expert, or begins with it: before, layer, expert, behind."""
+PATTERN: Final = "re:"
+NUMBERED: Final = re.compile(r"experts\\?\.[\[(]?\d")
+"""A regular expression that tells experts by their numbers."""
+
+
+def renumbered(config: Mapping[str, Any], by_layer: Mapping[int, Ints]) -> dict[str, Any]:
+    """Return a configuration whose listed modules are those of the experts that stay, by their new numbers.
+
+    ``ValueError`` for a regular expression that tells experts by their numbers.
+    """
+    return {
+        name: _listed(value, by_layer)
+        if name == FIELD
+        else renumbered(value, by_layer)
+        if isinstance(value, Mapping) and FIELD in value
+        else value
+        for name, value in config.items()
+    }
+
+
+def _listed(value: Any, by_layer: Mapping[int, Ints]) -> Any:
+    """Return a value of the field with all lists of names in it renumbered."""
+    if isinstance(value, Mapping):
+        return {name: _listed(each, by_layer) for name, each in value.items()}
+    if not isinstance(value, list):
+        return value
+    names = (_named(each, by_layer) if isinstance(each, str) else _listed(each, by_layer) for each in value)
+    return [name for name in names if name is not None]
+
+
+def _named(name: str, by_layer: Mapping[int, Ints]) -> str | None:
+    """Return a name with the new number of its expert; None where that has gone."""
+    if name.startswith(PATTERN):
+        if NUMBERED.search(name):
+            raise ValueError(
+                f"its {FIELD} tells experts by the pattern {name[:80]!r}, which is not renumbered"
+            )
+        return name
+    match = EXPERT.fullmatch(name)
+    kept = None if match is None else by_layer.get(int(match[2]))
+    if match is None or kept is None:
+        return name
+    places = {int(expert): place for place, expert in enumerate(kept)}
+    place = places.get(int(match[3]))
+    return None if place is None else f"{match[1]}{place}{match[4]}"

@@ -81,8 +81,6 @@ def carve(
     if file is not None:
         from zerolm.carving.experts.carve_gguf import GgufExpertCarving
 
-        if destination.folder is not None:
-            check_new(destination.folder, destination.force)
         return GgufExpertCarving(file, size, methods, destination, progress).carved()
     checkpoint = _opened(parent, destination, packed=size.experts.keep is not None)
     costs = costs or StoredCosts()
@@ -127,6 +125,13 @@ def rebuild(
     Without repair the bytes are the same anywhere; with it ``text`` must be the text that the recipe names,
     and the bytes are the same on the same machine. The ``note`` says where they are not.
     """
+    file = gguf_file(parent)
+    if file is not None:
+        from zerolm.carving.experts.carve_gguf import rebuilt_file
+
+        carved = rebuilt_file(file, Path(recipe), destination, progress)
+        if carved is not None:
+            return carved
     checkpoint, costs = _opened(parent, destination, packed=True), costs or StoredCosts()
     ledger_of(checkpoint, progress=progress)  # refuses weights that are not finite
     read = read_recipe(Path(recipe), checkpoint, fingerprint(checkpoint, progress=progress))

@@ -89,8 +89,7 @@ class Recipe:
     @property
     def experts(self) -> dict[int, Ints] | None:
         """Return the experts that stay by layer, ascending; None where all do."""
-        rows = self.document.get("experts")
-        return None if rows is None else {row["layer"]: np.array(row["kept"], np.int64) for row in rows}
+        return None if self.document.get("experts") is None else _experts(self.document)
 
     def methods(self, text: str | None) -> Methods:
         """Return the methods to build it again; ``ValueError`` where they need the text it was made with."""
@@ -254,6 +253,16 @@ def with_experts(recipe: Mapping[str, Any], experts: Mapping[int, Ints]) -> dict
     """Return a recipe that keeps these of the experts of each layer."""
     rows = [{"layer": layer, "kept": kept.tolist()} for layer, kept in experts.items()]
     return {**recipe, "version": EXPERTS_VERSION, "experts": rows}
+
+
+def experts_in(recipe: Mapping[str, Any], count: int) -> dict[int, Ints]:
+    """Return the experts of a recipe by layer; ``ValueError`` for those that no layer of ``count`` has."""
+    _check_experts(recipe.get("experts"), count)
+    return _experts(recipe)
+
+
+def _experts(recipe: Mapping[str, Any]) -> dict[int, Ints]:
+    return {row["layer"]: np.array(row["kept"], np.int64) for row in recipe["experts"]}
 
 
 def _check_experts(rows: Any, count: int) -> None:

@@ -17,6 +17,8 @@ EXPONENT_BIAS: Final = 127
 E2M1: Final = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float32)
 """The numbers of four bits of MXFP4, with the sign in the highest
 (https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf)."""
+SUMMED: Final = 1 << 20
+"""Numbers that are summed in float64 at a time."""
 FOUR_BITS: Final = np.concatenate([E2M1, -E2M1])
 
 
@@ -56,11 +58,14 @@ def dequantised(tensor: PackedTensor) -> NDArray[np.float32]:
 
 def totals_of(tensor: PackedTensor) -> Totals:
     """Return the sums of a packed matrix; ``ValueError`` where a number is infinite or none."""
-    values = dequantised(tensor).astype(np.float64)
-    if not np.isfinite(values).all():
+    values, squares, absolute = dequantised(tensor).reshape(-1), 0.0, 0.0
+    for start in range(0, values.size, SUMMED):
+        part = values[start : start + SUMMED].astype(np.float64)
+        squares += float(part @ part)
+        absolute += float(np.abs(part).sum())
+    if not np.isfinite(squares):
         raise ValueError(f"tensor {tensor.name!r} in {str(tensor.file)!r} has weights that are not finite")
-    sums = float(np.square(values).sum()), float(np.abs(values).sum())
-    return Totals(values.size, *sums, float(values.max()), float(values.min()))
+    return Totals(values.size, squares, absolute, float(values.max()), float(values.min()))
 
 
 def _bytes_of(part: TensorInfo) -> NDArray[np.uint8]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from carvings import carve
+from carvings import carve, rebuild
 from saved_mixtures import mixture
 from tiny import logits_of
 
@@ -60,6 +60,7 @@ def quantised(source: Path, kind: str, target: Path) -> Path:
     lib = llama_cpp.llama_cpp
     settings = lib.llama_model_quantize_default_params()
     settings.nthread, settings.ftype = 1, TYPES[kind]
+    settings.pure = kind != "MXFP4"  # else what has eight experts gets other types
     assert lib.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(settings)) == 0
     return target
 
@@ -188,6 +189,30 @@ def test_other_bytes_are_seen(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"blk\.1\.ffn_up_exps.weight' of the written child differs"):
         fewer.compare(child)
     assert end > start
+
+
+def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:
+    file = gguf_parent(tmp_path, "qwen3_moe")
+    child, _ = fewer_of(file, tmp_path / "child")
+    recipe = tmp_path / "child" / "recipe.json"
+    again = rebuild(recipe, file, tmp_path / "again")
+    assert again.note == ""
+    assert (tmp_path / "again" / child.name).read_bytes() == child.read_bytes()
+    document = json.loads(recipe.read_text())
+    for change, message in (
+        ({"parent_header": "0"}, "made for another file: 'parent.gguf'"),
+        ({"experts": document["experts"][1:]}, "other numbers of experts"),
+        ({"experts": [{"layer": 0, "kept": [0, 8]}]}, "not ascending within 0 to 7"),
+        ({"version": 1}, "no recipe of this version"),
+    ):
+        (tmp_path / "wrong.json").write_text(json.dumps(document | change))
+        with pytest.raises(ValueError, match=message):
+            rebuild(tmp_path / "wrong.json", file, tmp_path / "other")
+    with file.open("r+b") as opened:
+        opened.seek(read_gguf_header(file).places["output_norm.weight"][0])
+        opened.write(b"\0")
+    differing = rebuild(recipe, file, tmp_path / "other")
+    assert "differs from what the recipe says was written" in differing.note
 
 
 def test_auto_keeps_the_most_within_a_budget(tmp_path: Path) -> None:

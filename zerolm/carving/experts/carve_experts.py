@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from zerolm.architecture import Floats, Ints
 from zerolm.carving.experts import expert_worth
 from zerolm.carving.experts.expert_choice import best_experts
-from zerolm.carving.experts.expert_count import check_alone, count_of
+from zerolm.carving.experts.expert_count import check_alone, checked, count_of
 from zerolm.carving.experts.expert_use import expert_use
 from zerolm.carving.experts.fewer_experts import FewerExperts, expert_layers
 from zerolm.carving.experts.masked_parent import compare_bytes, compare_with_masked
@@ -136,7 +135,9 @@ class ExpertCarving:
     def _fewer(self) -> FewerExperts:
         """Return the child with the best experts of each layer, or with those of the recipe."""
         if self.recipe is not None and self.recipe.experts is not None:
-            return FewerExperts(self.checkpoint, checked(self.recipe.experts, self.checkpoint, self.routing))
+            return FewerExperts(
+                self.checkpoint, checked(self.recipe.experts, expert_layers(self.checkpoint), self.routing)
+            )
         count, routing, kept = self._count(), self.routing, dict[int, Ints]()
         for layer in expert_layers(self.checkpoint):
             kept[layer] = best_experts(self._worth(layer), count, routing.groups)
@@ -233,23 +234,6 @@ class ExpertCarving:
             return compare_with_masked(child, fewer)
         mapped_model(child)  # the stock class has a place for each weight, and no other
         return Verified(0.0, 0.0, BY_BYTES)
-
-
-def checked(experts: Mapping[int, Ints], checkpoint: Checkpoint, routing: Routing) -> Mapping[int, Ints]:
-    """Return the experts of a recipe; ``ValueError`` where they do not fit the parent."""
-    sizes = {len(kept) for kept in experts.values()}
-    groups = routing.groups
-    each = {
-        tuple(np.bincount(kept * groups // routing.experts, minlength=groups)) for kept in experts.values()
-    }
-    if (
-        sorted(experts) != expert_layers(checkpoint)
-        or len(sizes) != 1
-        or any(len(set(row)) > 1 for row in each)
-    ):
-        raise ValueError("the recipe keeps other numbers of experts than its parent's layers can have")
-    routing.size(str(sizes.pop()))
-    return experts
 
 
 def _share(sums: Arrays | None, name: str, kept: Ints) -> float | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,14 +16,14 @@ from zerolm.carving.experts.expert_choice import best_experts
 from zerolm.carving.experts.expert_count import check_alone, count_of
 from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
 from zerolm.carving.experts.gguf_mixture import GgufMixture
+from zerolm.carving.experts.gguf_recipe import GgufRecipe, gguf_document, gguf_recipe
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.export.card import card
-from zerolm.carving.recipe import EXPERTS_VERSION, RECIPE_FORMAT, versions_of
 from zerolm.carving.request import Destination, Methods, SizeRequest
 from zerolm.carving.result import Carved, CarvingMethod
 from zerolm.checkpoints.weight_types import BLOCKS
 from zerolm.io.files import write_json
-from zerolm.io.folders import REPORT, new_folder
+from zerolm.io.folders import REPORT, check_new, new_folder
 from zerolm.io.memory import free_memory
 from zerolm.progress import Progress
 from zerolm.settings import shown
@@ -34,22 +33,27 @@ SIZES: Final = {
     "depth": "block_count", "hidden": "embedding_length", "heads": "attention.head_count",
     "kv_heads": "attention.head_count_kv", "head_size": "attention.key_length", "ffn": "feed_forward_length",
 }  # fmt: skip
-HASHED_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class GgufExpertCarving:
-    """A file and what is to be done with it."""
+    """A file and what is to be done with it; ``document`` is the recipe of a child that is built again."""
 
     file: Path
     size: SizeRequest
     methods: Methods
     destination: Destination
     progress: Progress
+    document: Mapping[str, Any] | None = None
 
     @cached_property
     def mixture(self) -> GgufMixture:
         return GgufMixture.open(self.file)
+
+    @cached_property
+    def recipe(self) -> GgufRecipe | None:
+        """The recipe of the document, which fits the file."""
+        return None if self.document is None else GgufRecipe.of(self.document, self.mixture)
 
     @property
     def routing(self) -> Routing:
@@ -58,33 +62,41 @@ class GgufExpertCarving:
     def carved(self) -> Carved:
         """Return the outcome, with the child on the disk where one is wanted."""
         self._check()
+        fewer = self._fewer()
+        outcome = self._outcome(fewer)
+        folder = self.destination.folder
+        return outcome if folder is None else self._written(outcome, fewer, folder)
+
+    def _fewer(self) -> FewerGgufExperts:
+        """Return the child with the best experts of each layer, or with those of the recipe."""
+        if self.recipe is not None:
+            return FewerGgufExperts(self.mixture, self.recipe.experts)
         count = count_of(self.size, self.routing, self._costs(self.routing.experts), self._costs)
         kept = {
             layer: best_experts(self._worth(layer), count, self.routing.groups)
             for layer in self.mixture.layers
         }
-        fewer = FewerGgufExperts(self.mixture, kept)
-        outcome = self._outcome(fewer)
-        folder = self.destination.folder
-        return outcome if folder is None else self._written(outcome, fewer, folder)
+        return FewerGgufExperts(self.mixture, kept)
 
     def _check(self) -> None:
         """Refuse before any work what cannot be."""
         criterion = self.methods.criterion
-        check_alone(self.size, self.methods)
-        if self.destination.form != FORMAT:
+        if self.destination.folder is not None:
+            check_new(self.destination.folder, self.destination.force)
+        check_alone(self.size, self.methods, rebuilt=self.document is not None)
+        if self.destination.form not in (None, FORMAT):
             raise ValueError(
                 "experts of a gguf file are taken out into a gguf file, not as "
                 f"{shown(self.destination.form)}: give --format gguf"
             )
-        if expert_worth.needs_tokens(criterion) or self.methods.text is not None:
+        if (self.document is None and expert_worth.needs_tokens(criterion)) or self.methods.text is not None:
             raise ValueError(
                 f"criterion {criterion} on a text runs the network, and a gguf file of experts is not run: "
                 "give --criterion aimer or random, and no --text"
             )
-        if criterion == expert_worth.AIMER:
+        if criterion == expert_worth.AIMER and self.document is None:
             _needing_gguf()
-        _ = self.mixture
+        _ = self.mixture, self.recipe
 
     def _worth(self, layer: int) -> Floats:
         if self.methods.criterion == expert_worth.RANDOM:
@@ -127,7 +139,7 @@ class GgufExpertCarving:
             CarvingMethod(self.methods.criterion, "none", "weights", self.size.layer_shape, FORMAT, None),
             {"parent": self._costs(routing.experts), "child": self._costs(fewer.count)},
             sorted({round(8 * size / weights) for weights, size in kinds}),
-            True,
+            None if self.recipe else True,
             {},
             [{"layer": n, "heads": h, "kv_heads": k, "ffn": f} for n, (h, k, f) in enumerate(widths)],
             None,
@@ -150,13 +162,17 @@ class GgufExpertCarving:
             fewer.write(file, self.progress)
             self.progress("comparing the child with its parent")
             fewer.compare(file)
-            note = self._opened(file)
+            differing = self.recipe.difference(file) if self.recipe else ""
+            note = "; ".join(filter(None, [self._opened(file), differing]))
             carved = replace(
                 carved,
                 note=note,
                 verified={"difference": 0.0, "relative": 0.0, "by": "bytes", "embeddings": None},
             )
-            self._describe(carved, fewer, folder, file, REPORT if finish else ())
+            document = gguf_recipe(carved, fewer, self.methods.seed, file, REPORT if finish else ())
+            hidden = carved.parent_sizes["hidden"]
+            (folder / "README.md").write_text(card(document, carved.family, file.name, hidden), "utf-8")
+            write_json(folder / "recipe.json", document)
             if finish:
                 finish(folder, carved)
             now = self.file.stat()
@@ -184,25 +200,17 @@ class GgufExpertCarving:
             opened.close()
         return ""
 
-    def _describe(
-        self, carved: Carved, fewer: FewerGgufExperts, folder: Path, file: Path, more: Sequence[str]
-    ) -> None:
-        """Write the card and what was kept beside the file."""
-        method = carved.method
-        recipe = {
-            "format": RECIPE_FORMAT, "version": EXPERTS_VERSION, "parent": self.file.name, "revision": None,
-            "parent_header": self.mixture.header.digest, "family": carved.family,
-            "criterion": method.criterion, "repair": method.repair, "plan": method.plan,
-            "shape": method.shape,
-            "written_as": FORMAT, "costs": carved.costs, "weight_bits": carved.weight_bits, "losses": {},
-            "calibration": None, "seed": self.methods.seed, "versions": versions_of(), "stream": None,
-            "experts": [{"layer": layer, "kept": kept.tolist()} for layer, kept in fewer.by_layer.items()],
-            "sha256": {file.name: _sha256(file)},
-            "files": sorted([file.name, "README.md", "recipe.json", *more]),
-        }  # fmt: skip
-        hidden = carved.parent_sizes["hidden"]
-        (folder / "README.md").write_text(card(recipe, carved.family, file.name, hidden), encoding="utf-8")
-        write_json(folder / "recipe.json", recipe)
+
+def rebuilt_file(file: Path, recipe: Path, destination: Destination, progress: Progress) -> Carved | None:
+    """Return the outcome of a recipe that took experts out of a file; None for a recipe of another kind."""
+    document = gguf_document(recipe)
+    if document is None:
+        return None
+    methods = Methods(criterion=str(document.get("criterion")))
+    try:
+        return GgufExpertCarving(file, SizeRequest(), methods, destination, progress, document).carved()
+    except ValueError as error:
+        raise ValueError(f"recipe {str(recipe)!r} cannot be used: {error}") from None
 
 
 def _needing_gguf() -> None:
@@ -210,8 +218,3 @@ def _needing_gguf() -> None:
         import gguf  # noqa: F401
     except ModuleNotFoundError:
         raise ModuleNotFoundError("a gguf file needs the package gguf: pip install 'zerolm[gguf]'") from None
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

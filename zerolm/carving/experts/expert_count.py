@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
+from zerolm.architecture import Ints
 from zerolm.carving.experts.routing import Routing
 from zerolm.carving.planning.sizes import budgets_of
 from zerolm.carving.request import AUTO, Methods, SizeRequest
@@ -51,3 +54,16 @@ def count_of(size: SizeRequest, routing: Routing, parent: Costs, costs: Callable
     raise ValueError(
         f"{over[0]} {limits[over[0]]} would have to be at least {least}, with {count} experts a layer"
     )
+
+
+def checked(experts: Mapping[int, Ints], layers: list[int], routing: Routing) -> Mapping[int, Ints]:
+    """Return the experts of a recipe; ``ValueError`` where they do not fit the parent's ``layers``."""
+    sizes = {len(kept) for kept in experts.values()}
+    groups = routing.groups
+    each = {
+        tuple(np.bincount(kept * groups // routing.experts, minlength=groups)) for kept in experts.values()
+    }
+    if sorted(experts) != layers or len(sizes) != 1 or any(len(set(row)) > 1 for row in each):
+        raise ValueError("the recipe keeps other numbers of experts than its parent's layers can have")
+    routing.size(str(sizes.pop()))
+    return experts

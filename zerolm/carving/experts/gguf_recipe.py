@@ -1,0 +1,86 @@
+"""The recipe of a GGUF child with fewer experts: written beside it, and read to build it again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from zerolm.architecture import Ints
+from zerolm.carving.experts.expert_count import checked
+from zerolm.carving.experts.expert_worth import EXPERT_CRITERIA
+from zerolm.carving.experts.gguf_fewer import FewerGgufExperts
+from zerolm.carving.experts.gguf_mixture import GgufMixture
+from zerolm.carving.recipe import (
+    EXPERTS_VERSION,
+    MAX_RECIPE_BYTES,
+    RECIPE_FORMAT,
+    experts_in,
+    versions_of,
+    with_experts,
+)
+from zerolm.carving.result import Carved
+from zerolm.io.files import parse_json, read_text
+
+HEADER: Final = "parent_header"
+"""The SHA-256 of all of the parent's file that is before its tensors."""
+
+
+@dataclass(frozen=True, eq=False)
+class GgufRecipe:
+    """A recipe as it was read: what chose, the experts that stay by layer, and the SHA-256 of the child."""
+
+    criterion: str
+    experts: Mapping[int, Ints]
+    sha256: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], mixture: GgufMixture) -> GgufRecipe:
+        """Return a recipe for a file; ``ValueError`` where it is of another."""
+        if document[HEADER] != mixture.header.digest:
+            raise ValueError(f"it was made for another file: {str(document.get('parent'))[:60]!r}")
+        criterion, sha256 = document.get("criterion"), document.get("sha256")
+        if document.get("version") != EXPERTS_VERSION or not isinstance(sha256, dict):
+            raise ValueError("it is no recipe of this version of zerolm")
+        EXPERT_CRITERIA.entry(str(criterion))
+        experts = checked(experts_in(document, mixture.routing.experts), mixture.layers, mixture.routing)
+        return cls(str(criterion), experts, sha256)
+
+    def difference(self, file: Path) -> str:
+        """Return that a child differs from what was written first; empty where it does not."""
+        same = self.sha256.get(file.name) == sha256_of(file)
+        return "" if same else f"{file.name!r} differs from what the recipe says was written"
+
+
+def gguf_document(recipe: Path) -> dict[str, Any] | None:
+    """Return a recipe of a GGUF child with fewer experts; None for any other file."""
+    try:
+        document = parse_json(read_text(recipe, MAX_RECIPE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None  # read again, and refused, as a recipe of another kind
+    is_one = isinstance(document, dict) and document.get("format") == RECIPE_FORMAT and HEADER in document
+    return document if is_one else None
+
+
+def gguf_recipe(
+    carved: Carved, fewer: FewerGgufExperts, seed: int, file: Path, more: Sequence[str]
+) -> dict[str, Any]:
+    """Return the recipe of a written child as plain JSON; ``more`` files are still to come."""
+    method, mixture = carved.method, fewer.parent
+    recipe = {
+        "format": RECIPE_FORMAT, "parent": mixture.file.name, "revision": None, HEADER: mixture.header.digest,
+        "family": carved.family, "criterion": method.criterion, "repair": method.repair, "plan": method.plan,
+        "shape": method.shape, "written_as": method.format, "costs": carved.costs,
+        "weight_bits": carved.weight_bits, "losses": {}, "calibration": None, "seed": seed,
+        "versions": versions_of(), "stream": None, "sha256": {file.name: sha256_of(file)},
+        "files": sorted([file.name, "README.md", "recipe.json", *more]),
+    }  # fmt: skip
+    return with_experts(recipe, fewer.by_layer)
+
+
+def sha256_of(file: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

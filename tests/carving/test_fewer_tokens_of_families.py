@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from tiny_families import TINY, saved
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -41,18 +44,31 @@ def words(folder: Path) -> None:
     stock.save_pretrained(folder)
 
 
+def cut_to_listed(folder: Path) -> Any:
+    """Carve the parent in a folder to the listed tokens, with what they need."""
+    words(folder / "parent")
+    (folder / "ids.json").write_text(json.dumps(LISTED))
+    request = SizeRequest.of(vocabulary=VocabularyRequest(None, str(folder / "ids.json")))
+    return carve(folder / "parent", request, Methods(), Destination(folder / "child"))
+
+
+def test_layers_that_predict_further_tokens_are_left_out(tmp_path: Path) -> None:
+    file = saved(tmp_path / "parent", "glm4_moe", pad_token_id=1) / "model.safetensors"
+    further = {
+        f"model.layers.3.{name}.weight": torch.ones(ROWS, 48) for name in ("embed_tokens", "shared_head.head")
+    }
+    save_file(load_file(file) | further, file, {"format": "pt"})
+    assert cut_to_listed(tmp_path).verified["relative"] <= 1e-5
+    assert not [name for name in load_file(tmp_path / "child" / file.name) if ".layers.3." in name]
+
+
 @pytest.mark.parametrize("kind", ODD)
 def test_every_table_loses_its_rows(kind: str, tmp_path: Path) -> None:
     changes = {"hidden_size_per_layer_input": 8, "enable_moe_block": False} if "gemma4" in kind else {}
     changes |= {"pad_token_id": 1} if "pad_token_id" not in TINY[kind] else {}
     saved(tmp_path / "parent", kind, **changes)
-    words(tmp_path / "parent")
-    (tmp_path / "ids.json").write_text(json.dumps(LISTED))
-    request = SizeRequest.of(vocabulary=VocabularyRequest(None, str(tmp_path / "ids.json")))
-    carved = carve(tmp_path / "parent", request, Methods(), Destination(tmp_path / "child"))
+    carved = cut_to_listed(tmp_path)
     parent, child = (Checkpoint.open(tmp_path / name) for name in ("parent", "child"))
-    assert carved.vocabulary is not None
-    assert carved.verified is not None
     assert child.layout.vocab == carved.vocabulary["child"] < ROWS
     assert max(carved.vocabulary["proof"]["relative"], carved.verified["relative"]) <= 1e-5
     kept = [*range(34), *LISTED]  # special tokens and characters stay

@@ -160,8 +160,8 @@ def _themselves(
     yield ""
     yield (
         "Spearman [95 %]. *Two halves* is the agreement of the same result on every other row with that on "
-        "the rows between: half as many rows each, so a floor of what could be agreed with. Where an interval "
-        "holds 0, no order is shown."
+        "the rows between: half as many rows each, so a floor of what could be agreed with. Where an "
+        "interval holds 0, no order is shown."
     )
 
 

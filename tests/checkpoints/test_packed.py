@@ -27,10 +27,10 @@ from torch import Tensor
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from zerolm.checkpoints import Checkpoint
+from zerolm.checkpoints import Checkpoint, packed_values
 from zerolm.checkpoints.headers import read_shard
 from zerolm.checkpoints.packed import PackedTensor, packed_tensors, packing_of
-from zerolm.checkpoints.packed_values import EIGHT_BITS, dequantised, totals_of
+from zerolm.checkpoints.packed_values import EIGHT_BITS, dequantised, sums_of_packed
 
 
 def read(folder: Path, quantisation: dict[str, Any], parts: dict[str, Tensor], name: str) -> PackedTensor:
@@ -41,6 +41,17 @@ def read(folder: Path, quantisation: dict[str, Any], parts: dict[str, Tensor], n
     packed = tensors[name]
     assert isinstance(packed, PackedTensor)
     return packed
+
+
+def check_sums(packed: PackedTensor) -> None:
+    """Sums by bytes and blocks are those of all numbers."""
+    values = dequantised(packed).astype(np.float64)
+    for summed in (1, packed_values.SUMMED):  # a block of rows at a time, and all at once
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(packed_values, "SUMMED", summed)
+            absolute, squares = sums_of_packed(packed)
+        assert np.isclose(absolute, np.abs(values).sum(), rtol=1e-6)
+        assert np.isclose(squares, (values**2).sum(), rtol=1e-6)
 
 
 def test_the_numbers_of_eight_bits_are_those_of_torch() -> None:
@@ -72,6 +83,7 @@ def test_blocks_of_eight_bits(
             assert np.allclose(ours[..., row, column], wanted, rtol=1e-6)
     if experts:
         assert np.allclose(dequantised(packed.one(experts - 1)), ours[-1])
+    check_sums(packed.one(experts - 1) if experts else packed)
     if rows % high == 0 and columns % wide == 0:
         theirs = Fp8Dequantize(None)._dequantize_one(parts["x"], parts["x_scale_inv"], torch.float32)
         assert np.allclose(ours, theirs.numpy(), rtol=1e-6)
@@ -91,6 +103,7 @@ def test_numbers_of_four_bits_with_an_exponent(
     assert packed.shape == tuple(theirs.shape) == (experts, 32 * groups, rows)
     assert np.array_equal(dequantised(packed), theirs.numpy())
     assert np.array_equal(dequantised(packed.one(0)), theirs[0].numpy())
+    check_sums(packed.one(0))
 
 
 @settings(max_examples=15, deadline=None)
@@ -117,9 +130,7 @@ def test_words_of_small_integers(
     packed = read(tmp_path_factory.mktemp("int"), quantisation, parts, "x.weight")
     wanted = numbers * scales.float().numpy().repeat(columns // groups, 1)
     assert np.allclose(dequantised(packed), wanted, rtol=1e-6)
-    sums = totals_of(packed)
-    assert np.isclose(sums.squares, (wanted**2).sum())
-    assert np.isclose(sums.absolute, np.abs(wanted).sum())
+    check_sums(packed)
 
 
 def test_scales_that_are_exponents(tmp_path: Path) -> None:
@@ -151,7 +162,7 @@ def test_what_is_no_number_is_seen(tmp_path: Path) -> None:
     parts = {"x": torch.full((2, 2), torch.nan).to(torch.float8_e4m3fn), "x_scale_inv": torch.ones(1, 1)}
     packed = read(tmp_path, FP8 | {"weight_block_size": [2, 2]}, parts, "x")
     with pytest.raises(ValueError, match=r"'x' in .* has weights that are not finite"):
-        totals_of(packed)
+        sums_of_packed(packed)
 
 
 FIRST = "model.layers.2.mlp.experts.0.up_proj.weight"
@@ -225,6 +236,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "groups of nothing": (INT4 | {"config_groups": {"a": {}}}, "says nothing of weights"),
     "zero points": (weights_of(symmetric=False), "zero points"),
     "three bits": (weights_of(num_bits=3), "of 3 bits"),
+    "groups of nothing at all": (weights_of(group_size=0), "group_size 0, which is no size"),
     "another strategy": (
         weights_of(strategy="tensor"),
         "scales are by 'tensor'; group, channel and block",

@@ -101,6 +101,10 @@ class Packing:
                 f"tensor {scales.name!r} has shape {list(scales.shape)}; {codes.name!r} of "
                 f"{list(codes.shape)} needs scales of {list(wanted)}"
             )
+        if self.block[1] * BITS[self.kind] % 8:
+            raise ValueError(
+                f"a group of {self.block[1]} numbers of tensor {codes.name!r} does not fill bytes"
+            )
         shape = (*stored[:-2], stored[-1], stored[-2]) if self.kind == MXFP4 else stored
         return PackedTensor(
             base, self.kind, shape, codes.file, codes.start, codes.end, packs=parts, block=self.block

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from zerolm.checkpoints.dtypes import RAW_TYPES, widened
 from zerolm.checkpoints.headers import TensorInfo
-from zerolm.checkpoints.matrix_sums import Totals
-from zerolm.checkpoints.packed import FP8, INT4, MXFP4, PackedTensor
+from zerolm.checkpoints.packed import FP8, INT4, INT8, MXFP4, PackedTensor
 
 EXPONENT_BIAS: Final = 127
 """An exponent s of eight bits (E8M0) stands for 2 to the power of s - 127."""
@@ -18,7 +17,7 @@ E2M1: Final = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float32)
 """The numbers of four bits of MXFP4, with the sign in the highest
 (https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf)."""
 SUMMED: Final = 1 << 20
-"""Numbers that are summed in float64 at a time."""
+"""Bytes that are summed at a time."""
 FOUR_BITS: Final = np.concatenate([E2M1, -E2M1])
 
 
@@ -35,37 +34,53 @@ def _e4m3() -> NDArray[np.float32]:
 
 
 EIGHT_BITS: Final = _e4m3()
+NUMBERS: Final = {FP8: EIGHT_BITS, MXFP4: FOUR_BITS, INT4: np.arange(-8, 8, dtype=np.float32),
+                  INT8: np.arange(-128, 128, dtype=np.float32)}  # fmt: skip
+"""The numbers of each type by code; a byte holds one of 256, or two of 16, the first in its lower half."""
 
 
 def dequantised(tensor: PackedTensor) -> NDArray[np.float32]:
     """Return the numbers of a packed tensor in its shape, all in memory."""
-    codes = _bytes_of(tensor.packs[0])
-    if tensor.dtype == MXFP4:
-        exponents = _bytes_of(tensor.packs[1]).astype(np.int32) - EXPONENT_BIAS
-        values = np.ldexp(FOUR_BITS[_nibbles(codes)], exponents[..., None])  # (..., rows, groups, 32)
-        return np.ascontiguousarray(np.swapaxes(values.reshape(*values.shape[:-2], -1), -1, -2))
-    if tensor.dtype == FP8:
-        values = EIGHT_BITS[codes]
-    elif tensor.dtype == INT4:
-        values = _nibbles(codes).astype(np.float32) - np.float32(8)
-    else:
-        values = codes.astype(np.float32) - np.float32(128)
-    rows, columns = tensor.shape[-2:]
+    codes, numbers = _bytes_of(tensor.packs[0]), NUMBERS[tensor.dtype]
+    if tensor.bits == 4:
+        codes = np.stack([codes & 15, codes >> 4], -1)
+    stored = tensor.shape if tensor.dtype != MXFP4 else (*tensor.shape[:-2], *tensor.shape[:-3:-1])
+    rows, columns = stored[-2:]
     scales, (high, wide) = _scales(tensor.packs[1]), tensor.block
     scales = np.repeat(scales, high or rows, -2)[..., :rows, :]
-    return np.asarray(values * np.repeat(scales, wide or columns, -1)[..., :columns])
+    scales = np.repeat(scales, wide or columns, -1)[..., :columns]
+    values = numbers[codes].reshape(stored) * scales
+    return np.ascontiguousarray(values if tensor.dtype != MXFP4 else np.swapaxes(values, -1, -2))
 
 
-def totals_of(tensor: PackedTensor) -> Totals:
-    """Return the sums of a packed matrix; ``ValueError`` where a number is infinite or none."""
-    values, squares, absolute = dequantised(tensor).reshape(-1), 0.0, 0.0
-    for start in range(0, values.size, SUMMED):
-        part = values[start : start + SUMMED].astype(np.float64)
-        squares += float(part @ part)
-        absolute += float(np.abs(part).sum())
-    if not np.isfinite(squares):
+def sums_of_packed(tensor: PackedTensor) -> tuple[float, float]:
+    """Return the sums of absolute values and of squares of a packed matrix.
+
+    Bytes are looked up and summed block by block: no number is dequantised, and some are in memory at a time.
+    ``ValueError`` where one is infinite or none.
+    """
+    codes, scales = _bytes_of(tensor.packs[0]), _scales(tensor.packs[1]).astype(np.float64)
+    codes = codes.reshape(len(codes), -1)  # (rows, bytes)
+    high = tensor.block[0] or len(codes)
+    wide = tensor.block[1] * tensor.bits // 8 or codes.shape[1]
+    tables = [_by_byte(table) for table in (np.abs(NUMBERS[tensor.dtype]), NUMBERS[tensor.dtype] ** 2)]
+    absolute, squares = np.zeros_like(scales), np.zeros_like(scales)
+    step = high * max(1, SUMMED // (high * codes.shape[1]))
+    for first in range(0, len(codes), step):
+        part = np.asarray(codes[first : first + step])
+        here = slice(first // high, -(-(first + len(part)) // high))
+        for sums, table in zip((absolute, squares), tables, strict=True):
+            along = np.add.reduceat(table[part], range(0, part.shape[1], wide), 1, np.float64)
+            sums[here] = np.add.reduceat(along, range(0, len(part), high), 0)
+    totals = float((absolute * np.abs(scales)).sum()), float((squares * scales**2).sum())
+    if not np.isfinite(totals).all():
         raise ValueError(f"tensor {tensor.name!r} in {str(tensor.file)!r} has weights that are not finite")
-    return Totals(values.size, squares, absolute, float(values.max()), float(values.min()))
+    return totals
+
+
+def _by_byte(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return what each byte adds up to, (256,), from what each code does."""
+    return numbers if len(numbers) == 256 else (numbers[:, None] + numbers).reshape(-1)
 
 
 def _bytes_of(part: TensorInfo) -> NDArray[np.uint8]:
@@ -74,13 +89,8 @@ def _bytes_of(part: TensorInfo) -> NDArray[np.uint8]:
     return np.memmap(part.file, np.uint8, "r", part.start, shape)
 
 
-def _nibbles(codes: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """Return two numbers of four bits for each byte, the lower first, along the last axis."""
-    both = np.stack([codes & 15, codes >> 4], -1).astype(np.int8)
-    return both.reshape(*codes.shape[:-1], -1)
-
-
 def _scales(part: TensorInfo) -> NDArray[np.float32]:
+    """Return scales; those of one byte are exponents."""
     if part.dtype in RAW_TYPES:
         raw: Any = np.memmap(part.file, RAW_TYPES[part.dtype], "r", part.start, part.shape)
         return widened(raw, part.dtype)

@@ -10,10 +10,10 @@ import numpy as np
 from zerolm.architecture import Floats
 from zerolm.carving.experts.fewer_experts import expert_matrices
 from zerolm.checkpoints import Checkpoint, TensorInfo
-from zerolm.checkpoints.ledger import Ledger, Totals, best_summing
+from zerolm.checkpoints.ledger import Ledger, best_summing
 from zerolm.checkpoints.matrix_sums import sums_of
 from zerolm.checkpoints.packed import PackedTensor
-from zerolm.checkpoints.packed_values import totals_of
+from zerolm.checkpoints.packed_values import sums_of_packed
 from zerolm.io.cache import Arrays
 from zerolm.registry import Entry, Registry
 
@@ -59,24 +59,27 @@ def by_weights(checkpoint: Checkpoint, layer: int, ledger: Ledger) -> Floats:
     """Return the worth (e,) by weights alone: minus mean absolute value by root mean square (AIMER).
 
     Over gate, up and down projections together, as https://arxiv.org/abs/2603.18492 has it: of the
-    highest ratio goes first. The ``ledger`` has the sums of matrices that are tensors of their own; packed
-    ones are dequantised, one at a time.
+    highest ratio goes first. The ``ledger`` has the sums of matrices that are tensors of their own; those
+    of packed ones are summed here, one at a time.
     """
     ratios = []
     for matrices in expert_matrices(checkpoint, layer):
-        totals = [_totals(checkpoint, matrix, ledger) for matrix in matrices]
-        count = sum(total.count for total in totals)
-        square = sum(total.squares for total in totals) / count
-        ratios.append(sum(total.absolute for total in totals) / count / np.sqrt(square) if square else 1.0)
+        count = sum(matrix.count for matrix in matrices)
+        sums = [_sums(checkpoint, matrix, ledger) for matrix in matrices]
+        absolute, squares = (sum(column) / count for column in zip(*sums, strict=True))
+        ratios.append(absolute / np.sqrt(squares) if squares else 1.0)
     return -np.array(ratios)
 
 
-def _totals(checkpoint: Checkpoint, matrix: TensorInfo, ledger: Ledger) -> Totals:
+def _sums(checkpoint: Checkpoint, matrix: TensorInfo, ledger: Ledger) -> tuple[float, float]:
+    """Return the sums of absolute values and of squares of a matrix."""
     if isinstance(matrix, PackedTensor):
-        return totals_of(matrix)
+        return sums_of_packed(matrix)
     if matrix.name in checkpoint.tensors:
-        return ledger.total(matrix.name)
-    return sums_of(matrix, best_summing(matrix.end - matrix.start))[0].totals(matrix.count)
+        totals = ledger.total(matrix.name)
+    else:
+        totals = sums_of(matrix, best_summing(matrix.end - matrix.start))[0].totals(matrix.count)
+    return totals.absolute, totals.squares
 
 
 def drawn(seed: int, layer: int, experts: int) -> Floats:

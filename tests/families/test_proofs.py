@@ -82,6 +82,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "gemma4_text",
         PLAIN | {"num_kv_shared_layers": 2, "use_double_wide_mlp": True},
     ),
+    "jamba of one expert": ("jamba", {"num_experts": 1, "num_experts_per_tok": 1}),
     "granitemoehybrid without experts": (
         "granitemoehybrid",
         {"num_local_experts": 0, "num_experts_per_tok": 0},

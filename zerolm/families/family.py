@@ -89,7 +89,7 @@ class KindRule:
     Those before number ``first``; those from ``offset`` on (``less`` so many) that are ``every`` layers apart
     (an offset of -1 begins with layer ``every`` - 1); those whose numbers the field ``listed`` has; those
     after number ``after`` (-1: none); the ``last`` so many; or those that the field ``but_listed`` has not. A
-    rule with none of these holds for all layers.
+    rule with none of these holds for all layers; one that is of ``several`` for none where that field is 1.
     """
 
     kind: str
@@ -100,6 +100,7 @@ class KindRule:
     after: Field | None = None
     last: Field | None = None
     but_listed: str | None = None
+    several: Field | None = None
     less: int = 0
 
     @property

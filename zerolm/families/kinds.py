@@ -39,6 +39,8 @@ def _by_rule(choice: Kinds, fields: Mapping[str, Any], depth: int) -> list[str]:
 
 def _layers(rule: KindRule, fields: Mapping[str, Any], depth: int) -> frozenset[int]:
     """Return the numbers of the layers that a rule holds for."""
+    if rule.several is not None and _number(fields, rule.several) == 1:
+        return frozenset()
     if rule.listed is not None:
         return _numbers(fields, rule.listed)
     if rule.but_listed is not None:

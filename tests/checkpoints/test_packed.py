@@ -43,6 +43,10 @@ def read(folder: Path, quantisation: dict[str, Any], parts: dict[str, Tensor], n
     return packed
 
 
+def weights_of(**changes: Any) -> dict[str, Any]:
+    return INT4 | {"config_groups": {"a": {"weights": SCHEME | changes}}}
+
+
 def check_sums(packed: PackedTensor) -> None:
     """Sums by bytes and blocks are those of all numbers."""
     values = dequantised(packed).astype(np.float64)
@@ -133,6 +137,21 @@ def test_words_of_small_integers(
     check_sums(packed)
 
 
+@pytest.mark.parametrize(
+    ("strategy", "shape"), [({"strategy": "channel"}, (6, 1)), ({"block_structure": [3, 4]}, (2, 2))]
+)
+def test_eight_bits_of_compressed_tensors(
+    strategy: dict[str, Any], shape: tuple[int, int], tmp_path: Path
+) -> None:
+    quantisation = weights_of(num_bits=8, type="float", **{"strategy": "block"} | strategy)
+    codes, scales = torch.randn(6, 8).to(torch.float8_e4m3fn), torch.rand(shape).bfloat16()
+    parts = {"x.weight": codes, "x.weight_scale": scales}
+    packed = read(tmp_path, quantisation | {"format": "float-quantized"}, parts, "x.weight")
+    spread = scales.float().repeat_interleave(6 // shape[0], 0).repeat_interleave(8 // shape[1], 1)
+    assert np.allclose(dequantised(packed), (codes.float() * spread).numpy(), rtol=1e-6)
+    check_sums(packed)
+
+
 def test_scales_that_are_exponents(tmp_path: Path) -> None:
     codes = torch.randn(4, 8).to(torch.float8_e4m3fn)
     exponents = torch.tensor([[120, 130], [127, 128]], dtype=torch.uint8)
@@ -219,10 +238,6 @@ def test_parts_that_do_not_fit_are_refused(fault: str, tmp_path: Path) -> None:
     rewritten(folder, tensors)
     with pytest.raises(ValueError, match=message):
         Checkpoint.open(folder, packed=True)
-
-
-def weights_of(**changes: Any) -> dict[str, Any]:
-    return INT4 | {"config_groups": {"a": {"weights": SCHEME | changes}}}
 
 
 UNKNOWN: dict[str, tuple[Any, str]] = {

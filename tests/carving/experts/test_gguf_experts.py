@@ -306,6 +306,15 @@ def test_what_is_not_done_is_refused(fault: str, tmp_path: Path, capsys: pytest.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.gguf"]
 
 
+def test_a_folder_with_the_parent_is_never_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = torn(tmp_path / "x.gguf")
+    flags = ["--keep-experts", "2", "--criterion", "random", "--force", "--out", str(tmp_path)]
+    refused(capsys, [str(file), *flags], "holds the parent, which is never touched")
+    assert file.exists()
+
+
 def test_types_that_are_not_known_are_refused(tmp_path: Path) -> None:
     content, name = torn(tmp_path / "x.gguf").read_bytes(), b"blk.0.ffn_up_exps.weight"
     at = content.index(name) + len(name) + 4 + 3 * 8

@@ -81,8 +81,13 @@ class GgufExpertCarving:
     def _check(self) -> None:
         """Refuse before any work what cannot be."""
         criterion = self.methods.criterion
-        if self.destination.folder is not None:
-            check_new(self.destination.folder, self.destination.force)
+        out = self.destination.folder
+        if out is not None:
+            if self.file.resolve().is_relative_to(out.resolve()):
+                raise ValueError(
+                    f"output {str(out)!r} holds the parent, which is never touched; name another"
+                )
+            check_new(out, self.destination.force)
         check_alone(self.size, self.methods, rebuilt=self.document is not None)
         if self.destination.form not in (None, FORMAT):
             raise ValueError(

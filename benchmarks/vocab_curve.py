@@ -116,7 +116,7 @@ class Curve:
 
     def planned(self, share: float) -> dict[str, Any]:
         """Return the sizes that a plan within a share of the parameters tried, and the one that it took."""
-        text = MethodRequest(text=str(self.seen), sequences=64, length=LENGTH)
+        text = MethodRequest(text=str(self.seen), sequences=16, length=LENGTH)
         size = SizeRequest.of(
             None, {"max_params": f"{share}x"}, shape="uniform", vocabulary=VocabularyRequest("auto")
         )

@@ -93,7 +93,7 @@ def planned(parts: Mapping[str, Any]) -> None:
         return
     print("### Where a plan stops\n")
     print(
-        "`--keep-vocab auto` within a share of the parameters, all layers of one size, by 64 sequences of "
+        "`--keep-vocab auto` within a share of the parameters, all layers of one size, by 16 sequences of "
         "the text that tokens are counted on: what fewer tokens and all other cuts beside them are foretold "
         "to lose, in bits a byte. Smaller vocabularies are not tried once tokens alone lose more than the "
         "best size does in all.\n"

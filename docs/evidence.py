@@ -293,8 +293,10 @@ def _vocabulary() -> dict[str, str]:
     )
     before, after, _, seconds, memory = _find("vocab", shape)
     (used,) = _find("vocab", r"which need ([0-9,]+) of them")
+    (auto,) = _find("vocab", r"\| 93% \| ([0-9,]+) \|[^|]*\|[^|]*\| [0-9.]+ chosen \|")
     return {
         "vocab_used": used,
+        "vocab_auto": auto,
         "vocab_half": half,
         "vocab_english_least": str(kept[0]),
         "vocab_english_most": str(kept[-1]),

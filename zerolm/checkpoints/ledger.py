@@ -54,6 +54,7 @@ def ledger_of(
     A shard is unchanged while ``state_of`` it is; ``verify`` compares a SHA-256 of its content too.
     ``progress`` is told bytes done and bytes in all. Raises ``ValueError`` that names the tensor for weights
     that are not finite. Shards already done are not read again after a run was killed.
+    Packed matrices are left out.
     """
     slots = checkpoint.layout.slots
     of = sum(shard.size for shard in checkpoint.shards)

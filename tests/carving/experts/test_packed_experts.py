@@ -12,7 +12,7 @@ import pytest
 import torch
 from carvings import carve, rebuild
 from packed_mixtures import FP8, INT4, WAYS, change, packed_mixture, plain_twin, rewritten
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from zerolm.carving.experts.fewer_experts import FewerExperts
@@ -113,6 +113,31 @@ def test_what_goes_is_what_goes_of_the_plain_twin(way: str, method: dict[str, An
     assert [row["kept"] for row in ours.experts["layers"]] == [
         row["kept"] for row in theirs.experts["layers"]
     ]
+
+
+def test_a_wrapper_says_in_its_text_part_how_it_is_stored(tmp_path: Path) -> None:
+    """As Kimi K2.5 does: the part is changed, what sees stays."""
+    folder, out = packed_mixture(tmp_path / "parent", "deepseek_v3 int4"), tmp_path / "child"
+    inner = {f"language_model.{name}": part for name, part in load_file(folder / FILE).items()}
+    save_file(inner | {"vision_tower.x.weight": torch.ones(3, 5)}, folder / FILE, {"format": "pt"})
+    before = "language_model.model.layers.2.mlp.experts"
+    listed = [f"{before}.{expert}.up_proj" for expert in range(8)]
+    text = json.loads((folder / "config.json").read_text())
+    text["quantization_config"] = INT4 | {"ignore": [*listed, "re:.*self_attn.*"]}
+    whole = {"model_type": "kimi_k25", "architectures": ["KimiK25ForConditionalGeneration"]}
+    whole |= {"tie_word_embeddings": False, "text_config": text}
+    (folder / "config.json").write_text(json.dumps(whole))
+    carved = carve(folder, out, **BY_CHANCE)
+    assert carved.verified is not None
+    child = json.loads((out / "config.json").read_text())
+    assert child["text_config"]["n_routed_experts"] == 4
+    assert child["text_config"]["quantization_config"]["ignore"] == [*listed[:4], "re:.*self_attn.*"]
+    tensors = load_file(out / FILE)
+    assert torch.equal(tensors["vision_tower.x.weight"], torch.ones(3, 5))
+    for place, expert in enumerate(kept_in(out)[2]):
+        for part in ("packed", "scale", "shape"):
+            ours = tensors[f"{before}.{place}.up_proj.weight_{part}"]
+            assert torch.equal(ours, inner[f"{before}.{expert}.up_proj.weight_{part}"])
 
 
 def test_a_recipe_gives_the_same_bytes_again(tmp_path: Path) -> None:

@@ -280,7 +280,8 @@ def _subnets() -> dict[str, str]:
     """Return how sub-networks of one model are ordered, by KL, and how the order holds under attack."""
     row = r"\n\| pydec \| prefix \| kl \| ([0-9.]+) \| ([0-9.]+) \([^|]*\| ([0-9.]+) \| ([0-9.]+) \|"
     values = (*_find("subnets", row), *_find("subnets", r"\n\| first set \| first set \| (-?[0-9.]+) "))
-    names = ("counting", "other", "prices", "measured", "attacked")
+    values += _find("subnets", r"\n\| one word changed at most \|[^|]*\|[^|]*\| (-?[0-9.]+) ")
+    names = ("counting", "other", "prices", "measured", "attacked", "own_attack")
     return {f"subnets_{name}": plain(float(value)) for name, value in zip(names, values, strict=True)}
 
 

@@ -11,7 +11,6 @@ import ctypes
 import json
 import re
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from processes import PAUSE, anonymous_memory
+from processes import watched
 from synthetic import DEPTH, synthetic
 from timing import machine, note, one_thread, table
 
@@ -114,16 +113,8 @@ def main() -> None:
 def measured(job: str, work: Path) -> dict[str, Any]:
     """Run a job in a process of its own: its result, ``memory`` at its peak, and ``clock`` on the wall."""
     note(job)
-    begin, most = time.monotonic(), 0
-    command = [sys.executable, __file__, "--job", job, str(work)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        while process.poll() is None:
-            most = max(most, anonymous_memory(process.pid))
-            time.sleep(PAUSE)
-        assert process.stdout is not None
-        answer = process.stdout.read()
-    if process.returncode:
-        raise RuntimeError(f"{job} failed")
+    begin = time.monotonic()
+    answer, most = watched(job, [sys.executable, __file__, "--job", job, str(work)])
     return {**json.loads(answer.splitlines()[-1]), "memory": most, "clock": time.monotonic() - begin}
 
 

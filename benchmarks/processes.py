@@ -36,6 +36,13 @@ def run(job: str, parent: Path, out: Path, cut: Path) -> Ran:
     command = [sys.executable, str(SCRIPT), job, str(parent), str(out), str(cut)]
     shutil.rmtree(out, ignore_errors=True)
     os.sync()  # what one job left to be written is not to slow down the next
+    said, most = watched(job, command)
+    found = json.loads(said)
+    return Ran(found["seconds"], found["peak"], max(0, most - found["before"]))
+
+
+def watched(job: str, command: Sequence[str]) -> tuple[str, int]:
+    """Run a job's command: what it printed, and the bytes at its peak beside mapped files."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         most = 0
         while process.poll() is None:
@@ -45,8 +52,7 @@ def run(job: str, parent: Path, out: Path, cut: Path) -> Ran:
         said = process.stdout.read()
     if process.returncode:
         raise RuntimeError(f"{job} failed")
-    found = json.loads(said)
-    return Ran(found["seconds"], found["peak"], max(0, most - found["before"]))
+    return said, most
 
 
 def place(work: Path, job: str) -> Path:

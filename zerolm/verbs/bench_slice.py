@@ -125,6 +125,7 @@ class SlicesReport(Report):
     """
 
     command: ClassVar[str] = "bench slice"
+    rows_field: ClassVar[str] = "networks"
     benchmark: dict[str, Any]
     parent: dict[str, float]
     agreement: dict[str, dict[str, float | None]]
@@ -132,16 +133,11 @@ class SlicesReport(Report):
     left_out: list[FailedTraining]
     networks: list[JudgedSlice]
 
-    def to_json(self) -> dict[str, Any]:
-        document = super().to_json()
-        return document | {"rows": document.pop("networks")}
-
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         from zerolm.groundtruth.truth import check
 
-        renamed = {"networks" if name == "rows" else name: value for name, value in document.items()}
-        report = super().from_json(renamed)
+        report = super().from_json(document)
         check(report.benchmark)
         if not report.networks or report.metrics != list(report.networks[0].results):
             raise ValueError("rows: they do not have the results of the parent")

@@ -325,22 +325,18 @@ class LabelsReport(Report):
     """
 
     command: ClassVar[str] = "bench train"
+    rows_field: ClassVar[str] = "architectures"
     benchmark: dict[str, Any]
     noise: SeedNoise | None
     agreement: dict[str, float | None]
     left_out: list[FailedTraining]
     architectures: list[LabelledArchitecture]
 
-    def to_json(self) -> dict[str, Any]:
-        document = super().to_json()
-        return document | {"rows": document.pop("architectures")}
-
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         from zerolm.groundtruth.truth import check
 
-        renamed = {"architectures" if name == "rows" else name: value for name, value in document.items()}
-        report = super().from_json(renamed)
+        report = super().from_json(document)
         truth = check(report.benchmark)
         if not isinstance(truth.source.get("tokens"), int):
             raise ValueError("benchmark.source.tokens: must be the tokens that each was trained on")

@@ -202,6 +202,7 @@ class EvaluationReport(Report):
     """
 
     command: ClassVar[str] = "eval"
+    rows_field: ClassVar[str] = "networks"
     sequences: int | None = None
     tokens: int | None = None
     bits: float | None = None
@@ -219,14 +220,13 @@ class EvaluationReport(Report):
     tasks: list[TaskRow] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        document = {"rows" if name == "networks" else name: one for name, one in super().to_json().items()}
+        document = super().to_json()
         document["rows"] = [_filled(row) for row in document["rows"]]
         return _filled(document)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        renamed = {"networks" if name == "rows" else name: value for name, value in document.items()}
-        report = super().from_json(renamed)
+        report = super().from_json(document)
         names = [one.name for one in report.networks]
         if names and names[:2] != ["child", "parent"]:
             raise ValueError(f"rows must begin with child and parent, not with {', '.join(names[:2])}")

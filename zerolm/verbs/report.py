@@ -103,10 +103,12 @@ def run_of(request: Request, **changes: Any) -> Run:
 class Report(Shown):
     """A result of the command ``command``, and the ``run`` that gave it.
 
-    Its fields, but ``run``, are its JSON. It is written as ``result.json``, ``report.html`` and ``run.yaml``.
+    Its fields, but ``run``, are its JSON, where that of the name ``rows_field`` is called ``rows``. It is
+    written as ``result.json``, ``report.html`` and ``run.yaml``.
     """
 
     command: ClassVar[str]
+    rows_field: ClassVar[str] = "rows"
     run: Run = field(default_factory=Run, kw_only=True)
 
     @abstractmethod
@@ -114,14 +116,16 @@ class Report(Shown):
         """Return the first lines of the page."""
 
     def to_json(self) -> dict[str, Any]:
-        return {item.name: as_plain(getattr(self, item.name)) for item in fields(self) if item.name != "run"}
+        names = [item.name for item in fields(self) if item.name != "run"]
+        return {"rows" if name == self.rows_field else name: as_plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Return the result that ``to_json`` told; ``ValueError`` names the field that is wrong."""
         from zerolm.io.plain import checked
 
-        return checked(cls, document)
+        renamed = {cls.rows_field if name == "rows" else name: value for name, value in document.items()}
+        return checked(cls, renamed)
 
     @classmethod
     def from_folder(cls, folder: Path, document: Mapping[str, Any]) -> Self:

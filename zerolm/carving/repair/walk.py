@@ -29,7 +29,6 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from zerolm.architecture import Ints
 from zerolm.carving.kept_units import Cut, LayerCut, spread
 from zerolm.carving.pruning import Place, Repaired, carved_layer, enter
 from zerolm.carving.repair.ridge import RIDGES, Fit
@@ -121,14 +120,7 @@ def repair(
 
 def tokens_needed(cut: Cut) -> int:
     """Return how many tokens are not few: twice the columns of the widest output matrix."""
-    return 2 * max(max(len(layer.ffn), len(spread_heads(cut, layer))) for layer in cut.layers)
-
-
-def spread_heads(cut: Cut, layer: LayerCut) -> Ints:
-    """Return the inputs of the output matrix of attention that a layer keeps, ascending."""
-    kept = cut.kept(layer, "q")
-    assert kept is not None
-    return kept
+    return 2 * max(max(len(each.ffn), cut.parent.length("q", len(each.groups), 0)) for each in cut.layers)
 
 
 class Walk:

@@ -13,6 +13,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from zerolm.cli import main
+from zerolm.groundtruth.reader import same_folders
+
+if "ZEROLM_DATA" in os.environ:  # it may be relative to here, and many a test goes elsewhere
+    os.environ["ZEROLM_DATA"] = same_folders(os.environ["ZEROLM_DATA"])
 
 settings.register_profile(
     "zerolm", deadline=None, derandomize=True, max_examples=15, database=None,

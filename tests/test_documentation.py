@@ -16,7 +16,6 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from snippets import Missing, agrees, blocks, run, run_command, steps
 
-from zerolm.groundtruth.reader import same_folders
 from zerolm.scores import SCORES
 from zerolm.spaces import SPACES, space_names
 from zerolm.verbs import ALIASES, VERBS
@@ -47,8 +46,6 @@ def test_the_snippets_run_and_print_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = os.environ.get("ZEROLM_DATA")
-    if data:  # it may be relative to where the tests were started
-        monkeypatch.setenv("ZEROLM_DATA", same_folders(data))
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("ZEROLM_FAMILIES", "")  # a snippet sets it
@@ -259,8 +256,6 @@ def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.Mo
     pytest.importorskip("transformers")
     make_folder(tmp_path)
     data = os.environ.get("ZEROLM_DATA")
-    if data:
-        monkeypatch.setenv("ZEROLM_DATA", same_folders(data))
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     ran = 0

@@ -255,7 +255,6 @@ def make_folder(folder: Path) -> None:
 def test_the_examples_of_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     make_folder(tmp_path)
-    data = os.environ.get("ZEROLM_DATA")
     monkeypatch.setenv("ZEROLM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     ran = 0

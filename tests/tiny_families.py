@@ -140,3 +140,22 @@ def saved(folder: Path, kind: str, dtype: str = "float32", **changes: Any) -> Pa
     """Return the folder, with such a model in it."""
     random_model(kind, dtype, **changes).save_pretrained(folder)
     return folder
+
+
+SHARING = "gemma4_text as E2B"
+"""Of its layers the last three read keys and values of earlier ones, and are twice as wide."""
+PLAIN_GEMMA4: dict[str, Any] = {
+    "attention_k_eq_v": False,
+    "num_global_key_value_heads": None,
+    "enable_moe_block": False,
+}
+AS_E2B: dict[str, Any] = PLAIN_GEMMA4 | {
+    "num_kv_shared_layers": 3, "use_double_wide_mlp": True, "hidden_size_per_layer_input": 8,
+    "num_hidden_layers": 6, "num_key_value_heads": 1,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
+}  # fmt: skip
+
+
+def sharing_keys() -> Any:
+    """Return a random gemma4 whose last layers read keys of earlier ones."""
+    return random_model("gemma4_text", **AS_E2B)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from tiny import model
+from tiny_families import SHARING, sharing_keys
 from torch import Tensor
 from torch.nn import functional
 
@@ -75,10 +76,10 @@ def drawn(network: Any, ids: Tensor, index: int) -> Tensor:
     return (directions * torch.randn(directions.shape, generator=generator)).sum()
 
 
-@pytest.mark.parametrize("name", [*DECODERS, "bert", "gpt2_wide"])
+@pytest.mark.parametrize("name", [*DECODERS, "bert", "gpt2_wide", SHARING])
 def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
     """The whole network is differentiated at once; what goes is computed from the units that go."""
-    network = model(name).eval()
+    network = (sharing_keys() if name == SHARING else model(name)).eval()
     table = priced_losses(network, TOKENS, criterion(network), BOTH)
     by_sequence = network.get_output_embeddings() is None
     sizes, sums, count = dimensions_of(network), {}, 0
@@ -97,6 +98,8 @@ def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
                     )
                     x[..., table.choose(layer, kind, size), :] = 0.0
                     went[kind, size] = (x.flatten(-2) @ matrix(module).T) * places[role].grad
+            if name == SHARING:  # its layers stay
+                del went["gone", 0]
             for key, change in went.items():
                 each = change.sum((1, 2)) if by_sequence else change.sum(2)
                 sums[layer, key] = sums.get((layer, key), 0.0) + float(each.detach().double().square().sum())

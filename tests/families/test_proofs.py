@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from carvings import carve
-from tiny_families import TINY, random_model
+from tiny_families import AS_E2B, PLAIN_GEMMA4, SHARING, TINY, random_model
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.activations import ACT2FN
@@ -70,18 +70,14 @@ def test_every_tensor_has_its_place(kind: str, tied: bool, tmp_path: Path) -> No
         assert CostModel().of(from_config(checkpoint.config))["params"] == built
 
 
-PLAIN: dict[str, Any] = {
-    "attention_k_eq_v": False,
-    "num_global_key_value_heads": None,
-    "enable_moe_block": False,
-}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "falcon of one KV head": ("falcon", {"new_decoder_architecture": False, "num_kv_heads": None}),
-    "gemma4_text with inputs of layers": ("gemma4_text", PLAIN | {"hidden_size_per_layer_input": 8}),
-    "gemma4_text that shares keys": (
+    "gemma4_text with inputs of layers": ("gemma4_text", PLAIN_GEMMA4 | {"hidden_size_per_layer_input": 8}),
+    "gemma4_text as E4B": (
         "gemma4_text",
-        PLAIN | {"num_kv_shared_layers": 2, "use_double_wide_mlp": True},
+        PLAIN_GEMMA4 | {"num_kv_shared_layers": 2, "hidden_size_per_layer_input": 8},
     ),
+    SHARING: ("gemma4_text", AS_E2B),
     "jamba of one expert": ("jamba", {"num_experts": 1, "num_experts_per_tok": 1}),
     "granitemoehybrid without experts": (
         "granitemoehybrid",

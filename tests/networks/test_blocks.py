@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tiny import MODELS, model
-from tiny_families import TINY, random_model
+from tiny_families import AS_E2B, PLAIN_GEMMA4, SHARING, TINY, random_model
 from torch import Tensor
 
 from zerolm.networks.blocks import Blocks
@@ -48,15 +48,18 @@ def test_layer_by_layer_equals_the_model(name: str) -> None:
     assert not left_behind(network)
 
 
-PLAIN_GEMMA4 = {"attention_k_eq_v": False, "num_global_key_value_heads": None, "enable_moe_block": False}
+OF_GEMMA4: dict[str, dict[str, Any]] = {
+    "gemma4_text with inputs of layers": PLAIN_GEMMA4 | {"hidden_size_per_layer_input": 8},
+    SHARING: AS_E2B,
+}
 
 
-@pytest.mark.parametrize("kind", [*TINY, "gemma4_text with inputs of layers"])
+@pytest.mark.parametrize("kind", [*TINY, *OF_GEMMA4])
 def test_each_batch_gets_what_its_tokens_say(kind: str) -> None:
     """Of all families: what a model hands to its layers may depend on the tokens of a batch."""
     more: dict[str, Any] = {}
     if kind not in TINY:
-        kind, more = kind.split()[0], PLAIN_GEMMA4 | {"hidden_size_per_layer_input": 8}
+        kind, more = "gemma4_text", OF_GEMMA4[kind]
     network = random_model(kind, **more)
     inputs = batches(kind)[:2]
     blocks = Blocks(network, inputs)

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from zerolm.networks.compute import compute_of, held_of
 from zerolm.networks.hooks import stand_ins
 from zerolm.networks.roles import StockLayer, body_of, layer_list, layer_of, places_of
+from zerolm.networks.shared_keys import ARGUMENT, SharedKeys
 from zerolm.networks.states import HiddenStates
 
 M = TypeVar("M", bound=nn.Module)
@@ -70,7 +71,7 @@ class Blocks:
     mode. What the model hands to its layers is kept once for all batches of a shape without padding, unless
     it depends on the tokens. It is computed as is noted on it (``compute_of``): of a model that is stored
     otherwise, or elsewhere, one layer or the head is held so at a time; on a device as many as half of its
-    free memory takes.
+    free memory takes. Where layers read keys of earlier ones these lie behind the hidden states (``keys``).
     """
 
     def __init__(self, model: PreTrainedModel, batches: Sequence[Inputs]) -> None:
@@ -80,6 +81,7 @@ class Blocks:
         self.batches = [{name: x.to(self.device) for name, x in batch.items()} for batch in batches]
         self._calls: dict[object, list[Call]] = {}
         self._held = held_of(model, self.compute)
+        self.keys = SharedKeys.of(layer_list(model))
 
     def layer(self, number: int) -> StockLayer:
         """Return a layer as it is computed."""
@@ -99,8 +101,8 @@ class Blocks:
     @property
     def state_bytes(self) -> list[int]:
         """Return the bytes of the hidden states of each batch, in float32."""
-        hidden = int(self.model.config.hidden_size)
-        return [4 * batch["input_ids"].numel() * hidden for batch in self.batches]
+        width = int(self.model.config.hidden_size) + self.keys.width
+        return [4 * batch["input_ids"].numel() * width for batch in self.batches]
 
     def states(self) -> HiddenStates:
         """Return a place for hidden states of all batches: on disk where some of them exceed memory."""
@@ -112,7 +114,7 @@ class Blocks:
         return batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
 
     def embed(self, index: int) -> Tensor:
-        """Return the input of the first layer for a batch, (b, t, d)."""
+        """Return the states before the first layer for a batch, (b, t, d)."""
         inputs: list[Tensor] = []
         calls: list[Call] = []
 
@@ -129,7 +131,7 @@ class Blocks:
         with torch.no_grad(), stand_ins(skipped, [lambda ids: vectors, *[note] * len(layers)]):
             body_of(first)(**self.batches[index], use_cache=False)
         self._calls.setdefault(self._key(index), calls)
-        return inputs[0]
+        return self.keys.behind(inputs[0])
 
     def call(
         self,
@@ -140,16 +142,18 @@ class Blocks:
         *,
         gradients: bool = False,
     ) -> Tensor:
-        """Return the output of a layer for hidden states (b, t, d) of a batch; ``module`` in its place."""
+        """Return the states behind a layer for those (b, t, d) of a batch; ``module`` in its place."""
         if self._key(index) not in self._calls:
             self.embed(index)
         call = self._calls[self._key(index)][layer]
         used = self.layer(layer).module if module is None else module
+        shared = self.keys.shared(hidden)
+        named = {**call.named, ARGUMENT: shared} if shared else call.named
         with torch.set_grad_enabled(gradients), self.compute.running():
-            out = used(hidden, *call.arguments, **call.named)
-        out = out[0] if isinstance(out, tuple) else out
-        assert isinstance(out, Tensor)
-        return out
+            out = used(self.keys.alone(hidden), *call.arguments, **named)
+            out = out[0] if isinstance(out, tuple) else out
+            assert isinstance(out, Tensor)
+            return self.keys.together(out, shared) if shared else out
 
     def _returned(self, hidden: Tensor) -> Any:
         """Return hidden states as a layer of the model does."""
@@ -160,11 +164,11 @@ class Blocks:
         self._held.let_go()
 
     def finish(self, index: int, hidden: Tensor, *, gradients: bool = False) -> Any:
-        """Return the output of the model for a batch whose last layer left these hidden states (b, n, d).
+        """Return the output of the model for a batch whose last layer left these states (b, n, d).
 
         They are of all its tokens, or of some of them.
         """
-        return self._finished(index, hidden, [], gradients=gradients)
+        return self._finished(index, self.keys.alone(hidden), [], gradients=gradients)
 
     def head(self, index: int, read: Tensor, *, gradients: bool = False) -> Any:
         """Return the output of the model for a batch whose last norm sends this (b, t, d) to the head."""

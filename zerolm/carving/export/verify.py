@@ -111,7 +111,8 @@ def compare_blocks(
     _same_kinds(ours.model, theirs.model, [kept.layer for kept in cut.layers])
     generator, worst = torch.Generator().manual_seed(seed), Verified(0.0, 0.0)
     for place, kept in enumerate(cut.layers):
-        hidden = torch.randn(2, length, cut.hidden, generator=generator)  # (2, length, d)
+        width = cut.hidden + ours.keys.width
+        hidden = torch.randn(2, length, width, generator=generator)
         axes = _axes(parent, kept.layer)
 
         def written(

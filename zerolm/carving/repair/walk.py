@@ -205,10 +205,10 @@ class Walk:
     def _before_ffn(self, layer: StockLayer, hidden: Tensor, seen: Seen) -> Tensor:
         """Return the residual that the FFN's output is added to, (b, t, d), as that is scaled.
 
-        Zeros where the target leaves it out.
+        Zero, (), where the target leaves it out.
         """
         if layer.norm in BEHIND_NORMS:
-            return torch.zeros_like(hidden)
+            return hidden.new_zeros(())
         if layer.norm == "post":
             return seen.inputs["ffn"]
         if "o" not in seen.outputs:

@@ -154,8 +154,3 @@ AS_E2B: dict[str, Any] = PLAIN_GEMMA4 | {
     "num_hidden_layers": 6, "num_key_value_heads": 1,
     "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2,
 }  # fmt: skip
-
-
-def sharing_keys() -> Any:
-    """Return a random gemma4 whose last layers read keys of earlier ones."""
-    return random_model("gemma4_text", **AS_E2B)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from tiny import model
-from tiny_families import SHARING, sharing_keys
+from tiny_families import AS_E2B, SHARING, random_model
 from torch import Tensor
 from torch.nn import functional
 
@@ -35,8 +35,20 @@ from zerolm.text.tokens import Tokens
 
 TOKENS = Tokens(torch.randint(64, (6, 10), generator=torch.Generator().manual_seed(1)))
 MANY = Tokens(torch.randint(64, (96, 16), generator=torch.Generator().manual_seed(2)))
+BEHIND = ("olmo2", "glm4", "exaone4", "gemma4_text", SHARING)
+"""Families with norms on the outputs of sub-blocks, beside gemma2."""
 DECODERS = ("llama_biased", "mistral", "qwen3", "gemma2", "gpt2")
 BOTH = ("groups", "ffn")
+
+
+def tiny_of(name: str) -> Any:
+    """A tiny network with norms on outputs; its neurons are active."""
+    network = random_model("gemma4_text", **AS_E2B) if name == SHARING else random_model(name)
+    with torch.no_grad():
+        for layer in layers_of(network):
+            for module in layer.writers.values():
+                module.get_parameter("weight").mul_(8.0)
+    return network
 
 
 def criterion(network: Any) -> Additive:
@@ -53,7 +65,8 @@ def noted(network: Any) -> Iterator[list[dict[str, Tensor]]]:
     seen: list[dict[str, Tensor]] = [{} for _ in layers_of(network)]
     handles = []
     for place, layer in enumerate(layers_of(network)):
-        for name, module in (("o", layer.attention_out), ("down", layer.ffn_out), ("layer", layer.module)):
+        parts = {"o": layer.attention_out, "down": layer.ffn_out, "layer": layer.module}
+        for name, module in (parts | dict(layer.behind)).items():
 
             def hook(_: Any, given: Any, out: Any, place: int = place, name: str = name) -> None:
                 out = out[0] if isinstance(out, tuple) else out
@@ -76,10 +89,10 @@ def drawn(network: Any, ids: Tensor, index: int) -> Tensor:
     return (directions * torch.randn(directions.shape, generator=generator)).sum()
 
 
-@pytest.mark.parametrize("name", [*DECODERS, "bert", "gpt2_wide", SHARING])
+@pytest.mark.parametrize("name", [*DECODERS, "bert", "gpt2_wide", *BEHIND])
 def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
     """The whole network is differentiated at once; what goes is computed from the units that go."""
-    network = (sharing_keys() if name == SHARING else model(name)).eval()
+    network = (tiny_of(name) if name in BEHIND else model(name)).eval()
     table = priced_losses(network, TOKENS, criterion(network), BOTH)
     by_sequence = network.get_output_embeddings() is None
     sizes, sums, count = dimensions_of(network), {}, 0
@@ -97,7 +110,13 @@ def test_a_price_is_the_square_of_what_is_felt_of_a_change(name: str) -> None:
                         .unflatten(-1, (getattr(sizes, {"groups": "kv_heads", "ffn": "ffn"}[kind]), -1))
                     )
                     x[..., table.choose(layer, kind, size), :] = 0.0
-                    went[kind, size] = (x.flatten(-2) @ matrix(module).T) * places[role].grad
+                    change, felt = x.flatten(-2) @ matrix(module).T, places[role].grad
+                    norm = ours.behind.get(f"behind_{role}")
+                    if norm is not None:  # that is what the norm makes of the rest
+                        with torch.no_grad():
+                            change = norm(places[role]) - norm(places[role] - change)
+                        felt = places[f"behind_{role}"].grad
+                    went[kind, size] = change * felt
             if name == SHARING:  # its layers stay
                 del went["gone", 0]
             for key, change in went.items():
@@ -130,6 +149,22 @@ def test_small_cuts_cost_what_is_foretold(name: str) -> None:
     )
     assert spearmanr(*pairs.T)[0] > 0.9
     assert 0.75 < np.median(pairs[:, 0] / pairs[:, 1]) < 1.3
+
+
+@pytest.mark.parametrize("name", ["olmo2", "glm4", "exaone4"])
+def test_norms_on_outputs_do_not_hide_what_is_lost(name: str) -> None:
+    """They make up for the size of what is left, and of the last neuron as if it were all."""
+    network = tiny_of(name).eval()
+    by = Additive(importances(network, MANY, "output_energy"))
+    foretold, measured = (make(network, MANY, by, BOTH) for make in (priced_losses, measured_losses))
+    for kind in BOTH:
+        for size in measured.sizes[kind][:-1].tolist():
+            pairs = [
+                [table.worth(layer, kind, size) for table in (foretold, measured)]
+                for layer in range(len(layers_of(network)))
+            ]
+            ratio = np.divide(*np.sum(pairs, 0))
+            assert 0.5 < ratio < 1.5, (kind, size)
 
 
 def test_a_unit_that_sends_nothing_costs_nothing() -> None:

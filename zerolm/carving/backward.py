@@ -207,6 +207,11 @@ def writers(layer: StockLayer) -> dict[str, nn.Module]:
     return layer.writers
 
 
+def writers_and_norms(layer: StockLayer) -> dict[str, nn.Module]:
+    """Return the modules that write to the stream, and the norms on their outputs."""
+    return {**writers(layer), **layer.behind}
+
+
 def readers_and_writers(layer: StockLayer) -> dict[str, nn.Module]:
     """Return the norms of a layer, and the modules that write to the stream."""
     return {**readers(layer), **writers(layer)}

@@ -67,7 +67,7 @@ from zerolm.text.tokens import Tokens
 BASIS: Final = ("vectors", "energy", "last", "gain")
 TYPED_TOKENS: Final = 4 * FINAL_TOKENS
 """So many repair a plan with types: beside one that cuts nothing, a poor repair would be taken for a loss."""
-CACHE_FORMAT: Final = 3
+CACHE_FORMAT: Final = 4
 """One more where what is cached comes about, or is kept, in another way."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +23,9 @@ class StockLayer:
 
     ``attention_in`` are q, k and v, or fewer modules with fused outputs; ``ffn_in`` are gate and up, or the
     one module. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'; none where tokens are
-    mixed by something else, or the FFN is a mixture. ``norms`` are that ``before`` attention and that
-    ``between`` it and the FFN, if any. ``axes`` has by parameter the labels of its axes; several where kinds
-    of layers differ.
+    mixed by something else, or the FFN is a mixture. ``norms`` are that ``before`` attention, that
+    ``between`` it and the FFN, and those on the outputs of both (``behind_o``, ``behind_down``), if any.
+    ``axes`` has by parameter the labels of its axes; several where kinds of layers differ.
     ``norm`` is where the norms stand: before each sub-block (``pre``), after its sum with what it was given
     (``post``), before it and on its output (``sandwich``), or on its output alone (``output``).
     """
@@ -45,6 +45,11 @@ class StockLayer:
     def between(self) -> nn.Module | None:
         """The norm before the FFN, if any."""
         return self.norms.get("between")
+
+    @property
+    def behind(self) -> dict[str, nn.Module]:
+        """The norms on outputs of writers, ``behind_o`` and ``behind_down``."""
+        return {name: norm for name, norm in self.norms.items() if name.startswith("behind_")}
 
     @property
     def writers(self) -> dict[str, nn.Module]:
@@ -71,15 +76,23 @@ class StockLayer:
 class Places:
     """Where the modules of a family are, and where its norms stand.
 
-    ``others`` are the modules by role that kinds of layers have in each other's place. ``varied``: its layers
-    are of several kinds, and lack some of them.
+    ``others`` are the modules by role that kinds of layers have in each other's place. ``behind`` are the
+    norms on outputs, by role: the first that a layer has. ``varied``: its layers are of several kinds, and
+    lack some of them.
     """
 
     modules: Modules
     others: Mapping[str, tuple[str, ...]]
     norm: Norm
+    behind: Mapping[str, tuple[str, ...]]
     axes: Mapping[str, tuple[tuple[str, ...], ...]]
     varied: bool
+
+
+BEHIND_NORMS: Final = ("sandwich", "output")
+"""Where norms stand that are on the outputs of sub-blocks: what is added to the stream is normalised."""
+BEHIND: Final = {"o": ("attention_post_norm",), "down": ("dense_post_norm", "ffn_post_norm")}
+"""Roles of those norms; where experts stand beside a dense FFN that has one of its own."""
 
 
 def places_of(model: PreTrainedModel) -> Places:
@@ -95,15 +108,23 @@ def places_in(kind: str) -> Places:
 def _places(family: Family) -> Places:
     axes: dict[str, tuple[tuple[str, ...], ...]] = {}
     others: dict[str, tuple[str, ...]] = {}
+    paths: dict[str, str] = {}
     for pattern in family.tensors.body:
         if not pattern.in_layer or "{expert}" in pattern.name:
             continue
         for parameter, labels in pattern.parameters:
             name = parameter.partition(".{layer}.")[2]
             axes[name] = (*axes.get(name, ()), labels)
+            paths[pattern.role] = name.removesuffix(".weight")
             if pattern.kinds and not pattern.of_experts:
                 others[pattern.role] = (*others.get(pattern.role, ()), name.removesuffix(".weight"))
-    return Places(family.modules, others, family.norm, axes, bool(family.config.kinds) or family.has_experts)
+    varied = bool(family.config.kinds) or family.has_experts
+    behind: dict[str, tuple[str, ...]] = {}
+    if family.norm in BEHIND_NORMS:
+        behind = {
+            role: tuple(paths[norm] for norm in norms if norm in paths) for role, norms in BEHIND.items()
+        }
+    return Places(family.modules, others, family.norm, behind, axes, varied)
 
 
 def body_of(model: PreTrainedModel) -> PreTrainedModel:
@@ -168,6 +189,11 @@ def layer_of(places: Places, module: nn.Module) -> StockLayer:
     if set(inside) < set(names.projections) and not places.varied:
         lacking = next(name for name in names.projections.values() if name not in modules)
         raise AttributeError(f"{type(module).__name__} has no module {lacking!r}")
+    behind = {
+        f"behind_{role}": next((n for n in each if n in modules), None)
+        for role, each in places.behind.items()
+    }
+    norms = {"before": names.before, "between": names.between} | behind
     return StockLayer(
         module=module,
         attention=modules.get(names.attention),
@@ -175,11 +201,7 @@ def layer_of(places: Places, module: nn.Module) -> StockLayer:
         attention_out=inside.get("o"),
         ffn_in=tuple(inside[role] for role in ffn),
         ffn_out=inside.get("down"),
-        norms={
-            name: modules[path]
-            for name, path in (("before", names.before), ("between", names.between))
-            if path in modules
-        },
+        norms={name: modules[path] for name, path in norms.items() if path in modules},
         axes=places.axes,
         norm=places.norm,
         resized=names.resized,

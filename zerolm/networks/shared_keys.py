@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
-ARGUMENT = "shared_kv_states"
+ARGUMENT: Final = "shared_kv_states"
 """What such layers are called with: by the kind of attention, keys and values (b, heads, t, head size)."""
 Shared = dict[str, tuple[Tensor, Tensor]]
 
@@ -29,7 +30,7 @@ class SharedKeys:
         """Return what the layers of a model share."""
         heads: dict[str, tuple[int, int]] = {}
         for layer in layers:
-            attention = getattr(layer, "self_attn", None)
+            attention: Any = getattr(layer, "self_attn", None)
             if getattr(attention, "store_full_length_kv", False):
                 size = int(attention.head_dim)
                 heads[attention.layer_type] = (attention.k_proj.out_features // size, size)
@@ -58,7 +59,7 @@ class SharedKeys:
             both = []
             for _ in range(2):
                 part = states[..., start : start + heads * size]
-                both.append(part.unflatten(-1, (heads, size)).transpose(1, 2))  # (b, h, t, e)
+                both.append(part.reshape(*part.shape[:-1], heads, size).transpose(1, 2))  # (b, h, t, e)
                 start += heads * size
             kinds[kind] = (both[0], both[1])
         return kinds

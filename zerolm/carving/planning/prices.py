@@ -36,16 +36,18 @@ from zerolm.carving.backward import (
     readings_of,
     together,
     writers,
+    writers_and_norms,
 )
 from zerolm.carving.fisher import Fisher
 from zerolm.carving.importance.criterion import Criterion
+from zerolm.carving.kept_units import spread
 from zerolm.carving.planning.sensitivity import LossTable, StreamLosses, digest_of
 from zerolm.carving.pruning import dimensions_of
 from zerolm.carving.width.narrowing import RIDGE, Basis, Width
 from zerolm.io.cache import ArrayCache
 from zerolm.networks.blocks import Blocks
 from zerolm.networks.pooling import MEAN, TokenPooling
-from zerolm.networks.roles import matrix
+from zerolm.networks.roles import bias, matrix
 from zerolm.progress import Progress, silent
 from zerolm.text.tokens import Tokens
 
@@ -71,7 +73,8 @@ class UnitPrices:
     """Of the KV ``groups`` or ``ffn`` neurons of each layer: ``sums`` (layers, sizes).
 
     ``goes[layer]`` (units, sizes) is 1 where a size lacks a unit. d is what a unit adds to what its output
-    matrix sends.
+    matrix sends. Where a norm stands on that output it is how what the norm sends changes: the norm makes up
+    for what is smaller, so to second order nothing is lost with all units, and little with most of them.
     """
 
     def __init__(self, kind: str, goes: Sequence[NDArray[np.float32]], *, by_sequence: bool) -> None:
@@ -84,10 +87,34 @@ class UnitPrices:
         if role not in felt.values.inputs:
             return  # the layer has no such units
         columns = matrix(writers(felt.ours)[role])  # (d, k)
+        if f"behind_{role}" in felt.values.outputs:
+            change = self._normalised(felt, blocks, role)
+            self.sums[felt.layer] += squares(change, felt.tokens, by_sequence=self.by_sequence)
+            return
         each = felt.values.inputs[role] * blocks.compute.product(felt.gradients.outputs[role], columns)
         goes = self.goes[felt.layer].to(each)  # (units, s)
         units = each.reshape(*each.shape[:2], len(goes), -1).sum(-1)  # (b, t, units) of (b, t, k)
         self.sums[felt.layer] += squares(units @ goes, felt.tokens, by_sequence=self.by_sequence)
+
+    def _normalised(self, felt: Felt, blocks: Blocks, role: str) -> Tensor:
+        """Return G . (change of what the norm behind an output matrix sends) of each size, (b, t, s)."""
+        writer, norm = felt.ours.writers[role], felt.ours.norms[f"behind_{role}"]
+        sent, upstream = (each.outputs[f"behind_{role}"] for each in (felt.values, felt.gradients))
+        inputs, columns, offset = felt.values.inputs[role], matrix(writer), bias(writer)
+        out = torch.zeros_like(sent) if offset is None else offset.to(sent).expand_as(sent)
+        stays = 1 - self.goes[felt.layer].T  # (s, units)
+        steps = torch.diff(stays, dim=0, prepend=torch.zeros_like(stays[:1]))
+        width = inputs.shape[-1] // stays.shape[1]
+        changes = sent.new_empty(*sent.shape[:-1], len(steps))
+        with torch.no_grad():
+            for size, step in enumerate(steps):
+                units = torch.nonzero(step)[:, 0]
+                places = torch.as_tensor(spread(units.numpy(), width)).to(inputs.device)
+                signed = inputs[..., places] * step[units].repeat_interleave(width).to(inputs)
+                out = out + blocks.compute.product(signed, columns[:, places].T)
+                with blocks.compute.running():
+                    changes[..., size] = ((norm(out) - sent) * upstream).sum(-1)
+        return changes
 
 
 class LayerPrices:
@@ -272,7 +299,7 @@ def _price(
             else:
                 above = felt_above(blocks, index, last, pooling=pooling)
             upstream.append(above)
-        for felt in part.felt(upstream, readers_and_writers if stream else writers):
+        for felt in part.felt(upstream, readers_and_writers if stream else writers_and_norms):
             for each in priced.values():
                 each.layer(felt, blocks)
 

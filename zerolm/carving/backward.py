@@ -208,7 +208,7 @@ def writers(layer: StockLayer) -> dict[str, nn.Module]:
 
 
 def writers_and_norms(layer: StockLayer) -> dict[str, nn.Module]:
-    """Return the modules that write to the stream, and the norms on their outputs."""
+    """Return the modules that write to the stream, and the norms behind them."""
     return {**writers(layer), **layer.behind}
 
 

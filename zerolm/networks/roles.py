@@ -24,7 +24,7 @@ class StockLayer:
     ``attention_in`` are q, k and v, or fewer modules with fused outputs; ``ffn_in`` are gate and up, or the
     one module. ``attention_out`` reads the heads' outputs, ``ffn_out`` the neurons'; none where tokens are
     mixed by something else, or the FFN is a mixture. ``norms`` are that ``before`` attention, that
-    ``between`` it and the FFN, and those on the outputs of both (``behind_o``, ``behind_down``), if any.
+    ``between`` it and the FFN, and those behind both (``behind_o``, ``behind_down``), if any.
     ``axes`` has by parameter the labels of its axes; several where kinds of layers differ.
     ``norm`` is where the norms stand: before each sub-block (``pre``), after its sum with what it was given
     (``post``), before it and on its output (``sandwich``), or on its output alone (``output``).
@@ -48,7 +48,7 @@ class StockLayer:
 
     @property
     def behind(self) -> dict[str, nn.Module]:
-        """The norms on outputs of writers, ``behind_o`` and ``behind_down``."""
+        """The norms of what writers send, or of its sum with the stream: ``behind_o`` and ``behind_down``."""
         return {name: norm for name, norm in self.norms.items() if name.startswith("behind_")}
 
     @property
@@ -77,8 +77,8 @@ class Places:
     """Where the modules of a family are, and where its norms stand.
 
     ``others`` are the modules by role that kinds of layers have in each other's place. ``behind`` are the
-    norms on outputs, by role: the first that a layer has. ``varied``: its layers are of several kinds, and
-    lack some of them.
+    norms behind writers, by role: the first that a layer has. ``varied``: its layers are of several kinds,
+    and lack some of them.
     """
 
     modules: Modules
@@ -89,10 +89,8 @@ class Places:
     varied: bool
 
 
-BEHIND_NORMS: Final = ("sandwich", "output")
-"""Where norms stand that are on the outputs of sub-blocks: what is added to the stream is normalised."""
 BEHIND: Final = {"o": ("attention_post_norm",), "down": ("dense_post_norm", "ffn_post_norm")}
-"""Roles of those norms; where experts stand beside a dense FFN that has one of its own."""
+"""Roles of norms behind what writes to the stream; a dense FFN beside experts may have one of its own."""
 
 
 def places_of(model: PreTrainedModel) -> Places:
@@ -119,11 +117,7 @@ def _places(family: Family) -> Places:
             if pattern.kinds and not pattern.of_experts:
                 others[pattern.role] = (*others.get(pattern.role, ()), name.removesuffix(".weight"))
     varied = bool(family.config.kinds) or family.has_experts
-    behind: dict[str, tuple[str, ...]] = {}
-    if family.norm in BEHIND_NORMS:
-        behind = {
-            role: tuple(paths[norm] for norm in norms if norm in paths) for role, norms in BEHIND.items()
-        }
+    behind = {role: tuple(paths[norm] for norm in norms if norm in paths) for role, norms in BEHIND.items()}
     return Places(family.modules, others, family.norm, behind, axes, varied)
 
 

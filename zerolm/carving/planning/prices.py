@@ -73,8 +73,8 @@ class UnitPrices:
     """Of the KV ``groups`` or ``ffn`` neurons of each layer: ``sums`` (layers, sizes).
 
     ``goes[layer]`` (units, sizes) is 1 where a size lacks a unit. d is what a unit adds to what its output
-    matrix sends. Where a norm stands on that output it is how what the norm sends changes: the norm makes up
-    for what is smaller, so to second order nothing is lost with all units, and little with most of them.
+    matrix sends. Where a norm stands behind that, alone or added to the stream, d is how what the norm sends
+    changes: it makes up for what is smaller, so that to second order nothing would be lost with all units.
     """
 
     def __init__(self, kind: str, goes: Sequence[NDArray[np.float32]], *, by_sequence: bool) -> None:
@@ -101,7 +101,8 @@ class UnitPrices:
         writer, norm = felt.ours.writers[role], felt.ours.norms[f"behind_{role}"]
         sent, upstream = (each.outputs[f"behind_{role}"] for each in (felt.values, felt.gradients))
         inputs, columns, offset = felt.values.inputs[role], matrix(writer), bias(writer)
-        out = torch.zeros_like(sent) if offset is None else offset.to(sent).expand_as(sent)
+        out = felt.values.inputs[f"behind_{role}"] - felt.values.outputs[role]  # the stream, or nothing
+        out = out if offset is None else out + offset
         stays = 1 - self.goes[felt.layer].T  # (s, units)
         steps = torch.diff(stays, dim=0, prepend=torch.zeros_like(stays[:1]))
         width = inputs.shape[-1] // stays.shape[1]

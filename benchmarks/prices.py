@@ -4,11 +4,13 @@ Writes ``prices.md``. The models are folders that ``benchmarks/train_models.py``
 head.
 Of each: losses of single and of joint cuts, foretold and measured, and whole plans by prices, by measuring
 and by a grid. Then what both tables take as a network grows deeper. One thread.
+What is measured is a line of ``prices/parts.jsonl``, and is not measured again; remove lines to do so.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -33,6 +35,7 @@ from zerolm.carving.planning.sensitivity import measured_losses
 from zerolm.text.tokens import Tokens
 
 PLACE: Final = Path(__file__).with_suffix(".md")
+PARTS: Final = PLACE.with_suffix("") / "parts.jsonl"
 BUDGETS: Final = (
     *(("params", share) for share in ("0.8x", "0.7x", "0.6x", "0.5x")),
     *(("body_params", share) for share in ("0.75x", "0.5x", "0.4x")),
@@ -63,6 +66,15 @@ def parts_of(
     }
 
 
+def check_model(stored: Parts, folder: Path) -> None:
+    """Refuse a model other than that whose parts are stored under its name."""
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    if stored.measured(f"{folder.name}: model", lambda: digest) != digest:
+        raise SystemExit(
+            f"{stored.file} is of another {folder.name}: remove its lines, and all is measured again"
+        )
+
+
 def depth_row(depth: int) -> dict[str, float]:
     """Return the processor seconds that both tables take of a random llama so deep."""
     torch.manual_seed(0)
@@ -87,10 +99,10 @@ def main() -> None:
     parser.add_argument(
         "--model", type=Path, action="append", required=True, help="a llama's folder; may be given again"
     )
-    parser.add_argument("--work", type=Path, help="folder of what is measured: a run that was killed goes on")
+    parser.add_argument("--work", type=Path, help="folder of caches: a part that was killed goes on")
     parser.add_argument("--only", action="append", help="measure only parts with this in their names")
     parser.add_argument(
-        "--stored", action="store_true", help="write the page from that folder, measure nothing"
+        "--stored", action="store_true", help="write the page of what is stored, measure nothing"
     )
     parser.add_argument(
         "--quick", action="store_true", help="few sequences, printed and not written: a trial"
@@ -103,9 +115,10 @@ def main() -> None:
         work = wish.work or Path(scratch)
         work.mkdir(exist_ok=True)
         os.environ["ZEROLM_CACHE"] = str(work / "cache")
-        stored, measures = Parts(work / "parts.jsonl"), {}
-        parents = {}
+        stored = Parts(Path(scratch) / PARTS.name if wish.quick else PARTS)
+        measures, parents = {}, {}
         for folder in wish.model:
+            check_model(stored, folder)
             parent = Parent(folder, texts(folder, work), scale, stored)
             parents[parent.name] = parent
             for name, measure in parts_of(parent, scale, budgets).items():

@@ -51,7 +51,7 @@ def page(parts: Parts, names: Sequence[str], models: Sequence[str], scale: Scale
     )
     missing = [name for name in names if name not in parts and "joint cut" not in name]
     if missing:
-        print(f"Not measured so far: {'; '.join(missing)}. `--work` with the same folder goes on.\n")
+        print(f"Not measured so far: {'; '.join(missing)}. The command goes on with these.\n")
     summary(parts, models)
     for model in models:
         sheet(of_model(parts, model), model, scale)

@@ -57,7 +57,7 @@ def watching(
     def after(name: str) -> Callable[..., Tensor]:
         def hook(_: nn.Module, __: tuple[Tensor, ...], out: Tensor) -> Tensor:
             seen.outputs[name], passed = _by_sequence(out, states)
-            return passed
+            return passed.clone()  # some classes add to it in place
 
         return hook
 

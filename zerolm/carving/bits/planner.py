@@ -9,7 +9,7 @@ import numpy as np
 
 from zerolm.carving.bits.kernels import chunk
 from zerolm.carving.bits.plan import TypedPlan, Within, fewest_bytes, plain_bytes, typed_plans
-from zerolm.carving.bits.prices import ATTENTION, FFN, Directions, TypePrices
+from zerolm.carving.bits.prices import ATTENTION, Directions, TypePrices, ffn_roles
 from zerolm.carving.bits.single import everywhere, fitting
 from zerolm.carving.bits.typed_child import TypedChild, WeighedChild
 from zerolm.carving.importance.criterion import Criterion, Indifferent
@@ -165,7 +165,7 @@ class TypePlanner:
         """
         chunk()
         family = self.checkpoint.family
-        apart = all(self.checkpoint.layout.name(role, 0) for role in (*ATTENTION, *FFN))
+        apart = all(self.checkpoint.layout.name(role, 0) for role in (*ATTENTION, *ffn_roles(self.checkpoint)))
         if not apart or family.tensors.factors != Factors():
             why = "factors on its stream" if apart else "several matrices in one tensor"
             raise ValueError(

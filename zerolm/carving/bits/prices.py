@@ -41,6 +41,8 @@ FFN: Final = ("gate", "up", "down")
 KIND: Final = {**dict.fromkeys(ATTENTION, "groups"), **dict.fromkeys(FFN, "ffn")}
 WRITTEN: Final = ("o", "down")
 UNTIED: Final = ("embedding", "head")
+EMBEDDING: Final = ("embedding",)
+"""Of an encoder, and of a decoder whose head is its embedding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,11 @@ class Directions:
         vectors, whole = basis.vectors, len(basis.vectors)
         read, last = (shares_along(vectors, each) * whole for each in (fisher.stream["energy"], basis.last))
         return cls(vectors, read, last, shares_along(vectors, fisher.outputs), felt_in_all(fisher))
+
+
+def ffn_roles(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Return the roles of the matrices of an FFN, one without a gate among them."""
+    return FFN if checkpoint.layout.gated else FFN[1:]
 
 
 def shares_along(vectors: Floats, moments: Floats) -> Floats:
@@ -116,6 +123,16 @@ class TypePrices:
     def parent(self) -> Dimensions:
         return dimensions(self.checkpoint)
 
+    @property
+    def ffn(self) -> tuple[str, ...]:
+        """The roles of an FFN's matrices."""
+        return ffn_roles(self.checkpoint)
+
+    @property
+    def _ends(self) -> tuple[str, ...]:
+        """The roles outside the layers that something is felt of."""
+        return UNTIED if self.checkpoint.family.task == "next" else EMBEDDING
+
     def candidates(self, name: str) -> tuple[WeightType, ...]:
         """Return the types that a tensor of the parent may take, the one that it is stored in among them.
 
@@ -168,10 +185,10 @@ class TypePrices:
         """
         tied = self.checkpoint.layout.tied if width is None else width.tied
         at, prices = self.hidden.index(self._hidden(width)), {}
-        for role in ("embedding",) if tied else UNTIED:
+        for role in EMBEDDING if tied else self._ends:
             types, sizes, possible = self._sizes(width, role, np.array([1]))
             losses = np.zeros(len(types))
-            for part in UNTIED if tied else (role,):
+            for part in self._ends if tied else (role,):
                 energy, ratio = self._measured[None, part].beside(width, at)
                 losses += energy[0] * ratio
             prices[role] = RolePrices(types, sizes, np.where(possible, losses, np.inf)[None])
@@ -189,10 +206,9 @@ class TypePrices:
 
     @cached_property
     def _measured(self) -> dict[Place, Weighed]:
-        layout, depth = self.checkpoint.layout, self.parent.depth
-        gated = FFN if layout.gated else FFN[1:]
-        places: list[Place] = [(layer, role) for layer in range(depth) for role in (*ATTENTION, *gated)]
-        places += [(None, role) for role in UNTIED]
+        depth = self.parent.depth
+        places: list[Place] = [(layer, role) for layer in range(depth) for role in (*ATTENTION, *self.ffn)]
+        places += [(None, role) for role in self._ends]
         step = Counted(self.progress, "rounding every matrix to every type", len(places))
         measured = {}
         for place in places:

@@ -126,7 +126,7 @@ class StockFolder(Format):
 
 
 class GgufFile(Format):
-    """One file of llama.cpp, whose layers may all have other sizes; of a llama or its like."""
+    """One file of llama.cpp, whose layers may all have other sizes; of a llama or its like, or an encoder."""
 
     has_tokenizer = True
 
@@ -166,9 +166,11 @@ class GgufFile(Format):
     ) -> Verified:
         from zerolm.carving.export.gguf.check import check
         from zerolm.carving.export.gguf.tokenizer import opened
+        from zerolm.carving.export.verify import outputs
 
         model = weights.model.train(False)
-        return check(next(folder.glob("*.gguf")), lambda ids: model(input_ids=ids).logits, opened(source))
+        file = next(folder.glob("*.gguf"))
+        return check(file, lambda ids: outputs(model(input_ids=ids)), opened(source))
 
 
 FORMATS: Final[Registry[Format]] = Registry("format")

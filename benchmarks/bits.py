@@ -67,12 +67,16 @@ HEALED: Final = f"{SHARES[1]:.3f}"
 
 @dataclass(frozen=True)
 class Scale:
-    """Sequences that are calibrated on and judged on; joint plans, and the sequences that judge these."""
+    """Sequences that are calibrated on and judged on; joint plans, and the sequences that judge these.
+
+    ``healed`` are the tokens that a child learns from.
+    """
 
     calibrated: int = 128
     judged: int = 250
     joint: int = 60
     glanced: int = 24
+    healed: int = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +274,7 @@ def main() -> None:
     wish = parser.parse_args()
     one_thread()
     torch.set_grad_enabled(False)
-    scale = Scale(8, 4, 2, 2) if wish.quick else Scale()
+    scale = Scale(8, 4, 2, 2, 20_000) if wish.quick else Scale()
     with tempfile.TemporaryDirectory() as scratch:
         work = wish.work or Path(scratch)
         work.mkdir(exist_ok=True)

@@ -129,15 +129,16 @@ def healed(parts: Parts) -> None:
         if name.startswith("healed "):
             joint, losses = part["joint"], part["losses"]
             shape = f"{joint['layers']} x {joint['hidden']}, kv {joint['kv_heads'][0]}, ffn {joint['ffn'][0]}"
-            texts = [f"{loss:.4f}" for loss in losses]
-            rows.append([shape, f"{part['bytes'] / 1e6:.3f}", *texts])
+            rows.append([shape, f"{part['bytes'] / 1e6:.3f}", *(f"{loss:.4f}" for loss in losses)])
+            tokens = part["tokens"]
     if rows:
         print("### Healed, then quantised\n")
         print(
-            "The cut of a plan at 16 bits, healed on a million tokens, then types within the bytes "
-            "(`zerolm heal`, then `zerolm carve --keep 1 --format gguf`). KL to the parent.\n"
+            f"The cut of a plan at 16 bits, healed on {tokens:,} tokens, then types within the bytes "
+            "(`zerolm heal`, then `zerolm carve --keep 1 --format gguf`); beside it types of the same cut, "
+            "not healed. KL to the parent.\n"
         )
-        table(("shape", "MB", "KL as cut", "healed", "with types"), rows)
+        table(("shape", "MB", "KL as cut", "healed", "healed, with types", "cut, with types"), rows)
 
 
 def caches(parts: Parts) -> None:

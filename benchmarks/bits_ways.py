@@ -23,8 +23,6 @@ from zerolm.settings.kinds import CACHE_TYPES
 if TYPE_CHECKING:
     from bits import Parent
 
-HEALED: Final = 1_000_000
-"""Tokens."""
 CACHED: Final = 16
 """Sequences that judge types of the cache, a token at a time."""
 FULL: Final = 1
@@ -58,23 +56,24 @@ def shape_of(parent: Parent, joint: dict[str, Any]) -> dict[str, float]:
 
 
 def healed(parent: Parent, joint: dict[str, Any], budget: int, name: str) -> dict[str, Any]:
-    """Return what is lost by the cut of a plan, once it is healed, and once types then keep these bytes."""
-    cut, whole, typed = (parent.work / f"{parent.name}-{name}-{step}" for step in ("cut", "healed", "types"))
+    """Return what is lost by the cut of a plan, and with types within these bytes, healed and not.
+
+    ``losses`` are of the cut, the healed cut, the healed with types, and with types what is not healed.
+    """
+    cut, whole = (parent.work / f"{parent.name}-{name}-{step}" for step in ("cut", "healed"))
     shape = shape_of(parent, joint)
     carve(parent.folder, SizeRequest.of(shape), parent.methods, Destination(cut, "hf", force=True))
-    request = HealRequest(Texts((str(parent.seen),)), tokens=HEALED)
+    request = HealRequest(Texts((str(parent.seen),)), tokens=parent.scale.healed)
     with torch.enable_grad():
         heal(cut, parent.folder, request, Destination(whole, force=True))
-    keep = dict.fromkeys(KINDS, 1.0)
-    size = SizeRequest.of(keep, {"max_weight_bytes": budget})
-    result = carve(whole, size, parent.methods, Destination(typed, "gguf", force=True))
-    networks = [
-        open_model(Checkpoint.open(cut)),
-        open_model(Checkpoint.open(whole)),
-        network_in(next(typed.glob("*.gguf")), Checkpoint.open(whole)),
-    ]
-    losses = [kl_of(parent, network) for network in networks]
-    return {"bytes": result.costs["child"]["weight_bytes"], "joint": joint, "losses": losses}
+    size = SizeRequest.of(dict.fromkeys(KINDS, 1.0), {"max_weight_bytes": budget})
+    losses = [kl_of(parent, open_model(Checkpoint.open(folder))) for folder in (cut, whole)]
+    for folder in (whole, cut):
+        typed = parent.work / f"{folder.name}-types"
+        result = carve(folder, size, parent.methods, Destination(typed, "gguf", force=True))
+        losses.append(kl_of(parent, network_in(next(typed.glob("*.gguf")), Checkpoint.open(folder))))
+    bytes_ = result.costs["child"]["weight_bytes"]
+    return {"bytes": bytes_, "joint": joint, "tokens": parent.scale.healed, "losses": losses}
 
 
 def plain_file(parent: Parent) -> Path:

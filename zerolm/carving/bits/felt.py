@@ -65,7 +65,7 @@ def felt_matrices(
     embeddings are made by ``pooling``. Sums that are in the ``cache`` are gone on with. Raises ``ValueError``
     where a gradient is not finite.
     """
-    predicts = model.get_output_embeddings() is not None
+    predicts = Blocks(model, []).predicts
     most = FELT_TOKENS if predicts else FELT_OF_SEQUENCES
     blocks = Blocks(model, tokens.most(most).batches(FELT_BATCH))
     sums = _empty(model, blocks)

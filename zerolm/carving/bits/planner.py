@@ -165,7 +165,9 @@ class TypePlanner:
         """
         chunk()
         family = self.checkpoint.family
-        apart = all(self.checkpoint.layout.name(role, 0) for role in (*ATTENTION, *ffn_roles(self.checkpoint)))
+        apart = all(
+            self.checkpoint.layout.name(role, 0) for role in (*ATTENTION, *ffn_roles(self.checkpoint))
+        )
         if not apart or family.tensors.factors != Factors():
             why = "factors on its stream" if apart else "several matrices in one tensor"
             raise ValueError(

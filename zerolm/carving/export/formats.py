@@ -152,14 +152,14 @@ class GgufFile(Format):
         from zerolm.carving.export.gguf.check import check
         from zerolm.carving.export.gguf.tokenizer import opened
 
-        file = next(folder.glob("*.gguf"))
+        file, tokenizer = next(folder.glob("*.gguf")), opened(session.checkpoint)
         if typed is None:
-            return check(file, session.carved_layers(cut, repaired), opened(session.checkpoint))
+            return check(file, session.carved_layers(cut, repaired), tokenizer, pooling=session.pooling)
         from zerolm.carving.bits.written import WrittenChild
 
         written = WrittenChild(typed.weighed, typed.types, file)
         written.check()
-        return check(file, session.read_back(written, repaired), opened(session.checkpoint))
+        return check(file, session.read_back(written, repaired), tokenizer, pooling=session.pooling)
 
     def verified_trained(
         self, source: Checkpoint, cut: Cut, weights: TrainedWeights, folder: Path
@@ -167,10 +167,12 @@ class GgufFile(Format):
         from zerolm.carving.export.gguf.check import check
         from zerolm.carving.export.gguf.tokenizer import opened
         from zerolm.carving.export.verify import outputs
+        from zerolm.networks.pooling import TokenPooling
 
         model = weights.model.train(False)
         file = next(folder.glob("*.gguf"))
-        return check(file, lambda ids: outputs(model(input_ids=ids)), opened(source))
+        pooling = TokenPooling.of(source)
+        return check(file, lambda ids: outputs(model(input_ids=ids)), opened(source), pooling=pooling)
 
 
 FORMATS: Final[Registry[Format]] = Registry("format")

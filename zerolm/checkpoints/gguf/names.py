@@ -23,7 +23,8 @@ PREFIXES: Final = ("model.", "")
 def roles_in(family: Family) -> dict[str, str]:
     """Return the names of a file's tensors by role, with ``{layer}``: those of the document, or llama.cpp's.
 
-    Roles that llama.cpp has no name for are left out, and so is what stands behind an encoder. ``ModuleNotFoundError`` without gguf.
+    Roles that llama.cpp has no name for are left out, and so is what stands behind an encoder.
+    ``ModuleNotFoundError`` without gguf.
     """
     try:
         from gguf import MODEL_ARCH_NAMES, get_tensor_name_map

@@ -57,7 +57,8 @@ def entries(child: Child, typed: Typed | None = None) -> Iterator[GgufTensor]:
     """Yield the tensors of a child, those outside the layers first; a tied head is left out.
 
     Readers then take the embedding. Matrices keep their types, or have those of ``typed``; norms, biases,
-    routers and what is added to the embeddings of an encoder become float32. Experts that are stored one by one become one tensor.
+    routers and what is added to the embeddings of tokens become float32. Experts that are stored one by one
+    become one tensor.
     """
     layout, names = child.parent.layout, roles_in(child.parent.family)
     if typed is not None:

@@ -136,7 +136,8 @@ def add_pooling(writer: GGUFWriter, checkpoint: Checkpoint) -> None:
     that an embedding gets the length 1 is left to them.
     """
     writer.add_causal_attention(False)
-    modes, kinds = ("mean",), []
+    modes: tuple[str, ...] = ("mean",)
+    kinds: list[str] = []
     if checkpoint.sentences is not None:
         pool, *others = checkpoint.sentences.behind
         modes, kinds = pool.modes, [module.kind for module in others]

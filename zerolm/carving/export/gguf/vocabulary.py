@@ -113,7 +113,7 @@ def word_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
     splitting = (document["pre_tokenizer"] or {}).get("type")
     cleans = bool(normalizer.get("clean_text")) and bool(normalizer.get("handle_chinese_chars"))
     if normalizer.get("type") != "BertNormalizer" or splitting != "BertPreTokenizer" or not cleans:
-        raise ValueError("gguf has WordPiece with the normalizer and the words of BERT, and this one has others")
+        raise ValueError("gguf has WordPiece with the words of BERT, and this one cuts text into others")
     go_on = model.get("continuing_subword_prefix")
     if not isinstance(go_on, str) or not go_on:
         raise ValueError("gguf has WordPiece whose pieces within a word have a prefix, and this one has none")
@@ -122,7 +122,7 @@ def word_piece(document: Mapping[str, Any], tokens: tuple[str, ...]) -> Pieces:
     bare = lower if normalizer.get("strip_accents") is None else bool(normalizer["strip_accents"])
     pieces = tuple(token if token in special else _spaced(token, go_on) for token in tokens)
     if len(set(pieces)) < len(pieces):
-        raise ValueError(f"gguf tells pieces that begin a word by {SPACE}, and two of this tokenizer are one then")
+        raise ValueError(f"gguf tells pieces that begin a word by {SPACE}, and two of these are one then")
     return Pieces(WORD_PIECES, "default", pieces, lower=lower, bare=bare)
 
 

@@ -1,8 +1,8 @@
-"""Types of weights beside cuts: ``python benchmarks/bits.py --model pydec --model pydeep``.
+"""Types of weights beside cuts: ``python benchmarks/bits.py --model pydec --model pyenc``.
 
 Writes ``bits.md``. The models are folders that ``benchmarks/train_models.py`` makes. Of each: types alone at
 the bytes of single types and of llama.cpp's own mixes, cuts and types together, and how well losses of such
-plans are foretold. One thread.
+plans are foretold; of an encoder also what llama.cpp makes of unseen sentences. One thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from bits_page import page
-from bits_ways import CACHES, cache, cut_alone, healed, kl_of, plain_file
+from bits_ways import CACHES, cache, cut_alone, healed, kl_of, plain_file, sent_by
 from carving import texts
 from parts import Parts
 from timing import one_thread
@@ -36,6 +36,7 @@ from zerolm.carving.bits.written import WrittenChild
 from zerolm.carving.carve import carve
 from zerolm.carving.export.gguf.file_tensors import names_in
 from zerolm.carving.export.gguf.network import network_in
+from zerolm.carving.export.gguf.write import write
 from zerolm.carving.kept_units import Cut, dimensions
 from zerolm.carving.planning.part_costs import StoredCosts
 from zerolm.carving.planning.sensitivity import Loss
@@ -52,6 +53,7 @@ from zerolm.text.tokens import Tokens
 PLACE: Final = Path(__file__).with_suffix(".md")
 LENGTH: Final = 256
 SINGLE: Final = ("Q6_K", "Q5_K", "Q4_K", "Q3_K")
+OF_ENCODERS: Final = ("Q8_0", *SINGLE)
 MIXES: Final = {"Q5_K_M": 17, "Q4_K_M": 15, "IQ4_XS": 30, "Q3_K_M": 12}
 """llama.cpp's own mixes, and the numbers of their files."""
 OTHERS: Final = (*(f"single {kind}" for kind in SINGLE), *(f"mix {name}" for name in MIXES))
@@ -115,7 +117,8 @@ class Parent:
         return tokens_of(self.checkpoint, str(self.unseen), sequences=count, length=LENGTH)
 
     def loss(self, count: int) -> Loss:
-        return Loss(Blocks(self.session.model, self.tokens(count).batches(4)), self.checkpoint.layout.depth)
+        blocks = Blocks(self.session.model, self.tokens(count).batches(4))
+        return Loss(blocks, self.checkpoint.layout.depth, self.session.pooling)
 
     @cached_property
     def judged(self) -> Loss:
@@ -127,8 +130,31 @@ class Parent:
         return self.session.weighed(Cut.whole(dimensions(self.checkpoint)), Repaired())
 
     @property
-    def plain(self) -> int:
+    def untyped(self) -> int:
         return plain_bytes(self.weighed.cut, self.checkpoint)
+
+    @property
+    def encodes(self) -> bool:
+        """Whether embeddings are what it sends."""
+        return self.checkpoint.family.task != "next"
+
+    def lost(self, typed: TypedChild, repaired: Repaired, file: Path | None = None) -> dict[str, Any]:
+        """Return the bytes of a child and what it loses as it is read back; of an encoder also as it is sent.
+
+        That is by llama.cpp, of a ``file`` or of one that is written.
+        """
+        lost = {"bytes": typed.bytes, "kl": typed_loss(self.judged, typed, repaired)}
+        if self.encodes:
+            with tempfile.TemporaryDirectory(dir=self.work) as scratch:
+                if file is None:
+                    file = Path(scratch) / "typed.gguf"
+                    write(typed.weighed.child, file, typed)
+                lost["sent"] = sent_by(self, file)
+        return lost
+
+    def plain(self) -> dict[str, Any]:
+        """Return what llama.cpp loses of an encoder in float32."""
+        return {"bytes": 4 * self.params, "sent": sent_by(self, plain_file(self))}
 
     def sizes(self) -> dict[str, Any]:
         layout = self.checkpoint.layout
@@ -154,15 +180,14 @@ class Parent:
         wanted = set(types_named(names, with_importances=True))
         rows = np.array([place for place, kind in enumerate(every) if kind in wanted])
         tables = (Options(place, one.bytes[rows], one.loss[rows]) for place, one in self.losses.items())
-        best = least_loss(All(tuple(tables)), budget - self.plain)
+        best = least_loss(All(tuple(tables)), budget - self.untyped)
         assert best is not None
         typed = TypedChild(self.weighed, {place: every[rows[row]].name for place, row in best.picks.items()})
         if is_repaired:
             repaired = self.session.repaired(self.weighed.cut, None, typed.types)
             weighed = self.session.weighed(self.weighed.cut, repaired)
-            kl = typed_loss(self.judged, TypedChild(weighed, typed.types), repaired)
-            return {"bytes": typed.bytes, "kl": kl}
-        return {"bytes": typed.bytes, "kl": typed_loss(self.judged, typed, Repaired()), "foretold": best.loss}
+            return self.lost(TypedChild(weighed, typed.types), repaired)
+        return {**self.lost(typed, Repaired()), "foretold": best.loss}
 
     def single(self, kind: str) -> dict[str, Any]:
         """Return what one type everywhere loses with importances, and types alone at its bytes."""
@@ -170,11 +195,8 @@ class Parent:
         if not all(BY_NAME[kind].holds(tensor.shape[1]) for tensor in self.weighed.tensors.values()):
             return {"bytes": None}
         typed = TypedChild(self.weighed, types)
-        kl = typed_loss(self.judged, typed, Repaired())
-        return {
-            "bytes": typed.bytes, "kl": kl,
-            "alone": self.alone(typed.bytes), "k_types": self.alone(typed.bytes, K_TYPES),
-        }  # fmt: skip
+        lost = {**self.lost(typed, Repaired()), "alone": self.alone(typed.bytes)}
+        return lost if self.encodes else {**lost, "k_types": self.alone(typed.bytes, K_TYPES)}
 
     def mix(self, name: str) -> dict[str, Any]:
         """Return what a mix of llama.cpp loses with importances, and types alone at its bytes."""
@@ -197,22 +219,25 @@ class Parent:
         assert done == 0
         written = WrittenChild(self.weighed, {}, target)
         typed = replace(written, types=written.stored())
-        kl = typed_loss(self.judged, typed, Repaired())
         told = sum(
             float(self.weighed.losses(place, (BY_NAME[kind],)).loss[0]) for place, kind in typed.types.items()
         )
-        return {"bytes": typed.bytes, "kl": kl, "told": told, "alone": self.alone(typed.bytes)}
+        lost = self.lost(typed, Repaired(), target)
+        return {**lost, "told": told, "alone": self.alone(typed.bytes)}
 
     def together(self, share: float, shape: str) -> dict[str, Any]:
         """Return a child with cuts and types as ``zerolm carve`` writes it, its file opened again."""
         budget, out = int(share * self.params), self.work / f"{self.name}-{share:.3f}-{shape}"
         size = SizeRequest.of(budgets={"max_weight_bytes": budget}, shape=shape)
         carved = carve(self.folder, size, self.methods, Destination(out, "gguf", force=True))
-        kl = kl_of(self, network_in(next(out.glob("*.gguf")), self.checkpoint))
+        file = next(out.glob("*.gguf"))
+        lost = {"kl": kl_of(self, network_in(file, self.checkpoint))}
+        if self.encodes:
+            lost["sent"] = sent_by(self, file)
         hidden = carved.stream["hidden"] if carved.stream else self.checkpoint.layout.hidden
         spans = {kind: sorted({row[kind] for row in carved.widths}) for kind in ("kv_heads", "ffn")}
         return {
-            "bytes": carved.costs["child"]["weight_bytes"], "kl": kl, "losses": carved.losses,
+            "bytes": carved.costs["child"]["weight_bytes"], **lost, "losses": carved.losses,
             "layers": len(carved.widths), "hidden": hidden, **spans, "equal_bytes": carved.equal_bytes,
         }  # fmt: skip
 
@@ -246,6 +271,17 @@ class Parent:
 
 def parts_of(parent: Parent) -> dict[str, Callable[[], Any]]:
     """Return the parts of a model by their names, in their order."""
+    if parent.encodes:
+        return {
+            "sizes": parent.sizes,
+            "plain": parent.plain,
+            **{f"single {kind}": partial(parent.single, kind) for kind in OF_ENCODERS},
+            **{f"mix {name}": partial(parent.mix, name) for name in MIXES},
+            **{
+                f"together {share:.3f} uniform": partial(parent.together, share, "uniform")
+                for share in SHARES
+            },
+        }
     return {
         "sizes": parent.sizes,
         **{f"single {kind}": partial(parent.single, kind) for kind in SINGLE},

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from zerolm.carving.carve import carve
-from zerolm.carving.evaluation.divergence import perplexities_and_kls
+from zerolm.carving.evaluation.divergence import embeddings, fidelities, perplexities_and_kls
 from zerolm.carving.export.child_tensors import Child
+from zerolm.carving.export.gguf.check import OF_THE_FILE, embedding_of, open_encoder
 from zerolm.carving.export.gguf.network import network_in
 from zerolm.carving.export.gguf.write import write
 from zerolm.carving.request import Destination, SizeRequest
@@ -32,10 +34,26 @@ KINDS: Final = ("layers", "hidden", "heads", "ffn")
 
 
 def kl_of(parent: Parent, network: Any) -> float:
-    """Return what a network loses beside its parent on unseen text."""
+    """Return what a network loses beside its parent on unseen text: KL, of an encoder 1 - cosine."""
     reference = open_model(parent.checkpoint)
     tokens = parent.tokens(parent.scale.judged)
+    if parent.encodes:
+        return 1.0 - fidelities([lambda: network], reference, tokens, pooling=parent.session.pooling)[1]
     return perplexities_and_kls([lambda: network], reference, tokens)[1].kl
+
+
+def sent_by(parent: Parent, file: Path) -> float:
+    """Return 1 - cosine of what llama.cpp sends of unseen sentences to the embeddings of the parent."""
+    tokens = parent.tokens(parent.scale.judged)
+    opened = open_encoder(file, tokens.ids.shape[1], pooling_type=OF_THE_FILE)
+    reference, pooling, total = open_model(parent.checkpoint), parent.session.pooling, 0.0
+    for inputs in tokens.batches(32):
+        theirs = embeddings(reference, inputs, pooling)  # (b, d)
+        pairs = zip(inputs["input_ids"], inputs["attention_mask"].bool(), strict=True)
+        ours = torch.stack([embedding_of(opened, ids[mask].tolist()) for ids, mask in pairs])
+        total += float((1.0 - functional.cosine_similarity(ours.double(), theirs.double())).sum())
+    opened.close()
+    return total / len(tokens)
 
 
 def cut_alone(parent: Parent, share: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Small decoders whose rows fall into blocks of weights of GGUF types, and texts for them."""
+"""Small decoders, and an encoder, whose rows fall into blocks of weights of GGUF types; texts for them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from made_tokenizers import word_piece
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 VOCAB = 320
 SIZES: dict[str, Any] = {
@@ -33,6 +34,29 @@ def typed_parent(folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = 
     model.to(dtype).save_pretrained(folder)
     words_of_bytes().save_pretrained(folder)
     return folder
+
+
+def typed_encoder(folder: Path, dtype: torch.dtype = torch.float32, seed: int = 0) -> Path:
+    """A bert in the folder, with a tokenizer of pieces of words; rows fall into blocks of 32."""
+    torch.manual_seed(seed)
+    sizes = {**SIZES, "pad_token_id": 0, "max_position_embeddings": 32}
+    model = BertModel(BertConfig(**sizes))
+    for parameter in model.parameters():
+        parameter.data.mul_(4.0 if parameter.dim() == 2 else 1.0)  # embeddings that are not all alike
+    model.to(dtype).save_pretrained(folder)
+    word_piece([f"w{i} W{i}x" for i in range(64)], VOCAB).save_pretrained(folder)
+    return folder
+
+
+def some_lines(file: Path, count: int = 60, seed: int = 0) -> Path:
+    """A text of so many lines of a few words each."""
+    words = some_words(file, 12 * count, seed).read_text().split()
+    lines, start = [], 0
+    for number in range(count):
+        lines.append(" ".join(words[start : start + 3 + number % 8]))
+        start += 3 + number % 8
+    file.write_text("\n".join(lines))
+    return file
 
 
 def words_of_bytes() -> PreTrainedTokenizerFast:

@@ -11,7 +11,7 @@ import torch
 from carvings import carve, rebuild
 from tiny import logits_of
 from transformers import GemmaConfig, GemmaForCausalLM, Qwen3Config, Qwen3ForCausalLM
-from typed_models import SIZES, some_words, typed_parent, words_of_bytes
+from typed_models import SIZES, some_lines, some_words, typed_encoder, typed_parent, words_of_bytes
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
@@ -212,3 +212,36 @@ def test_types_in_an_architecture_of_one_size_for_all_layers(text: str, tmp_path
     gemma.save_pretrained(tmp_path / "gemma")
     with pytest.raises(ValueError, match="types of weights are not planned for a gemma, with factors"):
         carve(tmp_path / "gemma", form="gguf", keep=1, max_bits=6.0)
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(some_lines(tmp_path_factory.mktemp("lines") / "text.txt"))
+
+
+@pytest.mark.parametrize("bits", [5.5, 9.0])
+def test_types_of_an_encoder(lines: str, tmp_path: Path, bits: float) -> None:
+    """Its file has what is added to embeddings in float32, and no pooler; the loss is as it was foretold."""
+    parent, out = typed_encoder(tmp_path / "parent"), tmp_path / "child"
+    carved = carve(parent, out, keep=1, max_bits=bits, text=lines, **QUICK | {"sequences": 40})
+    check_written(carved, out, int(bits * carved.costs["parent"]["params"] / 8))
+    kinds = {name: kind for name, (kind, _) in stored(out).items()}
+    assert kinds["position_embd.weight"] == kinds["token_types.weight"] == "F32"
+    assert kinds["token_embd.weight"] != "F32"
+    assert not any("cls" in name or "pooler" in name for name in kinds)
+    alone = carved.equal_bytes[0]
+    assert alone["name"] == "types alone"
+    assert np.isclose(alone["predicted"], alone["measured"], rtol=0.6)
+    network = network_in(next(out.glob("*.gguf")), Checkpoint.open(parent))
+    assert check(next(out.glob("*.gguf")), lambda ids: network(input_ids=ids).last_hidden_state, None)
+
+
+def test_cuts_and_types_of_an_encoder(lines: str, tmp_path: Path) -> None:
+    parent, out, again = typed_encoder(tmp_path / "parent"), tmp_path / "child", tmp_path / "again"
+    carved = carve(parent, out, max_weight_bytes="0.115x", text=lines, **QUICK | {"sequences": 40})
+    check_written(carved, out, int(0.115 * carved.costs["parent"]["weight_bytes"]))
+    assert not carved.cut.is_whole
+    rebuilt = rebuild(out / "recipe.json", parent, again, form="gguf", text=lines)
+    assert next(again.glob("*.gguf")).read_bytes() == next(out.glob("*.gguf")).read_bytes()
+    assert rebuilt.types == carved.types
+    assert 0 < carved.losses["as_read_back"] < 0.5

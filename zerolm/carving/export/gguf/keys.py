@@ -123,8 +123,16 @@ def _leading(checkpoint: Checkpoint, cut: Cut) -> int:
 
 
 def add_windows(writer: GGUFWriter, checkpoint: Checkpoint, cut: Cut) -> None:
-    """Add the window of attention, and which layers have it."""
+    """Add the window of attention, and which layers have it.
+
+    ``ValueError`` for an encoder all of whose layers have one: its readers break off there.
+    """
     windows = [checkpoint.layout.windows[kept.layer] for kept in cut.layers]
+    if checkpoint.family.task == "masked":
+        if all(windows):
+            raise ValueError("gguf has encoders with a layer that sees all tokens; here all have windows")
+        if not any(windows):
+            return  # readers take a window that no layer has for one that some have
     writer.add_sliding_window(max(windows) or checkpoint.layout.sizes["positions"])
     writer.add_sliding_window_pattern([bool(window) for window in windows])
 

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from zerolm.carving.export.gguf.vocabulary import WORD_PIECES, Pieces, pieces_of
 from zerolm.checkpoints import Checkpoint
 from zerolm.checkpoints.folder import inside
+from zerolm.checkpoints.gguf.same_tokens import BARE
 from zerolm.networks.opener import stock_tokenizer
 
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json")
@@ -23,7 +24,6 @@ ENDS: Final = {WORD_PIECES: ("cls", "sep")}
 """What tokenizers call the tokens around a text, by gguf's kind of tokenizer; the others bos and eos."""
 OTHERS: Final = ("unk", "pad", "sep", "mask")
 LOWER: Final = "tokenizer.ggml.normalizer.lowercase"
-BARE: Final = "tokenizer.ggml.normalizer.strip_accents"
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ def vocabulary(checkpoint: Checkpoint, tokenizer: PreTrainedTokenizerBase) -> Gg
     add_bos, add_eos = _frame(tokenizer, bos, eos)
     if pieces.kind == WORD_PIECES and not (add_bos and add_eos):
         raise ValueError("gguf puts WordPiece between the tokens CLS and SEP, and this tokenizer does not")
+    if pieces.kind == WORD_PIECES and others["unk"] is None:
+        raise ValueError("the tokenizer names no unk token, and a reader of gguf would take another for it")
     return GgufVocabulary(
         pieces,
         _types(document, named, len(tokens), others["unk"]),

@@ -51,7 +51,11 @@ from zerolm.text.calibration import tokens_of
 from zerolm.text.tokens import Tokens
 
 PLACE: Final = Path(__file__).with_suffix(".md")
+RESULTS: Final = PLACE.with_suffix("") / "parts.jsonl"
+"""What was measured, a part a line: it is not measured again. A part that is to be is taken out of it."""
 LENGTH: Final = 256
+SENTENCES: Final = 8
+"""So many sentences are calibrated on in the place of one sequence."""
 SINGLE: Final = ("Q6_K", "Q5_K", "Q4_K", "Q3_K")
 OF_ENCODERS: Final = ("Q8_0", *SINGLE)
 MIXES: Final = {"Q5_K_M": 17, "Q4_K_M": 15, "IQ4_XS": 30, "Q3_K_M": 12}
@@ -90,6 +94,7 @@ class Parent:
     unseen: Path
     scale: Scale
     work: Path
+    parts: Parts
 
     @property
     def name(self) -> str:
@@ -105,9 +110,8 @@ class Parent:
 
     @cached_property
     def methods(self) -> Methods:
-        return Methods(
-            "surgeon", "prices", str(self.seen), self.scale.calibrated, LENGTH, repair="least-squares"
-        )
+        sequences = self.scale.calibrated * (SENTENCES if self.encodes else 1)
+        return Methods("surgeon", "prices", str(self.seen), sequences, LENGTH, repair="least-squares")
 
     @cached_property
     def session(self) -> Session:
@@ -171,7 +175,7 @@ class Parent:
 
     def repaired(self, part: str) -> dict[str, Any]:
         """Return types alone at the bytes of another part, with what they lose paid back by least squares."""
-        budget = Parts(self.work / "parts.jsonl").stored(f"{self.name}: {part}")["bytes"]
+        budget = self.parts.stored(f"{self.name}: {part}")["bytes"]
         return {"bytes": None} if budget is None else self.alone(budget, is_repaired=True)
 
     def alone(self, budget: int, names: str = "all", *, is_repaired: bool = False) -> dict[str, Any]:
@@ -243,7 +247,7 @@ class Parent:
 
     def healed(self, shape_at: float) -> dict[str, Any]:
         """Return what healing before types leaves, of the shape that another share of bytes chose."""
-        stored = Parts(self.work / "parts.jsonl").stored(f"{self.name}: together {shape_at:.3f} uniform")
+        stored = self.parts.stored(f"{self.name}: together {shape_at:.3f} uniform")
         joint = stored or self.together(shape_at, "uniform")
         return healed(self, joint, int(SHARES[1] * self.params), f"shape-{shape_at:.3f}")
 
@@ -302,10 +306,10 @@ def parts_of(parent: Parent) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--model", type=Path, action="append", required=True, help="a llama's folder")
-    parser.add_argument("--work", type=Path, help="folder of what is measured: a run that was killed goes on")
+    parser.add_argument("--model", type=Path, action="append", default=[], help="its folder")
+    parser.add_argument("--work", type=Path, help="folder in which a part that was killed goes on")
     parser.add_argument("--only", action="append", help="measure only parts with this in their names")
-    parser.add_argument("--stored", action="store_true", help="write the page from it, measure nothing")
+    parser.add_argument("--stored", action="store_true", help="write the page of what is stored alone")
     parser.add_argument("--quick", action="store_true", help="few sequences, printed and not written")
     wish = parser.parse_args()
     one_thread()
@@ -315,18 +319,17 @@ def main() -> None:
         work = wish.work or Path(scratch)
         work.mkdir(exist_ok=True)
         os.environ["ZEROLM_CACHE"] = str(work / "cache")
-        stored, measures, names = Parts(work / "parts.jsonl"), {}, []
+        stored, measures = Parts(work / "parts.jsonl" if wish.quick else RESULTS), {}
         for folder in wish.model:
             files = texts(folder, work)
-            parent = Parent(folder, files.seen, files.unseen, scale, work)
-            names.append(parent.name)
+            parent = Parent(folder, files.seen, files.unseen, scale, work, stored)
             measures |= {f"{parent.name}: {name}": part for name, part in parts_of(parent).items()}
         for name, measure in measures.items() if not wish.stored else ():
             if wish.only is None or any(word in name for word in wish.only):
                 stored.measured(name, measure)
         text = StringIO()
         with redirect_stdout(text):
-            page(stored.every(), list(measures), names)
+            page(stored.every(), list(measures))
     content = text.getvalue().strip() + "\n"
     print(content) if wish.quick else PLACE.write_text(content, encoding="utf-8")
 

@@ -24,8 +24,8 @@ def page(parts: Parts, names: Sequence[str]) -> None:
         "A plan of types gives every matrix of a network its own type of llama.cpp, so that the loss that is "
         "foretold is least within bytes, exactly. Losses are KL to the parent in nats a token, on text that "
         "was neither trained nor calibrated on, of the weights as they are read back; of an encoder they are "
-        "1 - cosine of embeddings. All that is quantised here is so with the same importances. Bytes are those "
-        "of all weights.\n"
+        "1 - cosine of embeddings. All that is quantised here is so with the same importances. Bytes are of "
+        "all weights.\n"
     )
     missing = [name for name in names if name not in parts and "joint" not in name]
     if missing:

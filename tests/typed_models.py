@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from made_tokenizers import word_piece
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 VOCAB = 320
 SIZES: dict[str, Any] = {
@@ -36,14 +36,19 @@ def typed_parent(folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = 
     return folder
 
 
-def typed_encoder(folder: Path, dtype: torch.dtype = torch.float32, seed: int = 0) -> Path:
-    """A bert in the folder, with a tokenizer of pieces of words; rows fall into blocks of 32."""
+def typed_encoder(folder: Path, kind: str = "bert", seed: int = 0) -> Path:
+    """An encoder in the folder, with a tokenizer of pieces of words; rows fall into blocks of 32."""
     torch.manual_seed(seed)
     sizes = {**SIZES, "pad_token_id": 0, "max_position_embeddings": 32}
-    model = BertModel(BertConfig(**sizes))
+    if kind == "distilbert":
+        names = {"hidden_size": "dim", "num_hidden_layers": "n_layers", "intermediate_size": "hidden_dim"}
+        sizes = {names.get(name, name): size for name, size in sizes.items()} | {"n_heads": 4}
+    if kind == "bert":
+        del sizes["num_key_value_heads"]
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **sizes))
     for parameter in model.parameters():
         parameter.data.mul_(4.0 if parameter.dim() == 2 else 1.0)  # embeddings that are not all alike
-    model.to(dtype).save_pretrained(folder)
+    model.save_pretrained(folder)
     word_piece([f"w{i} W{i}x" for i in range(64)], VOCAB).save_pretrained(folder)
     return folder
 

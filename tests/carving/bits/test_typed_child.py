@@ -219,14 +219,18 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(some_lines(tmp_path_factory.mktemp("lines") / "text.txt"))
 
 
-@pytest.mark.parametrize("bits", [5.5, 9.0])
-def test_types_of_an_encoder(lines: str, tmp_path: Path, bits: float) -> None:
+@pytest.mark.parametrize(
+    ("kind", "bits"), [("bert", 5.5), ("bert", 9.0), ("distilbert", 7.0), ("eurobert", 7.0)]
+)
+def test_types_of_an_encoder(lines: str, tmp_path: Path, kind: str, bits: float) -> None:
     """Its file has what is added to embeddings in float32, and no pooler; the loss is as it was foretold."""
-    parent, out = typed_encoder(tmp_path / "parent"), tmp_path / "child"
+    parent, out = typed_encoder(tmp_path / "parent", kind), tmp_path / "child"
     carved = carve(parent, out, keep=1, max_bits=bits, text=lines, **QUICK | {"sequences": 40})
     check_written(carved, out, int(bits * carved.costs["parent"]["params"] / 8))
     kinds = {name: kind for name, (kind, _) in stored(out).items()}
-    assert kinds["position_embd.weight"] == kinds["token_types.weight"] == "F32"
+    added = {"position_embd.weight", "token_types.weight"} & kinds.keys()
+    assert len(added) == {"bert": 2, "distilbert": 1, "eurobert": 0}[kind]
+    assert {kinds[name] for name in added} <= {"F32"}
     assert kinds["token_embd.weight"] != "F32"
     assert not any("cls" in name or "pooler" in name for name in kinds)
     alone = carved.equal_bytes[0]

@@ -8,7 +8,15 @@ from typing import Any
 import torch
 from made_tokenizers import word_piece
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import AutoConfig, AutoModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 VOCAB = 320
 SIZES: dict[str, Any] = {
@@ -32,6 +40,17 @@ def typed_parent(folder: Path, dtype: torch.dtype = torch.bfloat16, seed: int = 
     for parameter in model.parameters():
         parameter.data.mul_(4.0 if parameter.dim() == 2 else 1.0)  # predictions that are not all alike
     model.to(dtype).save_pretrained(folder)
+    words_of_bytes().save_pretrained(folder)
+    return folder
+
+
+def fused_parent(folder: Path) -> Path:
+    """A phi3 in the folder, whose queries, keys and values are one matrix, and gates and FFN inputs."""
+    torch.manual_seed(0)
+    model = Phi3ForCausalLM(Phi3Config(**SIZES))
+    for parameter in model.parameters():
+        parameter.data.mul_(4.0 if parameter.dim() == 2 else 1.0)
+    model.save_pretrained(folder)
     words_of_bytes().save_pretrained(folder)
     return folder
 

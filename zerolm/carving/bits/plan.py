@@ -13,7 +13,7 @@ import numpy as np
 from zerolm.architecture import Bools, Floats, Ints
 from zerolm.carving.bits.felt import Place
 from zerolm.carving.bits.options import All, Best, Either, Options, Tree, least_bytes, least_loss
-from zerolm.carving.bits.prices import ATTENTION, EMBEDDING, UNTIED, RolePrices, TypePrices, ffn_roles
+from zerolm.carving.bits.prices import ATTENTION, EMBEDDING, FFN, UNTIED, RolePrices, TypePrices, roles_of
 from zerolm.carving.export.gguf.file_tensors import ADDED
 from zerolm.carving.importance.criterion import Criterion, Indifferent
 from zerolm.carving.kept_units import Cut, Dimensions, dimensions
@@ -77,7 +77,7 @@ class Backbones:
         self.lost = _losses(prices.parent, by, choices)
         width, parent = choices.width, prices.parent
         groups, ffn = np.array(choices.groups), np.array(choices.ffn)
-        self.roles = {role: prices.of_layers(width, role, groups, by) for role in ATTENTION}
+        self.roles = {role: prices.of_layers(width, role, groups, by) for role in prices.attention}
         self.roles |= {role: prices.of_layers(width, role, ffn, by) for role in prices.ffn}
         self.ends = prices.outside(width)
         self.plain = PlainBytes.of(prices.checkpoint, parent, choices)
@@ -131,7 +131,7 @@ class Backbones:
 
     def _pairs(self, price: float) -> Floats:
         """Return the least of loss + price x bytes of each layer at each pair of sizes."""
-        attention = sum(_least(self.roles[role], price) for role in ATTENTION) + self.lost.groups
+        attention = sum(_least(self.roles[role], price) for role in self.prices.attention) + self.lost.groups
         ffn = sum(_least(self.roles[role], price) for role in self.prices.ffn) + self.lost.ffn
         attention += price * self.plain.groups
         ffn += price * (self.plain.ffn + self.plain.layer)
@@ -154,7 +154,7 @@ class Backbones:
 
     def _layer(self, layer: int, pair: Pair | None, kept: frozenset[int] | None, staying: int | None) -> Tree:
         pairs = pair if pair is not None else (None, None)
-        sides = (("groups", ATTENTION, self.lost.groups), ("ffn", self.prices.ffn, self.lost.ffn))
+        sides = (("groups", self.prices.attention, self.lost.groups), ("ffn", self.prices.ffn, self.lost.ffn))
         parts = [
             self._side(layer, kind, roles, losses, place)
             for (kind, roles, losses), place in zip(sides, pairs, strict=True)
@@ -389,9 +389,10 @@ def fewest_bytes(checkpoint: Checkpoint, types: Sequence[WeightType], request: S
     for width in widths(checkpoint, any_loss, request):
         chosen = choices(checkpoint, request, width)
         plain, sides = PlainBytes.of(checkpoint, parent, chosen), []
-        for kind, roles in (("groups", ATTENTION), ("ffn", ffn_roles(checkpoint))):
+        for kind, roles in (("groups", ATTENTION), ("ffn", FFN)):
             counts = np.array(getattr(chosen, kind))
-            sides.append(sum(prices.fewest(width, role, counts) for role in roles) + getattr(plain, kind))
+            each = (prices.fewest(width, role, counts) for role in roles_of(checkpoint, roles))
+            sides.append(sum(each) + getattr(plain, kind))
         layer = sum(int(side.min()) for side in sides) + plain.layer
         tied = checkpoint.layout.tied if width is None else width.tied
         outside = EMBEDDING if tied or checkpoint.family.task != "next" else UNTIED
